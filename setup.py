@@ -50,6 +50,8 @@ EXTRAS = {
         "hypothesis>=6.100",
         "import-linter>=2.0",
         "mypy>=1.11",
+        "openapi-spec-validator>=0.7",
+        "playwright>=1.45",  # its tests also need Chromium, and are skipped without it
         "pytest>=8.0",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.7",
@@ -61,7 +63,7 @@ EXTRAS = {
 }
 
 # Extras that run without TensorFlow.
-LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "wordpiece")
+LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
 
 PACKAGE = {
     "version": re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),
@@ -72,6 +74,7 @@ PACKAGE = {
     "package_data": {
         "albert": ["py.typed", "configs/*.json", "recipes/*"],
         "albert.experiments": ["report.html.j2"],
+        "albert.serving": ["page/*"],
     },
     "entry_points": {"console_scripts": ["albert = albert.cli.commands:main"]},
 }

@@ -1,11 +1,11 @@
-"""Writes one HTML file about a run, several runs of a task, a sweep, or a GLUE sweep."""
+"""Writes one HTML file about a run, several runs of a task, a sweep, or a comparison of two."""
 
 import dataclasses
 
 from absl import flags
 
 from albert.cli import app, options
-from albert.experiments import report, report_data
+from albert.experiments import report, report_axes, report_data, report_groups, statistics
 from albert.io import file_io
 
 
@@ -13,15 +13,26 @@ from albert.io import file_io
 class Settings(options.Group):
     """The runs to report on, and the output file."""
 
-    runs: tuple[str, ...] = options.flag(
+    runs: tuple[str, ...] | None = options.flag(
+        None, "Output folders of runs of one task, or of one sweep; globs are allowed."
+    )
+    compare: tuple[str, ...] | None = options.flag(
         None,
-        "Output folders of runs of one task, or of one sweep; globs are allowed.",
-        required=True,
+        "In place of --runs the two sides of a page 'A against B', as --runs of compare names "
+        "them: folders of runs, of runs over seeds, or points as SWEEP/learning_rate=1e-5.",
     )
     output: str = options.flag("report.html", "The file to write; it needs no other files.")
     heat_map: tuple[str, ...] | None = options.flag(
         None,
         "The two parameters of a sweep's heat map; by default those with the most values.",
+    )
+    axis: str = options.flag(
+        report_axes.STEPS.name, "Axis of the curves.", choices=tuple(report_axes.AXES)
+    )
+    cost_axis: str = options.flag(
+        "flop",
+        "Unit of the costs that scores are drawn against; minutes are those of training.",
+        choices=tuple(report_axes.AXES),
     )
 
 
@@ -29,31 +40,41 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def make_page(folders: list[str], axes: tuple[str, ...] | None) -> str:
-    """Returns the HTML of the report on folders.
+def make_page(settings: Settings) -> str:
+    """Returns the HTML of the report.
 
-    Args:
-      folders: folders of runs, or of one sweep.
-      axes: the two parameters of a sweep's heat map, or None.
+    Raises:
+      file_io.InputError: the folders cannot be reported on or compared.
     """
+    axis, cost_axis = (report_axes.AXES[name] for name in (settings.axis, settings.cost_axis))
+    if settings.compare is not None:
+        if settings.runs is not None or settings.heat_map is not None:
+            raise file_io.InputError("give --compare or --runs and --heat_map, not both")
+        statistics.scipy_stats()  # before any reading
+        return report.comparison_page(report_groups.read_sides(settings.compare), axis, cost_axis)
+    if settings.runs is None:
+        raise file_io.InputError("--runs or --compare must be given: folders of runs")
+    folders = report_data.find_folders(settings.runs)
     kinds = [report_data.kind_of(folder) for folder in folders]
-    if len(folders) == 1 and kinds[0] == report_data.GLUE:
-        return report.glue_page(folders[0])
-    if len(folders) == 1 and kinds[0] == report_data.SWEEP:
-        return report.sweep_page(report_data.read_sweep(folders[0]), axes)
-    if axes is not None:
+    if kinds == [report_data.SWEEP]:
+        sweep = report_data.read_sweep(folders[0])
+        return report.sweep_page(sweep, settings.heat_map, axis, cost_axis)
+    if settings.heat_map is not None:
         raise file_io.InputError("--heat_map is for one sweep")
-    runs = report_data.read_runs(folders)
-    if kinds == [report_data.SEEDS]:
-        return report.runs_page(runs, report_data.describe_seeds(folders[0]))
-    return report.run_page(runs[0]) if len(runs) == 1 else report.runs_page(runs)
+    if kinds == [report_data.GLUE]:
+        return report.glue_page(folders[0], axis)
+    note = report_data.describe_seeds(folders[0]) if kinds == [report_data.SEEDS] else ""
+    sides = report_groups.read(folders)
+    if kinds == [report_data.RUN]:
+        (run,) = report_groups.recorded(sides)
+        return report.run_page(run.record, axis)
+    return report.runs_page(sides, axis, cost_axis, note)
 
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     report.check_installed()
-    folders = report_data.find_folders(settings.runs)
-    page = make_page(folders, settings.heat_map)
+    page = make_page(settings)
     file_io.write_text(settings.output, page)
     print(f"Written to {settings.output}: {len(page.encode()) / 1024:.0f} KiB")
 

@@ -56,6 +56,12 @@ class Settings(fine_tuning.ClassifierSettings):
     cached_dir: str | None = options.flag(
         None, "Folder of the records of features; by default --output_dir."
     )
+    predict_on: str = options.flag(
+        "test",
+        "Data that --do_predict predicts; predictions of the dev data, which has labels, can be "
+        "compared with those of other runs.",
+        choices=("test", "dev"),
+    )
     threshold_to_export: float = options.flag(
         float("nan"), "Constant `threshold` of the exported model."
     )
@@ -150,8 +156,9 @@ def make_data(settings: Settings, row: Any, start: fine_tuning.Start) -> Any:
     text = model_settings.text_settings(length, start.source)
     shared = ("train", "dev") if settings.cached_dir else ()
     return glue.make_data(
-        row, start.tokenizer, length, settings.data_dir, text, paths, start.strategy, shared
-    )
+        row, start.tokenizer, length, settings.data_dir, text, paths, start.strategy, shared,
+        settings.predict_on,
+    )  # fmt: skip
 
 
 def export_models(settings: Settings, row: Any, model: Any, tokenizer: Any, specs: Any) -> None:
@@ -207,8 +214,9 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     row = find_row(settings)
     settings.check()
-    stages = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
-    row.check_splits([split for split, wanted in stages.items() if wanted])
+    stages = {"train": settings.do_train, "dev": settings.do_eval}
+    splits = [split for split, wanted in stages.items() if wanted]
+    row.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])
     command = command_flags.Command.of(values, "run_classifier")
     fine_tuning.main(settings, make_script(settings, row), command)
 

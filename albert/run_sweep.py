@@ -1,7 +1,9 @@
 """Runs a script over a grid or a search of its flags, with a process and a folder per trial."""
 
 import dataclasses
+import math
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -10,10 +12,23 @@ from typing import Any
 from absl import flags
 
 from albert.cli import app, command_flags, options
-from albert.experiments import sweep, sweep_journal, sweep_plan, sweep_results
+from albert.experiments import (
+    report_data,
+    sweep,
+    sweep_journal,
+    sweep_plan,
+    sweep_points,
+    sweep_power,
+    sweep_results,
+)
 from albert.io import file_io, signals
 
 _RESUMES = "the same command resumes from the last checkpoints"
+
+
+def _is_above_0(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise file_io.InputError(f"--{name}={value:g} must be above 0")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +58,11 @@ class Settings(options.Group):
     minimize: bool | None = options.flag(
         None, "Whether a low score is good; by default that of a loss is."
     )
+    baseline: str | None = options.flag(
+        None,
+        "Point that the table compares all others with, by the name of its trials or as "
+        "'learning_rate=1e-5;train_batch_size=16'; by default the best one.",
+    )
     method: str | None = options.flag(
         None,
         "How points are chosen: all in order (grid, the default), drawn, or drawn near good ones "
@@ -59,6 +79,23 @@ class Settings(options.Group):
     seed: int | None = options.flag(None, "Source of the points that random and tpe draw.")
     parallel: int = options.flag(1, "Trials at the same time; they share this machine.", minimum=1)
     retry_failed: bool = options.flag(False, "Run the failed trials again.")
+    plan: bool = options.flag(
+        False,
+        "Only say how many seeds a difference needs and how long the runs take; start nothing.",
+    )
+    plan_from: tuple[str, ...] | None = options.flag(
+        None,
+        "Folders of finished runs of the task, from which --plan takes spread and time; by default "
+        "those in --output_dir.",
+    )
+    detect: tuple[str, ...] | None = options.flag(
+        None, "Differences of the score that --plan shall be about, such as 0.01,0.02."
+    )
+    assumed_deviation: float | None = options.flag(
+        None,
+        "Standard deviation of the score over seeds that --plan assumes.",
+        check=_is_above_0,
+    )
     python: str = options.flag(sys.executable, "Interpreter that runs the trials.")
 
     def of_specification(self) -> dict[str, Any]:
@@ -171,12 +208,81 @@ def _points_that_name_all(plan: sweep_plan.Plan) -> Iterator[dict[str, Any]]:
         yield {name: values[min(place, len(values) - 1)] for name, values in ends.items()}
 
 
+def describe_plan(settings: Settings, plan: sweep_plan.Plan) -> str:
+    """Returns what --plan prints.
+
+    Raises:
+      file_io.InputError: the spread over seeds is not known, or a difference is not a number
+        above 0.
+    """
+    folders = list(settings.plan_from or ()) or sweep_power.find_finished(settings.output_dir)
+    runs = sweep_power.read_runs(report_data.find_folders(folders) if folders else [], plan.metric)
+    if settings.assumed_deviation is not None:
+        spread = sweep_power.assume_spread(settings.assumed_deviation)
+    elif runs is None:
+        raise file_io.InputError(
+            "plan: the spread of the score over seeds is not known: name finished runs with "
+            "--plan_from, or give --assumed_deviation"
+        )
+    else:
+        spread = sweep_power.measure_spread(runs)
+    return sweep_power.describe(
+        plan, spread, runs, _differences(settings.detect), settings.parallel,
+        settings.baseline is not None,
+    )  # fmt: skip
+
+
+def _differences(texts: tuple[str, ...] | None) -> list[float]:
+    found = []
+    for text in texts or ():
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise file_io.InputError(f"--detect={text}: expected numbers above 0, such as 0.01")
+        found.append(value)
+    return found
+
+
+def check_baseline(plan: sweep_plan.Plan, folder: str, baseline: str | None) -> None:
+    """Checks that a point of the plan or of the started sweep is the baseline.
+
+    Raises:
+      file_io.InputError: none is, or several are; or points that are drawn are named by values.
+    """
+    if baseline is None:
+        return
+    if plan.method != "grid":
+        if not re.fullmatch(r"trial_\d{4,}", baseline):
+            raise file_io.InputError(
+                f"baseline={baseline}: expected the name of a trial such as trial_0000, as "
+                f"method={plan.method} draws the points"
+            )
+        return
+    trials = sweep.planned_trials(plan)
+    if sweep_journal.is_sweep(folder):
+        trials += [t for t in sweep_journal.read(folder)[1] if t.name == baseline]
+    try:
+        sweep_points.find(sweep_points.of_trials(trials), baseline)
+    except file_io.InputError as error:
+        raise file_io.InputError(f"baseline: {error}") from error
+
+
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     plan = make_plan(settings)
     common = check_trials(plan)
+    check_baseline(plan, settings.output_dir, settings.baseline)
     plan = plan.scored_by(common.get("metric_for_best"))  # trials pick checkpoints by it
-    runner = sweep.Sweep(plan, common, settings.output_dir, settings.python, settings.parallel)
+    if settings.plan:
+        print(app.with_flag_names(describe_plan(settings, plan), values), end="")
+        return
+    settings.refuse_given("--plan", "plan_from", "detect", "assumed_deviation")
+    runner = sweep.Sweep(
+        plan, common, settings.output_dir, settings.python, settings.parallel,
+        baseline=settings.baseline,
+    )  # fmt: skip
     try:
         runner.run(settings.retry_failed)
     except signals.Terminated:

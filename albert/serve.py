@@ -1,25 +1,30 @@
-"""Serves the folder of a fine-tuned model over HTTP: labels, choices, or answers to questions."""
+"""Serves folders of fine-tuned models over HTTP: labels, choices, or answers to questions."""
 
 import dataclasses
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, options
+from albert.cli import app, environment, options
 from albert.io import file_io
 from albert.serving import requests
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
-    """The model to serve, the address, and the limits."""
+    """The models to serve, the address, and the limits."""
 
-    model_dir: str = options.flag(
+    model_dir: str | None = options.flag(
         None,
         "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving.",
-        required=True,
+    )
+    model: tuple[str, ...] = options.flag(
+        (),
+        "name:folder of one of several models, instead of --model_dir; may be given several times.",
+        repeated=True,
     )
     host: str = options.flag(
         "127.0.0.1",
@@ -30,10 +35,16 @@ class Settings(options.Group):
         8501, "Port to listen at; 0: any free port, see the log.", minimum=0, maximum=65535
     )
     model_name: str | None = options.flag(
-        None, "Name in paths of TensorFlow Serving's form; by default the folder's."
+        None, "Name of the model of --model_dir in paths; by default the folder's."
     )
     max_batch_size: int = options.flag(
         16, "Maximum number of sequences that are computed together.", minimum=1
+    )
+    max_batch_tokens: int | None = options.flag(
+        None,
+        "Maximum number of tokens, with padding, that are computed together; a longer text is "
+        "computed alone. By default only --max_batch_size limits a batch.",
+        minimum=1,
     )
     batch_deadline_ms: float = options.flag(
         2.0, "Milliseconds that a text waits for others to be computed together with.", minimum=0.0
@@ -51,7 +62,7 @@ class Settings(options.Group):
     )
     max_waiting: int = options.flag(
         256,
-        "Maximum number of waiting texts; further requests are answered with 503.",
+        "Maximum number of waiting texts of each model; further requests are answered with 503.",
         minimum=1,
     )
     max_request_bytes: int = options.flag(1 << 20, "Maximum bytes of a request.", minimum=1)
@@ -66,29 +77,75 @@ class Settings(options.Group):
         10.0, "Seconds that a client may take to send, or to take a reply.", minimum=0.1
     )
     threads: int | None = options.flag(
-        None, "Threads that compute; by default one for each core.", minimum=1
+        None,
+        "Threads that compute, shared equally by the models; by default one for each core.",
+        minimum=1,
     )
     runtime: str = options.flag(
         "auto",
         "What runs a folder of export_serving: onnxruntime, openvino and the like; by default the "
         "one of its format.",
     )
+    log_format: str = options.flag(
+        "text",
+        "text, or json: an object in each line of the log, and a line for each request.",
+        choices=("text", "json"),
+    )
+    page: bool = options.flag(True, "Show a page at / on which the model is tried in a browser.")
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
+    environment.set_defaults(flag_values, options.names(Settings), os.environ)
 
 
-def name_of(settings: Settings) -> str:
-    """Returns the name of the model in paths."""
-    name = settings.model_name
-    if name is None:
-        name = os.path.basename(os.path.abspath(settings.model_dir))
+def models_of(settings: Settings) -> dict[str, str]:
+    """Returns the folders of the models by name.
+
+    Raises:
+      file_io.InputError: a name is invalid or given twice, or a folder is missing.
+    """
+    if bool(settings.model) == bool(settings.model_dir):
+        raise file_io.InputError(
+            "expected either --model_dir=folder, or --model=name:folder for each of several models"
+        )
+    if settings.model_dir:
+        name = settings.model_name
+        if name is None:
+            name = os.path.basename(os.path.abspath(settings.model_dir))
+        return dict([_model("--model_name", name, "--model_dir", settings.model_dir)])
+    if settings.model_name:
+        raise file_io.InputError("--model_name: only for --model_dir; --model holds the name")
+    found: dict[str, str] = {}
+    for value in settings.model:
+        name, _, folder = value.partition(":")
+        flag = f"--model={value}"
+        if not folder:
+            raise file_io.InputError(f"{flag}: expected name:folder")
+        if name in found:
+            raise file_io.InputError(f"{flag}: expected each name once, found {name!r} again")
+        found |= [_model(flag, name, flag, folder)]
+    return found
+
+
+def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[str, str]:
     if not re.fullmatch(r"[\w.-]+", name):
         raise file_io.InputError(
-            f"--model_name: expected letters, digits, dots and dashes, found {name!r}"
+            f"{name_flag}: expected letters, digits, dots and dashes, found {name!r}"
         )
-    return name
+    if not file_io.is_dir(folder):
+        raise file_io.InputError(f"{folder_flag}: there is no folder {folder}")
+    return name, folder
+
+
+def share_of(threads: int | None, models: int) -> int | None:
+    """Returns the number of threads of each model; None: one for each core.
+
+    Args:
+      threads: number of all threads; None: one for each core.
+      models: number of models. Each has at least one thread.
+    """
+    return threads if models == 1 else max(1, (threads or os.cpu_count() or 1) // models)
 
 
 def _http_server():
@@ -106,20 +163,37 @@ def _http_server():
 def server_settings(settings: Settings) -> Any:
     """Returns the `server.Settings` of the flags."""
     allowed_hosts = (name.strip() for name in settings.allowed_hosts.split(","))
+    names = tuple(models_of(settings))
     return _http_server().Settings(
-        settings.host,
-        settings.port,
-        name_of(settings),
-        settings.max_batch_size,
-        settings.batch_deadline_ms / 1000,
-        settings.max_waiting,
-        settings.max_request_bytes,
-        requests.Limits(settings.max_texts, settings.max_text_chars),
-        settings.request_timeout_secs,
-        settings.read_timeout_secs,
-        settings.max_connections,
-        tuple(filter(None, allowed_hosts)),
+        host=settings.host,
+        port=settings.port,
+        model_name=names[0],
+        model_names=names if settings.model else (),
+        max_batch_size=settings.max_batch_size,
+        max_batch_tokens=settings.max_batch_tokens,
+        batch_deadline=settings.batch_deadline_ms / 1000,
+        max_waiting=settings.max_waiting,
+        max_request_bytes=settings.max_request_bytes,
+        limits=requests.Limits(settings.max_texts, settings.max_text_chars),
+        request_timeout=settings.request_timeout_secs,
+        read_timeout=settings.read_timeout_secs,
+        max_connections=settings.max_connections,
+        allowed_hosts=tuple(filter(None, allowed_hosts)),
+        log_requests=settings.log_format == "json",
+        page=settings.page,
     )
+
+
+def _loader(settings: Settings, folder: str, threads: int | None) -> Callable:
+    def load(go_on):
+        # Imports TensorFlow; the port already answers while that happens.
+        from albert.serving import served_model
+
+        model = served_model.load(folder, settings.runtime, threads, settings.max_batch_tokens)
+        served_model.warm(model, settings.max_batch_size, go_on)
+        return model
+
+    return load
 
 
 def main(values: flags.FlagValues) -> None:
@@ -129,9 +203,12 @@ def main(values: flags.FlagValues) -> None:
             f"--max_texts={settings.max_texts} must not be more than --max_waiting="
             f"{settings.max_waiting}, or such a request could never be taken"
         )
-    if not file_io.is_dir(settings.model_dir):
-        raise file_io.InputError(f"--model_dir: there is no folder {settings.model_dir}")
+    folders = models_of(settings)
     http_server = _http_server()
+    if settings.log_format == "json":
+        http_server.server_log.use_json()
+    for variable, meant in environment.misspelled(options.names(Settings), os.environ):
+        logging.warning("%s in the environment is ignored; did you mean %s?", variable, meant)
     if not http_server.is_loopback(settings.host):
         logging.warning(
             "--host=%s: anyone who reaches this address may ask the model and read the metrics; "
@@ -139,15 +216,9 @@ def main(values: flags.FlagValues) -> None:
             settings.host,
         )
 
-    def load(go_on):
-        # Imports TensorFlow; the port already answers while that happens.
-        from albert.serving import served_model
-
-        model = served_model.load(settings.model_dir, settings.runtime, settings.threads)
-        served_model.warm(model, settings.max_batch_size, go_on)
-        return model
-
-    http_server.run(server_settings(settings), load)
+    threads = share_of(settings.threads, len(folders))
+    loads = [_loader(settings, folder, threads) for folder in folders.values()]
+    http_server.run(server_settings(settings), *loads)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ _TENSORFLOWS = """
 """.split()
 # Package to install for a module that a light installation lacks.
 _MISSING = {"tensorflow": f"tensorflow>={'.'.join(map(str, _MIN_TENSORFLOW))}"}
-_RESUMES = "the same command resumes from the last checkpoint"
-_INTERRUPTED = f"interrupted; {_RESUMES}"
+_SAVES = "save_checkpoints_steps"  # a flag of every script that saves checkpoints
 
 
 def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
@@ -113,8 +112,15 @@ def missing_package(error: Exception) -> str | None:
 
 def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
-    print(f"ended by {signals.REQUESTS.by}; {left or _RESUMES}", file=sys.stderr)
+    by = signals.REQUESTS.by
+    print(f"ended by {by}; {left or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
+
+
+def _interrupted(left=""):
+    """Prints what remains after Ctrl-C; returns the exit status."""
+    print(left or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
+    return 130
 
 
 def _lost_worker(error):
@@ -171,7 +177,13 @@ def run(
     and SIGHUP.
     """
     signals.install()
-    define(define_flags, flags.FLAGS)
+    try:
+        define(define_flags, flags.FLAGS)
+    except file_io.InputError as error:  # defaults from the environment
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    if _SAVES in flags.FLAGS:
+        signals.REQUESTS.remedy = signals.RESUMES
     # TensorFlow's notes on its build and on missing GPUs would hide our own lines.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.meta_path.insert(0, FindTensorFlow())
@@ -189,8 +201,7 @@ def run(
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
-            print(str(interrupt) or _INTERRUPTED, file=sys.stderr)
-            return 130
+            return _interrupted(str(interrupt))
         except signals.Terminated as terminated:
             return _terminated(str(terminated))
         except Exception as error:
@@ -200,8 +211,7 @@ def run(
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
                 return _terminated()
             if end is KeyboardInterrupt:
-                print(_INTERRUPTED, file=sys.stderr)
-                return 130
+                return _interrupted()
             reason = lost or missing_package(error)
             if not reason:
                 raise

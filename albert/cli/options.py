@@ -47,6 +47,7 @@ class Flag:
       required: whether the command needs the flag.
       alias: another name of the flag.
       allow_override: whether a library may define the same flag later.
+      repeated: whether the flag may be given several times, each with one value of a tuple.
     """
 
     default: Any
@@ -59,6 +60,7 @@ class Flag:
     required: bool = False
     alias: str | None = None
     allow_override: bool = False
+    repeated: bool = False
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
@@ -207,6 +209,9 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
         elif row.parser:
             serializer: Any = flags.ArgumentSerializer()
             flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
+        elif row.repeated:
+            default = list(row.default)
+            flags.DEFINE_multi_string(name, default, row.help, flag_values=flag_values)
         elif row.choices:
             flags.DEFINE_enum(name, row.default, row.choices, row.help, flag_values=flag_values)
         else:

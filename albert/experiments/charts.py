@@ -11,6 +11,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,11 @@ _COLORS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".spli
 _STYLES = ("-", "--", ":", "-.")
 _SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
 MAX_NAMED = len(_COLORS)  # lines per figure with their own color and name
-_MAX_POINTS = 300  # per line: more would exceed the pixels
+MAX_POINTS = 300  # per line: more would exceed the pixels
+_MIN_POINTS = 40  # per line, however many lines a figure has
+_MAX_POINTS_OF_FIGURE = 4000
+MAX_BARS = 25  # sides per figure of intervals
+MAX_DOTS = 2000  # examples in a scatter plot
 _LARGEST = float(np.finfo(np.float32).max)  # number that is drawn
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -50,6 +55,43 @@ def check_installed() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise file_io.InputError("reports need matplotlib: pip install matplotlib") from error
+
+
+class Line(NamedTuple):
+    """A line of a figure.
+
+    Attributes:
+      label: its name.
+      xs, ys: its points, in ascending order of xs.
+      low, high: its band at each point; empty without a band.
+      faint: whether it is thin, gray and not in the legend.
+    """
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    faint: bool = False
+
+
+class Bar(NamedTuple):
+    """A mean score with its interval.
+
+    Attributes:
+      label: its name.
+      mean: mean of the values.
+      low, high: interval of the mean; None if unknown.
+      values: score of each run.
+      cost: mean cost of a run; None if unknown.
+    """
+
+    label: str
+    mean: float
+    low: float | None
+    high: float | None
+    values: Sequence[float]
+    cost: float | None = None
 
 
 class _Drawing:
@@ -84,6 +126,7 @@ def _inline(svg, alt, inches):
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r' d="[^"]*"', _short_path, svg)
     # Ids must be unique in the page; a hash of the figure is unique and reproducible.
     own = "f" + hashlib.sha256((alt + svg).encode()).hexdigest()[:8]
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{own}-\1"', svg)
@@ -96,18 +139,32 @@ def _inline(svg, alt, inches):
     )
 
 
+def _short_path(match):
+    """Returns the attribute of a path with two decimals per coordinate and no needless spaces."""
+    short = re.sub(r"(\.\d\d)\d+", r"\1", match[0])
+    return re.sub(r"\s+(?=[A-Za-z\"])|(?<=[A-Za-z])\s+(?!d=)", "", short).replace("d=", " d=", 1)
+
+
 def _drawable(values):
     """Clips numbers to a drawable range; axis lengths overflow near the float64 limit."""
     return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
 
 
-def thin(xs: Sequence, ys: Sequence) -> tuple[list, list]:
-    """Returns at most `_MAX_POINTS` drawable points of a line, including both ends."""
-    xs, ys = _drawable(xs), _drawable(ys)
-    if len(xs) <= _MAX_POINTS:
-        return xs, ys
-    places = np.linspace(0, len(xs) - 1, _MAX_POINTS).round().astype(int)
-    return [xs[i] for i in places], [ys[i] for i in places]
+def max_points(series: Sequence[Line]) -> int:
+    """Returns how many points of a line a figure of these lines draws at most."""
+    # A band has two more lines.
+    count = sum(3 if line.low else 1 for line in series)
+    return max(_MIN_POINTS, min(MAX_POINTS, _MAX_POINTS_OF_FIGURE // max(1, count)))
+
+
+def thin(*columns: Sequence, limit: int = MAX_POINTS) -> tuple[list, ...]:
+    """Returns columns of equal length with at most `limit` drawable points, including both ends."""
+    drawable = [_drawable(column) for column in columns]
+    length = len(drawable[0])
+    if length <= limit:
+        return tuple(drawable)
+    places = np.linspace(0, length - 1, limit).round().astype(int)
+    return tuple([column[i] for i in places] for column in drawable)
 
 
 def _spread(values):
@@ -125,44 +182,162 @@ def _log_scale(set_scale, axis):
     axis.set_minor_formatter(lambda value, _: "")
 
 
+def band_limits(series: Sequence[Line], log: bool = False) -> tuple[float, float] | None:
+    """Returns the lowest and highest value that bands are drawn to; None without bands.
+
+    Wide bands, such as those of two runs, would leave no room for the lines.
+
+    Args:
+      series: lines of a figure.
+      log: whether the axis of values is logarithmic.
+    """
+    if not any(line.low for line in series):
+        return None
+    values = _drawable([y for line in series for y in line.ys])
+    low, high = min(values), max(values)
+    if log:
+        ratio = max(high / low, 1.2)
+        return low / ratio, high * ratio
+    margin = (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def is_log(series: Sequence[Line], log: bool) -> bool:
+    """Returns whether the axis of values is logarithmic: if `log` allows and values need it."""
+    return log and _spread([y for line in series for y in line.ys])
+
+
 def lines(
     title: str,
-    series: Sequence[tuple[str, Sequence, Sequence]],
+    series: Sequence[Line],
     ylabel: str,
     marks: Iterable[tuple[float, float, str]] = (),
     log: bool = False,
+    xlabel: str = "step",
 ) -> str:
-    """Draws lines over steps.
+    """Draws lines with their bands.
 
     Args:
       title: the title; with the first and last values it becomes the alternative text.
-      series: list of (label, xs, ys); the first `MAX_NAMED` are named, the others thin.
+      series: the lines; the first `MAX_NAMED` that are not faint are named, the others thin.
       ylabel: name of the values.
       marks: (x, y, label) of points to highlight.
       log: use a logarithmic axis if the values spread widely.
+      xlabel: name of the xs.
     """
-    ends = [f"{label} from {ys[0]:.4g} to {ys[-1]:.4g}" for label, _, ys in series[:MAX_NAMED]]
-    more = f", and {len(series) - MAX_NAMED} more" if len(series) > MAX_NAMED else ""
-    alt = f"{title}: {'; '.join(ends)}{more}, over the steps."
+    named = [line for line in series if not line.faint]
+    more = f", and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+    ends = "; ".join(map(_ends, named[:MAX_NAMED]))
+    alt = f"{title}: {ends}{more}, over the {xlabel if xlabel != 'step' else 'steps'}."
+    limits, log = band_limits(series, is_log(series, log)), is_log(series, log)
+    limit = max_points(series)
     # A long legend must not take the space of the lines.
-    height = _SIZE[1] + 0.2 * max(0, min(len(series), MAX_NAMED) - 4)
+    height = _SIZE[1] + 0.2 * max(0, min(len(named), MAX_NAMED) - 4)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
-        for place, (label, xs, ys) in enumerate(series):
-            xs, ys = thin(xs, ys)
-            if place >= MAX_NAMED:
+        for line in series:
+            if line.faint or line in named[MAX_NAMED:]:
+                xs, ys = thin(line.xs, line.ys, limit=limit)
                 axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
-                continue
-            style = _STYLES[place % len(_STYLES)] if len(series) > 1 else "-"
-            few = len(xs) <= 25
-            color = _COLORS[place % len(_COLORS)]
-            axes.plot(xs, ys, style, color=color, label=label, marker="o" if few else None, ms=3)
+        for place, line in enumerate(named[:MAX_NAMED]):
+            _draw_line(axes, line, place if len(named) > 1 else 0, limit, limits)
         for x, y, label in marks:
             axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
-        if log and _spread([y for _, _, ys in series for y in ys]):
+        if log:
             _log_scale(axes.set_yscale, axes.yaxis)
-        axes.set(title=title, xlabel="step", ylabel=ylabel)
-        if len(series) > 1 or marks:
+        if limits:
+            axes.set_ylim(*_drawn_limits(series, limits))
+        axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+        if len(named) > 1 or marks:
             _legend(axes)
+    return drawing.svg
+
+
+def _ends(line):
+    """Returns the first and last values of a line in words."""
+    text = f"{line.label} from {line.ys[0]:.4g} to {line.ys[-1]:.4g}"
+    return f"{text} ({line.low[-1]:.4g} to {line.high[-1]:.4g})" if line.low else text
+
+
+def _draw_line(axes, line, place, limit, limits):
+    """Draws a named line with its band; `place` chooses color and style."""
+    color, style = _COLORS[place % len(_COLORS)], _STYLES[place % len(_STYLES)]
+    xs, ys = thin(line.xs, line.ys, limit=limit)
+    marker = "o" if len(xs) <= 25 else None
+    axes.plot(xs, ys, style, color=color, label=line.label, marker=marker, ms=3)
+    if line.low:
+        xs, low, high = thin(line.xs, line.low, line.high, limit=limit)
+        edges = (np.clip(side, *limits) for side in (low, high))
+        axes.fill_between(xs, *edges, color=color, alpha=0.15, linewidth=0)
+
+
+def _drawn_limits(series, limits):
+    """Returns the ends of the axis of values: the bands, where they do not reach the limits."""
+    low = [y for line in series for y in (*line.ys, *line.low)]
+    high = [y for line in series for y in (*line.ys, *line.high)]
+    low, high = max(min(_drawable(low)), limits[0]), min(max(_drawable(high)), limits[1])
+    space = 0.04 * (high - low) if low <= 0 or high < 30 * low else 0.0
+    return (low - space, high + space) if high > low else limits
+
+
+def intervals(metric: str, bars: Sequence[Bar]) -> str:
+    """Draws means with their intervals as horizontal bars, and the score of each run as a dot.
+
+    Args:
+      metric: name of the scores.
+      bars: from top to bottom, at most `MAX_BARS`.
+    """
+    said = [
+        f"{bar.label} {bar.mean:.4g}"
+        + ("" if bar.low is None else f" ({bar.low:.4g} to {bar.high:.4g})")
+        for bar in bars
+    ]
+    alt = f"{metric}, means with their 95% intervals: {'; '.join(said)}."
+    with _figure(alt, (_SIZE[0], 1.2 + 0.27 * len(bars))) as (axes, drawing):
+        for place, bar in enumerate(bars):
+            values = _drawable(bar.values)
+            axes.plot(values, [place] * len(values), "o", color="#999999", ms=4, mew=0)
+            if bar.low is not None:
+                ends = _drawable([bar.low, bar.high])
+                axes.plot(ends, [place] * 2, "-", color=_COLORS[0], linewidth=2)
+            axes.plot(_drawable([bar.mean]), [place], "D", color=_COLORS[0], ms=5)
+        axes.set_yticks(range(len(bars)), [_short(bar.label, 32) for bar in bars])
+        # Wide intervals, such as those of two runs, would leave no room for the others.
+        known = _drawable([v for bar in bars for v in (bar.mean, *bar.values)])
+        margin = (max(known) - min(known)) or 0.05 * abs(max(known)) or 1.0
+        ends = [v for bar in bars if bar.low is not None for v in _drawable([bar.low, bar.high])]
+        low, high = min(known) - margin, max(known) + margin
+        edges = max(low, min([*known, *ends])), min(high, max([*known, *ends]))
+        space = 0.04 * (edges[1] - edges[0]) or margin
+        axes.set_xlim(edges[0] - space, edges[1] + space)
+        axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=metric)
+        axes.grid(False, axis="y")
+    return drawing.svg
+
+
+def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
+    """Draws mean scores with their intervals against the mean cost of a run.
+
+    Args:
+      metric: name of the scores.
+      bars: those with a cost; the first `MAX_NAMED` are named, the others gray.
+      xlabel: unit of the costs.
+    """
+    said = [f"{bar.label} {bar.mean:.4g} at {bar.cost:.4g}" for bar in bars[:MAX_NAMED]]
+    more = f", and {len(bars) - MAX_NAMED} more" if len(bars) > MAX_NAMED else ""
+    alt = f"{metric} against cost in {xlabel}: {'; '.join(said)}{more}."
+    height = _SIZE[1] + 0.2 * max(0, min(len(bars), MAX_NAMED) - 4)
+    with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
+        for place, bar in enumerate(bars):
+            (x,), (y,) = _drawable([bar.cost]), _drawable([bar.mean])
+            named = place < MAX_NAMED
+            color = _COLORS[place] if named else "#cccccc"
+            if bar.low is not None:
+                axes.plot([x, x], _drawable([bar.low, bar.high]), "-", color=color, linewidth=1)
+            axes.plot([x], [y], "o", color=color, ms=5, label=bar.label if named else None)
+        if _spread([bar.cost for bar in bars]):
+            _log_scale(axes.set_xscale, axes.xaxis)
+        axes.set(title=f"{metric} against cost", xlabel=xlabel, ylabel=metric)
+        _legend(axes)
     return drawing.svg
 
 
@@ -225,7 +400,7 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
     """Draws points and the diagonal on which both values are equal."""
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
     xs, ys = _drawable(xs), _drawable(ys)
-    keep = np.linspace(0, len(xs) - 1, min(len(xs), 2000)).round().astype(int)
+    keep = np.linspace(0, len(xs) - 1, min(len(xs), MAX_DOTS)).round().astype(int)
     with _figure(alt) as (axes, drawing):
         axes.plot([xs[i] for i in keep], [ys[i] for i in keep], ".", color=_COLORS[0], ms=3)
         ends = [min(*xs, *ys), max(*xs, *ys)]

@@ -35,7 +35,7 @@ def _percentiles(drawn, level):
 def _bootstrap_p(drawn):
     """Returns the two-sided p of 0, given bootstrap samples of a difference."""
     tail = min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0))
-    return min(1.0, 2 * (1 + tail) / (1 + len(drawn)))
+    return min(1.0, float(2 * (1 + tail) / (1 + len(drawn))))
 
 
 # --- many tasks -----------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def _counts(size, resamples, rng):
     return rng.multinomial(size, np.full(size, 1 / size), resamples) / size
 
 
-def _seed_scores(a, b, paired, names):
-    """Returns two arrays [seeds, examples] that the multi-bootstrap can compare."""
-    first = statistics.check_scores(a, names[0], 2)
-    second = statistics.check_scores(b, names[1], 2)
+def _seed_scores(a, b, paired, names, dimensions):
+    """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare."""
+    first = statistics.check_scores(a, names[0], dimensions)
+    second = statistics.check_scores(b, names[1], dimensions)
     if first.shape[1] != second.shape[1]:
         raise file_io.InputError(
             f"examples are paired; {names[0]} has {first.shape[1]}, {names[1]} {second.shape[1]}"
@@ -178,6 +178,22 @@ def _seed_scores(a, b, paired, names):
     return first, second
 
 
+def _weighed(side, weights, of_means):
+    """Returns the metric [draws, seeds] of a side [seeds, examples, k]; weights [draws, examples].
+
+    Computed seed by seed: a product with all seeds at once would copy the side.
+    """
+    return np.stack([of_means(weights @ rows) for rows in side], axis=1)
+
+
+def _gap(first, second, of_means):
+    """Returns the mean score of the seeds of the second side minus that of the first."""
+    if of_means is None:
+        return float(second.mean() - first.mean())
+    a, b = (float(of_means(side.mean(axis=1)).mean()) for side in (first, second))
+    return b - a
+
+
 def multi_bootstrap(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -188,41 +204,49 @@ def multi_bootstrap(
     resamples: int = 2000,
     names: tuple[str, str] = ("a", "b"),
     random_seed: int = 0,
+    of_means: Callable[[npt.NDArray], npt.NDArray] | None = None,
 ) -> statistics.Comparison:
     """Compares two models with several seeds on the same examples, drawing seeds and examples.
 
     Sellam et al., "The MultiBERTs" (2021), arXiv 2106.16163, section 3 and appendix: the result
     holds for new seeds and new examples. Examples are paired. Seeds are paired if run i of a and of
     b share something, such as the checkpoint that both were fine-tuned from. The metric is the mean
-    over examples; percentile interval, two-sided p. `n_a` and `n_b` are numbers of seeds. With
-    fewer than `MIN_SEEDS` the interval may be too narrow, and p too small, which `note` says:
-    if seeds matter most, 95% intervals cover 91% at 10 seeds.
+    over examples, or a function of such means; percentile interval, two-sided p. `n_a` and `n_b`
+    are numbers of seeds. With fewer than `MIN_SEEDS` the interval may be too narrow, and p too
+    small, which `note` says: if seeds matter most, 95% intervals cover 91% at 10 seeds.
 
     Args:
-      a: [seeds of a, examples] scores of examples, such as 1 for a correct label.
-      b: [seeds of b, examples].
+      a: [seeds of a, examples] scores of examples, such as 1 for a correct label; with `of_means`
+        [seeds of a, examples, k].
+      b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
       minimize: whether lower is better.
       level: level of the interval and of the claim.
       resamples: bootstrap samples.
       names: names for the verdict.
       random_seed: seed of the bootstrap.
+      of_means: metric [...] of means over examples [..., k]; None: the mean itself.
 
     Raises:
       file_io.InputError: bad scores or level, different numbers of examples, or of paired seeds,
         or fewer than two seeds.
     """
-    first, second = _seed_scores(a, b, paired_seeds, names)
+    first, second = _seed_scores(a, b, paired_seeds, names, 2 if of_means is None else 3)
     statistics.check_level(level)
     fewest = min(len(first), len(second))
     rng, drawn = np.random.default_rng(random_seed), []
     for size in _chunks(resamples, first.shape[1]):
         seeds = _counts(len(first), size, rng)
         others = seeds if paired_seeds else _counts(len(second), size, rng)
-        gaps = others @ second - seeds @ first
-        drawn.append((gaps * _counts(first.shape[1], size, rng)).sum(axis=1))
+        examples = _counts(first.shape[1], size, rng)
+        if of_means is None:
+            drawn.append(((others @ second - seeds @ first) * examples).sum(axis=1))
+        else:
+            scores = (_weighed(side, examples, of_means) for side in (first, second))
+            means = [(w * s).sum(axis=1) for w, s in zip((seeds, others), scores, strict=True)]
+            drawn.append(means[1] - means[0])
     draws = np.concatenate(drawn)
-    difference, p = float(second.mean() - first.mean()), _bootstrap_p(draws)
+    difference, p = _gap(first, second, of_means), _bootstrap_p(draws)
     low, high = _percentiles(draws, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
     counts, note = (len(first), len(second)), _few_seeds(fewest)
@@ -373,4 +397,49 @@ def paired_bootstrap(
     better, verdict = statistics.decide(float(difference), p, level, minimize, names)
     return statistics.Comparison(
         float(difference), low, high, p, level, "paired bootstrap", n, n, True, better, verdict
+    )
+
+
+def bootstrap_of_means(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    of_means: Callable[[npt.NDArray], npt.NDArray],
+    *,
+    minimize: bool = False,
+    level: float = 0.95,
+    resamples: int = 9999,
+    names: tuple[str, str] = ("a", "b"),
+    random_seed: int = 0,
+) -> statistics.Comparison:
+    """Compares two models as `paired_bootstrap`, by a metric that is a function of means.
+
+    It only weighs examples, and equal examples together, so that it is fast for many of them.
+
+    Args:
+      a: [examples, k] numbers of each example, such as 1 for a correct label.
+      b: [examples, k].
+      of_means: metric [...] of means over examples [..., k].
+      minimize, level, resamples, names, random_seed: see `paired_bootstrap`.
+
+    Raises:
+      file_io.InputError: different shapes, no examples, or a bad level.
+    """
+    statistics.check_level(level)
+    first, second = (statistics.check_scores(x, n, 2) for x, n in zip((a, b), names, strict=True))
+    if first.shape != second.shape:
+        raise file_io.InputError(
+            f"examples are paired; {names[0]} has {len(first)}, {names[1]} has {len(second)}"
+        )
+    n, k, rng = len(first), first.shape[1], np.random.default_rng(random_seed)
+    rows, counts = np.unique(np.hstack([first, second]), axis=0, return_counts=True)
+    drawn = []
+    for size in _chunks(resamples, len(rows)):
+        means = rng.multinomial(n, counts / n, size) @ rows / n
+        drawn.append(of_means(means[:, k:]) - of_means(means[:, :k]))
+    draws = np.concatenate(drawn)
+    difference, p = float(of_means(second.mean(0)) - of_means(first.mean(0))), _bootstrap_p(draws)
+    low, high = _percentiles(draws, level)
+    better, verdict = statistics.decide(difference, p, level, minimize, names)
+    return statistics.Comparison(
+        difference, low, high, p, level, "paired bootstrap", n, n, True, better, verdict
     )

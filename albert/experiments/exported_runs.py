@@ -137,7 +137,7 @@ def _read_run(run, outcome):
     return Run(
         key=_hash([os.path.basename(run.folder), *begun])[:_KEY_LENGTH],
         name=run.name,
-        status=_status(run, outcome),
+        status=status_of(run, outcome),
         started=started,
         ended=_time(record["ended"]) if record["ended"] else None,
         flags={name: value for name, value in flags.items() if value is not None},
@@ -151,7 +151,8 @@ def _time(text):
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
-def _status(run, outcome):
+def status_of(run: report_data.Run, outcome: str) -> str:
+    """Returns the status of a `Run`; `outcome` is what its sweep or study says, "" if nothing."""
     status = run.record["status"]
     if outcome == PRUNED:
         return PRUNED

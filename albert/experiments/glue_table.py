@@ -1,10 +1,10 @@
 """The table of a sweep over GLUE tasks: scores per task, over seeds if there are several."""
 
 import os
-import statistics
 from collections.abc import Iterable
+from statistics import fmean, stdev
 
-from albert.experiments import sweep, sweep_journal, sweep_results
+from albert.experiments import seeds, statistics, sweep, sweep_journal, sweep_results
 from albert.io import file_io
 from albert.tasks import glue
 from albert.training import results
@@ -38,8 +38,8 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     Returns:
       dict: task, metric, state; best_step and score (None without an evaluation); metrics; remarks
       on the score. With several seeds, score and metrics are means over the runs that have learned
-      (all runs if none has), and deviation (None for one score), scores by seed and num_seeds are
-      added.
+      (all runs if none has); deviation and interval (of 95%; None for one score or without
+      SciPy), scores by seed, num_seeds and restarts are added.
 
     Raises:
       file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
@@ -76,11 +76,13 @@ def _over_seeds(sweep_dir, trials):
     metrics = [row[2] for row in found.values()]
     shared = set.intersection(*map(set, metrics)) if metrics else ()
     return {
-        "score": statistics.fmean(scores.values()) if scores else None,
-        "deviation": statistics.stdev(scores.values()) if len(scores) > 1 else None,
+        "score": fmean(scores.values()) if scores else None,
+        "deviation": stdev(scores.values()) if len(scores) > 1 else None,
+        "interval": statistics.find_interval(list(scores.values())),
         "scores": scores,
         "num_seeds": len(trials),
-        "metrics": {key: statistics.fmean(row[key] for row in metrics) for key in sorted(shared)},
+        "restarts": sum(seeds.count_restarts(os.path.join(sweep_dir, t.name)) for t in trials),
+        "metrics": {key: fmean(row[key] for row in metrics) for key in sorted(shared)},
     }
 
 
@@ -120,22 +122,50 @@ def to_markdown(summary: dict) -> str:
     def number(value):
         return "-" if value is None else f"{value:.4f}"
 
-    seeds = any("num_seeds" in row for row in summary["tasks"])
-    columns = [*_COLUMNS[:-1], *(["deviation", "seeds"] if seeds else []), _COLUMNS[-1]]
+    repeated = any("num_seeds" in row for row in summary["tasks"])
+    columns = [
+        *_COLUMNS[:-1],
+        *(["interval of 95%", "deviation", "seeds"] if repeated else []),
+        _COLUMNS[-1],
+    ]
     cells = []
     for row in summary["tasks"]:
         best = "-" if row["best_step"] is None else str(row["best_step"])
         line = [row["task"], row["metric"] or "-", best, number(row["score"])]
-        if seeds:
+        if repeated:
+            low, high = row.get("interval") or (None, None)
+            line.append("-" if low is None else f"{low:.4f} to {high:.4f}")
             line.append(number(row.get("deviation")))
             line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
         cells.append([*line, state_text(row)])
     done = f"{summary['num_averaged']} of {len(cells)} tasks"
-    gap = ["", ""] if seeds else []
+    gap = ["", "", ""] if repeated else []
     cells.append(["average", "", "", number(summary["average"]), *gap, done])
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [columns, ["-" * width for width in widths], *cells]
-    return "".join(
+    table = "".join(
         "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
         for line in lines
     )
+    notes = _notes(summary) if repeated else []
+    return "\n".join([table, *notes, ""]) if notes else table
+
+
+def _notes(summary):
+    """Returns sentences about runs that the means omit, and about missing intervals."""
+    notes = []
+    for row in summary["tasks"]:
+        count = row.get("num_seeds", 0) - len(row.get("scores", ()))
+        if row.get("restarts"):
+            notes.append(
+                f"{row['task']}: {row['restarts']} restarts with other seeds after attempts that "
+                "did not learn; the scores are those of the attempts that did."
+            )
+        if count:
+            notes.append(
+                f"{row['task']}: {count} of {row['num_seeds']} runs have no score in the mean, as "
+                "they failed, did not learn or have not ended; it is the mean of the others."
+            )
+    if not statistics.is_installed():
+        notes.append(f"{statistics.NOT_INSTALLED}.")
+    return notes

@@ -7,6 +7,7 @@ with the key "paragraph", "note", "warning", "heading", "program", "pairs" (name
 index of the highlighted row) or "folded" (a summary; with "table" and "rows").
 """
 
+import dataclasses
 import datetime
 import importlib.resources
 import json
@@ -16,12 +17,21 @@ from collections.abc import Iterable, Sequence
 
 from albert.experiments import (
     charts,
+    comparison_text,
     glue_table,
+    report_axes,
+    report_comparison,
+    report_curves,
     report_data,
+    report_groups,
     report_predictions,
+    report_scores,
+    sweep_comparison,
     sweep_plan,
     sweep_results,
 )
+from albert.experiments.comparison_sides import Side
+from albert.experiments.report_groups import group_of
 from albert.io import file_io, tables
 from albert.training import results, run_record
 
@@ -35,14 +45,6 @@ PUBLISHED = {
     "BERT base, RoBERTa's inputs": {"MNLI": 84.7, "SST-2": 92.7},
     "Lambert": {"MNLI": 89.0},
 }
-# Name in the lines of training, title of its figure, what the figure says.
-_PROGRESS = (
-    ("learning_rate", "Learning rate", "at each report"),
-    ("gradient_norm", "Gradient norm", "before clipping, mean of the steps of a report"),
-    ("examples_per_second", "Speed", "without evaluating and saving"),
-)
-_MAX_FAMILIES = 8
-_KINDS = {"train": "training", "eval": "evaluation"}
 _MAX_FLAGS = 12  # columns of settings in a table of runs
 
 
@@ -108,14 +110,23 @@ def _shown(value):
 # --- one run ------------------------------------------------------------------------------------
 
 
-def run_page(run: report_data.Run) -> str:
-    """Makes the HTML of the report on one `report_data.Run`."""
+def run_page(run: report_data.Run, axis: report_axes.Axis = report_axes.STEPS) -> str:
+    """Makes the HTML of the report on one `report_data.Run`.
+
+    Args:
+      run: the run.
+      axis: axis of the curves.
+
+    Raises:
+      file_io.InputError: the run has not recorded this axis.
+    """
+    report_axes.check([run], axis)
     return render(
         f"{_title(run)}: {run.name}",
         _facts(run),
         [
-            ("Curves", _curves_of_run(run)),
-            ("Attempts that were given up", _attempts(run)),
+            ("Curves", report_curves.of_run(run, axis)),
+            ("Attempts that were given up", _attempts(run, axis)),
             ("Evaluations", [_evaluations(run)]),
             ("Predictions", _predictions(run)),
             ("Settings", _settings(run)),
@@ -132,6 +143,7 @@ def _facts(run):
     record, host = run.record, run.record["host"]
     parameters = record["parameters"] or {}
     counts = (parameters.get("total"), parameters.get("trained"))
+    cost = run_record.read_cost(run.folder)
     versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if v)
     machine = f"{host['name']}: {host['processor']}, {host['cores']} cores"
     found = [
@@ -142,6 +154,7 @@ def _facts(run):
         ("started", record["started"]),
         ("took", _duration(record)),
         ("sessions", len(record["sessions"]) if len(record["sessions"]) > 1 else ""),
+        ("cost", cost.text().removeprefix("cost: ") if cost else ""),
         ("parameters", counts[0] and f"{counts[0]:,}, of which {counts[1]:,} were trained"),
         ("machine", machine),
         ("versions", versions),
@@ -181,53 +194,7 @@ def _duration(record):
     return shown if is_whole or not shown else f"at least {shown}"
 
 
-def _curves_of_run(run):
-    by_type = report_data.entity_scores(run)
-    shown = {name for names in by_type.values() for name in names.values()}
-    families = [
-        (family, names)
-        for family, names in report_data.score_families(run)
-        if shown.isdisjoint(names.values())
-    ]
-    found = []
-    for family, names in families[:_MAX_FAMILIES]:
-        series = [(_KINDS[kind], *run.curve(kind, name)) for kind, name in names.items()]
-        marks = []
-        if run.best_metric in names.values() and run.score is not None:
-            step = run.result["step"]
-            marks = [(step, run.score, f"best: {run.score:.4g} at step {step}")]
-        title = family.replace("_", " ")
-        svg = charts.lines(title, series, title, marks, log="loss" in family)
-        found.append((f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}", svg))
-    found += _curves_of_types(run, by_type)
-    for name, title, caption in _PROGRESS:
-        steps, values = run.curve("train", name)
-        if steps:
-            words, log = name.replace("_", " "), name == "gradient_norm"
-            svg = charts.lines(title, [(words, steps, values)], words, log=log)
-            found.append((f"{title}, {caption}", svg))
-    yield {"figures": found}
-    if left := [family for family, _ in families[_MAX_FAMILIES:]]:
-        yield {"note": f"Only in the table of evaluations: {', '.join(left)}."}
-
-
-def _curves_of_types(run, by_type):
-    """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
-    found, most = [], charts.MAX_NAMED
-    for score, names in by_type.items():
-        kinds = list(names)
-        for start in range(0, len(kinds), most):
-            some = kinds[start : start + most]
-            series = [(kind, *run.curve("eval", names[kind])) for kind in some]
-            title = f"{score} by type of entity"
-            if len(kinds) > most:
-                title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
-            svg = charts.lines(title, series, score)
-            found.append((f"{title}, in evaluation", svg))
-    return found
-
-
-def _attempts(run):
+def _attempts(run, axis):
     """Yields the abandoned attempts, and their curves together with those of the final run."""
     found = []
     for attempt in run.given_up:
@@ -238,7 +205,8 @@ def _attempts(run):
         found.append((attempt["folder"], words))
     yield {"pairs": found}
     if attempts := run.attempts():
-        yield {"figures": _curves_together([*attempts, run], "attempts")}
+        groups = [report_groups.Group(each.name, [each]) for each in (*attempts, run)]
+        yield from report_curves.together(groups, axis, "attempts")
 
 
 def _evaluations(run):
@@ -279,6 +247,8 @@ def _answers(answers, name):
             f"Scores on {name}, where questions whose null odds are below the threshold are "
             "answered: on the left none is, on the right all are."
         )
+        if len(curve[0]) > charts.MAX_POINTS:
+            caption += f" Thinned: {charts.MAX_POINTS} of {len(curve[0]):,} places are drawn."
         yield {"figures": [(caption, svg)], "wide": True}
     header, rows = report_predictions.worst_answers(answers)
     if not rows:
@@ -300,6 +270,8 @@ def _classifier_predictions(predictions, name):
         pairs = zip(*[(right, guess) for _, right, guess, _ in predictions.rows], strict=True)
         svg = charts.scatter("Predictions", *pairs, "label", "prediction")
         caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
+        if len(predictions.rows) > charts.MAX_DOTS:
+            caption += f" Thinned: {charts.MAX_DOTS:,} of {len(predictions.rows):,} are drawn."
     yield {"figures": [(caption, svg)], "wide": True}
     if rows := predictions.worst():
         yield {"heading": f"Worst examples of {name}"}
@@ -323,20 +295,56 @@ def _settings(run):
 # --- several runs -------------------------------------------------------------------------------
 
 
-def runs_page(runs: Sequence[report_data.Run], note: str = "") -> str:
-    """Makes the HTML of a report that compares several `report_data.Run`s of one task.
+def runs_page(
+    sides: Sequence[Side],
+    axis: report_axes.Axis = report_axes.STEPS,
+    cost_axis: report_axes.Axis = report_axes.AXES["flop"],
+    note: str = "",
+) -> str:
+    """Makes the HTML of a report on several runs of one task.
 
     Args:
-      runs: the runs.
+      sides: the runs, see `report_groups.read`.
+      axis: axis of the curves.
+      cost_axis: unit of the costs that scores are drawn against.
       note: a sentence about all of them.
+
+    Raises:
+      file_io.InputError: no run has recorded the axis.
     """
+    runs = [run.record for run in report_groups.recorded(sides)]
+    report_axes.check(runs, axis)
+    notes = [{"paragraph": note}] if note else []
+    return render(
+        f"{_title(runs[0])}: {len(runs)} runs",
+        [],
+        [
+            ("Scores and costs", [*notes, *report_scores.blocks(sides, cost_axis)]),
+            ("What differs", _table_of_runs(sides)),
+            ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
+        ],
+    )
+
+
+def _ranked(sides):
+    """Returns sides, best first, since only the first lines of a figure have names."""
+    return [row.side for row in report_scores.score_sides(sides)] or sides
+
+
+def _table_of_runs(sides):
+    """Yields the table of all runs with the settings in which they differ."""
+    found = report_groups.recorded(sides)
+    runs = [run.record for run in found]
     flags = report_data.differing_flags(runs)
     shown, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
     restarted = any(run.given_up for run in runs)
     tested = any(run.test_score is not None for run in runs)
+    costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in found]
+    cost_names = report_scores.cost_names(costs)
     header = ["run", *shown, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
     header += [f"{metric} (test)"] if tested else []
+    header += [comparison_text.COSTS[name] for name in cost_names]
     header += ["step", "status", "took"]
     header += ["restarts"] if restarted else []
     rows = [
@@ -345,72 +353,91 @@ def runs_page(runs: Sequence[report_data.Run], note: str = "") -> str:
             *(_shown(run.flag(name)) for name in shown),
             run.score,
             *([run.test_score] if tested else []),
+            *(comparison_text.cost(name, cost.get(name)) for name in cost_names),
             run.result.get("step"),
             "; ".join([run.record["status"], *run.remarks]),
             _duration(run.record),
             *([len(run.given_up)] if restarted else []),
         ]
-        for run in runs
+        for run, cost in zip(runs, costs, strict=True)
     ]
-    notes = [{"paragraph": note}] if note else []
-    notes += [{"paragraph": f"They also differ in {', '.join(rest)}."}] if rest else []
+    yield {"table": header, "rows": rows}
+    if rest:
+        yield {"paragraph": f"They also differ in {', '.join(rest)}."}
     if not flags:
-        notes.append({"paragraph": "All settings are the same."})
+        yield {"paragraph": "All settings are the same."}
+
+
+def comparison_page(
+    sides: Sequence[Side],
+    axis: report_axes.Axis = report_axes.STEPS,
+    cost_axis: report_axes.Axis = report_axes.AXES["flop"],
+) -> str:
+    """Makes the HTML of the page that compares two sides, see `comparison_sides.read`.
+
+    Args:
+      sides: both.
+      axis: axis of the curves.
+      cost_axis: unit of the costs that scores are drawn against.
+
+    Raises:
+      file_io.InputError: there are not two sides, they cannot be compared, or no run has recorded
+        the axis.
+    """
+    compared = report_comparison.compare(sides)
+    (pair,) = compared.pairs
+    runs = [run.record for run in report_groups.recorded(sides)]
+    report_axes.check(runs, axis)
+    groups = [group_of(side) for side in sides if report_groups.recorded([side])]
     return render(
-        f"{_title(runs[0])}: {len(runs)} runs",
+        f"{pair.second} against {pair.first}",
         [],
         [
-            ("What differs", [{"table": header, "rows": rows}, *notes]),
-            ("Curves together", [{"figures": _curves_together(runs)}]),
+            ("Verdict", report_comparison.verdict(compared)),
+            ("Scores and costs", report_scores.blocks(sides, cost_axis)),
+            ("Examples that changed sides", report_comparison.changes(compared)),
+            ("What differs", _table_of_runs(sides) if runs else []),
+            ("Curves together", report_curves.together(groups, axis)),
         ],
     )
-
-
-def _curves_together(runs, called="runs"):
-    """Returns figures with one line per run; captions call the runs `called`."""
-    metric = next((run.best_metric for run in runs if run.best_metric), None)
-    wanted = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
-    if metric:
-        wanted.insert(0, ("eval", metric, metric.replace("_", " ")))
-    wanted += [("train", name, title) for name, title, _ in _PROGRESS]
-    found = []
-    for kind, name, title in wanted:
-        series = [(run.name, *run.curve(kind, name)) for run in runs]
-        series = [line for line in series if line[1]]
-        if series:
-            log = "loss" in name or name == "gradient_norm"
-            svg = charts.lines(title, series, name.replace("_", " "), log=log)
-            found.append((f"{title} of {len(series)} {called}", svg))
-    return found
 
 
 # --- sweeps -------------------------------------------------------------------------------------
 
 
-def sweep_page(sweep: report_data.Sweep, axes: Sequence[str] | None = None) -> str:
+def sweep_page(
+    sweep: report_data.Sweep,
+    axes: Sequence[str] | None = None,
+    axis: report_axes.Axis = report_axes.STEPS,
+    cost_axis: report_axes.Axis = report_axes.AXES["flop"],
+) -> str:
     """Makes the HTML of the report on a `report_data.Sweep`.
 
     Args:
       sweep: the sweep.
       axes: the two parameters of the heat map; by default those with the most values.
+      axis: axis of the curves.
+      cost_axis: unit of the costs that scores are drawn against.
 
     Raises:
-      file_io.InputError: the sweep does not have such a parameter.
+      file_io.InputError: the sweep does not have such a parameter, or no run has recorded the
+        axis.
     """
     summary = sweep.summary
     axes = _checked_axes(sweep, axes)
     header, rows = sweep_results.rows(summary)
     is_best = 0 if summary["best"] is not None else None
-    ranked = sweep_results.order(summary["points"], summary["minimize"])
-    numbers = [n for place in ranked for n in summary["points"][place]["trials"]]
-    runs = [sweep.runs[number] for number in numbers if number in sweep.runs]
+    sides = report_groups.read_sweep(sweep.folder)
+    report_axes.check([run.record for run in report_groups.recorded(sides)], axis)
+    notes = [{"note": line} for line in sweep_comparison.sentences(summary).splitlines()]
     return render(
         f"{sweep.plan['script']}: sweep {os.path.basename(os.path.abspath(sweep.folder))}",
         _sweep_facts(sweep),
         [
             ("Parameters", [{"figures": _sweep_figures(sweep, axes), "wide": True}]),
-            ("Table", [{"table": header, "rows": rows, "best": is_best}]),
-            ("Curves together", [{"figures": _curves_together(runs)}]),
+            ("Table", [{"table": header, "rows": rows, "best": is_best}, *notes]),
+            ("Scores and costs", report_scores.blocks(sides, cost_axis, in_sweep=True)),
+            ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
             ("Failures", [_failures(summary)]),
         ],
     )
@@ -485,15 +512,19 @@ def _failures(summary):
 # --- GLUE ---------------------------------------------------------------------------------------
 
 
-def glue_page(folder: str) -> str:
-    """Makes the HTML of the report on a folder of `run_glue.sh`."""
+def glue_page(folder: str, axis: report_axes.Axis = report_axes.STEPS) -> str:
+    """Makes the HTML of the report on a folder of `run_glue.sh`, with curves on an axis.
+
+    Raises:
+      file_io.InputError: a file is damaged, or no run has recorded the axis.
+    """
     path = os.path.join(folder, glue_table.NAME)
     summary = file_io.read_json(path, "results")
     with report_data.damage_named(path):
-        return _glue_page(folder, summary)
+        return _glue_page(folder, summary, axis)
 
 
-def _glue_page(folder, summary):
+def _glue_page(folder, summary, axis):
     rows = [_glue_row(row) for row in summary["tasks"]]
     done = f"{summary['num_averaged']} of {len(rows)} tasks"
     average = summary["average"]
@@ -507,11 +538,13 @@ def _glue_page(folder, summary):
         "checkpoints saved every 100 steps, so a mean over seeds is lower; that of Lambert came "
         "out in two of three runs. Where there is none, none is published."
     )
-    sweep = report_data.read_sweep(folder)
+    sweep, sides = report_data.read_sweep(folder), report_groups.read_sweep(folder)
+    report_axes.check([run.record for run in report_groups.recorded(sides)], axis)
     curves = []
     for row in summary["tasks"]:
-        runs = [run for run in sweep.runs.values() if row["task"] in run.name.split("/")]
-        curves += _glue_curves(row, runs)
+        groups = [group_of(side) for side in sides if _is_of_task(side, folder, row["task"])]
+        title = f"{row['task']}: {row['metric']}"
+        curves += report_curves.of_metric(groups, title, row["metric"], axis)
     return render(
         f"GLUE: {os.path.basename(os.path.abspath(folder))}",
         [],
@@ -534,10 +567,6 @@ def _glue_row(row):
     return [row["task"], row["metric"], score, deviation, seeds, state, *known]
 
 
-def _glue_curves(row, runs):
-    series = [(run.name, *run.curve("eval", row["metric"])) for run in runs]
-    series = [line for line in series if line[1]]
-    if not series:
-        return []
-    title = f"{row['task']}: {row['metric']}"
-    return [(title, charts.lines(title, series, row["metric"]))]
+def _is_of_task(side, folder, task):
+    """Returns whether a side of `run_glue.sh` is of a task, which names the folders of its runs."""
+    return any(task in os.path.relpath(run.folder, folder).split(os.sep) for run in side.runs)

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert.experiments import glue_table, sweep_journal, sweep_results
+from albert.experiments import glue_table, sweep_comparison, sweep_journal, sweep_results
 from albert.io import file_io
 from albert.tasks import entities
 from albert.training import results, run_record, stuck_runs
@@ -197,25 +197,6 @@ def read_run(folder: str, name: str) -> Run:
     return Run(name, folder, run_record.read(folder), run_record.read_metrics(folder))
 
 
-def read_runs(folders: Iterable[str]) -> list[Run]:
-    """Reads the runs of folders; a folder with runs over seeds gives all of them.
-
-    Raises:
-      file_io.InputError: a folder is not a run, or the runs are of different tasks.
-    """
-    found = []
-    for folder in folders:
-        kind = kind_of(folder)
-        if kind in (SWEEP, GLUE):
-            raise file_io.InputError(
-                f"runs: {folder} is a whole {kind}: report it by itself, or name its trials"
-            )
-        found += _seed_folders(folder) if kind == SEEDS else [folder]
-    runs = [read_run(folder, name) for folder, name in zip(found, short_names(found), strict=True)]
-    check_same_task(runs)
-    return runs
-
-
 def describe_seeds(folder: str) -> str:
     """Describes runs over seeds in a sentence: mean, deviation, best, failures."""
     path = os.path.join(folder, sweep_results.SEEDS)
@@ -236,17 +217,6 @@ def describe_seeds(folder: str) -> str:
             sweep_results.number(content[f"test_{name}"]) for name in ("mean", "deviation")
         )
         return f"{summary}; {content['metric']} (test): mean {mean}, deviation {deviation}"
-
-
-def _seed_folders(folder):
-    path = os.path.join(folder, sweep_results.SEEDS)
-    content = file_io.read_json(path, "runs over seeds")
-    with damage_named(path):
-        found = [os.path.join(folder, run["folder"]) for run in content["runs"]]
-    found = [path for path in found if file_io.exists(os.path.join(path, run_record.RUN))]
-    if not found:
-        raise file_io.InputError(f"runs: none of the runs in {folder} has a {run_record.RUN}")
-    return found
 
 
 def check_same_task(runs: Sequence[Run]) -> None:
@@ -281,14 +251,15 @@ def short_names(folders: Sequence[str]) -> list[str]:
     return ["/".join(part[shared:]) for part in parts]
 
 
+def settings_of(run: Run) -> list[str]:
+    """Returns the names of the settings of a run, except those that only name places."""
+    return [name for name in run.record["flags"] if name not in _PLACES]
+
+
 def differing_flags(runs: Sequence[Run]) -> list[str]:
-    """Returns the names of the settings in which runs differ, except those of `_PLACES`."""
-    names = dict.fromkeys(name for run in runs for name in run.record["flags"])
-    return [
-        name
-        for name in names
-        if name not in _PLACES and len({repr(run.flag(name)) for run in runs}) > 1
-    ]
+    """Returns the names of the settings in which runs differ."""
+    names = dict.fromkeys(name for run in runs for name in settings_of(run))
+    return [name for name in names if len({repr(run.flag(name)) for run in runs}) > 1]
 
 
 def score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
@@ -334,33 +305,26 @@ def entity_scores(run: Run) -> dict[str, dict[str, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """A sweep and its runs.
+    """A sweep and its table.
 
     Attributes:
       folder: folder of the sweep.
       plan: its description, see `sweep_plan.Plan.describe`.
-      summary: see `sweep_results.summarize`.
-      runs: {number of a trial: `Run`} of the trials that have a record.
+      summary: see `sweep_comparison.add`.
     """
 
     folder: str
     plan: dict
     summary: dict
-    runs: dict
 
 
 def read_sweep(folder: str) -> Sweep:
     """Reads the sweep of a folder."""
     plan, trials = sweep_journal.read(folder)
     with damage_named(os.path.join(folder, sweep_journal.NAME)):
-        summary = sweep_results.summarize(plan, trials)
+        summary = sweep_comparison.add(sweep_results.summarize(plan, trials))
         settings = dict(plan["settings"])
-    runs = {}
-    for trial in trials:
-        path = os.path.join(folder, trial.name)
-        if file_io.exists(os.path.join(path, run_record.RUN)):
-            runs[trial.number] = read_run(path, trial.name)
-    return Sweep(folder, {**plan, "settings": settings}, summary, runs)
+    return Sweep(folder, {**plan, "settings": settings}, summary)
 
 
 def axes_of(sweep: Sweep) -> list[str]:

@@ -103,9 +103,7 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
         return None
     if not run.predicted:
         return None
-    readers = {"run_classifier": _own_examples, "run_race": _race_examples}
-    read = readers.get(run.record["script"])
-    right = read(run) if read else None
+    right = right_answers(run)
     if not right:
         return None
     rows = []
@@ -129,6 +127,17 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
             return Predictions([], [(text, float(a), float(b), None) for text, a, b, _ in rows])
     labels = dict.fromkeys(name for row in rows for name in row[1:3])
     return Predictions(sorted(labels), rows)
+
+
+def right_answers(run: report_data.Run) -> dict | None:
+    """Reads {id: (text, label)} of the data that a run of one's own data or of RACE predicted.
+
+    Returns:
+      The dict, or None if the data is gone or has no labels.
+    """
+    readers = {"run_classifier": _own_examples, "run_race": _race_examples}
+    read = readers.get(run.record["script"])
+    return read(run) if read else None
 
 
 def _own_examples(run):

@@ -6,13 +6,13 @@ not repeated; an interrupted one resumes from its last checkpoint.
 
 import dataclasses
 import os
-import statistics
 from collections.abc import Callable
+from statistics import fmean, stdev
 from types import NoneType
 
 from absl import logging
 
-from albert.experiments import trial_processes
+from albert.experiments import statistics, trial_processes
 from albert.io import file_io, json_shapes, signals
 from albert.training import results, run_record, stuck_runs
 
@@ -78,14 +78,20 @@ def _outcome(metric, seed, name, folder, status):
 
 def _spread(values):
     """Returns the mean and sample standard deviation of numbers; None if there are too few."""
-    mean = statistics.fmean(values) if values else None
-    return mean, statistics.stdev(values) if len(values) > 1 else None
+    mean = fmean(values) if values else None
+    return mean, stdev(values) if len(values) > 1 else None
 
 
 def _remark(metric, run):
     """Returns a warning about the score of a run; "" without one."""
     is_loss = results.is_loss(metric)
     return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
+
+
+def _counted(runs, name):
+    """Returns the scores of the runs that have learned."""
+    good = [run for run in runs if run["status"] == FINISHED]
+    return [run[name] for run in good if run.get(name) is not None]
 
 
 def summarize(metric: str, runs: list[dict]) -> dict:
@@ -105,8 +111,8 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     pick = min if results.is_loss(metric) else max
     better = [run for run in good if not _remark(metric, run)]
     best = pick(better, key=lambda run: run["result"], default={"result": None, "folder": None})
-    mean, deviation = _spread([run["result"] for run in good])
-    tested = [run["test"] for run in good if run.get("test") is not None]
+    scores, tested = _counted(runs, "result"), _counted(runs, "test")
+    mean, deviation = _spread(scores)
     test_mean, test_deviation = _spread(tested)
     return {
         "metric": metric,
@@ -141,14 +147,30 @@ def to_text(summary: dict) -> str:
         lines.append(f"| {' | '.join(map(str, cells))} |")
     good = len(runs) - summary["failures"]
     if good:
-        left_out = f"; left out: {_counts(runs)}" if good < len(runs) else ""
-        spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs{left_out}"
+        spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs"
         lines.append(f"\n{name}: {spread}")
     else:
         lines.append(f"\n{name}: no run has learnt: {_counts(runs)}")
     if is_tested:
         lines.append(f"{metric} (test): {_spread_text(summary, 'test_')}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_cautions(runs)])
+
+
+def _cautions(runs):
+    """Yields lines about runs that are omitted or restarted, and about missing intervals."""
+    counts, restarts = _counts(runs), sum(run["restarts"] for run in runs)
+    if counts and any(run["status"] == FINISHED for run in runs):
+        yield (
+            f"Left out of the mean: {counts}, of {len(runs)} runs. It is the mean of runs that "
+            "learn; a new run may fail as these did."
+        )
+    if restarts:
+        yield (
+            f"{restarts} restarts with other seeds: the scores are those of the attempts that "
+            "learned."
+        )
+    if len(runs) > 1 and not statistics.is_installed():
+        yield statistics.NOT_INSTALLED
 
 
 def _state(metric, run):
@@ -160,7 +182,9 @@ def _state(metric, run):
 
 def _spread_text(summary, prefix):
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
-    return f"mean {_number(summary[f'{prefix}mean'])}, standard deviation {deviation}"
+    interval = statistics.find_interval(_counted(summary["runs"], "test" if prefix else "result"))
+    shown = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
+    return f"mean {_number(summary[f'{prefix}mean'])}{shown}, standard deviation {deviation}"
 
 
 def _best_text(summary):
@@ -185,6 +209,18 @@ def read(path: str) -> dict:
     json_shapes.check(found, _SHAPE, path)
     json_shapes.check_text(found, path)
     return found
+
+
+def count_restarts(folder: str) -> int:
+    """Returns the number of abandoned attempts of a run, or of all runs over seeds, in a folder.
+
+    Raises:
+      file_io.InputError: a file is damaged.
+    """
+    path = os.path.join(folder, SEEDS)
+    if file_io.exists(path):
+        return sum(run["restarts"] for run in read(path)["runs"])
+    return len(stuck_runs.read(folder)) if file_io.exists(folder) else 0
 
 
 def _known(path, metric):

@@ -5,6 +5,7 @@ do not know, such as an interval of one seed. Needs SciPy (extra `stats`).
 """
 
 import dataclasses
+import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -16,6 +17,7 @@ from albert.io import file_io
 
 MIN_BOOTSTRAP = 30  # scores from which BCa intervals of a mean cover as promised
 NOT_DISTINGUISHABLE = "not distinguishable"
+NOT_INSTALLED = "Intervals and comparisons need SciPy: pip install '.[stats]'"
 RUNS_PER_DRAW = 15  # scores per k from which intervals of the best of k cover as promised
 _ENUMERATED = 2**16  # permutations: up to this many are all tried, of more this many are drawn
 _CHUNK = 2_000_000  # numbers held at a time
@@ -154,6 +156,11 @@ def scipy_stats() -> ModuleType:
     return scipy.stats
 
 
+def is_installed() -> bool:
+    """Returns whether SciPy is installed."""
+    return importlib.util.find_spec("scipy") is not None
+
+
 def check_level(level: float, name: str = "level") -> float:
     """Returns 1 - level; raises `file_io.InputError` if the level is not between 0 and 1."""
     if not 0 < level < 1:
@@ -251,6 +258,42 @@ def mean_interval(
     half = float(stats.sem(values) * stats.t.ppf(0.5 + level / 2, n - 1))
     note = "two seeds: the interval is very wide" if n == 2 else ""
     return Estimate(mean, mean - half, mean + half, level, name, n, note)
+
+
+def mean_band(
+    scores: npt.ArrayLike, *, level: float = 0.95
+) -> tuple[npt.NDArray, npt.NDArray, npt.NDArray]:
+    """Returns the mean over seeds of each point of a curve, and the ends of its t interval.
+
+    Each interval holds for its point alone, not for the whole curve. Without a spread both ends
+    are the mean.
+
+    Args:
+      scores: [seeds, points], at least two seeds.
+      level: level of the intervals.
+
+    Returns:
+      (mean, low, high), [points] each.
+
+    Raises:
+      file_io.InputError: bad scores or level, or one seed.
+    """
+    values = check_scores(scores, "scores", dimensions=2)
+    check_level(level)
+    n = len(values)
+    if n < 2:
+        raise file_io.InputError("a band needs at least 2 seeds; got 1")
+    mean, stats = values.mean(axis=0), scipy_stats()
+    half = values.std(axis=0, ddof=1) / math.sqrt(n) * stats.t.ppf(0.5 + level / 2, n - 1)
+    return mean, mean - half, mean + half
+
+
+def find_interval(scores: Sequence[float]) -> tuple[float, float] | None:
+    """Returns the 95% t interval of the mean; None for too few scores or without SciPy."""
+    if len(scores) < 2 or not is_installed():
+        return None
+    found = mean_interval(scores)
+    return None if found.low is None or found.high is None else (found.low, found.high)
 
 
 def expected_best(

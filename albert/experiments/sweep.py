@@ -15,8 +15,11 @@ import time
 from collections.abc import Callable
 
 from albert.experiments import (
+    seeds,
+    sweep_comparison,
     sweep_journal,
     sweep_plan,
+    sweep_points,
     sweep_results,
     sweep_search,
     trial_processes,
@@ -58,6 +61,8 @@ class Sweep:
       parallel: number of trials that run at the same time.
       say: function that prints a line about an event.
       poll_seconds: time between two checks of the trials.
+      baseline: the point to compare the others with, see `sweep_points.find`; None: the
+        best one.
 
     Raises:
       file_io.InputError: the folder is not local, or Optuna is needed and missing.
@@ -72,6 +77,7 @@ class Sweep:
         parallel: int = 1,
         say: Callable[[str], object] = print,
         poll_seconds: float = 0.2,
+        baseline: str | None = None,
     ) -> None:
         if file_io.is_remote(folder):
             raise file_io.InputError(f"output_dir={folder}: a sweep needs a folder of this machine")
@@ -82,7 +88,7 @@ class Sweep:
         self._running, self._kills = {}, {}
         self._points, self._curves = sweep_plan.points(plan), {}
         self._count = sweep_plan.count(plan)
-        self._settings = settings
+        self._settings, self._baseline = settings, baseline
         self._journal = None  # set once this process holds the lock of the folder
 
     @property
@@ -91,11 +97,20 @@ class Sweep:
         return self._journal.trials
 
     def summary(self) -> dict:
-        """Returns the current table, see `sweep_results.summarize`."""
+        """Returns the current table with its comparison, see `sweep_comparison.add`."""
+        baseline = None
+        if self._baseline is not None:
+            points = sweep_points.of_trials(self.trials)
+            baseline = points.index(sweep_points.find(points, self._baseline))
+        folders = (os.path.join(self._folder, trial.name) for trial in self.trials)
+        restarts = sum(map(seeds.count_restarts, folders))
+        return sweep_comparison.add(self._table(), baseline, restarts=restarts)
+
+    def _table(self):
         return sweep_results.summarize(self._plan.describe(), self.trials)
 
     def run(self, retry_failed: bool = False) -> None:
-        """Runs all trials that have not ended; writes the table after each.
+        """Runs all trials that have not ended; writes the table after each, at the end compared.
 
         Args:
           retry_failed: also run failed trials again.
@@ -123,6 +138,7 @@ class Sweep:
                 while self._start_trials() or self._running:
                     time.sleep(self._poll_seconds)
                     self._check_trials()
+                sweep_results.write(self._folder, self.summary())
             except BaseException:
                 self._stop()
                 raise
@@ -136,7 +152,7 @@ class Sweep:
 
     def _write(self):
         self._journal.write()
-        sweep_results.write(self._folder, self.summary())
+        sweep_results.write(self._folder, self._table())
 
     # --- what comes next ------------------------------------------------------------------------
 
@@ -314,6 +330,19 @@ class Sweep:
             if not self.trials[number].has_ended:
                 self.trials[number].state = sweep_journal.INTERRUPTED
         self._write()
+
+
+def planned_trials(plan: sweep_plan.Plan) -> list[sweep_journal.Trial]:
+    """Returns the trials of a new sweep of a plan whose points do not depend on results."""
+    if plan.trials:
+        return _given_trials(plan, [])
+    found = []
+    for point in sweep_plan.points(plan):
+        for seed in plan.seeds or (None,):
+            if len(found) < sweep_plan.count(plan):
+                name = f"trial_{len(found):04d}"
+                found.append(sweep_journal.Trial(len(found), name, [], point, seed))
+    return found
 
 
 def _given_trials(plan, known):

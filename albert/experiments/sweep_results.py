@@ -9,12 +9,12 @@ import dataclasses
 import io
 import math
 import os
-import statistics
 from collections.abc import Sequence
+from statistics import fmean, stdev
 
 import numpy as np
 
-from albert.experiments import seeds, sweep_journal, sweep_plan
+from albert.experiments import seeds, sweep_comparison, sweep_journal, sweep_plan
 from albert.io import file_io
 from albert.training import results, run_record, stuck_runs
 
@@ -211,7 +211,7 @@ def _on_baseline(trials, minimize):
 
 
 def _mean(values):
-    return statistics.fmean(values) if values else None
+    return fmean(values) if values else None
 
 
 def _known(trials, name):
@@ -232,7 +232,7 @@ def _point(trials, repeats, minimize):
         "num_done": len(done),
         "num_runs": max(repeats, len(trials)),
         "mean": _mean(scores),
-        "deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+        "deviation": stdev(scores) if len(scores) > 1 else None,
         "test": _means([trial.test for trial in counted(trials) if trial.test]),
         "evaluated": _known(trials, "evaluated"),
         "state": states[0] if states else sweep_journal.DONE,
@@ -288,6 +288,8 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
     header = ["trial", *names]
     header.append(results.best_of(metric, [n for point in points for n in point["evaluated"]]))
     header += ["deviation", "done"] if repeated else []
+    compared, cells = sweep_comparison.columns(summary)
+    header += compared
     header += [f"{metric} (test)"] if tested else []
     lines = []
     for place in order(points, summary["minimize"]):
@@ -297,6 +299,7 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
         line.append(number(point["mean"]))
         if repeated:
             line += [number(point["deviation"]), f"{point['num_done']} of {point['num_runs']}"]
+        line += cells[place]
         line += [number(point["test"].get(metric))] if tested else []
         state = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
         lines.append([*line, "; ".join([": ".join(state), *point["remarks"]])])
@@ -304,15 +307,17 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
 
 
 def to_markdown(summary: dict) -> str:
-    """Returns the table of points, aligned for terminals."""
+    """Returns the table of points, aligned for terminals, and what its differences are worth."""
     header, lines = rows(summary)
     cells = [[_cell(text) for text in line] for line in (header, *lines)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
-    return "".join(
+    table = "".join(
         "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
         for line in cells
     )
+    sentences = sweep_comparison.sentences(summary)
+    return f"{table}\n{sentences}" if sentences else table
 
 
 def _cell(text):

@@ -1,23 +1,17 @@
 """Writes a checkpoint as a folder that transformers loads: weights, configuration, tokenizer.
 
-``tokenizer.json`` describes the steps of `tokenization`: white space, decomposition, combining
-marks, lower case, the vocabulary's own normalization, SentencePiece's unigram model, ``[CLS] a
-[SEP] b [SEP]``. There are two differences: a text that contains ``[CLS]`` or another special piece
-gets the id of that piece, and a number before a comma is sometimes split at another place, as
-pieces such as "9," are left out instead of split. The class AlbertTokenizer also reads two
-backticks or apostrophes as a quotation mark.
+``tokenizer.json`` is that of `tokenizer_json`, except that a text that contains ``[CLS]`` or
+another special piece gets the id of that piece. The class AlbertTokenizer also reads two backticks
+or apostrophes as a quotation mark.
 """
 
-import base64
-import functools
-import json
 import os
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from albert.export import tokenizer_json
 from albert.io import file_io, manifests
 from albert.model import (
     checkpoints,
@@ -33,41 +27,6 @@ from albert.text import tokenization
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
 _DEFAULT_DROPOUT = 0.1  # for a classifier whose folder does not have the rate
-_USER_DEFINED = 4  # type of SentencePiece pieces that are never split
-_NORMAL = 1  # type of ordinary pieces
-# The required fields of a SentencePiece model, as in sentencepiece_model.proto. The module of the
-# package sentencepiece needs the newest protobuf, which TensorFlow or apache-beam may not support.
-_SCHEMA = """
-    name: "albert/sentencepiece_model.proto" package: "albert" syntax: "proto2"
-    message_type {
-      name: "Piece"
-      field { name: "piece" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-      field { name: "score" number: 2 label: LABEL_OPTIONAL type: TYPE_FLOAT }
-      field { name: "type" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32 default_value: "1" }
-    }
-    message_type {
-      name: "Normalizer"
-      field { name: "precompiled_charsmap" number: 2 label: LABEL_OPTIONAL type: TYPE_BYTES }
-      field { name: "remove_extra_whitespaces" number: 4 label: LABEL_OPTIONAL type: TYPE_BOOL
-              default_value: "true" }
-    }
-    message_type {
-      name: "Model"
-      field { name: "pieces" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
-              type_name: ".albert.Piece" }
-      field { name: "normalizer_spec" number: 3 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-              type_name: ".albert.Normalizer" }
-    }
-"""
-# Score of pieces such as "9,", which are always split in two (see `tokenization.encode_pieces`):
-# the unigram model never chooses a piece with this score.
-_NEVER_CHOSEN = -1e4
-_METASPACE = {
-    "type": "Metaspace",
-    "replacement": tokenization.WORD_START,
-    "prepend_scheme": "always",
-    "split": True,
-}
 
 
 def export(
@@ -234,110 +193,8 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
         config["tokenizer_class"] = "BertTokenizer"
     else:
         file_io.copy(tokenizer.spm_model_file, os.path.join(folder, _SPM_NAME))
-        text = json.dumps(_describe_tokenizer(tokenizer), ensure_ascii=False)
-        file_io.write_text(os.path.join(folder, "tokenizer.json"), text)
+        tokenizer_json.write(folder, tokenizer, with_special_pieces=True)
         # AlbertTokenizer would replace the steps of tokenizer.json by its own.
         config |= {"tokenizer_class": "PreTrainedTokenizerFast", "keep_accents": False}
         config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
     file_io.write_json(os.path.join(folder, "tokenizer_config.json"), config)
-
-
-@functools.cache
-def _spm_class() -> Any:
-    """Returns the message class of SentencePiece models."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("albert.Model"))
-
-
-def _describe_tokenizer(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
-    """Builds the content of ``tokenizer.json`` for a SentencePiece model."""
-    model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
-    special = (
-        tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id,
-    )  # fmt: skip
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [_added_token(tokenizer, i) for i in sorted(special)],
-        "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
-        "pre_tokenizer": _METASPACE,
-        "post_processor": _template(tokenizer),
-        "decoder": _METASPACE,
-        "model": {
-            "type": "Unigram",
-            "unk_id": tokenizer.unk_id,
-            "vocab": [[piece.piece, score] for piece, score in _scores(model)],
-            "byte_fallback": False,
-        },
-    }
-
-
-def _added_token(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
-    return {
-        "id": i,
-        "content": tokenizer.inv_vocab[i],
-        "single_word": False,
-        "lstrip": i == tokenizer.mask_id,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-
-
-def _replace(pattern: str, content: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-
-
-def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
-    """Yields the steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
-    yield _replace(tokenization.character_class(str.isspace) + "+", " ")
-    yield {"type": "Strip", "strip_left": True, "strip_right": True}
-    yield {"type": "NFKD"}
-    yield _replace(tokenization.character_class(unicodedata.combining), "")
-    if tokenizer.do_lower_case:
-        yield {"type": "Lowercase"}
-    charsmap = model.normalizer_spec.precompiled_charsmap
-    if charsmap:
-        encoded = base64.b64encode(charsmap).decode("ascii")
-        yield {"type": "Precompiled", "precompiled_charsmap": encoded}
-    if model.normalizer_spec.remove_extra_whitespaces:
-        yield _replace(" {2,}", " ")
-        yield {"type": "Strip", "strip_left": True, "strip_right": True}
-
-
-def _scores(model: Any) -> Iterator[tuple[Any, float]]:
-    """Yields (piece, score) of every piece, with the score that SentencePiece actually uses."""
-    highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
-    for piece in model.pieces:
-        if piece.type == _USER_DEFINED:
-            yield piece, len(piece.piece.encode()) * highest - 0.1
-        elif tokenization.is_digit_comma(piece.piece):
-            yield piece, _NEVER_CHOSEN
-        else:
-            yield piece, piece.score
-
-
-def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
-    """Builds the template of ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` with token types."""
-    cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
-
-    def piece(name, kind):
-        return {"SpecialToken": {"id": name, "type_id": kind}}
-
-    def text(name, kind):
-        return {"Sequence": {"id": name, "type_id": kind}}
-
-    single = [piece(cls, 0), text("A", 0), piece(sep, 0)]
-    ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, text("B", 1), piece(sep, 1)],
-        "special_tokens": {
-            name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ids.items()
-        },
-    }

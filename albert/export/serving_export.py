@@ -4,7 +4,14 @@ from typing import Any
 
 from absl import logging
 
-from albert.export import agreement, litert_export, onnx_export, onnx_int8, saved_model_export
+from albert.export import (
+    agreement,
+    litert_export,
+    onnx_export,
+    onnx_int8,
+    saved_model_export,
+    tokenizer_json,
+)
 from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import inference, runtimes, serving_folder
@@ -107,6 +114,8 @@ def export(
     )
     check = read_examples(check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
+        tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
+        tokenizer_json.write(folder.path, tokenizer)
         measured = WRITERS[format, precision](folder, trained, calibration)
         if check:
             limits = (min_agreement, max_metric_drop)

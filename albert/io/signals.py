@@ -18,6 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+# What the same command does after a script has ended early: without and with saved checkpoints.
+BEGINS_AGAIN = "the same command begins again"
+RESUMES = "the same command resumes from the last checkpoint"
 # Exit status after SIGTERM: EX_TEMPFAIL from sysexits.h, "try again".
 STATUS = 75
 # Seconds to handle a signal, and after which a second Ctrl-C ends the process.
@@ -56,6 +59,7 @@ class Requests:
         callbacks of its memory management), so the training loop checks this also.
       answered: the code that deferred SIGTERM knows that it has come.
       seconds: maximum duration of a computation that Python cannot interrupt.
+      remedy: what the same command does after the end, for messages.
     """
 
     def __init__(self) -> None:
@@ -64,6 +68,7 @@ class Requests:
         self.pid: int | None = None  # of the process that handles signals
         self.deferred = False
         self.seconds = SECONDS
+        self.remedy = BEGINS_AGAIN
 
 
 REQUESTS = Requests()
@@ -196,8 +201,8 @@ def _end_unless_handled(number: int) -> None:
         is_handled = REQUESTS.terminate and (REQUESTS.answered or not REQUESTS.deferred)
     if not is_handled:
         sys.stderr.write(
-            f"ended by {signal.Signals(number).name} in a computation that does not end; the same "
-            "command resumes from the last checkpoint\n"
+            f"ended by {signal.Signals(number).name} in a computation that does not end; "
+            f"{REQUESTS.remedy}\n"
         )
         sys.stderr.flush()
         os._exit(128 + number if number == signal.SIGINT else STATUS)

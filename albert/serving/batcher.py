@@ -104,10 +104,15 @@ class Queue:
     Args:
       max_batch_size: maximum number of sequences per batch; a larger row is computed alone.
       delay: seconds that the oldest row may wait for others.
+      max_batch_length: maximum length of a batch with its padding, in the unit of `Row.length`: the
+        longest row's times the number of sequences. None: any; a longer row is computed alone.
     """
 
-    def __init__(self, max_batch_size: int, delay: float) -> None:
+    def __init__(
+        self, max_batch_size: int, delay: float, max_batch_length: int | None = None
+    ) -> None:
         self._max_batch_size = max_batch_size
+        self._max_batch_length = math.inf if max_batch_length is None else max_batch_length
         self._delay = delay
         self._waiting: collections.deque[Waiting] = collections.deque()
 
@@ -132,9 +137,16 @@ class Queue:
         """Returns the seconds until the next batch is due, 0 for now; None if nothing waits."""
         if not self._waiting:
             return None
-        if self.weight >= self._max_batch_size:
+        if self._is_full():
             return 0.0
         return max(0.0, self._waiting[0].arrived + self._delay - now)
+
+    def _is_full(self) -> bool:
+        """Returns whether the waiting rows fill a batch, without padding."""
+        if self.weight >= self._max_batch_size or self._max_batch_length == math.inf:
+            return self.weight >= self._max_batch_size
+        length = sum(item.row.length * item.row.weight for item in self._waiting)
+        return length >= self._max_batch_length
 
     def take(self) -> list[Waiting]:
         """Removes and returns a batch: the oldest row and the rows nearest to it in length."""
@@ -146,7 +158,10 @@ class Queue:
             longest, total = max(longest, item.row.length), total + item.row.length
             sequences += item.row.weight
             is_padding = longest * (len(batch) + 1) > _MAX_PADDING * total
-            if batch and (is_padding or sequences > self._max_batch_size):
+            is_full = (
+                sequences > self._max_batch_size or longest * sequences > self._max_batch_length
+            )
+            if batch and (is_padding or is_full):
                 break
             batch.append(item)
         chosen = set(map(id, batch))
@@ -165,6 +180,7 @@ class Batcher:
       capacity: maximum number of queued rows.
       clock: function that returns seconds.
       on_batch: ``(rows, seconds)``, called after each batch.
+      max_batch_length: see `Queue`.
     """
 
     def __init__(
@@ -175,9 +191,10 @@ class Batcher:
         capacity: int,
         clock: Callable = time.monotonic,
         on_batch: Callable = lambda rows, seconds: None,
+        max_batch_length: int | None = None,
     ) -> None:
         self._function = function
-        self._queue = Queue(max_batch_size, delay)
+        self._queue = Queue(max_batch_size, delay, max_batch_length)
         self._capacity = capacity
         self._clock = clock
         self._on_batch = on_batch

@@ -125,7 +125,7 @@ class ChoicePredictor:
         self.max_seq_length = folder.length(least=max_qa_length + race.BESIDE_ENDING)
         self._lengths = self.max_seq_length, max_qa_length
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self._infer = found.load(runtime, threads)
+        self.infer = found.load(runtime, threads)
 
     def predict(
         self, questions: Iterable[Question], batch_size: int = 32, batches_ahead: int = 16
@@ -144,7 +144,7 @@ class ChoicePredictor:
             columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
             logits = np.zeros(len(columns["input_ids"]), np.float32)
             for chosen, batch in batching.trimmed_batches(columns, batch_size):
-                logits[chosen] = self._infer(batch)["logits"]
+                logits[chosen] = self.infer(batch)["logits"]
             ends = np.cumsum([len(question.options) for question in window])
             for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
                 powers = np.exp(scores - np.max(scores))

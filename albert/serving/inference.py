@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
@@ -21,12 +23,15 @@ class FoundModel:
       function: the function that `load` returns, if it exists already.
       precision: type of products and activations, "float32" or "bfloat16", for training folders;
         serving folders have their own.
+      max_batch_tokens: maximum number of tokens, with padding, that the function computes at once;
+        see `in_parts`.
     """
 
     folder: model_folder.ModelFolder
     serving: serving_folder.ServingFolder | None = None
     function: Callable | None = None
     precision: str = "float32"
+    max_batch_tokens: int | None = None
 
     def load(self, runtime: str = "auto", threads: int | None = None) -> Callable[[dict], dict]:
         """Loads the model as a function.
@@ -41,6 +46,9 @@ class FoundModel:
         Raises:
           file_io.InputError: the model does not fit its settings, or see `runtimes.load`.
         """
+        return in_parts(self._load(runtime, threads), self.max_batch_tokens)
+
+    def _load(self, runtime: str, threads: int | None) -> Callable[[dict], dict]:
         if self.function:
             return self.function
         if self.serving:
@@ -70,6 +78,30 @@ class FoundModel:
         if self.folder.kind != squad_task.V2:
             return None
         return threshold_file.read(self.folder.source.checkpoint)
+
+
+def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[[dict], dict]:
+    """Returns a function of arrays [B, S] that computes at most `max_tokens` of B * S at once.
+
+    Args:
+      infer: see `inference.FoundModel.load`.
+      max_tokens: maximum; a single longer sequence is computed all the same. None: any.
+    """
+    if max_tokens is None:
+        return infer
+
+    def score(features):
+        rows, length = features["input_ids"].shape
+        step = max(max_tokens // length, 1)
+        if rows <= step:
+            return infer(features)
+        found = [
+            infer({name: values[start : start + step] for name, values in features.items()})
+            for start in range(0, rows, step)
+        ]
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+    return score
 
 
 def find(path: str | FoundModel, *names: str) -> FoundModel:

@@ -3,7 +3,7 @@
 `predict`, `ask`, the server and the check of exports use nothing else of a task.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Protocol
 
 from albert.io import file_io
@@ -28,6 +28,7 @@ class Predictor(Protocol):
       input_forms, output_forms: formats of files without labels that it reads, and of files that it
         writes; the first one is also used for standard input or output.
       batches_ahead: number of batches of a file that `predict` should read at a time.
+      infer: the model as a function of arrays; see `inference.FoundModel.load`.
     """
 
     max_seq_length: int
@@ -37,6 +38,7 @@ class Predictor(Protocol):
     input_forms: tuple[str, ...]
     output_forms: tuple[str, ...]
     batches_ahead: int
+    infer: Callable[[dict], dict]
 
     def read_lines(self, lines: Iterable[bytes], name: str, form: str) -> Iterator[Any]:
         """Yields the examples of a file without labels; `name` is for messages."""

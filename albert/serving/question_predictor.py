@@ -134,7 +134,7 @@ class Answerer:
             is_training=False,
             paragraphs_kept=_CACHED_TEXTS,
         )
-        self._infer = found.load(runtime, threads)
+        self.infer = found.load(runtime, threads)
         self._threshold = found.null_odds_threshold()
 
     def ask(self, question: str, context: str) -> Reply:
@@ -298,7 +298,7 @@ class Answerer:
         }
         widest = self._settings.widest_beam
         for chosen, batch in batching.trimmed_batches(columns, batch_size, widest):
-            rows = squad_answers.scores_of(self._infer(batch), batch["input_mask"])
+            rows = squad_answers.scores_of(self.infer(batch), batch["input_mask"])
             for place, number in enumerate(chosen):
                 results[windows[number].unique_id] = {
                     name: row[place] for name, row in rows.items()

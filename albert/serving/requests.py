@@ -91,6 +91,34 @@ def _count(value: Any, place: str) -> int:
     return value
 
 
+# An example of each field, for descriptions.
+_SAMPLES: dict[str, Any] = {
+    "text": "What a charming journey.",
+    "text_pair": "It was dull.",
+    "words": ["Ann", "lives", "in", "Paris"],
+    "article": "It rained all day.",
+    "question": "Who wrote it?",
+    "options": ["inside", "outside"],
+    "context": "Ann wrote it in 1901.",
+}
+# JSON Schema of the values that each function reads.
+_TEXT_SCHEMA = {"type": "string", "minLength": 1}
+SCHEMAS: dict[Callable, dict[str, Any]] = {
+    _text: _TEXT_SCHEMA,
+    _words: {
+        "oneOf": [{"type": "array", "items": _TEXT_SCHEMA, "minItems": 1}, _TEXT_SCHEMA],
+        "description": "Words, or a text that is split at white space.",
+    },
+    _options: {
+        "type": "array",
+        "items": _TEXT_SCHEMA,
+        "minItems": 2,
+        "maxItems": len(string.ascii_uppercase),
+    },
+    _count: {"type": "integer", "minimum": 1, "maximum": _MAX_ANSWERS},
+}
+
+
 # --- examples of each kind of model -------------------------------------------------------------
 
 
@@ -111,6 +139,19 @@ class Form:
     optional: dict[str, tuple[Callable, Any]] = dataclasses.field(default_factory=dict)
     other_names: dict[str, str] = dataclasses.field(default_factory=dict)
     is_split: bool = False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of an example."""
+        properties = {name: dict(SCHEMAS[check]) for name, check in self.fields.items()}
+        for name, (check, default) in self.optional.items():
+            properties[name] = {**SCHEMAS[check], "default": default}
+        return {"type": "object", "properties": properties, "required": list(self.fields)}
+
+    @property
+    def example(self) -> dict[str, Any]:
+        """An example with the required fields."""
+        return {name: _SAMPLES[name] for name in self.fields}
 
     @property
     def bare(self) -> str | None:
@@ -224,8 +265,27 @@ QUESTION = Form(
 )
 
 
-def measured(form: Form, example: dict[str, Any], max_seq_length: int) -> batcher.Row:
+def length_of(tokens: int | None) -> int | None:
+    """Returns the length of tokens in the unit of `measured`."""
+    return None if tokens is None else tokens * _TOKEN_CHARACTERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Ids:
+    """Sequences of a request as ids instead of texts.
+
+    Attributes:
+      features: int32 arrays [batch, sequence] by name, the inputs of the model's file.
+    """
+
+    features: dict[str, Any]
+
+
+def measured(form: Form, example: dict[str, Any] | Ids, max_seq_length: int) -> batcher.Row:
     """Returns the `batcher.Row` of an example, with its length in characters."""
+    if isinstance(example, Ids):
+        batch, length = example.features["input_ids"].shape
+        return batcher.Row(example, length * _TOKEN_CHARACTERS, batch)
     longest = _TOKEN_CHARACTERS * max_seq_length
     length = _characters(example)
     sequences = len(example.get("options", [None]))
@@ -242,7 +302,7 @@ class Request:
     """A parsed request.
 
     Attributes:
-      examples: dicts as `Form.read` makes them.
+      examples: dicts as `Form.read` makes them, or a single `Ids`.
       reply: function from their results, also dicts, to the value of the JSON reply.
     """
 
@@ -250,7 +310,8 @@ class Request:
     reply: Callable
 
 
-def _parse(body: bytes) -> Any:
+def parse(body: bytes) -> Any:
+    """Parses JSON in UTF-8; raises `file_io.InputError` if the bytes are anything else."""
     try:
         return file_io.parse_json(body.decode())
     except UnicodeDecodeError as error:
@@ -259,7 +320,8 @@ def _parse(body: bytes) -> Any:
         raise file_io.InputError(f"the request: expected JSON, found {error}") from error
 
 
-def _read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
+def read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
+    """Reads a list of examples; see `Form.read`. `name` is that of the list in messages."""
     json_shapes.check(values, list, name)
     if not 1 <= len(values) <= limits.examples:
         raise file_io.InputError(
@@ -282,7 +344,7 @@ def read(body: bytes, form: Form, limits: Limits) -> Request:
     Raises:
       file_io.InputError: the request is invalid; see `Form.read`.
     """
-    value = _parse(body)
+    value = parse(body)
     json_shapes.check(value, dict, "the request")
     if _EXAMPLES not in value:
         return Request([form.read(value, "", limits)], lambda results: results[0])
@@ -290,7 +352,7 @@ def read(body: bytes, form: Form, limits: Limits) -> Request:
         raise file_io.InputError(
             f"the request: expected only {_EXAMPLES}, found {', '.join(value)}"
         )
-    examples = _read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
+    examples = read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
     return Request(examples, lambda results: {"results": results})
 
 
@@ -300,7 +362,7 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
     If an example has a single field, its values may come without a name. Results with a single
     field have no name.
     """
-    value = _parse(body)
+    value = parse(body)
     json_shapes.check(value, dict, "the request")
     names = {"instances", "inputs"} & value.keys()
     unknown = value.keys() - {"instances", "inputs", "signature_name"}
@@ -317,10 +379,10 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
         if form.bare and isinstance(instances, list):
             instances = [_named(form, part) for part in instances]
         return Request(
-            _read_all(instances, "instances", form, limits),
+            read_all(instances, "instances", form, limits),
             lambda results: {"predictions": [_unnamed(result) for result in results]},
         )
-    examples = _read_all(_rows(value["inputs"], form), "inputs", form, limits)
+    examples = read_all(_rows(value["inputs"], form), "inputs", form, limits)
     return Request(examples, lambda results: {"outputs": _columns(results)})
 
 

@@ -11,10 +11,27 @@ from typing import Any
 
 from absl import logging
 
-from albert.model import batching
-from albert.serving import inference, predictors, requests
+from albert.model import batching, model_folder
+from albert.serving import inference, predictors, requests, tensors
+from albert.tasks import custom, kinds
 
 _WORD = "a"  # a token in most vocabularies
+
+
+@dataclasses.dataclass(frozen=True)
+class IdModel:
+    """What a model takes and returns instead of texts.
+
+    Attributes:
+      inputs, outputs: lists of `tensors.Tensor`.
+      limits: {name of an input: number of its possible values, from 0}.
+      max_length: maximum number of ids in a sequence.
+    """
+
+    inputs: tuple[tensors.Tensor, ...]
+    outputs: tuple[tensors.Tensor, ...]
+    limits: dict[str, int]
+    max_length: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,22 +42,34 @@ class ServedModel:
       kind: see `model_folder.ModelFolder`.
       form: `requests.Form` of its examples.
       max_seq_length: S of the training.
-      answer: function from a list of examples, computed together, to a list of JSON-ready dicts.
+      answer: function from a list of examples, computed together, to a list of JSON-ready dicts;
+        `requests.Ids` are computed apart, to arrays by name.
+      labels: label names by id; empty for regression and for kinds without labels.
+      ids: `IdModel`; None if it takes texts only.
     """
 
     kind: str
     form: requests.Form
     max_seq_length: int
     answer: Callable
+    labels: tuple[str, ...] = ()
+    ids: IdModel | None = None
 
 
-def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> ServedModel:
+def load(
+    model_dir: str,
+    runtime: str = "auto",
+    threads: int | None = None,
+    max_batch_tokens: int | None = None,
+) -> ServedModel:
     """Loads the `ServedModel` of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
       model_dir: the folder.
       runtime: of a serving folder; see `runtimes.load`.
       threads: number of threads that compute; None: one for each core.
+      max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer
+        sequence is computed alone. None: any.
 
     Raises:
       file_io.InputError: there is no such folder, or it holds no model that answers requests.
@@ -50,15 +79,47 @@ def load(model_dir: str, runtime: str = "auto", threads: int | None = None) -> S
         from albert.serving import trained_model
 
         trained_model.set_threads(threads)
+    found = dataclasses.replace(found, max_batch_tokens=max_batch_tokens)
     predictor = predictors.load(found, runtime, threads)
 
-    def answer(requested):
+    def answer_texts(requested):
         examples = [predictor.of_request(fields) for fields in requested]
         results = predictor.predict(examples, predictor.batch_size(examples))
         rows = map(predictor.to_json, results)
         return [{k: v for k, v in row.items() if k != "id"} for row in rows]
 
-    return ServedModel(found.folder.kind, predictor.form, predictor.max_seq_length, answer)
+    def answer(requested):
+        texts = [example for example in requested if not isinstance(example, requests.Ids)]
+        if len(texts) == len(requested):
+            return answer_texts(texts)
+        answered = iter(answer_texts(texts) if texts else ())
+        return [
+            predictor.infer(one.features) if isinstance(one, requests.Ids) else next(answered)
+            for one in requested
+        ]
+
+    kind = found.folder.kind
+    labels = custom.labels_of(found.folder) if kinds.KINDS[kind].has_labels else ()
+    return ServedModel(
+        kind,
+        predictor.form,
+        predictor.max_seq_length,
+        answer,
+        labels,
+        _id_model(found.folder, labels),
+    )
+
+
+def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdModel:
+    config = folder.config
+    limits = {"input_ids": config.vocab_size, "segment_ids": config.type_vocab_size}
+    inputs = tensors.id_inputs(folder.kind)
+    return IdModel(
+        inputs,
+        tensors.id_outputs(folder.kind, labels),
+        {tensor.name: limits.get(tensor.name, 2) for tensor in inputs},  # masks are 0 or 1
+        config.max_position_embeddings,
+    )
 
 
 # --- warm-up ------------------------------------------------------------------------------------

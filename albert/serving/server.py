@@ -1,6 +1,7 @@
-"""The HTTP server of a model: paths, limits, errors, metrics and shutdown.
+"""The HTTP server of one or several models: paths, limits, errors, metrics and shutdown.
 
-One thread reads and writes connections and never computes; another one computes. A slow client
+One thread reads and writes connections and never computes; each model has another one that
+computes. A slow client
 therefore delays nobody, and is dropped after a timeout. There is no encryption and no
 authentication.
 """
@@ -13,19 +14,36 @@ import re
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
 from aiohttp import web
 
+import albert
 from albert.io import file_io, signals
-from albert.serving import batcher, http_connections, requests, server_metrics
+from albert.serving import (
+    batcher,
+    hosted_models,
+    http_connections,
+    inference_protocol,
+    openapi,
+    requests,
+    server_log,
+    server_metrics,
+    tensorflow_protocol,
+    try_page,
+)
 
-_LOADING, _READY, _STOPPING = "loading", "ready", "stopping"
-_RETRY_LOADING = 5  # seconds
+_RETRY_WHEN_LOADED = {"Retry-After": "5"}  # seconds
 _GONE = 499  # counted for clients that left before their answer
-_HEALTH, _METRICS = "/healthz", "/metrics"
+_METRICS = "/metrics"
+_HEALTH = ("/livez", "/readyz", "/healthz")
+# Answered even if there are too many connections.
+_FOR_OPERATORS = {*_HEALTH, _METRICS, inference_protocol.LIVE, inference_protocol.READY}
+# Of a request: the name of the model that it asks, and its identifier.
+_MODEL, _ID = web.RequestKey("model", str), web.RequestKey("id", str)
+_SEVERAL = "this server has several models"
 # A name or an address, and perhaps a port.
 _HOST_HEADER = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
 ANY_HOST = "*"
@@ -37,10 +55,13 @@ class Settings:
 
     Attributes:
       host, port: address to listen at; port 0: any free port.
-      model_name: name in the paths that TensorFlow Serving also has.
-      max_batch_size: see `batcher.Queue`.
+      model_name: name in paths of the only model.
+      model_names: names in paths of several models; empty: there is one.
+      max_batch_size: see `batcher.Queue`; for each model.
+      max_batch_tokens: maximum number of tokens that are computed together, with padding, as
+        estimated from the characters before texts are tokenized; None: any.
       batch_deadline: seconds that a row may wait for others.
-      max_waiting: maximum number of queued rows.
+      max_waiting: maximum number of queued rows of each model.
       max_request_bytes: maximum bytes of the body of a request.
       limits: `requests.Limits`.
       request_timeout: seconds from reading a request to giving up its answer.
@@ -49,12 +70,16 @@ class Settings:
       max_connections: maximum number of connections; lower if the process may open too few files.
       allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
         machine's name; `ANY_HOST`: any name.
+      log_requests: whether each request has a line in the log.
+      page: whether there is a page to try the model in a browser.
     """
 
     host: str = "127.0.0.1"
     port: int = 8501
     model_name: str = "model"
+    model_names: tuple[str, ...] = ()
     max_batch_size: int = 16
+    max_batch_tokens: int | None = None
     batch_deadline: float = 0.002
     max_waiting: int = 256
     max_request_bytes: int = 1 << 20
@@ -63,6 +88,8 @@ class Settings:
     read_timeout: float = 10.0
     max_connections: int = 512
     allowed_hosts: tuple[str, ...] = ()
+    log_requests: bool = False
+    page: bool = True
 
 
 def is_loopback(host: str) -> bool:
@@ -91,7 +118,7 @@ class _Refusal(Exception):
 
 
 class Server:
-    """A server of one model.
+    """A server of one or several models.
 
     Args:
       settings: `Settings`.
@@ -99,49 +126,67 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._state = _LOADING
-        self._model: Any = None
-        self._batcher: Any = None
-        model = f"/v1/models/{settings.model_name}"
-        self._paths = {_HEALTH, _METRICS, "/predict", "/ask", model, f"{model}:predict"}
+        self._is_stopping = False
+        names = settings.model_names or (settings.model_name,)
+        self._models = {name: self._hosted(name, len(names) == 1) for name in names}
+        # Paths that metrics name; all others are "other", as clients can make up any number.
+        self._paths = {*_FOR_OPERATORS, "/predict", "/ask"}
+        self._paths.update((tensorflow_protocol.MODELS, inference_protocol.ROOT))
+        self._paths.update((openapi.DOCUMENT, openapi.PAGE, try_page.PATH))
+        for name in names:
+            self._paths.update((f"/models/{name}/predict", f"/models/{name}/ask"))
+            self._paths.update(tensorflow_protocol.paths(name))
+            self._paths.update(inference_protocol.paths(name))
         hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
         self._connections: Any = ()
         self._metrics = server_metrics.Metrics(
-            waiting=lambda: len(self._batcher) if self._batcher else 0,
+            waiting=lambda: sum(map(len, self._models.values())),
             connections=lambda: len(self._connections),
-            ready=lambda: self._state == _READY,
+            ready=self._is_ready,
+            models=lambda: [
+                (name, len(hosted), hosted.state == hosted_models.READY)
+                for name, hosted in self._models.items()
+            ],
+        )
+
+    def _hosted(self, name: str, is_only: bool) -> hosted_models.HostedModel:
+        settings = self._settings
+        return hosted_models.HostedModel(
+            name,
+            is_only,
+            lambda rows, seconds: self._metrics.count_batch(rows, seconds, name),
+            max_batch_size=settings.max_batch_size,
+            delay=settings.batch_deadline,
+            capacity=settings.max_waiting,
+            max_batch_length=requests.length_of(settings.max_batch_tokens),
         )
 
     # --- start and stop ---
 
-    def start(self, model: Any) -> None:
-        """Starts answering requests.
+    def start(self, model: Any, name: str | None = None) -> None:
+        """Starts answering requests for a model.
 
         Args:
           model: `served_model.ServedModel`.
+          name: its name; None: the only one.
         """
-        self._model = model
-        settings = self._settings
-        self._batcher = batcher.Batcher(
-            model.answer,
-            settings.max_batch_size,
-            settings.batch_deadline,
-            settings.max_waiting,
-            on_batch=self._metrics.count_batch,
-        )
-        if self._state == _LOADING:
-            self._state = _READY
+        (self._models[name] if name else self._only()).start(model)
 
     def refuse_new(self) -> None:
         """Rejects new requests; those that were accepted are still answered."""
-        self._state = _STOPPING
+        self._is_stopping = True
+        for hosted in self._models.values():
+            hosted.stop()
 
     def close(self) -> None:
-        """Answers the accepted requests and ends the thread that computes."""
-        if self._batcher:
-            self._batcher.close()
+        """Answers the accepted requests and ends the threads that compute."""
+        for hosted in self._models.values():
+            hosted.close()
+
+    def _is_ready(self) -> bool:
+        return all(hosted.state == hosted_models.READY for hosted in self._models.values())
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[str, int, Callable[[], None]]]:
@@ -202,72 +247,166 @@ class Server:
         app = web.Application(
             middlewares=[self._guard], client_max_size=self._settings.max_request_bytes
         )
-        app.router.add_get(_HEALTH, self._health)
-        app.router.add_get(_METRICS, self._show_metrics)
-        app.router.add_post("/predict", self._answer_own)
-        app.router.add_post("/ask", self._answer_own)
-        app.router.add_get("/v1/models/{name}", self._status)
-        app.router.add_post("/v1/models/{name}:predict", self._answer_tensorflow)
+        router, model = app.router, tensorflow_protocol.MODELS + "/{name}"
+        version = model + "/versions/{version}"
+        router.add_get("/livez", self._live)
+        for path in ("/readyz", "/healthz"):
+            router.add_get(path, self._health)
+        router.add_get(_METRICS, self._show_metrics)
+        router.add_get(openapi.DOCUMENT, self._openapi)
+        router.add_get(openapi.PAGE, self._docs)
+        if self._settings.page:
+            router.add_get(try_page.PATH, try_page.show)
+        for path in ("/predict", "/ask", "/models/{name}/predict", "/models/{name}/ask"):
+            router.add_post(path, self._answer_own)
+        router.add_get(tensorflow_protocol.MODELS, self._list)
+        for path in (model, version):
+            router.add_get(path, self._status)
+            router.add_get(f"{path}/metadata", self._metadata)
+            router.add_post(f"{path}:predict", self._answer_tensorflow)
+        self._add_inference_protocol(router)
         return app
 
+    def _add_inference_protocol(self, router: web.UrlDispatcher) -> None:
+        router.add_get(inference_protocol.ROOT, self._server_metadata)
+        router.add_get(inference_protocol.LIVE, self._server_live)
+        router.add_get(inference_protocol.READY, self._server_ready)
+        model = inference_protocol.ROOT + "/models/{name}"
+        for path in (model, model + "/versions/{version}"):
+            router.add_get(path, self._model_metadata)
+            router.add_get(f"{path}/ready", self._model_ready)
+            router.add_post(f"{path}/infer", self._infer)
+
+    async def _live(self, _: web.Request) -> web.Response:
+        return http_connections.json_reply({"status": "live"})
+
     async def _health(self, _: web.Request) -> web.Response:
-        status = 200 if self._state == _READY else 503
-        return http_connections.json_reply({"status": self._state}, status)
+        if self._is_ready():
+            return http_connections.json_reply({"status": hosted_models.READY})
+        state = hosted_models.STOPPING if self._is_stopping else hosted_models.LOADING
+        return http_connections.json_reply({"status": state}, 503, _RETRY_WHEN_LOADED)
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
         headers = {"Content-Type": server_metrics.CONTENT_TYPE}
         return web.Response(body=self._metrics.page(), headers=headers)
 
+    def _document(self) -> dict[str, Any]:
+        return openapi.document(self._models.values(), self._settings.limits, albert.__version__)
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return http_connections.json_reply(self._document())
+
+    async def _docs(self, request: web.Request) -> web.Response:
+        text, headers = openapi.page(self._document(), request.host)
+        return web.Response(text=text, content_type="text/html", headers=headers)
+
+    async def _list(self, _: web.Request) -> web.Response:
+        found = [hosted.described() for hosted in self._models.values()]
+        return http_connections.json_reply({"models": found})
+
     async def _status(self, request: web.Request) -> web.Response:
-        self._check_name(request)
-        states = {_LOADING: "LOADING", _READY: "AVAILABLE", _STOPPING: "UNLOADING"}
-        version = {
-            "version": "1",
-            "state": states[self._state],
-            "status": {"error_code": "OK", "error_message": ""},
-        }
-        return http_connections.json_reply({"model_version_status": [version]})
+        return http_connections.json_reply(tensorflow_protocol.status(self._named(request)))
+
+    async def _metadata(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        hosted.check_ready()
+        return http_connections.json_reply(tensorflow_protocol.metadata(hosted))
 
     async def _answer_tensorflow(self, request: web.Request) -> web.Response:
-        self._check_name(request)
-        return await self._answer(request, requests.read_tensorflow)
+        return await self._answer(request, self._named(request), requests.read_tensorflow)
 
     async def _answer_own(self, request: web.Request) -> web.Response:
-        self._check_state()
-        entry = self._model.form.entry
-        if request.path != entry:
+        if "name" not in request.match_info and len(self._models) > 1:
+            paths = ", ".join(f"/models/{name}{request.path}" for name in self._models)
+            raise _Refusal(404, f"{request.path}: {_SEVERAL}, which are asked at {paths}")
+        hosted = self._named(request) if "name" in request.match_info else self._only()
+        request[_MODEL] = hosted.name
+        hosted.check_ready()
+        if not request.path.endswith(hosted.model.form.entry):
+            kind, path = hosted.model.kind, hosted.path
+            raise _Refusal(404, f"{request.path}: a model of kind {kind} is asked at {path}")
+        return await self._answer(request, hosted, requests.read)
+
+    async def _server_metadata(self, _: web.Request) -> web.Response:
+        found = inference_protocol.server_metadata(albert.__version__)
+        return http_connections.json_reply(found)
+
+    async def _server_live(self, _: web.Request) -> web.Response:
+        return http_connections.json_reply({"live": True})
+
+    async def _server_ready(self, _: web.Request) -> web.Response:
+        return _readiness(self._is_ready())
+
+    async def _model_metadata(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        hosted.check_ready()
+        return http_connections.json_reply(inference_protocol.metadata(hosted))
+
+    async def _model_ready(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        return _readiness(hosted.state == hosted_models.READY, name=hosted.name)
+
+    async def _infer(self, request: web.Request) -> web.Response:
+        hosted = self._named(request)
+        head_size = request.headers.get(inference_protocol.HEAD_SIZE)
+
+        def read(body, _, limits):
+            return inference_protocol.read(body, head_size, hosted, limits)
+
+        reply = await self._result(request, hosted, read)
+        headers = {"Content-Type": "application/json"}
+        if reply.tail:
+            headers = {
+                "Content-Type": "application/octet-stream",
+                inference_protocol.HEAD_SIZE: str(len(reply.head)),
+            }
+        return web.Response(body=reply.head + reply.tail, headers=headers)
+
+    def _only(self) -> hosted_models.HostedModel:
+        (hosted,) = self._models.values()
+        return hosted
+
+    def _named(self, request: web.Request) -> hosted_models.HostedModel:
+        """Returns the model that the path of a request names."""
+        name, version = request.match_info["name"], request.match_info.get("version", "1")
+        hosted = self._models.get(name)
+        if hosted is None:
+            known = " or ".join(map(repr, self._models))
+            raise _Refusal(404, f"expected the model {known}, found {name!r}")
+        if version != hosted_models.VERSION:
             raise _Refusal(
-                404, f"{request.path}: a model of kind {self._model.kind} is asked at {entry}"
+                404, f"{name}: expected the version {hosted_models.VERSION}, found {version!r}"
             )
-        return await self._answer(request, requests.read)
-
-    def _check_name(self, request: web.Request) -> None:
-        name, known = request.match_info["name"], self._settings.model_name
-        if name != known:
-            raise _Refusal(404, f"expected the model {known!r}, found {name!r}")
-
-    def _check_state(self) -> None:
-        if self._state == _LOADING:
-            retry = {"Retry-After": str(_RETRY_LOADING)}
-            raise _Refusal(503, "the model is still being loaded", retry)
-        if self._state == _STOPPING:
-            raise batcher.Closed("the server is stopping")
+        return hosted
 
     async def _answer(
-        self, request: web.Request, read: Callable[..., requests.Request]
+        self,
+        request: web.Request,
+        hosted: hosted_models.HostedModel,
+        read: Callable[..., requests.Request],
     ) -> web.Response:
-        self._check_state()
+        return http_connections.json_reply(await self._result(request, hosted, read))
+
+    async def _result(
+        self,
+        request: web.Request,
+        hosted: hosted_models.HostedModel,
+        read: Callable[..., requests.Request],
+    ) -> Any:
+        """Returns what the `reply` of a parsed request makes of the model's results."""
+        request[_MODEL] = hosted.name
+        hosted.check_ready()
         body = await self._body(request)
-        form, length = self._model.form, self._model.max_seq_length
+        form, length = hosted.model.form, hosted.model.max_seq_length
         parsed = read(body, form, self._settings.limits)
         rows = [requests.measured(form, value, length) for value in parsed.examples]
-        future = asyncio.wrap_future(self._batcher.submit(rows))
+        future = asyncio.wrap_future(hosted.submit(rows))
         timeout = self._settings.request_timeout
         try:
             results = await asyncio.wait_for(future, timeout)
         except asyncio.TimeoutError:
             raise _Refusal(504, f"no answer within {timeout:g} seconds") from None
-        return http_connections.json_reply(parsed.reply(results))
+        return parsed.reply(results)
 
     async def _body(self, request: web.Request) -> bytes:
         most, timeout = self._settings.max_request_bytes, self._settings.read_timeout
@@ -300,8 +439,11 @@ class Server:
         """Turns errors into replies, counts, and drops clients that do not take a reply."""
         started = time.monotonic()
         path = request.path if request.path in self._paths else "other"
+        given = request.headers.get(server_log.REQUEST_ID)
+        request[_ID] = server_log.request_id(given)
         try:
             response = await self._reply(request, handler)
+            response.headers[server_log.REQUEST_ID] = request[_ID]
             # The connection ends after a reply to an unread request, or to the last one.
             if self._is_last(request):
                 response.force_close()
@@ -310,25 +452,40 @@ class Server:
             except asyncio.TimeoutError:
                 if request.transport:
                     request.transport.abort()
-            self._metrics.count_request(path, response.status)
+            self._metrics.count_request(path, response.status, request.get(_MODEL))
         except asyncio.CancelledError:
-            self._count_gone(request, path)
+            self._count_gone(request, path, started)
             raise
         except ConnectionError:
-            self._count_gone(request, path)
+            self._count_gone(request, path, started)
             return web.Response()  # never sent
         self._metrics.time_request(path, time.monotonic() - started)
+        self._log(request, response.status, started)
         return response
+
+    def _log(self, request: web.Request, status: int, started: float) -> None:
+        if self._settings.log_requests:
+            server_log.log_request(
+                request_id=request[_ID],
+                method=request.method,
+                path=request.path,
+                model=request.get(_MODEL),
+                status=status,
+                seconds=round(time.monotonic() - started, 6),
+                bytes=request.content_length,
+                remote=request.remote,
+            )
 
     def _is_last(self, request: web.Request) -> bool:
         connection: Any = request.protocol  # `http_connections.Connection`
         is_unread = request.can_read_body and not request.content.at_eof()
         is_spare = not connection.has_room
-        return self._state == _STOPPING or is_unread or is_spare or connection.is_last()
+        return self._is_stopping or is_unread or is_spare or connection.is_last()
 
-    def _count_gone(self, request: web.Request, path: str) -> None:
-        self._metrics.count_request(path, _GONE)
+    def _count_gone(self, request: web.Request, path: str, started: float) -> None:
+        self._metrics.count_request(path, _GONE, request.get(_MODEL))
         self._notes.add(http_connections.GONE, path)
+        self._log(request, _GONE, started)
 
     def _check_host(self, request: web.Request) -> None:
         """Rejects host names of other servers, which a page of another site would send."""
@@ -348,7 +505,7 @@ class Server:
 
     def _check_room(self, request: web.Request) -> None:
         connection: Any = request.protocol
-        if not connection.has_room and request.path not in (_HEALTH, _METRICS):
+        if not connection.has_room and request.path not in _FOR_OPERATORS:
             raise _Refusal(503, "too many connections are open", {"Retry-After": "1"})
 
     async def _reply(
@@ -356,6 +513,7 @@ class Server:
     ) -> web.StreamResponse:
         try:
             self._check_host(request)
+            try_page.check_site(request)
             self._check_room(request)
             return await handler(request)
         except ConnectionError:  # the client has gone
@@ -364,6 +522,8 @@ class Server:
             return http_connections.error_reply(400, error)
         except _Refusal as error:
             return http_connections.error_reply(error.status, error, error.headers)
+        except hosted_models.Loading as error:
+            return http_connections.error_reply(503, error, _RETRY_WHEN_LOADED)
         except batcher.Full as error:
             return http_connections.error_reply(503, error, {"Retry-After": str(error.retry_after)})
         except batcher.Closed as error:
@@ -374,8 +534,14 @@ class Server:
                 error.status, f"{request.method} {request.path}: {error.reason}", allowed
             )
         except Exception:
-            logging.exception("%s could not be answered", request.path)
+            logging.exception("%s could not be answered (%s)", request.path, request[_ID])
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
+
+
+def _readiness(is_ready: bool, **found: Any) -> web.Response:
+    """Returns the reply of the Open Inference Protocol about a server or a model."""
+    status, headers = (200, None) if is_ready else (503, _RETRY_WHEN_LOADED)
+    return http_connections.json_reply({**found, "ready": is_ready}, status, headers)
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
@@ -383,22 +549,29 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
     await response.write_eof()
 
 
-async def _serve(settings: Settings, load: Callable) -> None:
+async def _load_all(
+    server: Server, names: Sequence[str], loads: Sequence[Callable], stop: asyncio.Event
+) -> None:
+    """Loads one model after the other; each answers as soon as it is loaded."""
+    for name, load in zip(names, loads, strict=True):
+        model = await asyncio.to_thread(load, lambda: not stop.is_set())
+        if stop.is_set():
+            return
+        server.start(model, name)
+        logging.info("Ready: %s%s", model.kind, f" ({name})" if len(names) > 1 else "")
+
+
+async def _serve(settings: Settings, loads: Sequence[Callable]) -> None:
     server, stop = Server(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, *signals.ending()):
         loop.add_signal_handler(number, stop.set)
+    names = settings.model_names or (settings.model_name,)
     try:
         async with server.listening() as (host, port, stop_listening):
             logging.info("Listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
-            loading = asyncio.ensure_future(asyncio.to_thread(load, lambda: not stop.is_set()))
-            stopped = asyncio.ensure_future(stop.wait())
-            await asyncio.wait([loading, stopped], return_when=asyncio.FIRST_COMPLETED)
-            model = await loading
-            if not stop.is_set():
-                server.start(model)
-                logging.info("Ready: %s", model.kind)
-            await stopped
+            await _load_all(server, names, loads, stop)
+            await stop.wait()
             server.refuse_new()
             stop_listening()
             logging.info("Stopping: what was accepted is answered")
@@ -406,16 +579,16 @@ async def _serve(settings: Settings, load: Callable) -> None:
         server.close()
 
 
-def run(settings: Settings, load: Callable) -> None:
-    """Serves a model until SIGTERM, SIGHUP or SIGINT, then answers accepted requests and returns.
+def run(settings: Settings, *loads: Callable) -> None:
+    """Serves models until SIGTERM, SIGHUP or SIGINT, then answers accepted requests and returns.
 
     Args:
       settings: `Settings`.
-      load: function that loads and warms up a `served_model.ServedModel`, called in a thread; its
-        argument is a function that returns whether to continue.
+      *loads: for each model a function that loads and warms up a `served_model.ServedModel`, called
+        in a thread; its argument is a function that returns whether to continue.
 
     Raises:
       OSError: the address is not available.
-      file_io.InputError: raised by `load`.
+      file_io.InputError: raised by one of `loads`.
     """
-    asyncio.run(_serve(settings, load))
+    asyncio.run(_serve(settings, loads))

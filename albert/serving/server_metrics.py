@@ -1,14 +1,44 @@
 """The metrics of a server, in the text format of Prometheus (exposition format 0.0.4)."""
 
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import prometheus_client
+from prometheus_client import metrics_core
+
+import albert
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 prometheus_client.disable_created_metrics()  # times at which each metric was created
+
+
+class _States:
+    """Collector of the states of models; `models` is that of `Metrics`."""
+
+    def __init__(self, models: Callable[[], Iterable[tuple[str, int, bool]]]) -> None:
+        self._models = models
+
+    def describe(self) -> Iterator[Any]:
+        """Yields nothing: names are checked when they are collected."""
+        yield from ()
+
+    def collect(self) -> Iterator[Any]:
+        """Yields the metrics of the moment."""
+        waiting = metrics_core.GaugeMetricFamily(
+            "albert_model_waiting_rows", "Texts or questions that wait, by model.", labels=["model"]
+        )
+        ready = metrics_core.GaugeMetricFamily(
+            "albert_model_ready", "1 when the model answers requests.", labels=["model"]
+        )
+        for name, rows, is_ready in self._models():
+            waiting.add_metric([name], rows)
+            ready.add_metric([name], float(is_ready))
+        yield waiting
+        yield ready
 
 
 class Metrics:
@@ -18,6 +48,8 @@ class Metrics:
       waiting: function without arguments that returns the number of waiting rows.
       connections: function without arguments that returns the number of open connections.
       ready: function without arguments that returns whether requests are answered.
+      models: function without arguments that returns (name, number of waiting rows, whether it
+        answers requests) for each model.
     """
 
     def __init__(
@@ -25,6 +57,7 @@ class Metrics:
         waiting: Callable[[], int],
         connections: Callable[[], int],
         ready: Callable[[], bool],
+        models: Callable[[], Iterable[tuple[str, int, bool]]] = tuple,
     ) -> None:
         self._registry = registry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
@@ -57,6 +90,8 @@ class Metrics:
             "Connections closed to make room for others.",
             registry=registry,
         )
+        self._of_models(models)
+        self._of_process()
         for name, help, read in (
             ("albert_connections", "Open connections.", connections),
             ("albert_waiting_rows", "Texts or questions that wait.", waiting),
@@ -64,18 +99,62 @@ class Metrics:
         ):
             prometheus_client.Gauge(name, help, registry=registry).set_function(read)
 
-    def count_request(self, path: str, status: int) -> None:
-        """Counts a reply, or with status 499 a client that closed the connection."""
+    def _of_models(self, models: Callable[[], Iterable[tuple[str, int, bool]]]) -> None:
+        """Adds the metrics with the name of a model; those without it are sums over models."""
+        registry = self._registry
+        self._model_requests = prometheus_client.Counter(
+            "albert_model_requests_total",
+            "Requests by model and status.",
+            ("model", "status"),
+            registry=registry,
+        )
+        self._model_rows = prometheus_client.Histogram(
+            "albert_model_batch_rows",
+            "Texts or questions computed together, by model.",
+            ("model",),
+            registry=registry,
+            buckets=_ROWS,
+        )
+        self._model_batch_seconds = prometheus_client.Histogram(
+            "albert_model_batch_seconds",
+            "Seconds of computing a batch, by model.",
+            ("model",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        registry.register(_States(models))
+
+    def _of_process(self) -> None:
+        """Adds memory, processor time and open files of this process, and what it was built of."""
+        prometheus_client.ProcessCollector(registry=self._registry)
+        build = prometheus_client.Info(
+            "albert_build", "Versions of the program.", registry=self._registry
+        )
+        build.info({"version": albert.__version__, "python": platform.python_version()})
+
+    def count_request(self, path: str, status: int, model: str | None = None) -> None:
+        """Counts a reply, or with status 499 a client that closed the connection.
+
+        Args:
+          path: path of the request.
+          status: status of the reply.
+          model: name of the model that was asked, if any.
+        """
         self._requests.labels(path, status).inc()
+        if model is not None:
+            self._model_requests.labels(model, status).inc()
 
     def time_request(self, path: str, seconds: float) -> None:
         """Records the seconds from a request to the end of its reply."""
         self._seconds.labels(path).observe(seconds)
 
-    def count_batch(self, rows: int, seconds: float) -> None:
-        """Records the rows of a batch and the seconds that it took."""
+    def count_batch(self, rows: int, seconds: float, model: str | None = None) -> None:
+        """Records the rows of a batch, the seconds that it took, and its model."""
         self._rows.observe(rows)
         self._batch_seconds.observe(seconds)
+        if model is not None:
+            self._model_rows.labels(model).observe(rows)
+            self._model_batch_seconds.labels(model).observe(seconds)
 
     def count_closed(self) -> None:
         """Counts a connection that was closed to make room for another."""

@@ -34,6 +34,7 @@ _SHAPE = {
     "outputs": [str],
     "null_odds_threshold": (*json_shapes.NUMBER, NoneType),
     "measured": dict,
+    "special_ids?": {"*": int},
 }
 
 
@@ -50,6 +51,8 @@ class ServingFolder:
       null_odds_threshold: null odds from which a question is not answered; None except for SQuAD
         2.0.
       measured: JSON-ready dict of measurements at the export: agreement, metrics, calibration.
+      special_ids: {"cls", "sep", "pad", "unk": id of the special piece}, for programs that read
+        the folder without this package; empty in folders of older versions.
     """
 
     path: str
@@ -58,6 +61,7 @@ class ServingFolder:
     precision: str
     null_odds_threshold: float | None = None
     measured: dict = dataclasses.field(default_factory=dict)
+    special_ids: dict = dataclasses.field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -109,6 +113,7 @@ def read(path: str, *names: str) -> ServingFolder:
             )
     model = model_folder.read(path, *names, with_weights=False)
     values = {key: found[key] for key in ("format", "precision", "measured")}
+    values["special_ids"] = found.get("special_ids", {})
     folder = ServingFolder(path, model, null_odds_threshold=found["null_odds_threshold"], **values)
     expected = _description(folder)
     for entry in ("kind", "model", "inputs", "outputs"):
@@ -133,6 +138,7 @@ def _description(folder: ServingFolder) -> dict[str, Any]:
         "inputs": list(folder.inputs),
         "outputs": list(folder.outputs),
         "null_odds_threshold": folder.null_odds_threshold,
+        "special_ids": folder.special_ids,
         "measured": folder.measured,
     }
 
@@ -178,7 +184,10 @@ def creating(
         if trained.kind == squad_task.V2:
             threshold = threshold_file.read(trained.source.checkpoint)
         model = model_folder.read(temporary, with_weights=False)
-        folder = ServingFolder(temporary, model, format, precision, threshold)
+        tokenizer = model_folder.load_tokenizer(model.source, model.config)
+        names = ("cls", "sep", "pad", "unk")
+        ids = {name: getattr(tokenizer, f"{name}_id") for name in names}
+        folder = ServingFolder(temporary, model, format, precision, threshold, special_ids=ids)
         describe(folder)
         yield folder
         manifests.write(temporary)

@@ -61,7 +61,7 @@ class TextPredictor:
         self.gives_numbers = not self.labels
         self.metric = "accuracy" if self.labels else self._number_score[0]
         self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
-        self._infer = found.load(runtime, threads)
+        self.infer = found.load(runtime, threads)
 
     # --- examples ---
 
@@ -223,7 +223,7 @@ class TextPredictor:
         batches, found = [], []
         for chosen, batch in batching.trimmed_batches(columns, batch_size):
             batches.append(chosen)
-            found.append(self._infer(batch))
+            found.append(self.infer(batch))
         places = batching.places_in(batches)
         indices, probabilities = (
             np.concatenate([outputs[name] for outputs in found])[places]

@@ -55,7 +55,7 @@ class TokenPredictor:
         self.max_seq_length = folder.length()
         self._marks = entities.mark_entities(self.labels)
         self.metric = "f1" if self._marks else "accuracy"
-        self._infer = found.load(runtime, threads)
+        self.infer = found.load(runtime, threads)
 
     # --- examples ---
 
@@ -154,7 +154,7 @@ class TokenPredictor:
         rows |= {"predictions": np.zeros(shape, int), "probabilities": np.zeros(shape, np.float32)}
         columns = {name: rows[name].astype(np.int32) for name in _INPUTS}
         for chosen, batch in batching.trimmed_batches(columns, batch_size):
-            outputs = self._infer(batch)
+            outputs = self.infer(batch)
             length = outputs["predictions"].shape[1]
             rows["predictions"][chosen, :length] = outputs["predictions"]
             rows["probabilities"][chosen, :length] = outputs["probabilities"].max(axis=-1)

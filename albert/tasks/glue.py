@@ -475,6 +475,7 @@ def make_data(
     paths: dict[str, str],
     strategy: Any,
     shared: Sequence[str] = (),
+    predicted: str = "test",
 ) -> contracts.Data:
     """Returns the `contracts.Data` of a GLUE task.
 
@@ -484,30 +485,38 @@ def make_data(
       max_seq_length: S.
       data_dir: folder of the tasks' folders.
       settings, paths, strategy, shared: see `contracts.data_of_examples`.
+      predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
+        scored once more.
 
     Raises:
       file_io.InputError: `max_seq_length` leaves no room for a token of each text.
     """
     check_length(glue_task, max_seq_length)
     partial = functools.partial
+
+    def source(split):
+        return predicted if split == "test" else split
+
+    def write_predictions(output_dir, rows, ids, prefix=None):
+        if predicted == "test":
+            return glue_task.write_predictions(output_dir, rows, ids, prefix)
+        return tables.write_classifier_files(output_dir, rows, ids, glue_task.labels)
+
     return contracts.data_of_examples(
         name=glue_task.name,
         specs=feature_specs(max_seq_length, glue_task.is_regression),
-        examples=partial(
-            glue_task.iter_examples,
-            data_dir,
-            use_spm=False,  # The tokenizer normalizes texts.
-        ),
+        # The tokenizer normalizes texts.
+        examples=lambda split: glue_task.iter_examples(data_dir, source(split), use_spm=False),
         featurize=partial(
             convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
         ),
         settings=settings,
-        fingerprint=partial(glue_task.fingerprint, data_dir),
+        fingerprint=lambda split: glue_task.fingerprint(data_dir, source(split)),
         paths=paths,
         strategy=strategy,
         shared=shared,
-        write_predictions=glue_task.write_predictions,
-        files=lambda split: [glue_task.path(data_dir, split)],
+        write_predictions=write_predictions,
+        files=lambda split: [glue_task.path(data_dir, source(split))],
         limits={"label_ids": len(glue_task.labels), "is_real_example": 2},
     )
 

@@ -211,9 +211,6 @@ def make_task(sentence_task: str = "sop", trained_for: str | None = None) -> con
     )
 
 
-TASK = make_task()
-
-
 def make_data(
     files: Mapping[str, Any],
     lengths: tuple[int, int],

@@ -16,7 +16,6 @@ from typing import Any, TextIO
 from albert.io import file_io, tables
 from albert.tasks import entities
 
-FORMATS = ("conll", "jsonl", "txt")
 _DOCUMENT = "-DOCSTART-"
 _WORDS, _TEXT, _LABELS = "words", "text", "labels"
 
@@ -99,7 +98,7 @@ def read_lines(
     Args:
       lines: the lines.
       name: name of the file in messages.
-      form: one of `FORMATS`; "txt" has one text per line, which is split at white space.
+      form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
       columns, labelled: see `read`.
     """
     if form == "txt":

@@ -298,17 +298,14 @@ class FullTokenizer:
         ids = self.sp_model.encode(text)
         return ids if self._resplit_ids.isdisjoint(ids) else encode_ids(self.sp_model, text)
 
-    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
-        """Returns the ids of several texts: those of `encode`.
-
-        Args:
-          texts: the texts.
-          num_threads: threads of SentencePiece; more than 1 helps only outside worker processes.
-        """
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of several texts, as `encode` computes them."""
         if self.sp_model is None:
             return [self.encode(text) for text in texts]
         texts = [self.preprocess(text) for text in texts]
-        batch = self.sp_model.encode(texts, num_threads=num_threads)
+        batch = self.sp_model.encode(
+            texts, num_threads=1
+        )  # the caller may be one of several workers
         resplit = self._resplit_ids
         return [
             ids if resplit.isdisjoint(ids) else encode_ids(self.sp_model, text)

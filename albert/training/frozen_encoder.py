@@ -387,7 +387,7 @@ def _batches(lengths, indices, tokens):
 # --- the cache of a run -------------------------------------------------------------------------
 
 
-def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int = 256 << 20) -> Any:
+def cached_data(data: Any, task: Any, run: Any, cache_dir: str) -> Any:
     """Adds the encoder's outputs to the data of a run; they are computed before training.
 
     Args:
@@ -395,7 +395,6 @@ def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int 
       task: `contracts.Task` with a frozen encoder and without a teacher.
       run: `stages.Run` with training.
       cache_dir: folder of the caches; may be shared by runs.
-      part_bytes: see `OutputCache`.
 
     Returns:
       `contracts.Data`.
@@ -411,7 +410,7 @@ def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int 
 
     @functools.cache
     def encoder():
-        return _Encoder(task, run, cache_dir, part_bytes)
+        return _Encoder(task, run, cache_dir)
 
     def records_of(split):
         paths = data.records(split)
@@ -439,7 +438,7 @@ def cached_data(data: Any, task: Any, run: Any, cache_dir: str, part_bytes: int 
 class _Encoder:
     """The encoder of a run, and the cache of its outputs."""
 
-    def __init__(self, task: Any, run: Any, cache_dir: str, part_bytes: int) -> None:
+    def __init__(self, task: Any, run: Any, cache_dir: str) -> None:
         config, folder = run.run_config, run.run_config.output_dir
         compute = engine.compute_on(config.compute, run.strategy)
         self._model = task.build_model(run.model_config, compute, config.seed)
@@ -465,7 +464,6 @@ class _Encoder:
             run.model_config.hidden_size,
             compute.dtype,
             is_sequence,
-            part_bytes,
         )
 
     def _outputs(self, *texts):

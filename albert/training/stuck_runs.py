@@ -133,12 +133,6 @@ def judge(signs: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
     return Judgement(step, share, effect, deviations, is_stuck, can_tell, **fractions)
 
 
-def was_warned(folder: str) -> bool:
-    """Returns whether the run in an output folder got a warning."""
-    path = os.path.join(folder, STATE)
-    return file_io.exists(path) and bool(_read(path)["told"])
-
-
 def verdict(folder: str, best_step: int | None) -> str:
     """Returns the verdict on a run that has ended.
 

@@ -106,7 +106,7 @@ def input_rate(dataset):
 
 def waiting(config, dataset):
     """Function that takes some training steps: (seconds, of which spent waiting for batches)."""
-    task = pretraining.TASK
+    task = pretraining.make_task()
     model = task.build_model(config, layers.Compute(skip_padding=True), 1)
     optimizer = optimizers.create_optimizer(1e-4, 1000, 0)
     optimizer.build(model.trained_variables)

@@ -1,5 +1,6 @@
 """How scripts start and end."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from absl import flags
 
 from albert.cli import app
 from albert.io import file_io
-from tests.support.sources import ROOT
+from tests.support.sources import COMMANDS, ROOT
 
 SCRIPT = """
 from absl import flags
@@ -18,12 +19,24 @@ from albert.io import file_io, signals
 
 def define_flags(values):
     flags.DEFINE_string("how", None, "How to end.", flag_values=values)
+    {flags}
 
 def main(values):
     {body}
 
 app.run(main, define_flags)
 """
+
+
+def run_script(body, flags="pass"):
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body, flags=flags), "--how=well"],
+        cwd=ROOT,
+        env=os.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,34 +51,50 @@ app.run(main, define_flags)
             "",
         ),
         ("raise file_io.InputError('--how must be kind')", 1, "error: --how must be kind\n"),
-        ("raise KeyboardInterrupt", 130, "interrupted; the same command resumes from the last"),
+        ("raise KeyboardInterrupt", 130, "interrupted; the same command begins again\n"),
+        ("raise signals.Terminated", 75, "ended by SIGTERM; the same command begins again\n"),
         (
             "try:\n        raise signals.Terminated\n"
             "    finally:\n        raise SystemError('bad argument to internal function')",
             75,
-            "ended by SIGTERM",
+            "ended by SIGTERM; the same command begins again\n",
         ),
         # What is left of Ctrl-C if it comes while TensorFlow makes an error.
         (
             "raise RuntimeError('ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt: ')",
             130,
-            "interrupted; the same command resumes from the last",
+            "interrupted; the same command begins again\n",
         ),
     ],
 )
 def test_how_a_script_ends(body, status, message):
-    result = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body), "--how=well"],
-        cwd=ROOT,
-        env=os.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    result = run_script(body)
     assert result.returncode == status, result.stderr
     assert result.stderr.startswith(message)
     assert "Traceback" not in result.stderr
     assert result.stdout == ("well\n" if status == 0 else "")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [("raise KeyboardInterrupt", "interrupted"), ("raise signals.Terminated", "ended by SIGTERM")],
+)
+def test_a_script_with_checkpoints_says_that_it_resumes(body, message):
+    """Its flag is in all training scripts and in no other."""
+    flag = 'flags.DEFINE_integer("save_checkpoints_steps", 1, "Steps.", flag_values=values)'
+    result = run_script(body, flag)
+    assert result.stderr == f"{message}; the same command resumes from the last checkpoint\n"
+
+
+def test_scripts_with_checkpoints_are_those_that_train():
+    found = set()
+    for script in COMMANDS:
+        values = flags.FlagValues()
+        importlib.import_module(f"albert.{script}").define_flags(values)
+        if "save_checkpoints_steps" in values:
+            found.add(script)
+    others = {"run_sweep", "run_blimp"}
+    assert found == {script for script in COMMANDS if script.startswith("run_")} - others
 
 
 def write_metadata(folder, name, version):
@@ -131,7 +160,7 @@ def test_keras_is_imported_only_when_it_is_used():
         "    import keras.src.optimizers\n    print(layers.Dense(2)(tf.ones([3, 4])).shape)"
     )
     result = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body)],
+        [sys.executable, "-c", SCRIPT.format(body=body, flags="pass")],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -142,13 +171,7 @@ def test_keras_is_imported_only_when_it_is_used():
 
 def test_a_defect_of_ours_still_shows_where_it_is():
     """Only mistakes of users are made short."""
-    result = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body="raise ValueError('a bug')")],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    result = run_script("raise ValueError('a bug')")
     assert result.returncode == 1
     assert "Traceback" in result.stderr and "ValueError: a bug" in result.stderr
 

@@ -82,7 +82,7 @@ def corpus(tmp_path_factory):
 def test_a_pre_trained_student_takes_every_other_layer(corpus, tmp_path, caplog):
     flags = pretraining_flags(corpus, tmp_path, num_train_steps=2)
     builders.run(run_pretraining, **flags, teacher=corpus / "teacher", init_from_teacher=True)
-    assert "only its number of entries is compared" in caplog.text
+    assert "only the numbers of entries are compared" in caplog.text
     first, teacher = (
         builders.weights(x) for x in (tmp_path / "model.ckpt-0", corpus / "teacher/model.ckpt-best")
     )

@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from albert import report
-from albert.experiments import charts, glue_table, report_data, report_predictions
+from albert.experiments import charts, glue_table, report_data, report_groups, report_predictions
 from albert.experiments import report as report_page
 from albert.io import file_io
 from albert.tasks import race
@@ -190,8 +190,8 @@ def test_scores_are_called_what_they_are(tmp_path):
     assert f"<dd>{name} 0.76 at step 10; {remark} (0.7700)</dd>" in text
     assert "<dd>eval_accuracy (test) 0.625 at step 10 of test.tsv</dd>" in text
     rows = cells(write_report(tmp_path, f"--runs={tmp_path}/out/r*"))
-    assert rows[0] == ["run", "seed", name, "eval_accuracy (test)", "step", "status", "took"]
-    assert rows[2][:6] == ["r2", "2", "0.77", "0.625", "10", f"done; {remark} (0.7700)"]
+    place = rows.index(["run", "seed", name, "eval_accuracy (test)", "step", "status", "took"])
+    assert rows[place + 2][:6] == ["r2", "2", "0.77", "0.625", "10", f"done; {remark} (0.7700)"]
     judged = {"told": {"step": 5}, "judgements": [], "signs": {}}
     run_folders.write_json(tmp_path / "out" / "r1" / "stuck.json", judged)
     assert report_data.read_run(str(tmp_path / "out" / "r1"), "r1").remarks[0] == "stuck"
@@ -389,22 +389,28 @@ def test_several_runs_show_what_differs(tmp_path):
         run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, learning_rate=rate)
     text = write_report(tmp_path, f"--runs={tmp_path}/out/r*")
     rows = cells(text)
-    assert rows[0][:4] == ["run", "learning_rate", "seed", "eval_accuracy"]
-    assert rows[3][:5] == ["r3", "0.003", "3", "0.78", "10"]
-    assert "r1 from 0.635 to 0.76; r2 from 0.645 to 0.77" in text
+    assert ["r3", "0.003", "3", "0.78", "10"] in [row[:5] for row in rows]
+    # The first two differ only in their seed: 0.64 ± 12.7 · 0.005, and so on.
+    assert "learning_rate=0.001 (2 seeds) from 0.64 to 0.765 (0.7015 to 0.8285); r3 from" in text
 
 
 def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
-    for seed in (1, 2):
-        run_folders.make_run(tmp_path / "out" / f"seed_{seed}", seed=seed)
-    runs = [{"seed": seed, "folder": f"seed_{seed}"} for seed in (1, 2, 3)]
-    summary = {"metric": "f1", "runs": runs, "mean": 0.5, "deviation": None, "best": 0.6}
-    run_folders.write_json(tmp_path / "out" / "seeds.json", {**summary, "failures": 1})
-    give_up(tmp_path / "out" / "seed_2", 2)
-    text = write_report(tmp_path, f"--runs={tmp_path}/out")
-    assert "f1: mean 0.5000, deviation -, best 0.6000; 1 of 3 runs failed or did not learn" in text
-    assert cells(text)[0][-1] == "restarts" and cells(text)[2][-1] == "1"
-    found = report_data.read_runs([str(tmp_path / "out")])
+    folder = run_folders.make_seeds(tmp_path / "out", (1, 2))
+    content = json.loads((folder / "seeds.json").read_text())
+    lost = {"seed": 3, "folder": "seed_3", "status": "failed", "restarts": 0}
+    content["runs"].append({**lost, "result": None, "step": None})
+    run_folders.write_json(folder / "seeds.json", {**content, "failures": 1})
+    give_up(folder / "seed_2", 2)
+    text = write_report(tmp_path, f"--runs={folder}")
+    assert "eval_accuracy: mean 0.7650, deviation 0.0071, best 0.7700; 1 of 3 runs failed" in text
+    rows = cells(text)
+    (side,) = [row for row in rows if row[0] == "out"]
+    assert side[1:4] == ["0.7650", "0.7015\u00a0to\u00a00.8285", "2 of 3"]
+    assert "1 failed of 3 runs left out" in side[4] and "1 restarts with other seeds" in side[4]
+    place = next(place for place, row in enumerate(rows) if row[0] == "run")
+    assert rows[place][-1] == "restarts" and rows[place + 2][-1] == "1"
+    (read,) = report_groups.read([str(folder)])
+    found = [run.record for run in report_groups.recorded([read])]
     assert [attempt["message"] for attempt in found[1].given_up] == ["learns <nothing> at 2"]
     assert [run.name for run in found] == ["seed_1", "seed_2"]
     assert report_data.differing_flags(found) == ["seed"]
@@ -420,16 +426,9 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
     sweep = run_folders.make_sweep(tmp_path / "sweep", parameters, score, seeds=(1, 2))
     text = write_report(tmp_path, f"--runs={sweep}/")
     rows = cells(text)
-    assert [
-        "trial_0004 to 5",
-        "0.001",
-        "16",
-        "&lt;b&gt;",
-        "0.8140",
-        "0.0141",
-        "2 of 2",
-        "done",
-    ] in (rows)
+    (row,) = [row for row in rows if row[0] == "trial_0004 to 5"]
+    assert row[1:7] == ["0.001", "16", "&lt;b&gt;", "0.8140", "0.0141", "2 of 2"]
+    assert row[-2:] == ["best", "done"]
     assert "eval_accuracy 0.8140 ± 0.0141 over 2 seeds with learning_rate=0.001" in text
     assert "0.001, 16: 0.814; 0.0001, 32: 0.708" in text  # of the heat map
     assert "the highest, 0.814, is at learning_rate 0.001, batch 16" in text
@@ -496,25 +495,6 @@ def test_a_sweep_over_a_range_and_texts(tmp_path):
         assert "lamb" in text and "True" in text
 
 
-@pytest.mark.slow
-def test_a_large_sweep_stays_small(tmp_path):
-    pytest.importorskip("matplotlib")
-    run = report_data.read_run(str(run_folders.make_run(tmp_path / "run")), "run")
-    rows = [{**row, "step": step} for step in range(5000) for row in run.rows[:1]]
-    runs = {i: report_data.Run(f"trial_{i}", run.folder, run.record, rows) for i in range(60)}
-
-    def score(point, seed):
-        return point["a"] / 100
-
-    small = run_folders.make_sweep(tmp_path / "s", {"a": [1], "b": list(range(2))}, score)
-    sweep = report_data.read_sweep(str(small))
-    many = report_data.Sweep(sweep.folder, sweep.plan, sweep.summary, runs)
-    point, trial = sweep.summary["points"][0], sweep.summary["trials"][0]
-    sweep.summary["points"] = [{**point, "trials": [i]} for i in range(60)]
-    sweep.summary["trials"] = [{**trial, "number": i} for i in range(60)]
-    check_stands_alone(report_page.sweep_page(many))
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -542,6 +522,94 @@ def test_folders_that_cannot_be_reported_are_named(make, message, tmp_path):
     with pytest.raises(file_io.InputError, match=message) as caught:
         write_report(tmp_path, f"--runs={names}")
     assert str(folder) in str(caught.value) and not (tmp_path / "report.html").exists()
+
+
+# --- axes, seeds and costs ----------------------------------------------------------------------
+
+COST = {
+    "steps": 10, "examples": 320, "tokens": 5000, "flop": 10**9, "seconds": 30.0,
+    "processor_seconds": 55.5, "peak_memory": 10**9,
+}  # fmt: skip
+
+
+def test_curves_are_drawn_on_the_axis_that_is_asked_for(tmp_path):
+    for seed in (1, 2, 3):
+        run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, cost=COST)
+    one = write_report(tmp_path, f"--runs={tmp_path}/out/r1", "--axis=flop")
+    assert "over the FLOP." in one
+    text = write_report(tmp_path, f"--runs={tmp_path}/out/r*", "--axis=minutes")
+    assert "over the minutes of training." in text
+    rows = cells(text)
+    assert ["5,000" in row for row in rows if row[0] == "r1"] == [True]
+    header = next(row for row in rows if row[0] == "run")
+    assert header[3:7] == ["seconds", "processor seconds", "FLOP", "tokens"]
+    said = "--axis=words: no run has recorded its words; expected one of steps, examples, tokens"
+    with pytest.raises(file_io.InputError, match=said):
+        write_report(tmp_path, f"--runs={tmp_path}/out/r*", "--axis=words")
+
+
+def test_runs_without_the_unit_of_the_axis_are_named(tmp_path):
+    run_folders.make_run(tmp_path / "out" / "known", seed=1, cost=COST)
+    run_folders.make_run(tmp_path / "out" / "old", seed=1, learning_rate=0.5)
+    text = write_report(tmp_path, f"--runs={tmp_path}/out/*", "--axis=tokens")
+    assert text.count("Not drawn: old, which has not recorded its tokens.") == 1
+    assert "Not drawn against cost: old, without FLOP." in text
+
+
+def test_a_side_against_another(tmp_path):
+    data = tmp_path / "test.tsv"
+    count = 60
+    rows = [
+        f"text number {number} is <b>\t{'good' if number % 2 else 'bad'}\n"
+        for number in range(count)
+    ]
+    data.write_text("text\tlabel\n" + "".join(rows))
+    columns = {"text_column": "text", "label_column": "label", "data": data}
+    for name, wrong, scores in (("a", 20, (0.6, 0.62, 0.61)), ("b", 8, (0.7, 0.73, 0.71))):
+        rate = 0.1 if name == "a" else 0.2
+        folder = run_folders.make_seeds(
+            tmp_path / name,
+            scores=scores,
+            learning_rate=rate,
+            cost=COST | {"flop": 10**9 * wrong},
+            **columns,
+        )
+        for seed in (1, 2, 3):
+            lines = ["id\tprediction\tprobability_bad\tprobability_good\n"]
+            for number in range(count):
+                is_wrong = number < wrong and (name, number) != ("a", 5)
+                right = "good" if number % 2 else "bad"
+                guess = {"good": "bad", "bad": "good"}[right] if is_wrong else right
+                lines.append(f"{number}\t{guess}\t0.5\t0.5\n")
+            (folder / f"seed_{seed}" / "predictions.tsv").write_text("".join(lines))
+    text = write_report(tmp_path, f"--compare={tmp_path}/a,{tmp_path}/b")
+    found = cells(text)
+    (over_seeds,) = [row for row in found if row[0] == "seeds"]
+    assert over_seeds[1] == "+0.1033" and over_seeds[-1] == "b is better by 0.1033"
+    (over_examples,) = [row for row in found if row[0] == "examples"]
+    assert over_examples[-1].startswith("b is better by")
+    gained = ["8", "text number 8 is &lt;b&gt;", "bad", "good", "bad", "0% right", "100% right"]
+    assert gained in found
+    lost = ["5", "text number 5 is &lt;b&gt;", "good", "good", "bad", "100% right", "0% right"]
+    assert lost in found
+    assert "12 examples that most runs of b and not most runs of a have right" in text
+    assert "1 example that most runs of a and not most runs of b have right" in text
+    assert "eval_accuracy against cost in FLOP: b 0.7133 at 8e+09; a 0.61 at 2e+10." in text
+    assert "a (3 seeds) from" in text and "<h1>b against a</h1>" in text
+
+
+def test_what_cannot_be_a_comparison_is_named(tmp_path):
+    run = run_folders.make_run(tmp_path / "run")
+    for arguments, message in (
+        ([], "--runs or --compare must be given"),
+        (
+            [f"--compare={run}", f"--runs={run}"],
+            "give --compare or --runs and --heat_map, not both",
+        ),
+        ([f"--compare={run}"], "--compare: expected two sides, found 1 "),
+    ):
+        with pytest.raises(file_io.InputError, match=message):
+            write_report(tmp_path, *arguments)
 
 
 def write_metrics(run, name, values):

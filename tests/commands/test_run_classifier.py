@@ -15,6 +15,7 @@ import tensorflow as tf
 from albert import run_classifier
 from albert.cli import training
 from albert.data import input_options, input_pipeline
+from albert.experiments import comparison, comparison_sides
 from albert.io import file_io
 from albert.model import checkpoints, encoder
 from albert.tasks import glue
@@ -213,6 +214,34 @@ def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, 
         assert [line.split("\t")[1] for line in submit] == results
     else:
         assert {line.split("\t")[1] for line in submit} <= {"entailment", "not_entailment"}
+
+
+@pytest.mark.parametrize("task", ["rte", "STS-B"])
+def test_the_dev_data_can_be_predicted_and_compared(inputs, tmp_path, run_script, task):
+    folders = [tmp_path / name for name in ("a", "b")]
+    for seed, folder in enumerate(folders):
+        flags = glue_flags(
+            inputs, folder, task, do_train=True, do_eval=True, do_predict=True,
+            predict_on="dev", from_scratch=True, seed=seed, train_step=4, save_checkpoints_steps=4,
+        )  # fmt: skip
+        run_script(run_classifier, **flags)
+    sides = comparison_sides.read(map(str, folders))
+    for side in sides:
+        (run,) = side.runs
+        kept = run.predictions
+        assert len(kept.labels) == 60 and kept.data.endswith("dev.tsv")
+        # The predictions are those of the best checkpoint, whose scores are in the record.
+        for name in ("pearson", "MSE") if task == "STS-B" else ("eval_accuracy",):
+            assert kept.metrics[name].value == pytest.approx(run.scores[name], abs=1e-4)
+        assert not any(name.startswith(comparison_sides.TEST) for name in run.scores)
+        assert run.cost.steps == 4
+    (pair,) = comparison.compare(sides).pairs
+    expected = sides[1].runs[0].scores, sides[0].runs[0].scores
+    name = sides[0].best_metric
+    assert pair.examples.metric == name
+    assert pair.examples.finding.comparison.difference == pytest.approx(
+        expected[0][name] - expected[1][name], abs=1e-4
+    )
 
 
 def test_ax_is_predicted_by_a_model_of_mnli(inputs, tmp_path, run_script):

@@ -208,7 +208,7 @@ def test_seeds_give_mean_and_deviation(fake, tmp_path):
     assert _commands(tmp_path)["RTE"]["seed"] == "14"
     table = (tmp_path / "out" / "results.md").read_text()
     assert re.search(
-        r"\| RTE +\| eval_accuracy +\| - +\| 0.7500 +\| 0.0000 +\| 2 of 2 \| done", table
+        r"\| RTE +\| eval_accuracy +\| - +\| 0.7500 +\| - +\| 0.0000 +\| 2 of 2 \| done", table
     )
     row = json.loads((tmp_path / "out" / "results.json").read_text())["tasks"][0]
     assert row["scores"] == {"3": 0.75, "14": 0.75} and row["metrics"]["f1"] == 0.5

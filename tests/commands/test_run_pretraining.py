@@ -181,7 +181,7 @@ def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_scrip
     assert "estimated for 16 x 24 tokens in float32" in text and "recompute" in text
     assert not (tmp_path / "out").exists()
     flags = pretraining_flags(inputs, tmp_path, estimate_memory=True, gradient_accumulation_steps=3)
-    with pytest.raises(file_io.InputError, match="computed in --gradient_accumulation_steps=3 eq"):
+    with pytest.raises(file_io.InputError, match="split into --gradient_accumulation_steps=3 eq"):
         run_script(run_pretraining, **flags)
 
 

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from albert import run_race
+from albert.experiments import example_predictions, report_data
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder
 from albert.tasks import race
@@ -96,6 +97,9 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert [row[0] for row in rows[1:]] == list(answers)
     right = sum(answers[row[0]] == row[1] for row in rows[1:])
     assert right / len(answers) == pytest.approx(float(scores["eval_accuracy"]))
+    kept = example_predictions.read(report_data.read_run(str(tmp_path), "run"))
+    assert kept.metrics["eval_accuracy"].value == pytest.approx(right / len(answers))
+    assert dict(kept.labels) == answers and "the bread was fine ." in kept.texts[rows[1][0]]
     assert float(scores["eval_accuracy"]) > 0.8
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
     data = ("train_data", "eval_data", "predict_data")

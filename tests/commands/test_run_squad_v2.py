@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert import run_squad_v2
 from albert.data import input_pipeline
+from albert.experiments import example_predictions, report_data
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
 from albert.serving import trained_model
@@ -66,6 +67,13 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     names = ("predictions.json", "nbest_predictions.json", "null_odds.json")
     predictions, nbest, odds = (read_json(trained / name) for name in names)
     assert list(predictions) == list(nbest) == list(odds)
+    kept = example_predictions.read(report_data.read_run(str(trained), "run"))
+    best = max(read_results(trained), key=lambda block: float(block["f1"]))
+    for name in ("f1", "exact"):
+        assert kept.metrics[name].value == pytest.approx(float(best[name]))
+    assert {key for key, text in kept.found.items() if text == "(no answer)"} == {
+        key for key, text in predictions.items() if text == ""
+    }
     threshold = read_json(trained / "null_score_diff_threshold.json")
     assert threshold["predict_file"] == "dev.json"
     for key, text in predictions.items():

@@ -14,9 +14,9 @@ import pytest
 from absl import flags
 
 from albert import report, run_sweep
-from albert.experiments import sweep_plan
+from albert.experiments import comparison, comparison_sides, sweep_plan
 from albert.io import file_io
-from tests.support import forked
+from tests.support import forked, run_folders
 from tests.support.processes import killed_at_the_end, wait_until
 from tests.support.sources import ROOT
 
@@ -58,6 +58,9 @@ def test_the_table_names_the_best_and_what_failed(unbroken):
     assert "error: 2 of 6 trials failed: trial_0004, trial_0005" in result.stderr
     table = (folder / "sweep_results.md").read_text()
     assert table in result.stdout
+    table, _, notes = table.partition("\n\n")
+    assert "2 of 6 trials failed: they have no score, and their points" in notes
+    assert "One seed for each point: differences may be those of seeds" in notes
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert rows[0] == ["trial", "rate", "batch", "eval_score", "state"]
     assert rows[2] == ["trial_0002", "0.3", "16", "0.9970", "done"]
@@ -116,6 +119,17 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         (["--spec=setup.py"], "setup.py is not valid JSON: .* at line 1 column"),
         (["--trials=--rate=0.1"], "expected lines 'name: flags'"),
         (["--trials=a: --ratee=1"], "Unknown command line flag 'ratee'"),
+        ([GRID, "--baseline=rate=0.3"], "baseline: several points of the sweep: 'rate=0.3'; exp"),
+        ([GRID, "--baseline=rate=0.4;batch=16"], "baseline: no point of the sweep"),
+        (
+            ["--grid=rate=0.1,0.2", "--method=random", "--num_trials=2", "--baseline=rate=0.1"],
+            "expected the name of a trial such as trial_0000, as method=random draws the points",
+        ),
+        ([GRID, "--plan"], "spread of the score over seeds is not known: name .* --plan_from"),
+        ([GRID, "--plan", "--plan_from=setup.py"], "no folder matches 'setup.py'"),
+        ([GRID, "--plan", "--detect=x", "--assumed_deviation=1"], "--detect=x: expected numbers"),
+        ([GRID, "--assumed_deviation=1"], "--assumed_deviation: only for --plan"),
+        ([GRID, "--plan", "--assumed_deviation=0"], "--assumed_deviation=0 must be above 0"),
     ],
 )
 def test_mistakes_are_refused_before_any_trial(arguments, message, tmp_path):
@@ -390,6 +404,46 @@ def test_signals_end_the_trials_and_the_next_start_goes_on(tmp_path, kind, statu
     assert json.loads((tmp_path / "out" / "sweep_results.json").read_text())["best"] == 0
 
 
+def test_equal_points_are_not_distinguishable_from_the_baseline(tmp_path):
+    # Both rates are as far from the best one.
+    arguments = ["--grid=rate=0.2,0.4,0.3", "--seeds=1,2,3,4", "--baseline=rate=0.4"]
+    result = _sweep(tmp_path, *arguments)
+    assert result.returncode == 0, result.stderr
+    rows = {
+        cells[1]: cells
+        for line in result.stdout.splitlines()
+        if line.startswith("|")
+        for cells in [[cell.strip() for cell in line.split("|")[1:-1]]]
+    }
+    place = rows["rate"].index("verdict")
+    assert rows["0.2"][place] == "not distinguishable" and rows["0.4"][place] == "baseline"
+    summary = json.loads((tmp_path / "sweep_results.json").read_text())
+    assert summary["comparison"]["reference"] == 1
+    before = _files(tmp_path)
+    assert _sweep(tmp_path, *arguments).returncode == 0 and _files(tmp_path) == before
+    assert "interval of 95%" in rows["rate"] and "restarts" not in result.stdout
+    attempt = {"seed": 1, "step": 5, "share": 0.5, "message": "x", "folder": "attempt_1"}
+    run_folders.write_json(tmp_path / "trial_0001" / "attempts.json", {"given_up": [attempt]})
+    assert "1 restarts with other seeds after attempts" in _sweep(tmp_path, *arguments).stdout
+
+
+def test_a_plan_starts_nothing(tmp_path, capsys):
+    values = flags.FlagValues()
+    run_sweep.define_flags(values)
+    values(
+        [
+            "run_sweep", f"--output_dir={tmp_path}/out", "--script=tests.support.fake_trial", GRID,
+            "--seeds=1,2,3", "--plan", "--assumed_deviation=0.02", "--detect=0.02,0.05",
+            "--baseline=trial_0000",
+        ]
+    )  # fmt: skip
+    run_sweep.main(values)
+    text = capsys.readouterr().out
+    assert "The plan has 18 runs: 6 points, 3 seeds each." in text
+    assert re.search(r"\n\| 0.02 +\| 18 +\|", text) and "table of 5 comparisons" in text
+    assert text.endswith("Nothing was started.\n") and not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     rows = [f"word {i} is {'good' if i % 2 else 'bad'}\t{i % 2}" for i in range(32)]
@@ -422,6 +476,13 @@ def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     table = (out / "sweep_results.md").read_text()
     assert "eval_accuracy (dev, best of 3 checkpoints)" in table and "(test)" in table
     assert re.search("not judged|best at step 0", table)
+    compared = comparison.compare(comparison_sides.read([str(out)]))
+    assert [s.side.name for s in compared.sides] == ["train_batch_size=8", "train_batch_size=16"]
+    examples = compared.pairs[0].examples
+    assert examples.count == 32 and examples.metric == "eval_accuracy"
+    scores = [trial["test"]["eval_accuracy"] for trial in summary["trials"]]
+    assert examples.finding.comparison.difference == pytest.approx(scores[1] - scores[0])
+    assert all(side.cost["steps"] == 4 for side in compared.sides)
     pytest.importorskip("matplotlib")
     page = report.make_page([str(out)], None)
     assert "<td>trial_0001</td>" in page and 'aria-label="Training loss: ' in page

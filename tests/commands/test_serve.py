@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -18,6 +19,7 @@ from albert.model import checkpoints, layers, model_folder, sources
 from albert.serving import requests
 from albert.tasks import custom, glue
 from tests.support import builders, processes
+from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
 
 
@@ -34,6 +36,39 @@ def test_flags_are_checked_before_any_work(run_script, tmp_path, flags, message)
     pytest.importorskip("prometheus_client")
     with pytest.raises(file_io.InputError, match=re.escape(message)):
         run_script(serve, **({"model_dir": tmp_path} | flags))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "expected either --model_dir=folder, or --model=name:folder for each"),
+        ({"model_dir": ".", "model": ("a:.",)}, "expected either --model_dir=folder, or --model="),
+        ({"model": ("a:no/folder",)}, "--model=a:no/folder: there is no folder no/folder"),
+        ({"model": ("/x:.",)}, "--model=/x:.: expected letters, digits, dots and dashes"),
+        ({"model": ("x",)}, "--model=x: expected name:folder"),
+        ({"model": ("a:.", "a:..")}, "--model=a:..: expected each name once, found 'a' again"),
+        ({"model": ("a:.",), "model_name": "b"}, "--model_name: only for --model_dir"),
+    ],
+)
+def test_models_and_their_names_are_checked(given, message):
+    with pytest.raises(file_io.InputError, match=re.escape(message)):
+        serve.models_of(serve.Settings(**given))
+
+
+def test_models_are_named(tmp_path):
+    folder = str(tmp_path)
+    assert serve.models_of(serve.Settings(model_dir=folder)) == {tmp_path.name: folder}
+    given = serve.Settings(model=(f"a:{folder}", f"b.c:{folder}/."))
+    assert serve.models_of(given) == {"a": folder, "b.c": f"{folder}/."}
+
+
+@pytest.mark.parametrize(
+    ("threads", "models", "each"),
+    [(None, 1, None), (3, 1, 3), (4, 2, 2), (5, 2, 2), (1, 3, 1)],
+)
+def test_models_share_the_threads(threads, models, each):
+    assert serve.share_of(threads, models) == each
+    assert serve.share_of(None, 2) >= 1
 
 
 def test_the_missing_package_is_named(run_script, tmp_path, monkeypatch):
@@ -54,6 +89,14 @@ def test_the_commands_of_the_documents_are_requests():
     forms = ("ONE_TEXT", "TWO_TEXTS", "WORDS", "CHOICE", "QUESTION")
     taken = set()
     for path, body in commands:
+        if path.startswith("/v2/"):
+            http_server = pytest.importorskip("albert.serving.server")
+            hosted = http_server.hosted_models.HostedModel("sst", True, print)
+            hosted.model = EchoModel()
+            protocol = http_server.inference_protocol
+            assert protocol.read(body.encode(), None, hosted, requests.Limits()).examples
+            continue
+        path = re.sub(r"^/models/\w+", "", path)
         own = path in ("/predict", "/ask")
         read = requests.read if own else requests.read_tensorflow
         found = []
@@ -114,3 +157,57 @@ def test_a_server_from_its_start_to_its_end(tmp_path):
     text = log.read_text()
     assert "--host=0.0.0.0: anyone who reaches this address may ask the model" in text
     assert "Traceback" not in text and "soup" not in text
+
+
+@pytest.mark.slow
+def test_two_models_flags_of_the_environment_and_the_log_as_json(tmp_path):
+    """A classifier and a model that answers questions, from ONNX files."""
+    for name in ("aiohttp", "prometheus_client", "onnx", "onnxruntime"):
+        pytest.importorskip(name)
+    from albert.export import onnx_export
+    from albert.serving import serving_folder
+    from tests.support import serving_samples
+
+    for kind, name in (("classifier", "moods"), ("squad_v1", "answers")):
+        (tmp_path / f"run_{name}").mkdir()
+        trained = serving_samples.trained_in(tmp_path / f"run_{name}", kind)
+        out = str(tmp_path / name)
+        with serving_folder.creating(out, trained, "onnx", "float32") as made:
+            onnx_export.write(made, onnx_export.Model(trained))
+    log = tmp_path / "log"
+    models = [f"--model={name}:{tmp_path / name}" for name in ("moods", "answers")]
+    variables = {"ALBERT_PORT": "0", "ALBERT_LOG_FORMAT": "json", "ALBERT_THREADS": "9",
+                 "ALBERT_MAX_BATCH_TOKENS": "64", "ALBERT_MAX_WAITIN": "3"}  # fmt: skip
+    command = [sys.executable, "-m", "albert.serve", *models, "--threads=2"]
+    with log.open("w") as file, processes.killed_at_the_end([]) as running:
+        server = subprocess.Popen(
+            command, cwd=ROOT, stderr=file, stdin=-3, env=os.environ | variables
+        )
+        running.append(server)
+        processes.wait_until(
+            lambda: "Ready: squad_v1 (answers)" in log.read_text(), server, say=log.read_text
+        )
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        (port,) = [
+            int(row["message"].rpartition(":")[2]) for row in lines if "Listening" in row["message"]
+        ]
+        url = f"http://127.0.0.1:{port}"
+        assert fetch(f"{url}/readyz") == (200, {"status": "ready"})
+        texts = {"examples": [{"text": "a soup " * k} for k in range(1, 30)]}
+        status, reply = fetch(f"{url}/models/moods/predict", texts)
+        assert status == 200 and len(reply["results"]) == 29
+        # One after the other they are the same, although 64 tokens are fewer than theirs.
+        for example, found in list(zip(texts["examples"], reply["results"], strict=True))[::7]:
+            alone = fetch(f"{url}/models/moods/predict", example)[1]
+            assert alone["prediction"] == found["prediction"]
+        asked = {"question": "who ?", "context": "the bread was fine . " * 9}
+        status, reply = fetch(f"{url}/models/answers/ask", asked)
+        assert status == 200 and reply["answers"]
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    (warning,) = [row["message"] for row in lines if "ALBERT_" in row["message"]]
+    assert warning.startswith("ALBERT_MAX_WAITIN in the environment is ignored; did you mean ")
+    requested = [row for row in lines if row["message"] == "request"]
+    assert {row["model"] for row in requested} == {None, "moods", "answers"}
+    assert all(row["status"] == 200 and len(row["request_id"]) == 16 for row in requested)

@@ -15,7 +15,11 @@ def test_long_lines_are_thinned_and_keep_their_ends():
 
 def test_a_figure_says_in_words_what_it_shows_and_keeps_its_signs():
     pytest.importorskip("matplotlib")
-    series = [('<a> & "b" $x$', [1, 2], [0.5, 0.25]), ("c_d", [1], [1.0])]
+    series = [
+        charts.Line('<a> & "b" $x$', [1, 2], [0.5, 0.25]),
+        charts.Line("c_d", [1], [1.0]),
+        charts.Line("faint", [1], [1.0], faint=True),
+    ]
     svg = charts.lines("Loss", series, "loss", log=True)
     assert svg.startswith(
         '<svg role="img" aria-label="Loss: &lt;a&gt; &amp; &quot;b&quot; $x$ from'
@@ -52,3 +56,68 @@ def test_points_of_numbers_and_texts():
     pytest.importorskip("matplotlib")
     svg = charts.points(["a", "b"], [1e-5, 1e-2, 1], ["x", 8, True], [1, 2, 3], "f1")
     assert ">x</text>" in svg and "f1 by a and b of 3 points" in svg
+
+
+def spied(monkeypatch, name):
+    """Arguments of each call of a method of matplotlib's axes."""
+    axes = pytest.importorskip("matplotlib.axes")
+    calls, method = [], getattr(axes.Axes, name)
+
+    def call(self, *args, **settings):
+        calls.append((args, settings))
+        return method(self, *args, **settings)
+
+    monkeypatch.setattr(axes.Axes, name, call)
+    return calls
+
+
+def test_bands_are_drawn_up_to_twice_the_range_of_the_lines(monkeypatch):
+    bands, limits = (spied(monkeypatch, name) for name in ("fill_between", "set_ylim"))
+    narrow = charts.Line("a", [1, 2], [0.5, 0.6], [0.45, 0.58], [0.55, 0.62])
+    wide = charts.Line("b", [1, 2], [0.5, 0.6], [-9.0, 0.5], [9.0, 0.7])
+    svg = charts.lines("Score", [narrow, wide], "f1", xlabel="tokens")
+    assert (
+        "a from 0.5 to 0.6 (0.58 to 0.62); b from 0.5 to 0.6 (0.5 to 0.7), over the tokens" in svg
+    )
+    (_, low, high), _ = bands[0]
+    assert low.tolist() == [0.45, 0.58] and high.tolist() == [0.55, 0.62]
+    (_, low, high), _ = bands[1]
+    assert low.tolist() == pytest.approx([0.4, 0.5]) and high.tolist() == pytest.approx([0.7, 0.7])
+    (ends,) = [args for args, _ in limits if len(args) == 2]
+    assert ends == pytest.approx((0.388, 0.712))
+    low, high = charts.band_limits([charts.Line("a", [1], [1e-3], [-1], [1]), narrow], log=True)
+    assert low == pytest.approx(1e-3 / 600) and high == pytest.approx(360)
+
+
+def test_intervals_and_costs_are_drawn(monkeypatch):
+    drawn = spied(monkeypatch, "plot")
+    bars = [
+        charts.Bar("a", 0.7, 0.65, 0.75, [0.68, 0.72], 1e12),
+        charts.Bar("b <c>", 0.6, None, None, [0.6], 1e13),
+    ]
+    svg = charts.intervals("f1", bars)
+    assert (
+        'aria-label="f1, means with their 95% intervals: a 0.7 (0.65 to 0.75); b &lt;c&gt; 0.6."'
+        in svg
+    )
+    assert ([0.65, 0.75], [0, 0]) in [(list(a[0]), list(a[1])) for a, _ in drawn]
+    drawn.clear()
+    svg = charts.score_by_cost("f1", bars, "FLOP")
+    assert "f1 against cost in FLOP: a 0.7 at 1e+12; b &lt;c&gt; 0.6 at 1e+13." in svg
+    points = [(list(a[0]), list(a[1])) for a, _ in drawn]
+    assert ([1e12, 1e12], [0.65, 0.75]) in points and ([1e13], [0.6]) in points
+
+
+def test_many_lines_have_fewer_points_each():
+    line = charts.Line("a", [1], [1])
+    assert [charts.max_points([line] * count) for count in (1, 50, 1000)] == [300, 80, 40]
+    band = charts.Line("a", [1], [1], [1], [1])
+    assert charts.max_points([band] * 10) == 133
+
+
+def test_coordinates_have_two_decimals():
+    pytest.importorskip("matplotlib")
+    svg = charts.lines("Loss", [charts.Line("a", [0.001, 1 / 3], [1e-5, 2 / 3])], "loss")
+    paths = re.findall(r' d="([^"]*)"', svg)
+    assert paths and not any(re.search(r"\.\d{3}| [ML]|\n", path) for path in paths)
+    assert any(re.fullmatch(r"M[\d.]+ [\d.]+L[\d.]+ [\d.]+", path) for path in paths)

@@ -235,3 +235,32 @@ def test_the_probability_of_improvement_counts_pairs():
     assert one.low is None and one.note == "one seed: the spread is unknown"
     with pytest.raises(file_io.InputError, match="the same tasks; a has 2, b has 1"):
         example_statistics.probability_of_improvement(a, b[:, :1])
+
+
+def _ratio(means):
+    return means[..., 0] / means[..., 1]
+
+
+def test_metrics_of_means_are_drawn_like_others():
+    rng = np.random.default_rng(5)
+    a = np.stack([rng.integers(0, 2, 200), np.ones(200)], axis=1)
+    b = np.stack([rng.integers(0, 2, 200) | rng.integers(0, 2, 200), np.ones(200)], axis=1)
+    found = example_statistics.bootstrap_of_means(a, b, _ratio)
+    expected = example_statistics.paired_bootstrap(np.ones(200), a[:, 0], b[:, 0])
+    assert found.difference == pytest.approx(expected.difference)
+    ends = [(c.low, c.high) for c in (found, expected)]
+    assert ends[0] == pytest.approx(ends[1], abs=0.01) and found.p == expected.p == 0.0002
+    assert found.better == "b"
+    with pytest.raises(file_io.InputError, match="examples are paired; a has 200, b has 199"):
+        example_statistics.bootstrap_of_means(a, b[1:], _ratio)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_multi_bootstrap_of_a_metric_of_means_equals_that_of_means(paired):
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(0, 1, (4, 50)), rng.normal(0.2, 1, (4, 50))
+    expected = example_statistics.multi_bootstrap(a, b, paired_seeds=paired)
+    rows = [np.stack([side, np.ones_like(side)], axis=2) for side in (a, b)]
+    found = example_statistics.multi_bootstrap(*rows, paired_seeds=paired, of_means=_ratio)
+    for name in ("difference", "low", "high", "p"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name))

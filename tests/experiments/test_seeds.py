@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import sys
 
 import pytest
 
@@ -66,10 +67,25 @@ def test_runs_are_made_once_and_summarized(tmp_path):
         "test": None,
     }  # fmt: skip
     assert "| 8 | 0.7500 | 50 | 0 | finished |" in text
-    assert "mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
+    assert "standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
+    assert "f1: mean 0.6500 (95% interval 0.3214 to 0.9786), " in text  # 2.4841 sd t(2) / sqrt(3)
     more = seeds.run(study(tmp_path), 7, 4, start_run(made))
     assert [seed for seed, _ in made] == [7, 8, 9, 10]
     assert "best 0.9000 (seed_10), over 4 runs" in more
+
+
+def test_without_scipy_the_table_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    text = seeds.run(study(tmp_path), 7, 3, start_run([]))
+    assert "f1: mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
+    assert text.endswith("\nIntervals and comparisons need SciPy: pip install '.[stats]'")
+
+
+def test_restarts_are_counted_in_words():
+    run = {"folder": "a", "status": "finished", "restarts": 2, "step": 5}
+    runs = [{**run, "seed": seed, "result": 0.5 + seed / 10} for seed in (1, 2)]
+    text = seeds.to_text(seeds.summarize("f1", runs))
+    assert "4 restarts with other seeds: the scores are those of the attempts that" in text
 
 
 def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
@@ -79,7 +95,10 @@ def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
     assert [run["status"] for run in found["runs"]] == ["stuck", "failed", "finished", "finished"]
     assert found["failures"] == 2 and found["mean"] == pytest.approx(0.8)
     assert found["runs"][1]["result"] is None and found["runs"][1]["exit_status"] == 1
-    assert "| 8 |  |  | 0 | failed |" in text and "left out: 1 stuck, 1 failed" in text
+    assert (
+        "| 8 |  |  | 0 | failed |" in text
+        and "Left out of the mean: 1 stuck, 1 failed, of 4 runs." in text
+    )
     seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
     assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
     assert read(tmp_path)["failures"] == 1
@@ -99,8 +118,8 @@ def test_what_has_learnt_nothing_does_not_win(tmp_path):
     assert first == f"| 7 | 0.5000 | 0.5000 | 50 | 0 | finished; {remark} |"
     assert second.endswith("| finished; not judged |") and third.endswith("| finished |")
     assert last == "| 10 | 0.9000 | 0.9000 | 0 | 0 | best at step 0 |"
-    assert f"{name}: mean 0.6500, " in text and "over 3 runs; left out: 1 best at step 0" in text
-    assert text.endswith("f1 (test): mean 0.6000, standard deviation 0.1000")
+    assert f"{name}: mean 0.6500 (95% interval " in text and "mean: 1 best at step 0, of 4" in text
+    assert "f1 (test): mean 0.6000 (95% interval 0.3516 to 0.8484), standard deviation" in text
     text = seeds.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
     assert text.endswith("f1: no run has learnt: 2 stuck")
     text = seeds.run(study(tmp_path / "bad"), 7, 1, start)

@@ -69,5 +69,5 @@ def test_too_few_equal_answers_are_warned_of(tmp_path, caplog, kind):
         found = found["calibration"]
     assert len(found["int8"]) == 1 and found["agreement"] == pytest.approx(2 / 3, abs=1e-6)
     (message,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert f"with int8 in {found['int8'][0]} alone, 66.67% of 3 answers to" in message
+    assert f"with int8 only in {found['int8'][0]}, 66.67% of 3 answers to" in message
     assert "expected at least 99.5%" in message

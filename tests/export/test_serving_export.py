@@ -128,7 +128,7 @@ def test_float32_of_questions(tmp_path):
         ({"precision": "int8", "check_file": "x"}, "--precision=int8 needs --calibration_file"),
         ({"precision": "int8", "calibration_file": "x"}, "--precision=int8 needs --check_file"),
         ({"precision": "bfloat16"}, "--precision=bfloat16 needs --check_file"),
-        ({"calibration_file": "x"}, "--calibration_file is not for --format=onnx with --prec"),
+        ({"calibration_file": "x"}, "--format=onnx with --precision=float32 takes no --cali"),
         ({"min_agreement": 99}, "--min_agreement=99.0 must be a fraction, from 0 to 1"),
         ({"max_metric_drop": -1}, "--max_metric_drop=-1 must be at least 0"),
         ({"check_file": "nowhere.csv"}, "--check_file: there is no file nowhere.csv"),

@@ -76,7 +76,6 @@ def _read_seeds(path):
 
 def _read_stuck(path):
     folder = folder_of(path)
-    stuck_runs.was_warned(folder)
     stuck_runs.verdict(folder, 10)
     watch = stuck_runs.Watch(stuck_runs.Settings(0.2, 0.1, ""), folder, 1000, 32)
     watch.resume(300)

@@ -300,8 +300,8 @@ def changed(folder, name, change):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("model.json", lambda v: v.pop("settings"), "settings is 'missing'"),
-        ("model.json", lambda v: v.update(kind=3), "kind is 3; training writes it"),
+        ("model.json", lambda v: v.pop("settings"), "entry settings is invalid: 'missing'"),
+        ("model.json", lambda v: v.update(kind=3), "entry kind is invalid: 3; move the"),
         ("model.json", lambda v: v.update(spm_model_file=None), "expected the name of one file"),
         ("model.json", lambda v: v.update(spm_model_file="../x"), r"one file .*found \['\.\./x'\]"),
         ("model.json", lambda v: v["settings"].pop("columns"), "the setting columns is 'missing'"),
@@ -315,7 +315,7 @@ def changed(folder, name, change):
         (
             "albert_config.json",
             lambda v: v.update(vocab_size=10**8, intermediate_size=8),
-            r"whose weights have vocab_size 400 \(100000000\), intermediate_size 16 \(8\), in brac",
+            r"which has vocab_size 400 \(100000000\), intermediate_size 16 \(8\); brack",
         ),
         ("labels.json", list.reverse, r"labels\.json holds \['good', 'bad'\], the description of"),
     ],

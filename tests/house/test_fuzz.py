@@ -1,6 +1,7 @@
 """The readers of the fuzzer: their samples, what once failed, and a few new cases of each."""
 
 import random
+import time
 
 import pytest
 
@@ -60,6 +61,28 @@ def test_only_named_errors_are_right(tmp_path, read, finding):
         str(tmp_path), readers.Reader("x.bin", [b""], read), runner.Case(b"content", {})
     )
     assert found == finding if finding is None else finding in found
+
+
+@pytest.mark.parametrize(
+    ("read", "finding"),
+    [
+        (lambda path: time.sleep(0.4), None),  # as where other programs have the processors
+        (lambda path: _compute(0.4), "of a processor"),
+    ],
+    ids=["waits", "computes"],
+)
+def test_time_of_a_case_is_that_of_a_processor(tmp_path, monkeypatch, read, finding):
+    monkeypatch.setattr(runner, "SECONDS", 0.2)
+    found = runner.run_case(
+        str(tmp_path), readers.Reader("x.bin", [b""], read), runner.Case(b"content", {})
+    )
+    assert found == finding if finding is None else finding in found
+
+
+def _compute(seconds):
+    started = time.process_time()
+    while time.process_time() - started < seconds:
+        pass
 
 
 def test_a_case_is_a_function_of_its_number():

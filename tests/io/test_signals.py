@@ -157,7 +157,7 @@ def test_a_script_that_is_terminated_has_a_status_of_its_own():
         for process in processes:
             _, errors = process.communicate(timeout=30)
             assert process.returncode == signals.STATUS == 75
-            assert errors == "ended by SIGTERM; the same command resumes from the last checkpoint\n"
+            assert errors == "ended by SIGTERM; the same command begins again\n"
 
 
 STUCK = """
@@ -200,7 +200,7 @@ def test_signals_end_what_waits_for_ever(seconds, kinds, status):
             time.sleep(1.2 if len(set(kinds)) < len(kinds) else 0)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == status
-    assert errors.endswith("the same command resumes from the last checkpoint\n"), errors
+    assert errors.endswith("; the same command begins again\n"), errors
 
 
 RECIPES = {

@@ -80,8 +80,8 @@ def test_the_configuration_of_an_albert_stays_one(tmp_path):
         ([1], "must be a JSON object, got list"),
         ({"vocab_size": 3}, r"required keys \['hidden_size', .*'type_vocab_size'\] are missing"),
         ({**GOOGLE, "embedding_size": 4}, "embedding_size is 4; a BERT of this size has 8"),
-        ({**GOOGLE, "num_hidden_groups": 1}, "groups is 1, .* is 2; read the .* from_json_file"),
-        ({**GOOGLE, "model_type": "albert"}, "model_type is 'albert', in a BERT .* it is 'bert'"),
+        ({**GOOGLE, "num_hidden_groups": 1}, "groups is 1; .* has 2. Read an .* from_json_file"),
+        ({**GOOGLE, "model_type": "albert"}, "model_type is 'albert'; a BERT .* has 'bert'"),
         ({**HUGGING_FACE, "is_decoder": True}, "is_decoder True is not supported"),
         ({**HUGGING_FACE, "layer_norm_eps": 1e-5}, "layer_norm_eps 1e-05 is not supported"),
         ({**GOOGLE, "hidden_act": "swish"}, "hidden_act must be one of gelu, gelu_erf, .*'swish'"),
@@ -233,11 +233,15 @@ def test_recorded_outputs(shared, author):
         (
             CONFIG,
             ALBERT,
-            r"it is a BERT with embedding_size 8 \(4\), .*groups 2 \(1\).*bert_config",
+            r"are of a BERT with embedding_size 8 \(4\), .*groups 2 \(1\).*bert_config",
         ),
-        (ALBERT, CONFIG, r"it is an ALBERT with embedding_size 4 \(8\).*albert_config.json or con"),
+        (
+            ALBERT,
+            CONFIG,
+            r"are of an ALBERT with embedding_size 4 \(8\).*albert_config.json or con",
+        ),
         (CONFIG, SHARED, r"has encoder variables that .*a BERT with num_hidden_groups 2 \(1\)"),
-        (SHARED, CONFIG, r"lacks .*group_1.*is an ALBERT with num_hidden_groups 1 \(2\)"),
+        (SHARED, CONFIG, r"lacks .*group_1.*are of an ALBERT with num_hidden_groups 1 \(2\)"),
     ],
     ids=["bert", "albert", "more", "fewer"],
 )
@@ -254,5 +258,5 @@ def test_weights_of_the_one_with_the_configuration_of_the_other(tmp_path, weight
 def test_a_missing_vocabulary_is_said(tmp_path):
     folder = write_as_google(tmp_path / "uncased", randomized(CONFIG))
     (folder / "vocab.txt").unlink()
-    with pytest.raises(file_io.InputError, match="vocab_file must be given: there is none beside"):
+    with pytest.raises(file_io.InputError, match="vocab_file must be given: there is none next"):
         sources.locate(checkpoint=str(folder))

@@ -71,7 +71,7 @@ def test_config_cannot_be_changed():
         ({"share": "some"}, "share must be one of all, attention, ffn, none; got 'some'"),
         (
             {"share": "ffn", "num_hidden_groups": 3},
-            "share=ffn says .* num_hidden_groups must be 1; got 3",
+            "share=ffn needs num_hidden_groups=1, .* got 3",
         ),
         ({"hidden_act": ["gelu"]}, r"hidden_act must be one of .*; got \['gelu'\]"),
         ({"hidden_act": None}, "hidden_act must be one of .*; got None"),

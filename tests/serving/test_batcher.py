@@ -10,9 +10,9 @@ from albert.serving import batcher
 from albert.serving.batcher import Batcher, Row
 
 
-def queue_of(lengths, max_batch_size=4, delay=1.0):
+def queue_of(lengths, max_batch_size=4, delay=1.0, max_batch_length=None):
     """A queue of rows that came one a second, from 0 on; their value is their place."""
-    queue = batcher.Queue(max_batch_size, delay)
+    queue = batcher.Queue(max_batch_size, delay, max_batch_length)
     for number, length in enumerate(lengths):
         length, weight = length if isinstance(length, tuple) else (length, 1)
         request = batcher.Pending(concurrent.futures.Future(), [None], 1)
@@ -46,6 +46,14 @@ def test_rows_of_similar_length_go_together_and_the_oldest_always_goes():
 def test_a_batch_is_so_many_sequences():
     queue = queue_of([(10, 3), (10, 3), (10, 1), (10, 9)])
     assert [taken(queue) for _ in range(3)] == [[0], [1, 2], [3]]
+
+
+def test_a_batch_has_no_more_than_its_length_with_padding():
+    rows = [(10, 1), (8, 1), (10, 2), (100, 1), (9, 1)]
+    queue = queue_of(rows, max_batch_size=9, max_batch_length=30)
+    assert [taken(queue) for _ in range(3)] == [[0, 2], [1, 4], [3]]  # a long one goes alone
+    assert queue_of([10, 10], 9, 5.0, max_batch_length=20).due_in(1.0) == 0.0
+    assert queue_of([10, 9], 9, 5.0, max_batch_length=20).due_in(1.0) == 4.0
 
 
 class Model:

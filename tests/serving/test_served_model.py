@@ -9,7 +9,16 @@ import pytest
 from albert.export import graphs, serving_export
 from albert.io import file_io, tables
 from albert.model import checkpoints, head_config, heads, layers, model_folder, sources
-from albert.serving import choice_predictor, predictors, requests, served_model, token_predictor
+from albert.serving import (
+    choice_predictor,
+    inference,
+    predictors,
+    requests,
+    served_model,
+    tensors,
+    token_predictor,
+    trained_model,
+)
 from albert.tasks import custom, glue, race, token_classification, word_files
 from albert.tasks.squad import task as squad_task
 from tests.support import builders, serving_samples
@@ -160,3 +169,53 @@ def test_what_cannot_be_served(tmp_path):
         served_model.load(str(tmp_path / "nothing"))
     with pytest.raises(file_io.InputError, match=r"has no model\.json"):
         served_model.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", serving_samples.MARKED_KINDS)
+def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    trained = serving_samples.trained_in(folder, kind)
+    given = serving_samples.features(kind, 3, 16)
+    expected = trained_model.from_training_folder(trained)(given)
+    for max_batch_tokens in (None, 2 * 16):
+        model = served_model.load(trained.path, max_batch_tokens=max_batch_tokens)
+        text = dict(model.form.example)
+        if "num_answers" in model.form.optional:
+            text["num_answers"] = 1
+        answers = model.answer([text, requests.Ids(given), text])
+        assert answers[0] == answers[2] and isinstance(answers[0], dict)
+        found = {name: np.asarray(values) for name, values in answers[1].items()}
+        expected = {name: np.asarray(values) for name, values in expected.items()}
+        serving_samples.assert_close(found, expected, given, 1e-5)
+        assert [tensor.name for tensor in model.ids.inputs] == list(given)
+        types = {"INT32": "i", "FP32": "f"}
+        for tensor in model.ids.outputs:
+            values = found[tensor.name]
+            assert values.dtype.kind == types[tensor.datatype], tensor
+            shape = tensor.shape
+            assert len(shape) == values.ndim, tensor
+            assert all(a in (b, tensors.ANY) for a, b in zip(shape, values.shape, strict=True))
+    for tensor in tensors.text_outputs(model.kind, model.labels):
+        value = np.array([tensor.of(answers[0])])
+        assert value.ndim == len(tensor.shape) and value.dtype.kind in "Uf"
+    limits = model.ids.limits
+    assert limits["input_ids"] == trained.config.vocab_size and limits["input_mask"] == 2
+    assert model.ids.max_length == trained.config.max_position_embeddings
+
+
+def test_no_more_tokens_are_computed_at_once_than_allowed():
+    seen = []
+
+    def infer(features):
+        seen.append(features["input_ids"].shape)
+        return {"sums": features["input_ids"].sum(axis=1)}
+
+    ids = {"input_ids": np.arange(35).reshape(7, 5)}
+    for most, shapes in (
+        (None, [(7, 5)]), (35, [(7, 5)]), (34, [(6, 5), (1, 5)]), (14, [(2, 5)] * 3 + [(1, 5)]),
+        (3, [(1, 5)] * 7),
+    ):  # fmt: skip
+        seen.clear()
+        found = inference.in_parts(infer, most)(ids)["sums"]
+        assert seen == shapes and (found == ids["input_ids"].sum(axis=1)).all()

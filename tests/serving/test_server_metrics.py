@@ -53,3 +53,31 @@ def test_servers_have_their_own_metrics():
     first, second = (server_metrics.Metrics(lambda: 0, lambda: 0, lambda: True) for _ in range(2))
     first.count_request("/b", 200)
     assert b'status="200"' in first.page() and b'status="200"' not in second.page()
+
+
+def test_models_process_and_build_as_a_parser_of_prometheus_reads_them():
+    parser = pytest.importorskip("prometheus_client.parser")
+    states = [('a"b', 3, True), ("c", 0, False)]
+    metrics = server_metrics.Metrics(lambda: 3, lambda: 0, lambda: False, lambda: states)
+    metrics.count_request("/b", 200, "c")
+    metrics.count_request("/b", 404)
+    metrics.count_batch(5, 0.01, "c")
+    families = {
+        family.name: family
+        for family in parser.text_string_to_metric_families(metrics.page().decode())
+    }
+
+    def values(name, family=None):
+        found = families[family or name].samples
+        return {tuple(row.labels.values()): row.value for row in found if row.name == name}
+
+    assert values("albert_model_waiting_rows") == {('a"b',): 3.0, ("c",): 0.0}
+    assert values("albert_model_ready") == {('a"b',): 1.0, ("c",): 0.0}
+    assert values("albert_model_requests_total", "albert_model_requests") == {("c", "200"): 1.0}
+    assert values("albert_model_batch_rows_count", "albert_model_batch_rows") == {("c",): 1.0}
+    assert values("albert_model_batch_seconds_sum", "albert_model_batch_seconds") == {("c",): 0.01}
+    (build,) = families["albert_build_info"].samples
+    assert build.value == 1.0 and build.labels.keys() == {"version", "python"}
+    if "process_resident_memory_bytes" in families:  # not on every system
+        assert values("process_resident_memory_bytes")[()] > 1e6
+        assert values("process_open_fds")[()] > 0

@@ -45,6 +45,7 @@ def test_what_is_written_is_read(tmp_path):
     assert (found.measured, found.null_odds_threshold) == ({"agreement": 1.0}, None)
     assert (found.model.config, found.model.settings) == (CONFIG, SETTINGS)
     assert not found.model.source.do_lower_case
+    assert found.special_ids == {"cls": 2, "sep": 3, "pad": 0, "unk": 1}
     assert model_folder.load_tokenizer(found.model.source, CONFIG).sp_model is not None
     assert [item.damage for item in verification.check(path)] == [None]
     (tmp_path / "out" / "model.onnx").write_text("other")

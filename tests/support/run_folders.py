@@ -2,7 +2,10 @@
 
 import contextlib
 import json
+import math
+import random
 
+from albert.experiments import seeds as study
 from albert.experiments import sweep_journal, sweep_plan
 from albert.training import run_record
 
@@ -14,9 +17,11 @@ def make_run(folder, script="run_classifier", task="custom", metric="eval_accura
       folder: path, made here.
       script, task, metric: of the run.
       **settings: flags; ``seed`` moves the scores, ``data`` names the data to predict; ``baseline``
-        and ``test`` are scores of a constant answer and on test data.
+        and ``test`` are scores of a constant answer and on test data; ``cost`` is what training has
+        cost, see `run_record.Cost`.
     """
     folder.mkdir(parents=True)
+    cost = settings.pop("cost", None)
     data, baseline, test = (settings.pop(name, None) for name in ("data", "baseline", "test"))
     flags = {"task_name": task, "learning_rate": 0.001, "seed": 1, **settings}
     recorder = run_record.Recorder(
@@ -37,11 +42,56 @@ def make_run(folder, script="run_classifier", task="custom", metric="eval_accura
             scores = {metric: 0.5 + step / 40 + shift, "eval_loss": 1.5 / step}
             run_record.append_evaluation(path, step, f"{path}/model.ckpt-{step}", scores)
         run_record.set_result(path, step, scores)
+        if cost is not None:
+            run_record.add_cost(path, cost)
         if baseline is not None:
             run_record.set_evaluated(path, 2, {metric: baseline})
         if test is not None:
             run_record.set_test(path, f"{path}/model.ckpt-{step}", step, {metric: test})
     return folder
+
+
+def make_seeds(folder, seeds=(1, 2, 3), **settings):
+    """Writes ``seeds.json`` and the folders of runs over seeds, which have all ended.
+
+    Args:
+      folder: path, made here.
+      seeds: seeds of the runs.
+      **settings: see `make_run`; ``scores`` are those of the runs.
+    """
+    scores, runs = settings.pop("scores", None), []
+    for place, seed in enumerate(seeds):
+        run = make_run(folder / f"seed_{seed}", seed=seed, **settings)
+        record = run_record.read(str(run))
+        if scores:
+            value = {record["best_metric"]: scores[place]}
+            run_record.update(str(run), lambda record, value=value: record["result"].update(value))
+            record = run_record.read(str(run))
+        runs.append(
+            {
+                "seed": seed, "folder": f"seed_{seed}", "status": study.FINISHED, "restarts": 0,
+                "result": record["result"][record["best_metric"]], "step": 10,
+            }
+        )  # fmt: skip
+    write_json(folder / study.SEEDS, study.summarize(record["best_metric"], runs))
+    return folder
+
+
+def write_curves(run, num_lines, shift=0.0):
+    """Replaces the lines of training by many noisy ones, and keeps the evaluations."""
+    path, noise = run / "metrics.jsonl", random.Random(shift)
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    evaluations = [row for row in rows if row["kind"] == "eval"]
+    lines = [
+        {
+            "kind": "train", "step": step, "seconds": step / 2,
+            "loss": 0.7 * math.exp(-step / num_lines) + shift + 0.05 * noise.random(),
+            "accuracy": 0.5, "learning_rate": 1e-3 * (1 - step / num_lines),
+            "gradient_norm": 1 + noise.random(), "examples_per_second": 30 + noise.random(),
+        }
+        for step in range(1, num_lines + 1)
+    ]  # fmt: skip
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in [*lines, *evaluations]))
 
 
 def grow_run(folder, status=run_record.DONE, **settings):

@@ -20,13 +20,15 @@ class EchoModel:
 
     Attributes:
       seconds: that each text takes.
-      form, max_seq_length, kind: see `served_model.ServedModel`.
+      form, max_seq_length, kind, labels, ids: see `served_model.ServedModel`.
     """
 
     seconds: float = 0.0
     form: requests.Form = requests.ONE_TEXT
     max_seq_length: int = 64
     kind: str = "classifier"
+    labels: tuple = ("a", "b")
+    ids: object = None
 
     def answer(self, examples):
         for example in examples:

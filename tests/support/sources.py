@@ -37,17 +37,23 @@ PLAIN = """
     tasks.squad.features tasks.squad.metrics tasks.squad.positions tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
     tasks.squad.threshold_file tasks.token_classification tasks.word_files
-    serving.answer_text serving.batcher serving.choice_predictor serving.inference
+    serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models
+    serving.inference serving.inference_protocol serving.openapi
     serving.predictors serving.question_predictor serving.requests serving.runtimes
-    serving.served_model serving.serving_folder serving.text_predictor serving.token_predictor
+    serving.served_model serving.server_log serving.serving_folder serving.tensorflow_protocol
+    serving.tensors serving.text_predictor serving.token_predictor
     export.agreement export.onnx_graph
-    experiments.blimp experiments.charts experiments.demo_data experiments.example_statistics
-    experiments.exported_runs experiments.glue_table
-    experiments.model_card experiments.power experiments.report experiments.report_data
-    experiments.report_predictions
+    experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
+    experiments.comparison_text experiments.demo_data experiments.example_predictions
+    experiments.example_statistics experiments.exported_runs experiments.glue_table
+    experiments.model_card experiments.power experiments.report experiments.report_axes
+    experiments.report_comparison experiments.report_curves experiments.report_data
+    experiments.report_groups experiments.report_predictions experiments.report_scores
     experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
-    experiments.sweep_journal experiments.sweep_plan experiments.sweep_results
-    experiments.sweep_search experiments.trackers experiments.trial_processes
+    experiments.sweep_comparison
+    experiments.sweep_journal experiments.sweep_plan experiments.sweep_points
+    experiments.sweep_power experiments.sweep_results experiments.sweep_search
+    experiments.trackers experiments.trial_processes
 """.split()
 
 

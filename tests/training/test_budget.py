@@ -240,7 +240,7 @@ def test_a_budget_that_is_up_after_the_first_step_ends_there(tmp_path):
 
 def test_another_budget_is_refused(tmp_path):
     Machine(tmp_path, steady).run()
-    with pytest.raises(file_io.InputError, match=r"budget_minutes=5, but .* has 6 minutes: give"):
+    with pytest.raises(file_io.InputError, match=r"budget_minutes=5, but .* with 6 minutes: give"):
         Machine(tmp_path, steady, minutes=5.0).run()
 
 
@@ -249,7 +249,7 @@ def test_another_budget_is_refused(tmp_path):
     [
         ({"attempts": 3}, "budget.json.attempts: expected list, found whole number"),
         ({"plans": [{"step": 5}]}, "there is no 'share'"),
-        ({"num_train_steps": 3}, "plans: expected steps that rise, up to num_train_steps, and"),
+        ({"num_train_steps": 3}, "plans: expected increasing steps up to num_train_steps, and"),
         ({"share": 1.5}, "shares from 0 to 1; found"),
         ({"saved": {"x": 1}}, "saved: expected steps, found"),
     ],

@@ -25,7 +25,7 @@ STUDENT = dataclasses.replace(TEACHER, num_hidden_layers=2)
 SKIPPING = layers.Compute(skip_padding=True)
 CLASSIFIER = glue.make_task(glue.get_task("MNLI"))
 TASKS = {
-    "pretraining": (pretraining.TASK, "masked_lm_loss", "masked_lm_logits"),
+    "pretraining": (pretraining.make_task(), "masked_lm_loss", "masked_lm_logits"),
     "classifier": (CLASSIFIER, "classification_loss", "logits"),
 }
 
@@ -212,7 +212,7 @@ def test_micro_batches_make_the_update_of_the_whole_batch(tmp_path):
 
 def started(tmp_path, teacher, student):
     prefix, model = save_teacher(tmp_path, "pretraining", teacher)
-    fresh = pretraining.TASK.build_model(student, layers.Compute(), 3)
+    fresh = pretraining.make_task().build_model(student, layers.Compute(), 3)
     checkpoints.restore(fresh, prefix, rename=distillation.name_in_teacher(teacher, student))
     values = {v.name.removesuffix(":0"): v.numpy() for v in model.variables}
     return {v.name.removesuffix(":0"): v.numpy() for v in fresh.variables}, values

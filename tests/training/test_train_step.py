@@ -13,7 +13,7 @@ from albert.training import contracts, flops, optimizers, train_step, training_l
 from tests.support.builders import make_features, make_model, optimized_sums
 
 TRAIN_METRICS = {
-    "pretraining": pretraining.TASK.train_metrics,
+    "pretraining": pretraining.make_task().train_metrics,
     "classifier": lambda outputs, features: {
         "accuracy": (
             tf.reduce_sum(tf.cast(outputs["predictions"] == features["label_ids"], tf.int32)),

@@ -194,9 +194,9 @@ def test_a_run_that_does_not_learn_is_warned_of(path, tmp_path, caplog):
         assert "At 50% of the steps: this run does not learn" in caplog.messages[0]
         train(path, make_run(tmp_path / "good", JUDGED, num_train_steps=20))
     assert len(caplog.messages) == 1
-    assert stuck_runs.was_warned(str(tmp_path / "stuck")) and not stuck_runs.was_warned(
-        str(tmp_path / "good")
-    )
+    folders = [tmp_path / name for name in ("stuck", "good")]
+    states = [json.loads((folder / "stuck.json").read_text()) for folder in folders]
+    assert states[0]["told"] and not states[1]["told"]
 
 
 def restarting(num_restarts):

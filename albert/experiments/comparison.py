@@ -1,0 +1,516 @@
+"""Compares sides with each other: over seeds, over examples, and what each has cost.
+
+`comparison_sides.read` reads the sides. A pair is compared over seeds if one side has several runs
+with scores, and over examples if both sides keep predictions of the same data.
+"""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert.experiments import (
+    comparison_sides,
+    example_statistics,
+    exported_runs,
+    statistics,
+)
+from albert.experiments.comparison_sides import Run, Side
+from albert.experiments.example_predictions import Metric, Predictions
+from albert.io import file_io
+from albert.training import results
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The comparison of a pair, with its p adjusted for all pairs.
+
+    Attributes:
+      comparison: `statistics.Comparison`; `difference` is the second side minus the first.
+      p_holm: its p, adjusted by Holm for the number of pairs; None if p is unknown.
+      better: name of the better side; None if none is claimed.
+      verdict: in words, with the adjusted p.
+    """
+
+    comparison: statistics.Comparison
+    p_holm: float | None
+    better: str | None
+    verdict: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An example that most runs of one side have right and most runs of the other do not.
+
+    Attributes:
+      key: id of the example.
+      text: its text, cut if it is long.
+      label: the right answer.
+      first, second: the most frequent predictions of both sides.
+      first_right, second_right: fractions of the runs that are right.
+    """
+
+    key: str
+    text: str
+    label: str
+    first: str
+    second: str
+    first_right: float
+    second_right: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """The comparison of a pair over examples.
+
+    Attributes:
+      metric: the metric that is compared.
+      data: file or folder of the data.
+      count: number of examples.
+      seeds: seeds of the runs of both sides whose predictions are compared.
+      finding: `Finding`.
+      gained, lost: examples that only the second, or only the first, side has right; empty for
+        numbers.
+      note: what restricts the comparison; "" if nothing does.
+    """
+
+    metric: str
+    data: str
+    count: int
+    seeds: tuple[tuple[int, ...], tuple[int, ...]]
+    finding: Finding
+    gained: tuple[Change, ...]
+    lost: tuple[Change, ...]
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two sides.
+
+    Attributes:
+      first, second: names of the sides.
+      seeds: `Finding` over seeds; None if unknown, see `why_not_seeds`.
+      with_stuck: the same comparison with the runs that did not learn; None if there are none.
+      examples: `Examples`; None if unknown, see `why_not_examples`.
+      why_not_seeds, why_not_examples: what is missing, a sentence; "" if nothing is.
+    """
+
+    first: str
+    second: str
+    seeds: Finding | None
+    with_stuck: statistics.Comparison | None
+    examples: Examples | None
+    why_not_seeds: str = ""
+    why_not_examples: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SideScore:
+    """The score of one side.
+
+    Attributes:
+      side: `Side`.
+      name: name of the score, with the number of checkpoints that it is the best of.
+      scores: {seed: score} of the runs that are counted.
+      mean: `statistics.Estimate` of their mean; None without scores.
+      cost: {field of `run_record.Cost`: mean over the runs}.
+      remark: what became of the other runs and what this does to the mean; "" if all are counted.
+    """
+
+    side: Side
+    name: str
+    scores: Mapping[int, float]
+    mean: statistics.Estimate | None
+    cost: Mapping[str, float]
+    remark: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """All sides and pairs.
+
+    Attributes:
+      metric: the score that is compared.
+      minimize: whether lower is better.
+      level: level of the intervals; 1 minus the probability of a false claim in all pairs.
+      sides: `SideScore` of each side.
+      pairs: all pairs, or those with the baseline.
+      notes: sentences about all of it.
+    """
+
+    metric: str
+    minimize: bool
+    level: float
+    sides: tuple[SideScore, ...]
+    pairs: tuple[Pair, ...]
+    notes: tuple[str, ...] = ()
+
+
+def compare(
+    sides: Sequence[Side],
+    *,
+    metric: str | None = None,
+    baseline: str | None = None,
+    level: float = 0.95,
+    random_seed: int = 0,
+) -> Compared:
+    """Compares sides in pairs.
+
+    Args:
+      sides: at least two, see `comparison_sides.read`.
+      metric: name of a score; None: the one that picks the best checkpoints, which must be the
+        same on all sides.
+      baseline: name of the side that all others are compared with; None: all pairs.
+      level: level of the intervals; a difference is claimed if p is at most 1 - level after Holm.
+      random_seed: seed of bootstraps and drawn permutations.
+
+    Raises:
+      file_io.InputError: the sides cannot be compared: another task, other data or another metric;
+        or no pair has several seeds or predictions; the message says what is needed.
+    """
+    statistics.check_level(level)
+    _check_comparable(sides)
+    name = metric or _common_metric(sides)
+    minimize = results.is_loss(name.removeprefix(comparison_sides.TEST))
+    _check_metric(sides, name)
+    names = [side.name for side in sides]
+    if baseline is not None and baseline not in names:
+        raise file_io.InputError(f"baseline={baseline}: expected one of {', '.join(names)}")
+    pairs = [
+        _compare_pair(a, b, name, minimize, level, random_seed)
+        for a, b in itertools.combinations(sides, 2)
+        if baseline is None
+    ] or [
+        _compare_pair(_named(sides, baseline), side, name, minimize, level, random_seed)
+        for side in sides
+        if side.name != baseline
+    ]
+    if not any(pair.seeds or pair.examples for pair in pairs):
+        first = pairs[0]
+        raise file_io.InputError(
+            f"runs: {first.first} and {first.second} cannot be compared: {first.why_not_seeds}; "
+            f"{first.why_not_examples}"
+        )
+    pairs = _adjust(pairs, level, minimize)
+    scored = tuple(score_side(side, name, level) for side in sides)
+    return Compared(name, minimize, level, scored, tuple(pairs), _notes(scored, pairs))
+
+
+def _named(sides, name):
+    return next(side for side in sides if side.name == name)
+
+
+# --- what can be compared -------------------------------------------------------------------------
+
+
+def _check_comparable(sides):
+    """Rejects sides of other tasks or data."""
+    if len(sides) < 2:
+        found = f"only {sides[0].name}" if sides else "none"
+        raise file_io.InputError(f"runs: a comparison needs two sides or more; found {found}")
+    known = [side for side in sides if side.task[0]]
+    for other in known[1:]:
+        first = known[0]
+        if other.task != first.task:
+            raise file_io.InputError(
+                f"runs: {first.name} is {_task_text(first)}, but {other.name} is "
+                f"{_task_text(other)}; only runs of one task can be compared"
+            )
+    for side in known:
+        if len(side.data) > 1:
+            raise file_io.InputError(
+                f"runs: the runs of {side.name} were evaluated on different data: "
+                f"{_data_text(side)}"
+            )
+    with_data = [side for side in known if side.data]
+    for other in with_data[1:]:
+        first = with_data[0]
+        if set(other.data) != set(first.data):
+            raise file_io.InputError(
+                f"runs: {first.name} was evaluated on {_data_text(first)}, but {other.name} on "
+                f"{_data_text(other)}; scores on different data cannot be compared"
+            )
+
+
+def _task_text(side):
+    script, task = side.task
+    return f"{script} of the task {task}" if task else script
+
+
+def _data_text(side):
+    return ", ".join(f"{path} (SHA-256 {digest[:16]}…)" for digest, path in side.data.items())
+
+
+def _common_metric(sides):
+    """Returns the score that picks the best checkpoints of all sides."""
+    found = {side.best_metric: side.name for side in reversed(sides) if side.best_metric}
+    if len(found) > 1:
+        named = ", ".join(f"{name} by {metric}" for metric, name in found.items())
+        shared = [m for m in sides[0].score_names if all(m in s.score_names for s in sides)]
+        raise file_io.InputError(
+            f"runs: the sides pick their best checkpoints by different scores ({named}); choose "
+            f"one with `metric`: {', '.join(shared) or 'they share none'}"
+        )
+    if not found:
+        raise file_io.InputError("runs: no run has been evaluated: run them with do_eval")
+    return next(iter(found))
+
+
+def _check_metric(sides, metric):
+    for side in sides:
+        if side.counted and not any(metric in run.scores for run in side.counted):
+            names = ", ".join(side.score_names) or "none; run it with do_eval"
+            raise file_io.InputError(
+                f"metric={metric}: {side.name} has no such score; its scores are {names}"
+            )
+
+
+# --- a pair ---------------------------------------------------------------------------------------
+
+
+def _compare_pair(a, b, metric, minimize, level, random_seed):
+    """Returns the `Pair` of two sides, before its p is adjusted."""
+    names = (a.name, b.name)
+    common = {"minimize": minimize, "level": level, "names": names, "random_seed": random_seed}
+    seeds, with_stuck, why_not_seeds = _over_seeds(a, b, metric, common)
+    examples, why_not_examples = None, ""
+    try:
+        examples = _over_examples(a, b, metric, common)
+    except file_io.InputError as error:
+        why_not_examples = str(error)
+    return Pair(a.name, b.name, seeds, with_stuck, examples, why_not_seeds, why_not_examples)
+
+
+def _over_seeds(a, b, metric, common):
+    """Returns (finding, comparison with stuck runs, why there is none)."""
+    first, second = a.scores(metric), b.scores(metric)
+    few = [f"{side.name} has {len(s)}" for side, s in ((a, first), (b, second)) if len(s) < 2]
+    if few:
+        return None, None, f"each side needs two runs with scores, but {', '.join(few)}"
+    failed = (len(a.runs) - len(first), len(b.runs) - len(second))
+    found = statistics.compare_seeds(first, second, failed=failed, **common)
+    everything = [side.scores(metric, with_stuck=True) for side in (a, b)]
+    with_stuck = None
+    if everything != [first, second]:
+        with_stuck = statistics.compare_seeds(*everything, **common)
+    return Finding(found, found.p, found.better, found.verdict), with_stuck, ""
+
+
+def _kept(side):
+    """Returns [(run, its predictions)] of the counted runs.
+
+    Raises:
+      file_io.InputError: a run keeps none.
+    """
+    if not side.counted:
+        raise file_io.InputError(f"{side.name} has no run that has ended well")
+    return [(run, run.predictions) for run in side.counted]
+
+
+def _over_examples(a, b, metric, common):
+    kept = [_kept(side) for side in (a, b)]
+    _check_same_examples([pair for found in kept for pair in found])
+    name = metric.removeprefix(comparison_sides.TEST)
+    metrics = kept[0][0][1].metrics
+    notes = []
+    if name not in metrics:
+        notes.append(f"{name} is not known of single examples; this is {next(iter(metrics))}")
+        name = next(iter(metrics))
+    if min(map(len, kept)) == 1 and max(map(len, kept)) > 1:
+        kept = _one_run_of_each(kept)
+        seed_a, seed_b = (found[0][0].seed for found in kept)
+        notes.append(
+            f"one side has one run only: compared are seed {seed_a} of {a.name} and seed {seed_b} "
+            f"of {b.name}, so the result says nothing of other seeds"
+        )
+    elif max(map(len, kept)) == 1:
+        notes.append("one run of each side: the result says nothing of other seeds")
+    own: dict[str, Any] = {**common, "minimize": results.is_loss(name)}
+    found = _test_examples(kept, name, own)
+    gained, lost = _changes(kept)
+    data, count = kept[0][0][1].data, len(kept[0][0][1].labels)
+    seeds = tuple(tuple(run.seed for run, _ in side) for side in kept)
+    finding = Finding(found, found.p, found.better, found.verdict)
+    return Examples(name, data, count, seeds, finding, gained, lost, "; ".join(notes))
+
+
+def _one_run_of_each(kept: list[list[tuple[Run, Predictions]]]) -> list[Any]:
+    """Returns one run of each side: those of the same seed if there are, else the first ones."""
+    shared = {run.seed for run, _ in kept[0]} & {run.seed for run, _ in kept[1]}
+    if not shared:
+        return [found[:1] for found in kept]
+    return [[pair for pair in found if pair[0].seed == min(shared)] for found in kept]
+
+
+def _check_same_examples(pairs):
+    """Rejects predictions of other data."""
+    (first_run, first), *others = pairs
+    for run, other in others:
+        if None not in (first.sha256, other.sha256) and first.sha256 != other.sha256:
+            raise file_io.InputError(
+                f"{first_run.folder} predicted {first.data} (SHA-256 {first.sha256[:16]}…), but "
+                f"{run.folder} predicted {other.data} (SHA-256 {other.sha256[:16]}…)"
+            )
+        if list(first.labels) != list(other.labels):
+            missing = [key for key in first.labels if key not in other.labels]
+            odd = missing or [key for key in other.labels if key not in first.labels]
+            raise file_io.InputError(
+                f"{first_run.folder} and {run.folder} predicted different examples "
+                f"({len(first.labels)} and {len(other.labels)}"
+                f"{f', such as {odd[0]}' if odd else ', in another order'})"
+            )
+        if first.labels != other.labels or list(first.metrics) != list(other.metrics):
+            raise file_io.InputError(
+                f"{first_run.folder} and {run.folder} have different right answers to the same "
+                "examples"
+            )
+
+
+def _test_examples(kept, name, common):
+    """Returns the `statistics.Comparison` of the predictions of both sides."""
+    sides = [[predictions.metrics[name] for _, predictions in found] for found in kept]
+    metric: Metric = sides[0][0]
+    if min(map(len, sides)) > 1:
+        arrays = [np.stack([m.rows for m in side]) for side in sides]
+        seeds = [[run.seed for run, _ in found] for found in kept]
+        return example_statistics.multi_bootstrap(
+            *arrays, paired_seeds=seeds[0] == seeds[1], of_means=metric.of_means, **common
+        )
+    first, second = (side[0].rows for side in sides)
+    if not metric.is_right:
+        return example_statistics.bootstrap_of_means(first, second, metric.of_means, **common)
+    right = [rows[:, 0] / metric.scale for rows in (first, second)]
+    level, names = common["level"], common["names"]
+    found = example_statistics.mcnemar(*right, level=level, names=names)
+    return _scaled(found, metric.scale, names)
+
+
+def _scaled(found, scale, names):
+    """Returns a comparison of fractions in the unit of the metric."""
+    if scale == 1:
+        return found
+    values = {key: getattr(found, key) * scale for key in ("difference", "low", "high")}
+    better, verdict = statistics.decide(values["difference"], found.p, found.level, False, names)
+    return dataclasses.replace(found, **values, better=better, verdict=verdict)
+
+
+def _changes(kept):
+    """Returns the examples that the second side gains, and those that it loses."""
+    if not kept[0][0][1].right:
+        return (), ()
+    fractions = [
+        {
+            key: sum(predictions.right[key] for _, predictions in found) / len(found)
+            for key in kept[0][0][1].right
+        }
+        for found in kept
+    ]
+    gained, lost = [], []
+    for key, first in fractions[0].items():
+        second = fractions[1][key]
+        if (first - 0.5) * (second - 0.5) < 0:
+            (gained if second > first else lost).append(_change(key, kept, first, second))
+    for rows in (gained, lost):
+        rows.sort(key=lambda row: -abs(row.second_right - row.first_right))
+    return tuple(gained), tuple(lost)
+
+
+def _change(key, kept, first, second):
+    answers = [
+        collections.Counter(p.found[key] for _, p in found).most_common(1)[0][0] for found in kept
+    ]
+    one = kept[0][0][1]
+    return Change(key, one.texts[key], one.labels[key], *answers, first, second)
+
+
+# --- all pairs ------------------------------------------------------------------------------------
+
+
+def _adjust(pairs, level, minimize):
+    """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
+    seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
+    found = [pair.examples and pair.examples.finding for pair in pairs]
+    examples = [
+        finding and dataclasses.replace(pair.examples, finding=finding)
+        for pair, finding in zip(pairs, _adjust_examples(found, pairs, level), strict=True)
+    ]
+    return [
+        dataclasses.replace(pair, seeds=seed, examples=example)
+        for pair, seed, example in zip(pairs, seeds, examples, strict=True)
+    ]
+
+
+def _adjust_examples(findings, pairs, level):
+    is_loss = [
+        pair.examples is not None and results.is_loss(pair.examples.metric) for pair in pairs
+    ]
+    return _holm(findings, pairs, level, any(is_loss))
+
+
+def _holm(findings, pairs, level, minimize):
+    """Returns findings with p and verdict adjusted for their number."""
+    known = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
+    adjusted = iter(statistics.holm(known).tolist() if known else ())
+    found = []
+    for pair, finding in zip(pairs, findings, strict=True):
+        if finding is None or finding.comparison.p is None:
+            found.append(finding)
+            continue
+        p, difference = next(adjusted), finding.comparison.difference
+        names = (pair.first, pair.second)
+        better, verdict = statistics.decide(difference, p, level, minimize, names)
+        if finding.better and not better:
+            verdict = f"{verdict} after Holm, for {len(known)} comparisons"
+        found.append(dataclasses.replace(finding, p_holm=p, better=better, verdict=verdict))
+    return found
+
+
+def score_side(side: Side, metric: str, level: float = 0.95) -> SideScore:
+    """Returns the `SideScore` of a side: the mean of a score over its runs."""
+    scores = side.scores(metric)
+    mean = None
+    if scores:
+        mean = statistics.mean_interval([*scores.values()], level=level)
+    return SideScore(side, side.score_name(metric), scores, mean, side.mean_cost(), remark(side))
+
+
+def remark(side: Side) -> str:
+    """Returns what became of the runs of a side that are not counted, and what this does.
+
+    Returns:
+      Sentences; "" if all runs are counted and none was restarted.
+    """
+    total, counts = len(side.runs), side.counts
+    others = {status: count for status, count in counts.items() if status != exported_runs.FINISHED}
+    parts = []
+    if others and len(side.counted) < total:
+        named = ", ".join(f"{count} {status}" for status, count in others.items())
+        parts.append(
+            f"{named} of {total} runs left out: the score is that of the others, and too good if "
+            "runs that fail would score badly"
+        )
+    elif others:
+        parts.append("no run has learned; all that ended are counted")
+    if side.restarts:
+        parts.append(
+            f"{side.restarts} restarts with other seeds after runs that did not learn: the score "
+            "is that of the attempts that did"
+        )
+    return "; ".join(parts)
+
+
+def _notes(sides, pairs):
+    notes = []
+    if not all(score.side.data for score in sides if score.side.task[0]):
+        notes.append("The record of a side does not hold the SHA-256 of its data: not checked.")
+    if any(score.side.task[0] == "" for score in sides) and any(
+        score.side.task[0] for score in sides
+    ):
+        notes.append("Whether a file of predictions is of the same task is not known.")
+    if len(pairs) > 1:
+        notes.append(f"p is adjusted by Holm for {len(pairs)} pairs.")
+    return tuple(notes)

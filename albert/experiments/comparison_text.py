@@ -1,0 +1,359 @@
+"""Writes a comparison as text, Markdown, LaTeX, CSV or JSON."""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from albert.experiments import statistics
+from albert.experiments.comparison import Compared, Examples, Finding, Pair, SideScore
+
+COSTS = {
+    "seconds": "seconds",
+    "processor_seconds": "processor seconds",
+    "flop": "FLOP",
+    "tokens": "tokens",
+    "joules": "joules",
+    "peak_memory": "peak GB",
+}
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+}
+SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
+PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
+_CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
+
+
+def score(value: float | None) -> str:
+    """Returns a score as tables show it; "-" if it is unknown."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Returns an interval as tables show it; "-" if it is unknown."""
+    return "-" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+
+
+def p_value(p: float | None) -> str:
+    """Returns a p-value as tables show it; "-" if it is unknown."""
+    if p is None:
+        return "-"
+    return "below 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def side_row(row: SideScore) -> list[str]:
+    """Returns the row of a side in a table with the header `SIDES`."""
+    mean, total = row.mean, len(row.side.runs)
+    counted = f"{len(row.scores)} of {total}" if len(row.scores) < total else str(total)
+    each = ", ".join(map(score, row.scores.values()))
+    if mean is None:
+        return [row.side.name, "-", "-", counted, each, row.remark]
+    notes = "; ".join(filter(None, [row.remark, mean.note]))
+    shown = interval(mean.low, mean.high)
+    return [row.side.name, score(mean.estimate), shown, counted, each, notes]
+
+
+def _finding_cells(finding: Finding) -> list[str]:
+    found = finding.comparison
+    return [
+        f"{found.difference:+.4f}",
+        interval(found.low, found.high),
+        p_value(found.p),
+        p_value(finding.p_holm),
+        finding.verdict,
+    ]
+
+
+def pair_rows(pair: Pair) -> list[list[str]]:
+    """Returns the rows of a pair over seeds and over examples, for the header `PAIRS`."""
+    name = f"{pair.second} minus {pair.first}"
+    unknown = ["-"] * 4
+    rows = []
+    if pair.seeds is None:
+        rows.append([name, "seeds", *unknown, f"not known: {pair.why_not_seeds}"])
+    else:
+        rows.append([name, "seeds", *_finding_cells(pair.seeds)])
+    if pair.examples is None:
+        rows.append([name, "examples", *unknown, f"not known: {pair.why_not_examples}"])
+    else:
+        rows.append([name, "examples", *_finding_cells(pair.examples.finding)])
+    return rows
+
+
+def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
+    """Returns header and rows of the mean cost of a run; no rows if it is not recorded."""
+    names = [name for name in COSTS if any(name in side.cost for side in compared.sides)]
+    rows = [
+        [side.side.name, score(None if side.mean is None else side.mean.estimate)]
+        + [cost(name, side.cost.get(name)) for name in names]
+        for side in compared.sides
+    ]
+    return ["side", compared.metric, *(COSTS[name] for name in names)], rows if names else []
+
+
+def cost(name: str, value: float | None) -> str:
+    """Returns a field of `run_record.Cost` as tables show it; "-" if it is unknown."""
+    if value is None:
+        return "-"
+    if name == "flop":
+        return f"{value:.2e}"
+    return f"{value / 1e9:.2f}" if name == "peak_memory" else f"{value:,.0f}"
+
+
+# --- text and Markdown ----------------------------------------------------------------------------
+
+
+def _aligned(header, rows):
+    """Returns a table in Markdown, aligned for terminals."""
+    cells = [[" ".join(c.replace("|", "\\|").split()) for c in line] for line in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    return "".join(
+        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
+        for line in cells
+    )
+
+
+def _title(compared):
+    names = dict.fromkeys(side.name for side in compared.sides)
+    better = "lower" if compared.minimize else "higher"
+    return f"{' / '.join(names)}; {better} is better; intervals of {compared.level:.0%}"
+
+
+def _finding_sentence(finding: Finding, over: str) -> str:
+    """Returns a line about a finding, and its method."""
+    found = finding.comparison
+    parts = [f"{found.difference:+.4f}"]
+    if found.low is not None:
+        parts.append(f"interval {interval(found.low, found.high)}")
+    if found.p is not None:
+        after = "" if finding.p_holm == found.p else f" (after Holm {p_value(finding.p_holm)})"
+        parts.append(f"p {p_value(found.p)}{after}")
+    note = f"; {found.note}" if found.note else ""
+    return f"{over}: {finding.verdict}\n    {', '.join(parts)} ({found.method}{note})"
+
+
+def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
+    """Yields the lines about a pair."""
+    yield f"{pair.second} against {pair.first}"
+    if pair.seeds is None:
+        yield f"  over seeds: not known: {pair.why_not_seeds}"
+    else:
+        found = pair.seeds.comparison
+        paired = "paired by seed" if found.paired else "not paired: the seeds differ"
+        yield "  " + _finding_sentence(
+            pair.seeds, f"over {found.n_a} and {found.n_b} seeds, {paired}"
+        )
+    if pair.with_stuck is not None:
+        found = pair.with_stuck
+        yield (
+            f"    with the runs that did not learn: {found.verdict} "
+            f"({found.difference:+.4f}, p {p_value(found.p)})"
+        )
+    if pair.examples is None:
+        yield f"  over examples: not known: {pair.why_not_examples}"
+        return
+    yield from _examples_text(pair, pair.examples, num_examples)
+
+
+def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterable[str]:
+    over = f"over {examples.count} examples of {examples.data}, {examples.metric}"
+    yield "  " + _finding_sentence(examples.finding, over)
+    if examples.note:
+        yield f"    {examples.note}"
+    if not examples.gained and not examples.lost:
+        return
+    for verb, rows in (("gains", examples.gained), ("loses", examples.lost)):
+        yield f"    {pair.second} {verb} {len(rows)} examples"
+        for row in rows[:num_examples]:
+            yield f"      {row.key}: {row.text}"
+            sides = (pair.first, row.first, row.first_right), (
+                pair.second, row.second, row.second_right
+            )  # fmt: skip
+            several = max(map(len, examples.seeds)) > 1
+            answers = [
+                f"{name}: {answer}" + (f" ({right:.0%} of runs right)" if several else "")
+                for name, answer, right in sides
+            ]
+            yield f"        right: {row.label}; {'; '.join(answers)}"
+
+
+def to_text(compared: Compared, num_examples: int = 0) -> str:
+    """Returns a comparison as text for terminals, with some of the changed examples."""
+    lines = [_title(compared), "", _aligned(SIDES, map(side_row, compared.sides))]
+    for pair in compared.pairs:
+        lines += [*_pair_text(pair, num_examples), ""]
+    header, rows = _cost_rows(compared)
+    if rows:
+        lines += ["Cost of training, mean of all recorded runs:", "", _aligned(header, rows)]
+    return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
+
+
+def to_markdown(compared: Compared, num_examples: int = 0) -> str:
+    """Returns a comparison as tables in Markdown, with some of the changed examples."""
+    lines = [_title(compared), "", _aligned(SIDES, map(side_row, compared.sides))]
+    pairs = [row for pair in compared.pairs for row in pair_rows(pair)]
+    lines.append(_aligned(PAIRS, pairs))
+    changed = [
+        [pair.second, verb, row.key, row.text, row.label, row.first, row.second]
+        for pair in compared.pairs
+        if pair.examples is not None
+        for verb, rows in (("gains", pair.examples.gained), ("loses", pair.examples.lost))
+        for row in rows[:num_examples]
+    ]
+    if changed:
+        header = ["side", "gains or loses", "example", "text", "right", "first", "second"]
+        lines.append(_aligned(header, changed))
+    header, rows = _cost_rows(compared)
+    if rows:
+        lines.append(_aligned(header, rows))
+    return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
+
+
+# --- other formats --------------------------------------------------------------------------------
+
+
+def _escaped(text):
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _tabular(header, rows):
+    lines = [r"\begin{tabular}{" + "l" * len(header) + "}", r"\toprule"]
+    for number, row in enumerate((header, *rows)):
+        lines.append(" & ".join(map(_escaped, row)) + r" \\")
+        lines += [r"\midrule"] if not number else []
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def to_latex(compared: Compared, num_examples: int = 0) -> str:
+    """Returns tables for LaTeX, with rules of the package booktabs."""
+    parts = [
+        f"% {' '.join(_title(compared).split())}",
+        _tabular(SIDES, list(map(side_row, compared.sides))),
+        _tabular(PAIRS, [row for pair in compared.pairs for row in pair_rows(pair)]),
+    ]
+    header, rows = _cost_rows(compared)
+    parts += [_tabular(header, rows)] if rows else []
+    return "\n".join([*parts, *(f"% {note}" for note in compared.notes)]).rstrip() + "\n"
+
+
+def to_csv(compared: Compared, num_examples: int = 0) -> str:
+    """Returns a row for each pair and each way to compare it, with numbers in full."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    names = ["difference", "low", "high", "p"]
+    writer.writerow(
+        ["first", "second", "over", "metric", *names, "p_holm", "n_first", "n_second", "paired"]
+        + ["better", "verdict", "method", "note"]
+    )
+    for pair in compared.pairs:
+        examples = pair.examples
+        over_seeds: _CsvRow = ("seeds", compared.metric, pair.seeds, pair.why_not_seeds)
+        over_examples: _CsvRow = ("examples", None, None, pair.why_not_examples)
+        if examples is not None:
+            over_examples = ("examples", examples.metric, examples.finding, "")
+        for over, metric, finding, why in (over_seeds, over_examples):
+            row: list[Any] = [pair.first, pair.second, over, metric]
+            if finding is None:
+                row += [None] * 9 + ["not known", None, why]
+            else:
+                one = finding.comparison
+                row += [getattr(one, name) for name in names]
+                row += [finding.p_holm, one.n_a, one.n_b, one.paired, finding.better]
+                row += [finding.verdict, one.method, one.note]
+            writer.writerow(["" if value is None else value for value in row])
+    return file.getvalue()
+
+
+def to_dict(compared: Compared) -> dict[str, Any]:
+    """Returns a JSON-ready comparison."""
+    return {
+        "metric": compared.metric,
+        "minimize": compared.minimize,
+        "level": compared.level,
+        "sides": [_side_dict(side) for side in compared.sides],
+        "pairs": [_pair_dict(pair) for pair in compared.pairs],
+        "notes": list(compared.notes),
+    }
+
+
+def _side_dict(row: SideScore) -> dict[str, Any]:
+    side = row.side
+    return {
+        "name": side.name,
+        "folder": side.folder,
+        "score": row.name,
+        "mean": row.mean and dataclasses.asdict(row.mean),
+        "scores": {str(seed): value for seed, value in row.scores.items()},
+        "counts": side.counts,
+        "restarts": side.restarts,
+        "runs": [
+            {"folder": run.folder, "seed": run.seed, "status": run.status} for run in side.runs
+        ],
+        "remark": row.remark,
+        "cost": dict(row.cost),
+    }
+
+
+def _pair_dict(pair: Pair) -> dict[str, Any]:
+    stuck = pair.with_stuck
+    return {
+        "first": pair.first,
+        "second": pair.second,
+        "seeds": _finding_dict(pair.seeds),
+        "why_not_seeds": pair.why_not_seeds,
+        "with_stuck": stuck and _comparison_dict(stuck),
+        "examples": pair.examples and _examples_dict(pair.examples),
+        "why_not_examples": pair.why_not_examples,
+    }
+
+
+def _comparison_dict(found: statistics.Comparison) -> dict[str, Any]:
+    return dataclasses.asdict(found)
+
+
+def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:
+    if finding is None:
+        return None
+    of_holm = {name: getattr(finding, name) for name in ("p_holm", "better", "verdict")}
+    return {**_comparison_dict(finding.comparison), **of_holm}
+
+
+def _examples_dict(examples: Examples) -> dict[str, Any]:
+    return {
+        "metric": examples.metric,
+        "data": examples.data,
+        "count": examples.count,
+        "seeds": [list(seeds) for seeds in examples.seeds],
+        **(_finding_dict(examples.finding) or {}),
+        "restriction": examples.note,
+        "gained": [dataclasses.asdict(row) for row in examples.gained],
+        "lost": [dataclasses.asdict(row) for row in examples.lost],
+    }
+
+
+def to_json(compared: Compared, num_examples: int = 0) -> str:
+    """Returns everything as JSON, with all changed examples."""
+    return json.dumps(to_dict(compared), indent=2, ensure_ascii=False) + "\n"
+
+
+FORMATS: dict[str, Callable[[Compared, int], str]] = {
+    "text": to_text,
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "csv": to_csv,
+    "json": to_json,
+}
+
+
+def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> str:
+    """Returns a comparison in one of `FORMATS`, with some of the changed examples."""
+    return FORMATS[form](compared, num_examples)

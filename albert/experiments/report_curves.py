@@ -1,0 +1,198 @@
+"""Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from albert.experiments import (
+    charts,
+    report_axes,
+    report_data,
+    statistics,
+)
+from albert.experiments.report_groups import Group
+
+# Name in the lines of training, title of its figure, what the figure says.
+_PROGRESS = (
+    ("learning_rate", "Learning rate", "at each report"),
+    ("gradient_norm", "Gradient norm", "before clipping, mean of the steps of a report"),
+    ("examples_per_second", "Speed", "without evaluating and saving"),
+)
+_MAX_FAMILIES = 8
+_KINDS = {"train": "training", "eval": "evaluation"}
+
+
+def _lines_of(group, kind, name, axis):
+    """Returns the lines of a group, and sentences about what they omit."""
+    curves, notes = [], []
+    for run in group.runs:
+        steps, values = run.curve(kind, name)
+        places = report_axes.place(run, steps, axis)
+        if places is None:
+            notes.append(_lacks(run, axis))
+        elif steps:
+            curves.append((run, steps, places, values))
+    lines = []
+    if len(curves) > 1 and statistics.is_installed():
+        line, note = _mean_line(group.name, curves)
+        lines += [line] if line else []
+        notes += [note] if note else []
+    else:
+        for run, _, places, values in curves:
+            label = group.name if len(group.runs) == 1 else run.name
+            lines.append(charts.Line(label, places, values))
+        notes += [statistics.NOT_INSTALLED + "."] if len(curves) > 1 else []
+    for run, reason in group.others:
+        steps, values = run.curve(kind, name)
+        places = report_axes.place(run, steps, axis)
+        if steps and places is not None:
+            lines.append(charts.Line(run.name, places, values, faint=True))
+            notes.append(
+                f"Not in the mean of {group.name}, but thin and gray: {run.name}, {reason}."
+            )
+    return lines, notes
+
+
+def _lacks(run, axis):
+    return f"Not drawn: {run.name}, which has not recorded its {axis.label}."
+
+
+def _mean_line(name, curves):
+    """Returns the mean of curves with its band, and a note; None if they share no steps.
+
+    It reaches as far as all of them do: a mean of fewer runs would jump.
+    """
+    first = max(steps[0] for _, steps, _, _ in curves)
+    last = min(steps[-1] for _, steps, _, _ in curves)
+    ends = {steps[-1] for _, steps, _, _ in curves}
+    note = ""
+    if len(ends) > 1:
+        shortest = next(run.name for run, steps, _, _ in curves if steps[-1] == last)
+        note = f"The mean of {name} ends at step {last}, where {shortest} does."
+    grid = sorted({step for _, steps, _, _ in curves for step in steps if first <= step <= last})
+    if not grid:
+        return None, f"Not drawn: the runs of {name} share no steps."
+    values = [np.interp(grid, steps, found) for _, steps, _, found in curves]
+    places = [np.interp(grid, steps, found) for _, steps, found, _ in curves]
+    mean, low, high = (column.tolist() for column in statistics.mean_band(values))
+    xs = np.mean(places, axis=0).tolist()
+    return charts.Line(f"{name} ({len(curves)} seeds)", xs, mean, low, high), note
+
+
+def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
+    """Returns a figure; the caption says what is thinned, gray or cut off."""
+    limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
+    if longest > limit:
+        caption += f"; thinned: of up to {longest:,} points of a line, {limit} are drawn"
+    named = sum(not line.faint for line in lines)
+    if named > charts.MAX_NAMED:
+        caption += f"; gray: the other {named - charts.MAX_NAMED} lines"
+    limits = charts.band_limits(lines, charts.is_log(lines, log))
+    if limits and any(
+        min(line.low) < limits[0] or max(line.high) > limits[1] for line in lines if line.low
+    ):
+        caption += "; bands reach beyond the figure"
+    svg = charts.lines(title, lines, ylabel, marks, log=log, xlabel=axis.label)
+    return caption, svg
+
+
+def together(
+    groups: Iterable[Group], axis: report_axes.Axis, called: str = "runs"
+) -> Iterator[dict]:
+    """Yields figures with one line per group, and notes; captions call the runs `called`."""
+    groups = list(groups)
+    runs = [run for group in groups for run in group.runs]
+    metric = next((run.best_metric for run in runs if run.best_metric), None)
+    wanted = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
+    if metric:
+        wanted.insert(0, ("eval", metric, metric.replace("_", " ")))
+    wanted += [("train", name, title) for name, title, _ in _PROGRESS]
+    figures, notes = [], {}
+    for kind, name, title in wanted:
+        found = [_lines_of(group, kind, name, axis) for group in groups]
+        lines = [line for some, _ in found for line in some]
+        if lines:
+            notes.update(dict.fromkeys(note for _, some in found for note in some))
+            drawn = sum(bool(run.curve(kind, name)[0]) for run in _all_runs(groups))
+            caption = f"{title} of {drawn} {called}"
+            log = "loss" in name or name == "gradient_norm"
+            figures.append(_figure(title, lines, caption, axis, name.replace("_", " "), log))
+    yield {"figures": figures}
+    if any(len(group.runs) > 1 for group in groups) and figures and statistics.is_installed():
+        yield {
+            "note": "A line with a band is the mean of runs that differ only in their seed. The "
+            "band is the 95% interval of this mean, at each step by itself."
+        }
+    if notes:
+        yield {"note": " ".join(notes)}
+
+
+def _all_runs(groups):
+    for group in groups:
+        yield from group.runs
+        yield from (run for run, _ in group.others)
+
+
+def of_metric(
+    groups: Iterable[Group], title: str, metric: str, axis: report_axes.Axis
+) -> Iterator[tuple[str, str]]:
+    """Yields a figure of one score of groups, if any has recorded it."""
+    found = [_lines_of(group, "eval", metric, axis) for group in groups]
+    lines = [line for some, _ in found for line in some]
+    if lines:
+        notes = dict.fromkeys(note for _, some in found for note in some)
+        yield _figure(title, lines, " ".join([title, *notes]), axis, metric)
+
+
+# --- one run ------------------------------------------------------------------------------------
+
+
+def of_run(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
+    """Yields the figures of all curves of a run, which has recorded the axis."""
+    by_type = report_data.entity_scores(run)
+    shown = {name for names in by_type.values() for name in names.values()}
+    families = [
+        (family, names)
+        for family, names in report_data.score_families(run)
+        if shown.isdisjoint(names.values())
+    ]
+    found = []
+    for family, names in families[:_MAX_FAMILIES]:
+        lines = [_line(run, _KINDS[kind], kind, name, axis) for kind, name in names.items()]
+        marks = []
+        if run.best_metric in names.values() and run.score is not None:
+            step = run.result["step"]
+            (x,) = report_axes.place(run, [step], axis)
+            marks = [(x, run.score, f"best: {run.score:.4g} at step {step}")]
+        title = family.replace("_", " ")
+        caption = f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}"
+        found.append(_figure(title, lines, caption, axis, title, "loss" in family, marks))
+    found += _of_types(run, by_type, axis)
+    for name, title, caption in _PROGRESS:
+        line = _line(run, name.replace("_", " "), "train", name, axis)
+        if line.xs:
+            log = name == "gradient_norm"
+            found.append(_figure(title, [line], f"{title}, {caption}", axis, line.label, log))
+    yield {"figures": found}
+    if left := [family for family, _ in families[_MAX_FAMILIES:]]:
+        yield {"note": f"Only in the table of evaluations: {', '.join(left)}."}
+
+
+def _line(run, label, kind, name, axis):
+    steps, values = run.curve(kind, name)
+    return charts.Line(label, report_axes.place(run, steps, axis), values)
+
+
+def _of_types(run, by_type, axis):
+    """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
+    found, most = [], charts.MAX_NAMED
+    for score, names in by_type.items():
+        kinds = list(names)
+        for start in range(0, len(kinds), most):
+            some = kinds[start : start + most]
+            lines = [_line(run, kind, "eval", names[kind], axis) for kind in some]
+            title = f"{score} by type of entity"
+            if len(kinds) > most:
+                title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
+            found.append(_figure(title, lines, f"{title}, in evaluation", axis, score))
+    return found

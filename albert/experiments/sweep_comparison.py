@@ -1,0 +1,180 @@
+"""Says what the differences in the table of a sweep are worth."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert.experiments import statistics, sweep_journal
+from albert.training import stuck_runs
+
+_DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is told
+_OUTCOMES = {
+    sweep_journal.FAILED: "failed: they have no score, and their points are not compared",
+    sweep_journal.PRUNED: "pruned: their scores are those of an early step and are not compared",
+    sweep_journal.INTERRUPTED: "interrupted: their points are not complete",
+}
+_STUCK = (
+    "{} did not learn: the means are those of runs that learn, and points with such runs are not "
+    "compared"
+)
+
+
+def add(
+    summary: Mapping[str, Any],
+    baseline: int | None = None,
+    level: float = 0.95,
+    restarts: int = 0,
+) -> dict[str, Any]:
+    """Returns a summary with ``comparison``, what its differences are worth.
+
+    Points that can be the best are compared, and the baseline.
+
+    Args:
+      summary: see `sweep_results.summarize`.
+      baseline: index of the point to compare the others with; None: the best one.
+      level: 1 minus the probability of a false claim in the whole table.
+      restarts: number of attempts of all trials that were abandoned; it is only told.
+
+    Returns:
+      The summary with a dict: level, reference (index of a point, or None), method, verdict (a
+      sentence, or ""), points (for each point: interval, difference, p, verdict; None if unknown)
+      and notes (sentences).
+    """
+    points = summary["points"]
+    found: dict[str, Any] = {
+        "level": level, "reference": None, "method": "", "verdict": "",
+        "points": [
+            {"interval": None, "difference": None, "p": None, "verdict": None} for _ in points
+        ],
+        "notes": _outcomes(summary, restarts),
+    }  # fmt: skip
+    if not statistics.is_installed():
+        found["notes"].append(f"{statistics.NOT_INSTALLED}.")
+        return {**summary, "comparison": found}
+    scores = [_scores(summary, point) for point in points]
+    for row, values in zip(found["points"], scores, strict=True):
+        interval = statistics.find_interval([*values.values()])
+        row["interval"] = interval and list(interval)
+    chosen = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
+    if len(chosen) > 1 and any(len(scores[i]) > 1 for i in chosen):
+        _compare(summary, scores, chosen, baseline, found)
+    if len(chosen) > 1:
+        found["notes"] += _price_of_picking([scores[i] for i in chosen], summary["minimize"])
+    return {**summary, "comparison": found}
+
+
+def _scores(summary, point):
+    """Returns {seed: score} of the trials of a point that its mean counts."""
+    trials = [summary["trials"][number] for number in point["trials"]]
+    done = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
+    learned = [trial for trial in done if trial["verdict"] not in stuck_runs.LEARNT_NOTHING]
+    return {t["seed"]: t["value"] for t in learned or done if t["value"] is not None}
+
+
+def _compare(summary, scores, chosen, baseline, found):
+    """Adds differences to the reference, p and verdicts."""
+    points, trials = summary["points"], summary["trials"]
+    left_out = {
+        str(i): count
+        for i in chosen
+        if (count := sum(trials[n]["seed"] not in scores[i] for n in points[i]["trials"]))
+    }
+    result = statistics.compare_points(
+        {str(i): scores[i] for i in chosen},
+        baseline=None if baseline is None else str(baseline),
+        minimize=summary["minimize"],
+        level=found["level"],
+        failed=left_out,
+    )
+    for point in result.points:
+        found["points"][int(point.name)] |= {
+            "difference": point.difference, "p": point.p, "verdict": point.verdict,
+        }  # fmt: skip
+    reference = int(result.reference)
+    name = points[reference]["name"]
+    verdict = name + result.verdict.removeprefix(result.reference)
+    found |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
+
+
+def _outcomes(summary, restarts):
+    """Returns sentences about trials that the table omits, and about restarted ones."""
+    trials = summary["trials"]
+    states = [trial["state"] for trial in trials]
+    notes = [
+        f"{states.count(state)} of {len(trials)} trials {text}."
+        for state, text in _OUTCOMES.items()
+        if state in states
+    ]
+    stuck = sum(trial["verdict"] in stuck_runs.LEARNT_NOTHING for trial in trials)
+    if stuck:
+        notes.append(_STUCK.format(f"{stuck} of {len(trials)} trials") + ".")
+    if restarts:
+        notes.append(
+            f"{restarts} restarts with other seeds after attempts that did not learn: the scores "
+            "are those of the attempts that did."
+        )
+    return notes
+
+
+def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
+    """Returns sentences about the best of several points, which is too good by chance."""
+    count, several = len(scores), [values for values in scores if len(values) > 1]
+    notes = []
+    if not several:
+        notes.append(
+            "One seed for each point: differences may be those of seeds; repeat the points with "
+            "several to know."
+        )
+    else:
+        repeats = min(map(len, several))
+        errors = [
+            (value - sum(values.values()) / len(values))
+            * math.sqrt(len(values) / (len(values) - 1) / repeats)
+            for values in several
+            for value in values.values()
+        ]
+        if len(errors) >= count:
+            bias = abs(statistics.expected_best(errors, count, minimize=minimize).bias)
+            notes.append(
+                f"Picking the best of {count} points adds about {bias:.4f} to its score, even if "
+                "all points are equal: runs with other seeds will score less."
+            )
+    means = [sum(values.values()) / len(values) for values in scores]
+    best = [
+        f"{k}: {statistics.expected_best(means, k, minimize=minimize).estimate:.4f}"
+        for k in (*(k for k in _DRAWS if k < count), count)
+    ]
+    notes.append(f"Expected best score if k of these points are tried: {', '.join(best)}.")
+    return notes
+
+
+def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Returns header and cells by point of the table's columns; no columns without seeds."""
+    found = summary.get("comparison")
+    if not found or not any(row["interval"] or row["verdict"] for row in found["points"]):
+        return [], [[] for _ in summary["points"]]
+    header = [f"interval of {found['level']:.0%}"]
+    reference = found["reference"]
+    if reference is not None:
+        header += [f"minus {summary['points'][reference]['name']}", "p (adjusted)", "verdict"]
+    return header, [_cells(row, reference is not None) for row in found["points"]]
+
+
+def _cells(row, compared):
+    low, high = row["interval"] or (None, None)
+    cells = ["-" if low is None else f"{low:.4f} to {high:.4f}"]
+    if not compared:
+        return cells
+    difference, p = row["difference"], row["p"]
+    cells.append("-" if difference is None else f"{difference:+.4f}")
+    cells.append("-" if p is None else f"{p:.4f}")
+    return [*cells, row["verdict"] or "not compared"]
+
+
+def sentences(summary: Mapping[str, Any]) -> str:
+    """Returns the lines below the table; "" without a comparison."""
+    found = summary.get("comparison")
+    if not found:
+        return ""
+    method = [f"Method: {found['method']}."] if found["method"] else []
+    return "".join(f"{line}\n" for line in (found["verdict"], *method, *found["notes"]) if line)

@@ -1,0 +1,96 @@
+"""The models of one server: each with its name, its state and its queue."""
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+from albert.serving import batcher
+
+LOADING, READY, STOPPING = "loading", "ready", "stopping"
+VERSION = "1"  # the only version of every model
+
+
+class Loading(Exception):
+    """The model does not answer requests yet."""
+
+
+class HostedModel:
+    """A model of a server.
+
+    Args:
+      name: its name in paths.
+      is_only: whether the server has no other model, so that paths need not name it.
+      on_batch: ``(rows, seconds)``, called after each batch.
+      **options: `batcher.Batcher`'s max_batch_size, delay, capacity and max_batch_length.
+
+    Attributes:
+      name: as above.
+      model: `served_model.ServedModel`; None while it is being loaded.
+      state: `LOADING`, `READY` or `STOPPING`.
+    """
+
+    def __init__(
+        self, name: str, is_only: bool, on_batch: Callable[[int, float], None], **options: Any
+    ) -> None:
+        self.name = name
+        self.model: Any = None
+        self.state = LOADING
+        self._is_only = is_only
+        self._options = options | {"on_batch": on_batch}
+        self._batcher: batcher.Batcher | None = None
+
+    def __len__(self) -> int:
+        """Returns the number of waiting rows."""
+        return len(self._batcher) if self._batcher is not None else 0
+
+    def start(self, model: Any) -> None:
+        """Starts answering requests with a `served_model.ServedModel`."""
+        self.model = model
+        self._batcher = batcher.Batcher(model.answer, **self._options)
+        if self.state == LOADING:
+            self.state = READY
+
+    def stop(self) -> None:
+        """Rejects new requests; those that were accepted are still answered."""
+        self.state = STOPPING
+
+    def close(self) -> None:
+        """Answers the accepted requests and ends the thread that computes."""
+        if self._batcher is not None:
+            self._batcher.close()
+
+    def check_ready(self) -> None:
+        """Raises `Loading` or `batcher.Closed` unless requests are accepted."""
+        if self.state == LOADING:
+            raise Loading("the model is still being loaded")
+        if self.state == STOPPING:
+            raise batcher.Closed("the server is stopping")
+
+    def submit(self, rows: list[batcher.Row]) -> concurrent.futures.Future:
+        """Queues the rows of a request; see `batcher.Batcher.submit`."""
+        assert self._batcher is not None
+        return self._batcher.submit(rows)
+
+    @property
+    def path(self) -> str:
+        """Path of requests in the toolkit's own format, of a model that is loaded."""
+        entry: str = self.model.form.entry
+        return entry if self._is_only else f"/models/{self.name}{entry}"
+
+    def described(self) -> dict[str, Any]:
+        """Returns a JSON-ready description.
+
+        It holds name, version and state; of a loaded model also its kind, labels (null for kinds
+        without labels), maximum number of tokens, the path of requests in the toolkit's own
+        format, and the JSON Schema of an example.
+        """
+        found = {"name": self.name, "version": VERSION, "state": self.state}
+        if self.model is None:
+            return found
+        return found | {
+            "kind": self.model.kind,
+            "labels": list(self.model.labels) or None,
+            "max_seq_length": self.model.max_seq_length,
+            "path": self.path,
+            "example": self.model.form.schema,
+        }

@@ -1,0 +1,412 @@
+"""The Open Inference Protocol, version 2, over HTTP, as KServe, Triton and others speak it.
+
+Tensors are JSON, or bytes after the JSON (the protocol's extension for binary tensors, which the
+clients of Triton use unless they are told otherwise). Source: the protocol's description of REST
+and of binary tensor data.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert.io import file_io, json_shapes
+from albert.serving import hosted_models, requests, tensors
+
+ROOT = "/v2"
+LIVE, READY = f"{ROOT}/health/live", f"{ROOT}/health/ready"
+HEAD_SIZE = "Inference-Header-Content-Length"
+_EXTENSIONS = ["binary_tensor_data"]
+_REQUEST = {"id", "parameters", "inputs", "outputs"}
+_TENSOR = {"name", "shape", "datatype", "parameters", "data"}
+_INTEGERS = {"INT32": "<i4", "INT64": "<i8", "UINT32": "<u4", "UINT64": "<u8"}
+_LONGEST_ID = 256
+_PREFIX = 4  # bytes before each text of a binary tensor: its length, little endian
+
+
+def paths(name: str) -> list[str]:
+    """Returns all paths of a model."""
+    model = f"{ROOT}/models/{name}"
+    version = f"{model}/versions/{hosted_models.VERSION}"
+    return [path + end for path in (model, version) for end in ("", "/ready", "/infer")]
+
+
+# --- descriptions -------------------------------------------------------------------------------
+
+
+def server_metadata(version: str) -> dict[str, Any]:
+    """Returns the description of a server with the version of its program."""
+    return {"name": "albert", "version": version, "extensions": _EXTENSIONS}
+
+
+def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
+    """Returns the description of a model that is loaded.
+
+    The parameter "form" of each tensor tells which belong together: "texts" or "ids".
+    """
+    model = hosted.model
+    found = {
+        "texts": (
+            tensors.text_inputs(model.form),
+            tensors.text_outputs(model.kind, model.labels),
+        )
+    }
+    if model.ids:
+        found["ids"] = (model.ids.inputs, model.ids.outputs)
+    inputs, outputs = (
+        [_described(tensor, form) for form, pair in found.items() for tensor in pair[side]]
+        for side in (0, 1)
+    )
+    return {
+        "name": hosted.name,
+        "versions": [hosted_models.VERSION],
+        "platform": f"albert_{model.kind}",
+        "inputs": inputs,
+        "outputs": outputs,
+        "parameters": {"labels": ",".join(model.labels)} if model.labels else {},
+    }
+
+
+def _described(tensor: tensors.Tensor, form: str) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "datatype": tensor.datatype,
+        "shape": list(tensor.shape),
+        "parameters": {"form": form},
+    }
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """An output that a client wants.
+
+    Attributes:
+      tensor: `tensors.Tensor`.
+      is_binary: whether its values come as bytes.
+    """
+
+    tensor: tensors.Tensor
+    is_binary: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """A reply.
+
+    Attributes:
+      head: bytes of JSON.
+      tail: bytes of binary tensors; empty if all are in the JSON.
+    """
+
+    head: bytes
+    tail: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class _Array:
+    """An input tensor of a request: its datatype, shape and values in a flat list."""
+
+    datatype: str
+    shape: tuple[int, ...]
+    values: list
+
+
+def read(
+    body: bytes, head_size: str | None, hosted: hosted_models.HostedModel, limits: requests.Limits
+) -> requests.Request:
+    """Reads a request.
+
+    Args:
+      body: JSON and perhaps the bytes of binary tensors.
+      head_size: the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
+      hosted: the model.
+      limits: `requests.Limits`.
+
+    Returns:
+      `requests.Request`, whose `reply` returns a `Reply`.
+
+    Raises:
+      file_io.InputError: the request is invalid; names the field, what was expected and found.
+    """
+    size = _head_size(head_size, len(body))
+    value = requests.parse(body[:size])
+    json_shapes.check(value, dict, "the request")
+    if unknown := value.keys() - _REQUEST:
+        raise file_io.InputError(
+            f"the request: expected only {', '.join(sorted(_REQUEST))}, found {min(unknown)!r}"
+        )
+    name = value.get("id", "")
+    json_shapes.check(name, str, "id")
+    if len(name) > _LONGEST_ID:
+        raise file_io.InputError(
+            f"id: expected at most {_LONGEST_ID} characters, found {len(name)}"
+        )
+    parameters = _parameters(value, "", {"binary_data_output": bool})
+    found = _inputs(value.get("inputs"), body[size:], limits)
+    model = hosted.model
+    examples: list[Any]
+    if model.ids and found.keys() & {tensor.name for tensor in model.ids.inputs}:
+        examples, known = [_ids(found, model.ids)], model.ids.outputs
+    else:
+        rows = _rows(found, model.form)
+        examples = requests.read_all(rows, "inputs", model.form, limits)
+        known = tensors.text_outputs(model.kind, model.labels)
+    is_binary = parameters.get("binary_data_output", False)
+    wanted = _outputs(value.get("outputs"), known, is_binary)
+    by_text = not isinstance(examples[0], requests.Ids)
+
+    def reply(results: list[dict]) -> Reply:
+        return _reply(hosted.name, name, wanted, results if by_text else results[0])
+
+    return requests.Request(examples, reply)
+
+
+def _head_size(text: str | None, most: int) -> int:
+    if text is None:
+        return most
+    size = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else -1
+    if not 0 <= size <= most:
+        raise file_io.InputError(
+            f"{HEAD_SIZE}: expected the bytes of the JSON, 0 to {most}, found {text!r}"
+        )
+    return size
+
+
+def _parameters(owner: dict, place: str, known: dict[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of a request or tensor; `known` are their names and types."""
+    place = f"{place}.parameters" if place else "parameters"
+    found = owner.get("parameters", {})
+    json_shapes.check(found, dict, place)
+    for name, value in found.items():
+        if name not in known:
+            expected = " or ".join(known)
+            raise file_io.InputError(f"{place}: expected {expected}, found {name!r}")
+        json_shapes.check(value, known[name], f"{place}.{name}")
+    return found
+
+
+def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Array]:
+    """Returns the input tensors by name; `tail` holds the binary ones in their order."""
+    json_shapes.check(value, [dict], "inputs")
+    found: dict[str, _Array] = {}
+    start = 0
+    for number, tensor in enumerate(value):
+        place = f"inputs[{number}]"
+        datatype, shape = _type_of(tensor, place, limits)
+        # MLServer's clients say in content_type what bytes mean; here they are always texts.
+        known = {"binary_data_size": int, "content_type": str}
+        size = _parameters(tensor, place, known).get("binary_data_size")
+        if (size is None) == ("data" not in tensor):
+            raise file_io.InputError(f"{place}: expected either data or binary_data_size")
+        if size is None:
+            values = _flat(tensor["data"], datatype, f"{place}.data")
+        else:
+            end = start + max(size, 0)
+            if size < 0 or end > len(tail):
+                raise file_io.InputError(
+                    f"{place}: expected {size} bytes after the JSON, found {len(tail) - start}"
+                )
+            values, start = _unpacked(tail[start:end], datatype, place), end
+        if len(values) != math.prod(shape):
+            raise file_io.InputError(
+                f"{place}: expected {math.prod(shape)} values for the shape {list(shape)}, found "
+                f"{len(values)}"
+            )
+        if tensor["name"] in found:
+            raise file_io.InputError(
+                f"{place}.name: expected each tensor once, found {tensor['name']!r}"
+            )
+        found[tensor["name"]] = _Array(datatype, shape, values)
+    if start != len(tail):
+        raise file_io.InputError(
+            f"the request: expected {start} bytes after the JSON, found {len(tail)}"
+        )
+    return found
+
+
+def _type_of(
+    tensor: dict[str, Any], place: str, limits: requests.Limits
+) -> tuple[str, tuple[int, ...]]:
+    """Returns datatype and shape of an input."""
+    if unknown := tensor.keys() - _TENSOR:
+        raise file_io.InputError(
+            f"{place}: expected only {', '.join(sorted(_TENSOR))}, found {min(unknown)!r}"
+        )
+    datatype, shape = tensor.get("datatype"), tensor.get("shape")
+    json_shapes.check(tensor.get("name"), str, f"{place}.name")
+    json_shapes.check(datatype, str, f"{place}.datatype")
+    json_shapes.check(shape, [int], f"{place}.shape")
+    if datatype != tensors.BYTES and datatype not in _INTEGERS:
+        expected = ", ".join((tensors.BYTES, *_INTEGERS))
+        raise file_io.InputError(
+            f"{place}.datatype: expected one of {expected}, found {datatype!r}"
+        )
+    assert datatype is not None and shape is not None
+    if not 1 <= len(shape) <= 2 or min(shape) < 1 or shape[0] > limits.examples:
+        raise file_io.InputError(
+            f"{place}.shape: expected 1 to {limits.examples} examples and perhaps a second size of "
+            f"at least 1, found {shape}"
+        )
+    return datatype, tuple(shape)
+
+
+def _flat(data: Any, datatype: str, place: str) -> list:
+    """Returns the values of a tensor in JSON, which may be nested, as a flat list."""
+    kind = str if datatype == tensors.BYTES else int
+    json_shapes.check(data, list, place)
+    if data and isinstance(data[0], list):
+        for number, part in enumerate(data):
+            json_shapes.check(part, list, f"{place}[{number}]")
+        data = [value for part in data for value in part]
+    if not all(type(value) is kind for value in data):
+        json_shapes.check(data, [kind], place)  # raises an error that names the value
+    return data
+
+
+def _unpacked(part: bytes, datatype: str, place: str) -> list:
+    """Returns the values of a binary tensor."""
+    if datatype in _INTEGERS:
+        kind = np.dtype(_INTEGERS[datatype])
+        if len(part) % kind.itemsize:
+            raise file_io.InputError(
+                f"{place}: expected values of {kind.itemsize} bytes, found {len(part)} bytes"
+            )
+        return np.frombuffer(part, kind).tolist()
+    values, start = [], 0
+    while start < len(part):
+        end = start + _PREFIX
+        size = int.from_bytes(part[start:end], "little")
+        start = end + size
+        if start > len(part):
+            raise file_io.InputError(
+                f"{place}: expected each text after its length in {_PREFIX} bytes, found "
+                f"{size} bytes announced and {max(len(part) - end, 0)} left"
+            )
+        try:
+            values.append(part[end:start].decode())
+        except UnicodeDecodeError as error:
+            raise file_io.InputError(f"{place}: expected UTF-8, found {error}") from error
+    return values
+
+
+def _rows(found: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]]:
+    """Returns a dict by field for each row of the tensors of texts."""
+    fields = {tensor.name: tensor for tensor in tensors.text_inputs(form)}
+    sizes = {name: array.shape[0] for name, array in found.items()}
+    if len(set(sizes.values())) != 1:
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
+        raise file_io.InputError(f"inputs: expected tensors of equally many rows, found {listed}")
+    columns = {}
+    for name, array in found.items():
+        tensor = fields.get(form.other_names.get(name, name))
+        if tensor is not None and (array.datatype == tensors.BYTES) != (
+            tensor.datatype == tensors.BYTES
+        ):
+            raise file_io.InputError(
+                f"inputs: expected {name} as {tensor.datatype}, found {array.datatype}"
+            )
+        width = array.shape[1] if len(array.shape) == 2 else 1
+        starts = range(0, len(array.values), width)
+        is_list = tensor is not None and (len(tensor.shape) == 2 or width > 1)
+        columns[name] = [
+            array.values[start : start + width] if is_list else array.values[start]
+            for start in starts
+        ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _ids(found: dict[str, _Array], ids: Any) -> requests.Ids:
+    """Returns the checked ids of a request; `ids` is `served_model.IdModel`."""
+    expected = [tensor.name for tensor in ids.inputs]
+    if sorted(found) != sorted(expected):
+        raise file_io.InputError(
+            f"inputs: expected {', '.join(expected)}, found {', '.join(found)}"
+        )
+    shape = found[expected[0]].shape
+    arrays = {}
+    for name in expected:
+        array = found[name]
+        if array.datatype == tensors.BYTES or array.shape != shape or len(shape) != 2:
+            raise file_io.InputError(
+                f"inputs: expected {name} as INT32 of the shape [batch, sequence] of all inputs, "
+                f"found {array.datatype} {list(array.shape)}"
+            )
+        most, low, high = ids.limits[name], min(array.values), max(array.values)
+        if low < 0 or high >= most:
+            raise file_io.InputError(
+                f"inputs: expected {name} of 0 to {most - 1}, found {low if low < 0 else high}"
+            )
+        arrays[name] = np.array(array.values, np.int32).reshape(shape)
+    if shape[1] > ids.max_length:
+        raise file_io.InputError(
+            f"inputs: expected at most {ids.max_length} ids in a sequence, found {shape[1]}"
+        )
+    return requests.Ids(arrays)
+
+
+def _outputs(value: Any, known: Sequence[tensors.Tensor], is_binary: bool) -> list[Output]:
+    """Returns the outputs that a client wants; all if it names none."""
+    by_name = {tensor.name: tensor for tensor in known}
+    if value is None or value == []:
+        return [Output(tensor, is_binary) for tensor in known]
+    json_shapes.check(value, [dict], "outputs")
+    found: dict[str, Output] = {}
+    for number, output in enumerate(value):
+        place, name = f"outputs[{number}]", output.get("name")
+        if unknown := output.keys() - {"name", "parameters"}:
+            raise file_io.InputError(f"{place}: found the unknown field {min(unknown)!r}")
+        if not isinstance(name, str) or name not in by_name or name in found:
+            raise file_io.InputError(
+                f"{place}.name: expected each of {', '.join(by_name)} at most once, found {name!r}"
+            )
+        own = _parameters(output, place, {"binary_data": bool}).get("binary_data", is_binary)
+        found[name] = Output(by_name[name], own)
+    return list(found.values())
+
+
+# --- replies ------------------------------------------------------------------------------------
+
+
+def _reply(
+    name: str, request_id: str, wanted: Iterable[Output], results: list[dict] | dict[str, Any]
+) -> Reply:
+    """Returns a `Reply`; `results` are those of texts, or a dict of arrays for ids."""
+    described, tail = [], []
+    for output in wanted:
+        tensor = output.tensor
+        if isinstance(results, dict):
+            values = np.asarray(results[tensor.name])
+        else:
+            values = np.array(
+                [tensor.of(result) for result in results],
+                object if tensor.datatype == tensors.BYTES else None,
+            )
+        row: dict[str, Any] = {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(values.shape),
+        }
+        if output.is_binary:
+            tail.append(_packed(values, tensor.datatype))
+            row["parameters"] = {"binary_data_size": len(tail[-1])}
+        else:
+            row["data"] = values.ravel().tolist()
+        described.append(row)
+    reply = {"model_name": name, "model_version": hosted_models.VERSION, "outputs": described}
+    if request_id:
+        reply["id"] = request_id
+    return Reply(json.dumps(reply, allow_nan=False).encode(), b"".join(tail))
+
+
+def _packed(values: np.ndarray, datatype: str) -> bytes:
+    """Returns the bytes of a binary tensor."""
+    if datatype == tensors.BYTES:
+        texts = [text.encode("utf-8", "replace") for text in values.ravel()]
+        return b"".join(len(text).to_bytes(_PREFIX, "little") + text for text in texts)
+    return values.astype("<i4" if datatype == tensors.INT32 else "<f4").tobytes()

@@ -1,0 +1,238 @@
+"""The description of a server in OpenAPI 3.1, and a page that shows it without any script."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from albert.serving import hosted_models, inference_protocol, requests, server_log
+
+_PLAIN = re.compile(r"[\w.:\[\]-]+", re.ASCII)  # hosts that need no quotes in a shell
+DOCUMENT, PAGE = "/openapi.json", "/docs"
+_VERSION = hosted_models.VERSION
+_ERRORS = {
+    400: "The request is invalid, or not JSON.",
+    403: "A page of another site asks in a browser.",
+    404: "There is no such model, version or path.",
+    408: "The request did not come in time.",
+    413: "The request is too large.",
+    415: "The request is compressed.",
+    421: "The name in Host is not allowed.",
+    503: "Too many texts wait, the model is being loaded, or the server stops; see Retry-After.",
+    504: "No answer within the time limit.",
+}
+_OBJECT: dict[str, Any] = {"type": "object"}
+_PARAMETERS = {"type": "object", "additionalProperties": True}
+_TENSOR = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": {"type": "string"},
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "datatype": {"type": "string", "enum": ["BYTES", "INT32", "INT64", "UINT32", "UINT64"]},
+        "data": {"type": "array"},
+        "parameters": _PARAMETERS,
+    },
+}
+_INFERENCE = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": {"type": "string", "maxLength": 256},
+        "inputs": {"type": "array", "items": {"$ref": "#/components/schemas/Tensor"}},
+        "outputs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": {"type": "string"}, "parameters": _PARAMETERS},
+            },
+        },
+        "parameters": _PARAMETERS,
+    },
+}
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+_STYLE = """\
+body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:0 auto;padding:1rem;color:#222;
+background:#fff}h1{font-size:1.5rem}h2{font-size:1rem;margin:1.5rem 0 .25rem}code,pre{font:14px/1.4
+ui-monospace,monospace;overflow-wrap:anywhere}pre{background:#f4f4f4;padding:.5rem;white-space:
+pre-wrap}b{display:inline-block;min-width:3.5rem;color:#054}p{margin:.25rem 0}
+@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#262626}
+b{color:#7db}a{color:#9cf}}"""
+
+
+def document(
+    models: Iterable[hosted_models.HostedModel], limits: requests.Limits, version: str
+) -> dict[str, Any]:
+    """Returns the description of a server, ready for JSON.
+
+    Args:
+      models: its models; of those that are being loaded only the names are known.
+      limits: `requests.Limits`.
+      version: version of the program.
+    """
+    paths: dict[str, Any] = {
+        "/livez": _get("Whether the process answers at all.", "server"),
+        "/readyz": _get("Whether all models answer.", "server", 503),
+        "/healthz": _get("The same as /readyz.", "server", 503),
+        "/metrics": _get("Metrics for Prometheus.", "server", media="text/plain"),
+        "/v1/models": _get("All models: kind, labels, path and form of examples.", "models"),
+        "/v2": _get("Name, version and extensions of the server.", "Open Inference Protocol"),
+        "/v2/health/live": _get("As /livez.", "Open Inference Protocol"),
+        "/v2/health/ready": _get("As /readyz.", "Open Inference Protocol", 503),
+    }
+    for hosted in models:
+        paths |= _own(hosted, limits) | _tensorflow(hosted) | _inference(hosted)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ALBERT",
+            "version": version,
+            "description": "Answers of fine-tuned models. Every error is a JSON object with the "
+            f"field error. {server_log.REQUEST_ID} of a request is returned and logged.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _ERROR, "Tensor": _TENSOR, "InferenceRequest": _INFERENCE}
+        },
+    }
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+def _content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
+    return {media: {"schema": schema}}
+
+
+def _get(summary: str, tag: str, *errors: int, media: str = "application/json") -> dict[str, Any]:
+    return {"get": _operation(summary, tag, errors, media)}
+
+
+def _post(summary: str, tag: str, schema: dict[str, Any], example: Any) -> dict[str, Any]:
+    body = {"application/json": {"schema": schema} | ({"example": example} if example else {})}
+    operation = _operation(summary, tag, tuple(_ERRORS))
+    return {"post": operation | {"requestBody": {"required": True, "content": body}}}
+
+
+def _operation(
+    summary: str, tag: str, errors: Sequence[int], media: str = "application/json"
+) -> dict[str, Any]:
+    schema = _OBJECT if media == "application/json" else {"type": "string"}
+    replies: dict[str, Any] = {"200": {"description": "OK", "content": _content(schema, media)}}
+    for status in errors:
+        error = _content({"$ref": "#/components/schemas/Error"})
+        replies[str(status)] = {"description": _ERRORS[status], "content": error}
+    return {"summary": summary, "tags": [tag], "responses": replies}
+
+
+def _own(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str, Any]:
+    """Returns the paths of the toolkit's own format, which depend on the kind of the model."""
+    if hosted.model is None:
+        return {}
+    form, tag = hosted.model.form, hosted.name
+    one = form.schema
+    several = {"type": "array", "items": one, "minItems": 1, "maxItems": limits.examples}
+    both = {"type": "object", "properties": {"examples": several}, "required": ["examples"]}
+    operation = _post(
+        "Answers an example, or a list of examples.", tag, {"anyOf": [one, both]}, form.example
+    )
+    named = f"/models/{hosted.name}{form.entry}"
+    return dict.fromkeys(sorted({hosted.path, named}), operation)
+
+
+def _tensorflow(hosted: hosted_models.HostedModel) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    example = hosted.model and {"instances": [hosted.model.form.example]}
+    rows = {"instances": {"type": "array"}, "signature_name": {"const": "serving_default"}}
+    columns = {"inputs": {"type": ["array", "object"]}}
+    schema = {"type": "object", "properties": rows | columns}
+    for path in _versions(f"/v1/models/{hosted.name}"):
+        found[path] = _get("State of the model.", hosted.name)
+        found[f"{path}/metadata"] = _get("Inputs and outputs.", hosted.name, 503)
+        found[f"{path}:predict"] = _post(
+            "Answers examples in the format of TensorFlow Serving.", hosted.name, schema, example
+        )
+    return found
+
+
+def _inference(hosted: hosted_models.HostedModel) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    schema = {"$ref": "#/components/schemas/InferenceRequest"}
+    example = hosted.model and {"inputs": list(_inputs(hosted.model.form))}
+    for path in _versions(f"{inference_protocol.ROOT}/models/{hosted.name}"):
+        found[path] = _get("Inputs and outputs.", hosted.name, 503)
+        found[f"{path}/ready"] = _get("Whether the model answers.", hosted.name, 503)
+        found[f"{path}/infer"] = _post(
+            "Answers texts or ids in the Open Inference Protocol.", hosted.name, schema, example
+        )
+    return found
+
+
+def _versions(path: str) -> tuple[str, str]:
+    return path, f"{path}/versions/{_VERSION}"
+
+
+def _inputs(form: requests.Form) -> Iterator[dict[str, Any]]:
+    """Yields the tensors of an example of a form."""
+    for name, value in form.example.items():
+        is_list = name == "options"
+        yield {
+            "name": name,
+            "datatype": "BYTES",
+            "shape": [1, len(value)] if is_list else [1],
+            "data": value if is_list else [value if isinstance(value, str) else " ".join(value)],
+        }
+
+
+# --- page ---------------------------------------------------------------------------------------
+
+
+def page(described: dict[str, Any], host: str) -> tuple[str, dict[str, str]]:
+    """Returns HTML that shows what `document` returns, and its headers.
+
+    It has no script and no link to another server, and the headers allow none. Commands name
+    `host`, with which a client reached the server.
+    """
+    lines = [
+        "<!doctype html>", '<html lang="en">', '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>ALBERT {html.escape(described['info']['version'])}</title>",
+        f"<style>{_STYLE}</style>", "<h1>Paths of this server</h1>",
+        f"<p>{html.escape(described['info']['description'])}</p>",
+        f'<p>The same as <a href="{DOCUMENT}">OpenAPI</a>.</p>',
+    ]  # fmt: skip
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            lines += _section(
+                host if _PLAIN.fullmatch(host) else "localhost", path, method, operation
+            )
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+    return "\n".join(lines), {
+        "Content-Security-Policy": policy,
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _section(host: str, path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
+    """Yields the lines of a path."""
+    yield f"<h2><b>{method.upper()}</b> <code>{html.escape(path)}</code></h2>"
+    yield f"<p>{html.escape(operation['summary'])}</p>"
+    content = operation.get("requestBody", {}).get("content", {})
+    example = content.get("application/json", {}).get("example")
+    if example:
+        body = json.dumps(example).replace("'", "\\u0027")
+        yield f"<pre>curl {host}{html.escape(path)} -d '{html.escape(body)}'</pre>"
+    errors = ", ".join(status for status in operation["responses"] if status != "200")
+    if errors:
+        yield f"<p>Errors: {errors}</p>"

@@ -1,0 +1,109 @@
+"""Names, types and shapes of the inputs and outputs of served models, for protocols with tensors.
+
+A model takes texts, the fields of its `requests.Form`, or ids, as its exported file does. Datatypes
+are those of the Open Inference Protocol. Letters in shapes: B batch, C options, K labels,
+S sequence, N starts kept, M ends kept for each start.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from albert.serving import requests
+from albert.tasks import glue, kinds, race, token_classification
+from albert.tasks.squad import task as squad_task
+
+BYTES, INT32, FP32 = "BYTES", "INT32", "FP32"
+ANY = -1  # any size of an axis
+RESULT = "result"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An input or output.
+
+    Attributes:
+      name: its name.
+      datatype: `BYTES` (texts in UTF-8), `INT32` or `FP32`.
+      shape: sizes of its axes, or `ANY`.
+      field: how an output is made from a result of the model: the key of a value, or a function;
+        None for tensors of ids and for inputs.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    field: str | Callable[[dict], Any] | None = None
+
+    def of(self, result: dict[str, Any]) -> Any:
+        """Returns the output of one example: a text, a number or a list."""
+        if callable(self.field):
+            return self.field(result)
+        return result[str(self.field)]
+
+
+def text_inputs(form: requests.Form) -> tuple[Tensor, ...]:
+    """Returns the fields of a form as tensors: [B], and options [B, C]."""
+    types = {"integer": INT32}
+    found = []
+    for name, schema in form.schema["properties"].items():
+        axes = 2 if schema.get("type") == "array" else 1
+        found.append(Tensor(name, types.get(schema.get("type"), BYTES), (ANY,) * axes))
+    return tuple(found)
+
+
+def _probabilities(result: dict[str, Any]) -> list[float]:
+    return list(result["probabilities"].values())
+
+
+def text_outputs(kind: str, labels: Sequence[str]) -> tuple[Tensor, ...]:
+    """Returns the outputs for texts.
+
+    Every kind has `RESULT` [B], which holds the result as JSON, as replies in the toolkit's own
+    format do.
+
+    Args:
+      kind: key of `kinds.KINDS`.
+      labels: label names; empty for regression and for kinds without labels.
+    """
+    result = Tensor(RESULT, BYTES, (ANY,), lambda row: requests.to_json(row).strip())
+    if kind == glue.KIND and not labels:
+        return (Tensor("prediction", FP32, (ANY,), "prediction"), result)
+    prediction = Tensor("prediction", BYTES, (ANY,), "prediction")
+    if kind == glue.KIND:
+        size = len(labels)
+        return (prediction, Tensor("probabilities", FP32, (ANY, size), _probabilities), result)
+    if kind == race.KIND:
+        answer = Tensor("answer", BYTES, (ANY,), "answer")
+        return (
+            prediction, answer, Tensor("probabilities", FP32, (ANY, ANY), _probabilities), result
+        )  # fmt: skip
+    if kind in squad_task.KINDS:
+        return (Tensor("answer", BYTES, (ANY,), "answer"), result)
+    return (result,)
+
+
+def id_inputs(kind: str) -> tuple[Tensor, ...]:
+    """Returns the inputs of the model's file, [B, S]."""
+    return tuple(Tensor(name, INT32, (ANY, ANY)) for name in kinds.KINDS[kind].inputs)
+
+
+def id_outputs(kind: str, labels: Sequence[str]) -> tuple[Tensor, ...]:
+    """Returns the outputs of the model's file; see `kinds.Kind` and `text_outputs`."""
+    size = len(labels) or 1
+    by_token = kind == token_classification.KIND
+    shapes: dict[str, tuple[int, ...]] = {
+        "predictions": (ANY, ANY) if by_token else (ANY,),
+        "probabilities": (ANY, ANY, size) if by_token else (ANY, size),
+        "logits": (ANY,),
+        "cls_logits": (ANY,),
+    }
+    return tuple(
+        Tensor(name, _datatype(name, labels), shapes.get(name, (ANY, ANY)))
+        for name in kinds.KINDS[kind].outputs
+    )
+
+
+def _datatype(name: str, labels: Sequence[str]) -> str:
+    is_index = name.endswith("_index") or (name == "predictions" and bool(labels))
+    return INT32 if is_index else FP32

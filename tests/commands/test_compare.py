@@ -1,0 +1,185 @@
+"""The command that compares runs: its formats, and that it never fails for a verdict."""
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+import scipy.stats
+from absl import flags
+
+from albert import compare
+from albert.experiments import comparison_text
+from albert.io import file_io
+from tests.support import compared_runs, run_folders
+
+LOW = {1: 0.70, 2: 0.72, 3: 0.71, 4: 0.69, 5: 0.73}
+HIGH = {1: 0.80, 2: 0.81, 3: 0.82, 4: 0.78, 5: 0.83}
+
+
+def call(capsys, *arguments):
+    values = flags.FlagValues()
+    compare.define_flags(values)
+    values(["compare", *arguments])
+    compare.main(values)
+    return capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two studies of five seeds that keep predictions; one of them has lost a run."""
+    folder = tmp_path_factory.mktemp("compared")
+    data = compared_runs.write_data(folder / "test.tsv")
+    cost = {"steps": 10, "seconds": 1234.4, "flop": 4.5e12, "peak_memory": 2_000_000_000}
+    for name, scores, count in (("low", {**LOW, 6: 0}, 15), ("high_x", HIGH, 3)):
+        wrong = {seed: range(seed, seed + count) for seed in scores}
+        compared_runs.make_seeds(folder / name, scores, data, wrong, {6: "failed"}, cost=cost)
+    return f"--runs={folder}/low,{folder}/high_x"
+
+
+def test_text_says_it_in_words(runs, capsys):
+    text = call(capsys, runs, "--num_examples=1")
+    lines = text.splitlines()
+    assert lines[0] == "eval_accuracy; higher is better; intervals of 95%"
+    low = next(line for line in lines if line.startswith("| low"))
+    assert [cell.strip() for cell in low.split("|")[1:-1]] == [
+        "low", "0.7100", "0.6904 to 0.7296", "5 of 6", "0.7000, 0.7200, 0.7100, 0.6900, 0.7300",
+        "1 failed of 6 runs left out: the score is that of the others, and too good if runs that "
+        "fail would score badly",
+    ]  # fmt: skip
+    assert "high_x against low" in lines
+    assert "  over 5 and 5 seeds, paired by seed: high_x is better by 0.098" in lines
+    assert "p below 0.001 (paired t" in text
+    assert "examples of " in text and "    high_x loses 0 examples" in lines
+    shown = next(line for line in lines if line.startswith("        right: "))
+    assert shown.count("% of runs right") == 2
+    cost = [cell.strip() for cell in lines[-1].split("|")[1:-1]]
+    assert cost == ["high_x", "0.8080", "1,234", "4.50e+12", "2.00"]
+
+
+def test_json_holds_what_scipy_computes(runs, capsys):
+    found = json.loads(call(capsys, runs, "--format=json", "--level=0.9"))
+    expected = scipy.stats.ttest_rel([*HIGH.values()], [*LOW.values()])
+    (pair,) = found["pairs"]
+    seeds = pair["seeds"]
+    assert (found["metric"], found["minimize"], found["level"]) == ("eval_accuracy", False, 0.9)
+    assert seeds["difference"] == pytest.approx(0.098) and seeds["better"] == "high_x"
+    interval = expected.confidence_interval(0.9)
+    assert (seeds["low"], seeds["high"]) == pytest.approx(tuple(interval))
+    # Five pairs have 32 sign flips, the fewest that 0.1 needs: all differences are above 0.
+    assert seeds["p"] == pytest.approx(max(expected.pvalue, 2 / 32)) == seeds["p_holm"]
+    low = found["sides"][0]
+    assert low["counts"] == {"finished": 5, "failed": 1} and low["restarts"] == 0
+    assert low["scores"] == {str(seed): score for seed, score in LOW.items()}
+    mean = scipy.stats.t.interval(0.9, 4, 0.71, scipy.stats.sem([*LOW.values()]))
+    assert (low["mean"]["low"], low["mean"]["high"]) == pytest.approx(mean)
+    assert low["cost"]["seconds"] == pytest.approx(1234.4)
+    examples = pair["examples"]
+    assert examples["count"] == 60 and examples["seeds"] == [[1, 2, 3, 4, 5]] * 2
+    assert examples["difference"] == pytest.approx(12 / 60)
+    row = next(row for row in examples["gained"] if row["key"] == "9")
+    assert row == {
+        "key": "9", "text": "text 9", "label": "no", "first": "yes", "second": "no",
+        "first_right": 0.0, "second_right": 1.0,
+    }  # fmt: skip
+
+
+def test_csv_has_a_row_for_seeds_and_one_for_examples(runs, capsys):
+    rows = list(csv.DictReader(io.StringIO(call(capsys, runs, "--format=csv"))))
+    assert [row["over"] for row in rows] == ["seeds", "examples"]
+    assert float(rows[0]["difference"]) == pytest.approx(0.098)
+    assert rows[0]["verdict"] == "high_x is better by 0.098" and rows[0]["paired"] == "True"
+
+
+def test_markdown_and_latex_are_tables(runs, capsys):
+    tables = call(capsys, runs, "--format=markdown", "--num_examples=0")
+    for table in tables.split("\n\n")[1:]:
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+    latex = call(capsys, runs, "--format=latex")
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
+    assert r"high\_x minus low & seeds & +0.0980 & " in latex
+    rows = [line for line in latex.splitlines() if line.endswith(r" \\")]
+    assert {line.count(" & ") for line in rows} == {5, 6, 4}
+
+
+def test_equal_runs_are_not_distinguishable_and_that_is_no_failure(tmp_path, capsys):
+    for name, shift in (("a", 0), ("b", 1)):
+        scores = {seed: 0.7 + 0.01 * ((seed + shift) % 3) for seed in range(6)}
+        compared_runs.make_seeds(tmp_path / name, scores)
+    text = call(capsys, f"--runs={tmp_path}/a,{tmp_path}/b")
+    assert "paired by seed: not distinguishable" in text
+    assert "over examples: not known: " in text
+
+
+def test_a_sweep_of_equal_points_claims_nothing(tmp_path, capsys):
+    sweep = run_folders.make_sweep(
+        tmp_path / "sweep", {"learning_rate": [0.1, 0.2, 0.3]}, lambda p, s: 0.5, seeds=(1, 2, 3)
+    )
+    found = json.loads(call(capsys, f"--runs={sweep}", "--format=json"))
+    assert len(found["pairs"]) == 3
+    assert {pair["seeds"]["verdict"] for pair in found["pairs"]} == {"not distinguishable"}
+
+
+# --- files of predictions -------------------------------------------------------------------------
+
+
+def test_files_of_predictions_with_their_answers(tmp_path, capsys):
+    data = compared_runs.write_data(tmp_path / "data.tsv")
+    for name, wrong in (("a", range(12)), ("b", (0, 1, 20))):
+        compared_runs.write_predictions(tmp_path / f"{name}.tsv", wrong)
+    arguments = [f"--runs={tmp_path}/a.tsv,{tmp_path}/b.tsv", f"--labels={data}", "--format=json"]
+    found = json.loads(call(capsys, *arguments))
+    assert found["pairs"][0]["examples"]["difference"] == pytest.approx(9 / 60)
+    assert [side["mean"]["estimate"] for side in found["sides"]] == pytest.approx([0.8, 0.95])
+    for given, message in (
+        (arguments[:1], "a.tsv has no run.json beside it: name .* with --labels"),
+        ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
+        ([*arguments, "--id_column=text"], "predictions of other examples .* --id_column"),
+    ):
+        with pytest.raises(file_io.InputError, match=message):
+            call(capsys, *given)
+
+
+def test_answers_to_questions_and_labels_of_words(tmp_path, capsys):
+    questions = [
+        {"id": str(i), "question": "who?", "answers": [{"text": "the cook", "answer_start": 0}]}
+        for i in range(4)
+    ]
+    data = {"data": [{"paragraphs": [{"context": "The cook waits.", "qas": questions}]}]}
+    run_folders.write_json(tmp_path / "dev.json", data)
+    for name, answer in (("a", "waits"), ("b", "Cook")):
+        run_folders.write_json(tmp_path / f"{name}.json", {str(i): answer for i in range(4)})
+    runs = f"--runs={tmp_path}/a.json,{tmp_path}/b.json"
+    text = call(capsys, runs, f"--labels={tmp_path}/dev.json", "--format=json")
+    found = json.loads(text)["pairs"][0]["examples"]
+    assert (found["metric"], found["difference"]) == ("f1", 100.0)
+    assert found["gained"][0]["text"] == "who? — The cook waits."
+
+    for name, last in (("a", "O"), ("b", "B-MAN")):
+        rows = ["the\tO\tO", "cook\tB-MAN\tB-MAN", "", "a\tO\tO", f"baker\tB-MAN\t{last}", ""]
+        (tmp_path / f"{name}.conll").write_text("\n".join(rows) + "\n")
+    text = call(capsys, f"--runs={tmp_path}/a.conll,{tmp_path}/b.conll", "--format=json")
+    found = json.loads(text)["pairs"][0]["examples"]
+    assert found["metric"] == "f1" and found["difference"] == pytest.approx(1 - 2 / 3)
+    assert found["gained"][0]["text"] == "a baker"
+
+
+@pytest.mark.parametrize("level", ["0", "1", "95"])
+def test_a_level_that_is_none_is_refused(level):
+    values = flags.FlagValues()
+    compare.define_flags(values)
+    with pytest.raises((file_io.InputError, flags.IllegalFlagValueError), match="level"):
+        values(["compare", "--runs=a,b", f"--level={level}"])
+        compare.main(values)
+
+
+def test_without_scipy_it_says_what_to_install(runs, capsys, monkeypatch):
+    for name in ("scipy", "scipy.stats"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(file_io.InputError, match=r"pip install '\.\[stats\]'"):
+        call(capsys, runs)
+
+
+def test_every_format_is_a_choice():
+    assert set(comparison_text.FORMATS) == {"text", "markdown", "latex", "csv", "json"}

@@ -1,0 +1,129 @@
+"""Metrics of kept predictions as functions of means, and files that are damaged."""
+
+import numpy as np
+import pytest
+
+from albert.experiments import example_predictions, report_data
+from albert.io import file_io, tables
+from albert.tasks import metrics
+from tests.support import compared_runs, run_folders
+
+
+def write_table(folder, labels, found, names=()):
+    """Writes labels and predictions; names are the labels in the order of their ids."""
+    rows = [f"text {i}\t{label}" for i, label in enumerate(labels)]
+    (folder / "labels.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    header = ["id", "prediction", *(f"probability_{name}" for name in names)]
+    rows = ["\t".join([str(i), str(x), *["0.5"] * len(names)]) for i, x in enumerate(found)]
+    (folder / "found.tsv").write_text("\n".join(["\t".join(header), *rows]) + "\n")
+    paths = (str(folder / name) for name in ("found.tsv", "labels.tsv"))
+    return example_predictions.read_file(*paths, tables.Columns())
+
+
+@pytest.mark.parametrize("names", [("no", "yes"), ("a", "b", "c")])
+def test_metrics_of_classes_are_those_of_the_evaluation(names, tmp_path):
+    rng = np.random.default_rng(1)
+    ids = rng.integers(len(names), size=(2, 80))
+    ids[1, :50] = ids[0, :50]
+    found = write_table(tmp_path, *([names[i] for i in row] for row in ids), names)
+    expected = {
+        "eval_accuracy": metrics.accuracy(*ids),
+        "matthew_corr": metrics.matthews_correlation(*ids),
+    }
+    if len(names) == 2:
+        expected["f1"] = metrics.f1(*ids)
+    assert {name: m.value for name, m in found.metrics.items()} == pytest.approx(expected)
+    assert [*found.right.values()] == (ids[0] == ids[1]).tolist()
+    # Drawn examples have the metric of these examples.
+    rows = rng.integers(80, size=80)
+    drawn = found.metrics["matthew_corr"]
+    assert drawn.of_means(drawn.rows[rows].mean(axis=0)) == pytest.approx(
+        metrics.matthews_correlation(*ids[:, rows])
+    )
+
+
+def test_metrics_of_numbers_are_those_of_the_evaluation(tmp_path):
+    rng = np.random.default_rng(1)
+    labels = rng.normal(1000, 1, 50)
+    found = labels + rng.normal(0, 1, 50)
+    kept = write_table(tmp_path, labels, found)
+    assert kept.metrics["pearson"].value == pytest.approx(metrics.pearson(labels, found))
+    assert kept.metrics["MSE"].value == pytest.approx(metrics.mean_squared_error(labels, found))
+    assert not kept.right
+
+
+def test_degenerate_predictions_have_the_metrics_of_the_evaluation(tmp_path):
+    kept = write_table(tmp_path, ["no", "yes", "no"], ["no"] * 3, ("no", "yes"))
+    assert kept.metrics["f1"].value == kept.metrics["matthew_corr"].value == 0
+    kept = write_table(tmp_path, [1.0, 2.0, 3.0], [2.0] * 3)
+    assert kept.metrics["pearson"].value == 0
+
+
+def test_a_label_that_only_the_predictions_have_counts_as_wrong(tmp_path):
+    kept = write_table(tmp_path, ["no", "yes"], ["no", "maybe"], ("no", "yes"))
+    assert kept.metrics["eval_accuracy"].value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "other examples"),
+        ("id\tx\n0\ta\n", "line 2: expected the columns id and prediction, found id, x"),
+        ("id\tprediction\n0\n", "line 2: expected 2 columns"),
+        ("id\tprediction\n0\tyes\n", "could not convert string to float"),
+        ("\0\xff", "other examples"),
+    ],
+)
+def test_damaged_tables_are_named(text, message, tmp_path):
+    data = compared_runs.write_data(tmp_path / "data.tsv", count=1)
+    run = compared_runs.make_run(tmp_path / "run", 0.8, data=data, wrong=())
+    (run / "predictions.tsv").write_text(text)
+    with pytest.raises(file_io.InputError, match=message) as caught:
+        example_predictions.read(report_data.read_run(str(run), "run"))
+    assert "predictions.tsv" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [[], {"1": 5}, {"1": None}, "text", {"2": "x"}, 3])
+def test_damaged_answers_are_named(content, tmp_path):
+    for answers in ([{"text": "cook", "answer_start": 0}], []):
+        questions = [
+            {"id": "0", "question": "who?", "answers": [{"text": "he", "answer_start": 0}]},
+            {"id": "1", "question": "who?", "answers": answers},
+        ]
+        paragraphs = [{"paragraphs": [{"context": "The cook waits.", "qas": questions}]}]
+        run_folders.write_json(tmp_path / "dev.json", {"data": paragraphs})
+        if isinstance(content, dict):
+            content = {"0": "he", **content}
+        run_folders.write_json(tmp_path / "found.json", content)
+        paths = [str(tmp_path / name) for name in ("found.json", "dev.json")]
+        with pytest.raises(file_io.InputError, match="found.json"):
+            example_predictions.read_file(*paths, tables.Columns())
+
+
+def test_words_without_labels_are_refused(tmp_path):
+    (tmp_path / "found.conll").write_text("the\tO\n\n")
+    with pytest.raises(file_io.InputError, match="found.conll: expected words, their labels and"):
+        example_predictions.read_file(str(tmp_path / "found.conll"), None, tables.Columns())
+
+
+@pytest.mark.parametrize(
+    ("script", "task", "names", "flags"),
+    [
+        ("run_classifier", "rte", "predictions.tsv", "--do_predict --predict_on=dev"),
+        ("run_classifier", "custom", "predictions.tsv", "--do_predict --test_file"),
+        ("run_race", "race", "predictions.tsv", "--do_predict"),
+        ("run_squad_v1", "squad_v1", "predictions.json", "--do_predict"),
+        ("run_token_classifier", "tokens", "predictions.conll", "--do_predict --test_file"),
+    ],
+)
+def test_what_keeps_predictions_is_told(script, task, names, flags, tmp_path):
+    run = run_folders.make_run(tmp_path / "run", script=script, task=task)
+    with pytest.raises(file_io.InputError) as caught:
+        example_predictions.read(report_data.read_run(str(run), "run"))
+    assert f"run keeps no predictions ({names}): run it with {flags}" in str(caught.value)
+
+
+def test_pretraining_makes_no_predictions(tmp_path):
+    run = run_folders.make_run(tmp_path / "run", script="run_pretraining", task="pretraining")
+    with pytest.raises(file_io.InputError, match="run_pretraining makes no predictions"):
+        example_predictions.read(report_data.read_run(str(run), "run"))

@@ -1,0 +1,72 @@
+"""Scores and costs of reports, and the size of large ones."""
+
+import re
+
+import pytest
+
+from albert.experiments import report, report_axes, report_groups, report_scores, statistics
+from tests.support import run_folders
+
+FLOP = report_axes.AXES["flop"]
+
+
+def read(tmp_path):
+    return report_groups.read([str(path) for path in sorted(tmp_path.iterdir())])
+
+
+def test_costs_stand_next_to_scores_best_first(tmp_path):
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    for rate, shift in ((0.1, 0), (0.2, 10)):
+        for seed in (1, 2):
+            cost = {"steps": 10, "tokens": 2000 + 2000 * seed, "flop": 10**9}
+            path = tmp_path / f"r{rate}_{seed}"
+            run_folders.make_run(path, seed=seed + shift, learning_rate=rate, cost=cost)
+    table, figures, note = report_scores.blocks(read(tmp_path), FLOP)
+    assert table["table"] == ["side", "mean", "interval", "FLOP", "tokens", "runs", "remarks"]
+    assert [row[:2] for row in table["rows"]] == [
+        ["learning_rate=0.2", "0.8650"],
+        ["learning_rate=0.1", "0.7650"],
+    ]
+    assert table["rows"][1][3:6] == ["1.00e+09", "5,000", "2"]
+    assert note["note"] == "A run of each costs the same, 1e+09 FLOP."
+    ((caption, svg),) = figures["figures"]
+    assert "interval" in caption and "learning_rate=0.1 0.765 (0.7015 to 0.8285)" in svg
+
+
+def test_losses_are_better_if_they_are_low(tmp_path):
+    pytest.importorskip("scipy")
+    for rate in (0.1, 0.2):
+        path = tmp_path / f"r{rate}"
+        run_folders.make_run(path, seed=round(10 * rate), learning_rate=rate, metric="eval_loss")
+    assert [row.side.name for row in report_scores.score_sides(read(tmp_path))] == ["r0.1", "r0.2"]
+
+
+def test_without_scipy_a_note_says_what_to_install(tmp_path, monkeypatch):
+    for seed in (1, 2):
+        run_folders.make_run(tmp_path / f"r{seed}", learning_rate=seed)
+    monkeypatch.setattr(statistics, "is_installed", lambda: False)
+    assert list(report_scores.blocks(read(tmp_path), FLOP)) == [
+        {"note": f"{statistics.NOT_INSTALLED}."}
+    ]
+
+
+@pytest.mark.parametrize("seeds", [5, 1])
+def test_fifty_runs_are_a_small_file(tmp_path, seeds):
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    for number in range(50):
+        point, seed = divmod(number, seeds)
+        cost = {"steps": 1000, "tokens": 10**6 + point, "flop": 10**12 * (point + 1)}
+        run = run_folders.make_run(
+            tmp_path / f"r{number:02}", seed=seed + 1, learning_rate=1e-5 * (point + 1), cost=cost
+        )
+        run_folders.write_curves(run, 1000, 0.01 * number)
+    page = report.runs_page(read(tmp_path))
+    assert len(page.encode()) < 1_000_000
+    assert not re.search(r"https?:|<script|<link|<img|@import|@font-face|url\((?!#)", page)
+    points = 133 if seeds == 5 else 80
+    assert f"thinned: of up to 1,000 points of a line, {points} are drawn" in page
+    names = re.findall(r'<td class="[^"]*">(r\d\d)</td>|<td>(r\d\d)</td>', page)
+    assert len(names) == 50

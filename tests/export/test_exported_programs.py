@@ -1,0 +1,114 @@
+"""The programs of docs/serving.md that run a serving folder without this toolkit."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from albert.export import serving_export
+from albert.serving import predictors
+from tests.support import serving_samples
+from tests.support.sources import ROOT
+
+tokenizers = pytest.importorskip("tokenizers")
+TEXTS = ["a charming journey", "Ann wrote it in the year. " * 5, "dejà \U0001f600 [SEP] ΟΔΟΣ", "x"]
+CONTEXT = "The \U0001f600 cat wrote it, in 1901.\n  Ben read   it to the old man and the dog. " * 2
+QUESTIONS = [("Who wrote it?", "Ann wrote it."), ("When was it? " * 3, CONTEXT), ("Who?", CONTEXT)]
+
+
+def program(heading):
+    """The program below a heading of the document."""
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^#### {heading}\n.*?^```py\n(.*?)^```", text, re.S | re.M)
+    return found
+
+
+def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False):
+    """The names that the program defines, and the toolkit's predictor of the same folder."""
+    serving_samples.trained_in(tmp_path / "trained", kind)
+    folder = str(tmp_path / "folder")
+    serving_export.export(str(tmp_path / "trained"), folder, format)
+    if is_pair:  # That is all that differs in the folder of a model for two texts.
+        path = tmp_path / "folder" / "model.json"
+        path.write_text(path.read_text().replace('"text_pair": null', '"text_pair": "other"'))
+    source = program(heading)
+    assert "albert" not in source
+    source, count = re.subn(r'^folder = "\w+"', f"folder = {folder!r}", source, flags=re.M)
+    assert count == 1
+    names = {}
+    exec(compile(source, "serving.md", "exec"), names)  # noqa: S102
+    return names, predictors.load(folder, runtime)
+
+
+def probabilities(result):
+    return {name: float(p) for name, p in result.probabilities.items()}
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regression"])
+def test_texts_with_onnxruntime(tmp_path, kind):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    names, predictor = run("Texts, with ONNX Runtime", tmp_path, kind, "onnx")
+    about = names["session"].get_modelmeta().custom_metadata_map
+    about = {key: json.loads(value) for key, value in about.items()}
+    assert about == {"kind": "classifier", **names["settings"]}
+    for text, result in zip(TEXTS, predictor.predict(TEXTS), strict=True):
+        found = names["predict"](text)
+        if kind == "regression":
+            assert found == pytest.approx(float(result.chosen), abs=1e-4)
+        else:
+            assert found == pytest.approx(probabilities(result), abs=1e-5)
+
+
+def test_pairs_with_onnxruntime(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    heading = "Texts, with ONNX Runtime"
+    names, predictor = run(heading, tmp_path, "classifier", "onnx", is_pair=True)
+    pairs = [(a, b) for a in TEXTS for b in TEXTS]
+    for pair, result in zip(pairs, predictor.predict(pairs), strict=True):
+        assert names["predict"](*pair) == pytest.approx(probabilities(result), abs=1e-5)
+
+
+def test_words_with_openvino(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("openvino")
+    names, predictor = run("Words, with OpenVINO", tmp_path, "token_classifier", "onnx", "openvino")
+    sentences = [["John", "lives", "in", "New", "York"], ["\u0301", "a" * 99, *CONTEXT.split()]]
+    for words, result in zip(sentences, predictor.predict(sentences), strict=True):
+        assert names["labels_of"](words) == result.labels
+
+
+def test_multiple_choice_with_litert(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    names, predictor = run("Multiple choice, with LiteRT", tmp_path, "multiple_choice", "litert")
+    for question in ("We stayed _ .", "Where did they all stay on that day, and why?"):
+        fields = {"article": CONTEXT, "question": question, "options": ["inside", "x y z", "b"]}
+        (result,) = predictor.predict([predictor.of_request(fields)])
+        found = names["probabilities_of"](**fields)
+        np.testing.assert_allclose(found, result.probabilities, atol=1e-5)
+
+
+def test_ids_with_the_saved_model(tmp_path):
+    names, predictor = run("Ids, with the SavedModel", tmp_path, "classifier", "saved_model")
+    for text, result in zip(TEXTS, predictor.predict(TEXTS), strict=True):
+        assert names["predict"](text) == pytest.approx(probabilities(result), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["squad_v1", "squad_v2"])
+def test_questions_with_onnxruntime(tmp_path, kind):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    names, predictor = run("Questions", tmp_path, kind, "onnx")
+    several = 0
+    for question, context in QUESTIONS:
+        answers, null_odds = names["ask"](question, context)
+        reply = predictor.ask(question, context)
+        wanted = [answer for answer in reply.answers if answer.start is not None]
+        assert [row[::2] for row in answers] == [(a.text, a.start) for a in wanted]
+        wanted = [answer.probability for answer in wanted]
+        assert [p for _, p, _ in answers] == pytest.approx(wanted, abs=1e-5)
+        assert null_odds == (reply.null_odds and pytest.approx(reply.null_odds, abs=1e-4))
+        several += len(answers) > 1
+    assert several
