@@ -74,8 +74,8 @@ def changes(compared: Compared) -> Iterator[dict]:
         }
         if len(rows) > _MAX_CHANGES:
             yield {
-                "note": f"The first {_MAX_CHANGES} of {len(rows):,}; python -m albert.compare "
-                "--format=json has all."
+                "note": f"The first {_MAX_CHANGES} of {len(rows):,}; the JSON of python -m "
+                "albert.compare has all."
             }
 
 
@@ -94,7 +94,7 @@ def compare(sides: Sequence[comparison.Side]) -> Compared:
     if len(sides) != 2:
         names = ", ".join(side.name for side in sides)
         raise file_io.InputError(
-            f"--compare: expected two sides, found {len(sides)} ({names}); python -m "
+            f"compare: expected two sides, found {len(sides)} ({names}); python -m "
             "albert.compare takes more"
         )
     return comparison.compare(sides)

@@ -543,7 +543,7 @@ def test_curves_are_drawn_on_the_axis_that_is_asked_for(tmp_path):
     assert ["5,000" in row for row in rows if row[0] == "r1"] == [True]
     header = next(row for row in rows if row[0] == "run")
     assert header[3:7] == ["seconds", "processor seconds", "FLOP", "tokens"]
-    said = "--axis=words: no run has recorded its words; expected one of steps, examples, tokens"
+    said = "axis=words: no run has recorded its words; expected one of steps, examples, tokens"
     with pytest.raises(file_io.InputError, match=said):
         write_report(tmp_path, f"--runs={tmp_path}/out/r*", "--axis=words")
 
@@ -610,7 +610,7 @@ def test_what_cannot_be_a_comparison_is_named(tmp_path):
             [f"--compare={run}", f"--runs={run}"],
             "give --compare or --runs and --heat_map, not both",
         ),
-        ([f"--compare={run}"], "--compare: expected two sides, found 1 "),
+        ([f"--compare={run}"], "compare: expected two sides, found 1 "),
     ):
         with pytest.raises(file_io.InputError, match=message):
             write_report(tmp_path, *arguments)

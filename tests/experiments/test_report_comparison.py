@@ -76,5 +76,5 @@ def test_at_most_fifty_examples_are_shown_and_the_rest_is_counted():
 
 
 def test_other_numbers_of_sides_are_refused():
-    with pytest.raises(file_io.InputError, match=r"--compare: expected two sides, found 0"):
+    with pytest.raises(file_io.InputError, match=r"compare: expected two sides, found 0"):
         report_comparison.compare([])
