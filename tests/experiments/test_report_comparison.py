@@ -62,7 +62,13 @@ def test_at_most_fifty_examples_are_shown_and_the_rest_is_counted():
         blocks[0]["heading"] == "51 examples that most runs of b and not most runs of a have right"
     )
     assert len(blocks[1]["rows"]) == 50
-    assert blocks[1]["rows"][0] == ["0", "text 0", "x", "y", "x", "20% right", "80% right"]
+    assert blocks[1]["rows"][0] == [
+        "0",
+        "text 0",
+        "x",
+        "y (20% of runs right)",
+        "x (80% of runs right)",
+    ]
     assert blocks[2]["note"].startswith("The first 50 of 51;")
     assert blocks[3]["heading"].startswith("0 examples that most runs of a and not")
     blocks = list(report_comparison.changes(made(examples=examples(0))))
@@ -70,5 +76,5 @@ def test_at_most_fifty_examples_are_shown_and_the_rest_is_counted():
 
 
 def test_other_numbers_of_sides_are_refused():
-    with pytest.raises(file_io.InputError, match=r"--compare: expected two sides, found 0"):
+    with pytest.raises(file_io.InputError, match=r"compare: expected two sides, found 0"):
         report_comparison.compare([])
