@@ -23,7 +23,7 @@ class Settings(options.Group):
     )
     model: tuple[str, ...] = options.flag(
         (),
-        "name:folder of one of several models, instead of --model_dir; may be given several times.",
+        "One of several models as name:folder, instead of --model_dir; may be given several times.",
         repeated=True,
     )
     host: str = options.flag(
