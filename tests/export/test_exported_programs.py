@@ -80,6 +80,7 @@ def test_words_with_openvino(tmp_path):
         assert names["labels_of"](words) == result.labels
 
 
+@pytest.mark.slow
 def test_multiple_choice_with_litert(tmp_path):
     pytest.importorskip("ai_edge_litert")
     names, predictor = run("Multiple choice, with LiteRT", tmp_path, "multiple_choice", "litert")
@@ -90,6 +91,7 @@ def test_multiple_choice_with_litert(tmp_path):
         np.testing.assert_allclose(found, result.probabilities, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_ids_with_the_saved_model(tmp_path):
     names, predictor = run("Ids, with the SavedModel", tmp_path, "classifier", "saved_model")
     for text, result in zip(TEXTS, predictor.predict(TEXTS), strict=True):
