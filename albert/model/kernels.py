@@ -65,6 +65,14 @@ def has_units(dtype: tf.DType, processor_file: str = "/proc/cpuinfo") -> bool:
     return not _UNITS[dtype.name].isdisjoint(_processor_features(processor_file))
 
 
+def has_matrix_units(dtype: tf.DType, processor_file: str = "/proc/cpuinfo") -> bool:
+    """Returns whether a processor multiplies this type in units for whole tiles of matrices (AMX).
+
+    For `processor_file` see `has_units`.
+    """
+    return dtype == tf.bfloat16 and "amx_bf16" in _processor_features(processor_file)
+
+
 def _rounded(a, b, **transposed):
     product = tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), **transposed)
     return tf.cast(product, a.dtype)
@@ -98,7 +106,8 @@ def column_sums(x: tf.Tensor) -> tf.Tensor:
     The sum is a product with ones. On a CPU this takes half the time of a sum, and every type is
     accumulated in float32.
     """
-    return matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
+    with tf.name_scope("column_sums"):
+        return matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
 
 
 # --- functions of a block ------------------------------------------------------------------------
@@ -356,9 +365,12 @@ FUSED = PLAIN._replace(gelu=lambda x, bias: tf.nn.gelu(tf.nn.bias_add(x, bias), 
 
 
 def _is_fused(dtype):
-    """Returns whether TensorFlow fuses products of this type with the following operations."""
+    """Returns whether TensorFlow fuses products of this type with what follows, and gains by it."""
     devices = {device.device_type for device in tf.config.list_logical_devices()}
-    return dtype == tf.float32 or (dtype == tf.bfloat16 and devices == {"CPU"} and has_units(dtype))
+    if dtype == tf.float32:
+        return True
+    on_cpu = dtype == tf.bfloat16 and devices == {"CPU"}
+    return on_cpu and has_units(dtype) and not has_matrix_units(dtype)
 
 
 def for_block(training: bool, dtype: tf.DType, few_rows: bool = False) -> BlockKernels:
