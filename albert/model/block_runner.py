@@ -38,11 +38,11 @@ class BlockRunner:
     def __call__(self, block: layers.Block, hidden: Any, seeds: Any, positions: Any = None) -> Any:
         """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R]."""
         run = self._passes[block] if positions is None else self._make_pass(block, positions)
-        weights = [weight for sublayer in block.sublayers for weight in self._weights[sublayer]]
-        output = run(hidden, layers.BlockWeights(*weights), seeds)
-        for sublayer in block.sublayers:  # for the layers that follow
-            self._weights[sublayer] = shared_weight_barrier(self._weights[sublayer])
-        return output
+        weights = []
+        for sublayer in block.sublayers:  # for this layer, and for those that follow
+            here, self._weights[sublayer] = fork_weights(self._weights[sublayer])
+            weights += here
+        return run(hidden, layers.BlockWeights(*weights), seeds)
 
     def _make_pass(self, block, positions=None):
         """Makes ``(hidden, weights, seeds) -> hidden`` of a block."""
@@ -71,6 +71,16 @@ def shared_weight_barrier(weights: tuple) -> tuple:
 @tf.custom_gradient
 def _barrier(x):
     return tf.identity(x), kernels.graph_barrier
+
+
+def fork_weights(weights: tuple) -> tuple[tuple, tuple]:
+    """Returns the same weights for a layer, and for those that follow.
+
+    The gradients of the layers that follow are added up first, so that two of them are in memory
+    instead of one for each layer.
+    """
+    here, following = zip(*(kernels.fork(x) for x in weights), strict=True)
+    return here, following
 
 
 def recomputed(run: Callable) -> Callable:

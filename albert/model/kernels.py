@@ -164,6 +164,24 @@ def _sum(x, y):
 
 
 @_compiled
+def _add_narrow(x, y):
+    return narrowed(_sum(x, y), x.dtype)
+
+
+@tf.custom_gradient
+def fork(x: tf.Tensor) -> Any:
+    """Returns x twice, for two uses whose gradients are added up before those of other uses.
+
+    TensorFlow's own sums of bfloat16 tensors take several times as long.
+    """
+
+    def gradient(one, other):
+        return _add_narrow(one, other) if x.dtype == tf.bfloat16 else one + other
+
+    return (tf.identity(x), tf.identity(x)), gradient
+
+
+@_compiled
 def _add_bias_forward(x, bias):
     return narrowed(_sum(x, bias), x.dtype)
 

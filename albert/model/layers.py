@@ -278,7 +278,7 @@ class Block(tf.Module):
         """
         config = self._config
         if positions is None:
-            residual = hidden
+            hidden, residual = kernels.fork(hidden)
             query, key, value = self._project(hidden, weights, rows, functions)
         else:
             residual = tf.gather(hidden, rows.rows_at(positions))  # [B * R, H]
@@ -294,6 +294,7 @@ class Block(tf.Module):
         rest = (weights.attention_bias, weights.attention_gamma, weights.attention_beta)
         hidden = self._add(attended, residual, rest, seeds.attention_output, functions)
 
+        hidden, residual = kernels.fork(hidden)
         expanded = kernels.product(hidden, weights.inner_kernel)  # [T, I]
         fused = {"gelu": functions.gelu, "gelu_erf": functions.gelu_erf}
         if config.hidden_act in fused:
@@ -303,7 +304,7 @@ class Block(tf.Module):
             expanded = ACTIVATIONS[config.hidden_act](expanded)
         output = kernels.product(expanded, weights.output_kernel)  # [T, H]
         rest = (weights.output_bias, weights.output_gamma, weights.output_beta)
-        return self._add(output, hidden, rest, seeds.output, functions)
+        return self._add(output, residual, rest, seeds.output, functions)
 
     def _project(self, hidden, weights, rows, functions):
         """Returns queries, keys and values of all rows [T, H]: each [B, N, S, D]."""
