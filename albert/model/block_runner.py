@@ -59,11 +59,10 @@ class BlockRunner:
 
 
 def shared_weight_barrier(weights: tuple) -> tuple:
-    """Returns the same weights, for the layers that follow or for a part of the batch.
+    """Returns the same weights for a part of the batch.
 
     TensorFlow adds up the gradients of shared weights once it has those of all uses. Everything
-    behind this barrier counts as one use: the gradients of the layers behind it are added up first,
-    so that two of them are in memory instead of one for each layer.
+    behind this barrier counts as one use.
     """
     return tuple(_barrier(x) for x in weights)
 

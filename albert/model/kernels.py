@@ -176,7 +176,9 @@ def fork(x: tf.Tensor) -> Any:
     """
 
     def gradient(one, other):
-        return _add_narrow(one, other) if x.dtype == tf.bfloat16 else one + other
+        if x.dtype == tf.bfloat16:
+            return _add_narrow(one, other)
+        return graph_barrier(one + other)
 
     return (tf.identity(x), tf.identity(x)), gradient
 
@@ -413,8 +415,8 @@ def _is_fused(dtype):
 def for_block(training: bool, dtype: tf.DType, few_rows: bool = False) -> BlockKernels:
     """Returns `COMPILED`, or `PLAIN` or `FUSED` if one of these is faster.
 
-    Inference gains from TensorFlow's own fusions. For a few rows, compiling for every number of
-    rows does not pay off.
+    Inference gains from TensorFlow's own fusions, except on matrix units. For a few rows, compiling
+    for every number of rows does not pay off.
 
     Args:
       training: whether there will be gradients.

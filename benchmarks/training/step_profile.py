@@ -3,18 +3,16 @@
     python -m benchmarks.training.step_profile
     python -m benchmarks.training.step_profile --albert_config_files=configs/albert_small.json
 
-A profile of TensorFlow lists every operation of the steps of `training_step`. Here operations run
-one after the other, each on all cores, and the batch is one part: so their times add up to that of
-the step, and what they leave is the overhead of starting them. `bare` is the speed of the same
-matrix products alone, weighted by their share of a step: with it and nothing else a step would take
-the time of `limit`.
+A profile of TensorFlow lists every operation of the steps of `training_step`. Here the batch is one
+part and everything runs on one core, one operation after the other: so their times add up to that
+of the step, and what they leave is the overhead of starting them. The last columns are speeds in
+GFLOP per second: of the whole step, and of the matrix products of a block alone.
 """
 
 import collections
 import glob
 import os
 import re
-import sys
 import tempfile
 import time
 
@@ -144,10 +142,13 @@ def _floating_operations(config, mode):
 
 def main():
     tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
     whole = layers.Compute
     layers.Compute = lambda dtype, **settings: whole(dtype, **{**settings, "parts": 1})
     print(harness.machine(tf))
-    print("| model | step | precision | ms | " + " | ".join(_GROUPS) + " | overhead | bare | all |")
+    print(
+        "| model | step | precision | ms | " + " | ".join(_GROUPS) + " | overhead | step | bare |"
+    )
     print("|" + "---|" * (len(_GROUPS) + 7))
     for path in FLAGS.albert_config_files:
         FLAGS.albert_config_file, FLAGS.batches = path, 1
@@ -161,8 +162,8 @@ def main():
                 cells = [f"{100 * shares[group]:.0f}%" for group in _GROUPS]
                 cells.append(f"{100 * (1 - sum(shares.values())):.0f}%")
                 name = os.path.basename(path).removesuffix(".json").removeprefix("albert_")
-                row = [name, mode, dtype, f"{1e3 * step:.0f}", *cells, f"{bare:.0f}"]
-                print("| " + " | ".join([*row, f"{reached:.0f}"]) + " |", flush=True)
+                row = [name, mode, dtype, f"{1e3 * step:.0f}", *cells, f"{reached:.0f}"]
+                print("| " + " | ".join([*row, f"{bare:.0f}"]) + " |", flush=True)
 
 
 if __name__ == "__main__":
