@@ -378,6 +378,7 @@ def make_strategy(settings: Settings, command: command_flags.Command) -> Any:
         tpu_zone=devices.tpu_zone,
         gcp_project=devices.gcp_project,
         master=devices.master,
+        compute=settings.compute.for_batch(settings.train_batch_size * settings.max_seq_length),
     )
     if name == "tpu" and chosen.num_replicas_in_sync != devices.num_tpu_cores:
         raise file_io.InputError(

@@ -741,7 +741,7 @@ def _to_points(rows, reference, level, method, note):
     worse, better = (
         sum(row.verdict.startswith(word) for row in others) for word in ("worse", "better")
     )
-    counts = f"{worse} points are worse, {better} better, {len(others) - worse - better} of "
+    counts = f"{worse} are worse, {better} better, {len(others) - worse - better} of "
     verdict = f"{reference}: {counts}{len(others)} {NOT_DISTINGUISHABLE}"
     winner = reference if worse == len(others) else None
     if winner:

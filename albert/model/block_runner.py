@@ -39,11 +39,11 @@ class BlockRunner:
     def __call__(self, block: layers.Block, hidden: Any, seeds: Any, positions: Any = None) -> Any:
         """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R]."""
         run = self._passes[block] if positions is None else self._make_pass(block, positions)
-        weights = [weight for sublayer in block.sublayers for weight in self._weights[sublayer]]
-        output = run(hidden, layers.BlockWeights(*weights), seeds)
-        for sublayer in block.sublayers:  # for the next layers
-            self._weights[sublayer] = shared_weight_barrier(self._weights[sublayer])
-        return output
+        weights = []
+        for sublayer in block.sublayers:  # for this layer, and for the next ones
+            here, self._weights[sublayer] = fork_weights(self._weights[sublayer])
+            weights += here
+        return run(hidden, layers.BlockWeights(*weights), seeds)
 
     def _make_pass(self, block, positions=None):
         """Makes ``(hidden, weights, seeds) -> hidden`` of a block."""
@@ -60,11 +60,10 @@ class BlockRunner:
 
 
 def shared_weight_barrier(weights: tuple) -> tuple:
-    """Returns the same weights, for the next layers or for a part of the batch.
+    """Returns the same weights for a part of the batch.
 
     TensorFlow adds up the gradients of shared weights once it has the gradient of every use. All
-    uses behind this barrier count as one: their gradients are added up first, so that only two
-    gradients are in memory, not one per layer.
+    uses behind this barrier count as one.
     """
     return tuple(_barrier(x) for x in weights)
 
@@ -72,6 +71,16 @@ def shared_weight_barrier(weights: tuple) -> tuple:
 @tf.custom_gradient
 def _barrier(x):
     return tf.identity(x), kernels.graph_barrier
+
+
+def fork_weights(weights: tuple) -> tuple[tuple, tuple]:
+    """Returns the same weights twice: for a layer, and for the next layers.
+
+    The gradients of the next layers are added up first, so that only two gradients are in memory,
+    not one per layer.
+    """
+    here, following = zip(*(kernels.fork(x) for x in weights), strict=True)
+    return here, following
 
 
 def recompute_in_backward(run: Callable) -> Callable:

@@ -174,6 +174,12 @@ class BlockSeeds(NamedTuple):
     output: Any
 
 
+def _prepared(dense, dtype):
+    """Returns kernels (`kernels.laid_out`) and biases in a type."""
+    for x in (tf.cast(x, dtype) for x in dense):
+        yield kernels.laid_out(x) if len(x.shape) == 2 else x
+
+
 class SelfAttention(tf.Module):
     """Parameters of multi-head self attention and of the LayerNorm after it."""
 
@@ -190,10 +196,10 @@ class SelfAttention(tf.Module):
     def weights(self, dtype: str) -> tuple:
         """Returns this part of `BlockWeights`: products in `dtype`, normalization in float32."""
         # Scaling the kernel once costs less than scaling queries or scores in each layer.
-        kernels = [self.query.kernel * self._scale, self.key.kernel, self.value.kernel]
+        matrices = [self.query.kernel * self._scale, self.key.kernel, self.value.kernel]
         biases = [self.query.bias * self._scale, self.key.bias, self.value.bias]
-        dense = (tf.concat(kernels, 1), tf.concat(biases, 0), self.output.kernel, self.output.bias)
-        return *(tf.cast(x, dtype) for x in dense), *self.norm.weights()
+        dense = (tf.concat(matrices, 1), tf.concat(biases, 0), self.output.kernel, self.output.bias)
+        return *_prepared(dense, dtype), *self.norm.weights()
 
 
 class FeedForward(tf.Module):
@@ -211,7 +217,7 @@ class FeedForward(tf.Module):
         """Returns this part of `BlockWeights`: products in `dtype`, normalization in float32."""
         inner, output = self.intermediate, self.output
         dense = (inner.kernel, inner.bias, output.kernel, output.bias)
-        return *(tf.cast(x, dtype) for x in dense), *self.norm.weights()
+        return *_prepared(dense, dtype), *self.norm.weights()
 
 
 class Block(tf.Module):
@@ -272,7 +278,7 @@ class Block(tf.Module):
         """
         config = self._config
         if positions is None:
-            residual = hidden
+            hidden, residual = kernels.fork(hidden)
             query, key, value = self._project(hidden, weights, rows, functions)
         else:
             residual = tf.gather(hidden, rows.rows_at(positions))  # [B * R, H]
@@ -284,36 +290,37 @@ class Block(tf.Module):
         context = kernels.matmul(probabilities, value)  # [B, N, S, D]
         merge = rows.merge_heads if positions is None else rows.merge_heads_at
         context = merge(context)  # [T, H]
-        attended = kernels.matmul(context, weights.attention_kernel)
+        attended = kernels.product(context, weights.attention_kernel)
         rest = (weights.attention_bias, weights.attention_gamma, weights.attention_beta)
         hidden = self._add(attended, residual, rest, seeds.attention_output, functions)
 
-        expanded = kernels.matmul(hidden, weights.inner_kernel)  # [T, I]
+        hidden, residual = kernels.fork(hidden)
+        expanded = kernels.product(hidden, weights.inner_kernel)  # [T, I]
         fused = {"gelu": functions.gelu, "gelu_erf": functions.gelu_erf}
         if config.hidden_act in fused:
             expanded = fused[config.hidden_act](expanded, weights.inner_bias)
         else:
             expanded = functions.add_bias(expanded, weights.inner_bias)
             expanded = ACTIVATIONS[config.hidden_act](expanded)
-        output = kernels.matmul(expanded, weights.output_kernel)  # [T, H]
+        output = kernels.product(expanded, weights.output_kernel)  # [T, H]
         rest = (weights.output_bias, weights.output_gamma, weights.output_beta)
-        return self._add(output, hidden, rest, seeds.output, functions)
+        return self._add(output, residual, rest, seeds.output, functions)
 
     def _project(self, hidden, weights, rows, functions):
         """Returns queries, keys and values of all rows [T, H]: each [B, N, S, D]."""
-        product = kernels.matmul(hidden, weights.qkv_kernel)  # [T, 3H]
+        product = kernels.product(hidden, weights.qkv_kernel)  # [T, 3H]
         return rows.split_heads(functions.add_bias(product, weights.qkv_bias), 3)
 
     def _project_at(self, chosen, hidden, weights, rows, functions):
         """Returns queries of the chosen rows [B, N, R, D], keys and values of all [B, N, S, D]."""
         size = self._config.hidden_size
         # The gradient of a split costs less than those of slices.
-        query_kernel, kernel = tf.split(weights.qkv_kernel, [size, 2 * size], 1)
+        query_kernel, kernel = kernels.split_outputs(weights.qkv_kernel, [size, 2 * size])
         query_bias, bias = tf.split(weights.qkv_bias, [size, 2 * size])
-        query = functions.add_bias(kernels.matmul(chosen, query_kernel), query_bias)
+        query = functions.add_bias(kernels.product(chosen, query_kernel), query_bias)
         query = tf.reshape(query, [rows.batch, -1, rows.heads, size // rows.heads])
         query = tf.transpose(query, [0, 2, 1, 3])
-        product = kernels.matmul(hidden, kernel)  # [T, 2H]
+        product = kernels.product(hidden, kernel)  # [T, 2H]
         return query, *rows.split_heads(functions.add_bias(product, bias), 2)
 
     def _add(self, x, residual, rest, seed, functions):

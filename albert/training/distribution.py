@@ -23,6 +23,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert.io import file_io, signals
+from albert.model import kernels, layers
 
 # --- TPUs -----------------------------------------------------------------------------------------
 
@@ -245,6 +246,7 @@ def create_strategy(
     tpu_zone: str | None = None,
     gcp_project: str | None = None,
     master: str | None = None,
+    compute: layers.Compute = layers.Compute(),
 ) -> tf.distribute.Strategy:
     """Builds the strategy; call this before any other use of TensorFlow.
 
@@ -255,6 +257,7 @@ def create_strategy(
       tpu_zone: Google Cloud zone of the TPU.
       gcp_project: Google Cloud project of the TPU.
       master: ``grpc://…`` address of the TPU.
+      compute: how the model will compute, see `use_one_core_per_part`.
 
     Raises:
       file_io.InputError: the name is unknown, or devices are missing or do not answer.
@@ -276,6 +279,7 @@ def create_strategy(
             raise _tf_config_error(tf_config, "must list at least two workers")
         return _multi_worker_strategy(cluster)
     if name == "one_device":
+        use_one_core_per_part(compute)
         return tf.distribute.OneDeviceStrategy("GPU:0" if _gpus() else "CPU:0")
     # Without a GPU the logical CPU devices are used, as in the tests.
     devices = _gpus() or tf.config.list_logical_devices("CPU")
@@ -559,6 +563,25 @@ def gains_from_parts(strategy: tf.distribute.Strategy) -> bool:
     return strategy.num_replicas_in_sync == 1 and all(
         device.device_type == "CPU" for device in tf.config.list_logical_devices()
     )
+
+
+def use_one_core_per_part(compute: layers.Compute) -> None:
+    """Computes each part of a batch on its own core where that is faster; call before TensorFlow.
+
+    TensorFlow otherwise divides every operation among all cores. With matrix units an operation is
+    so short that the cores would mostly wait for each other.
+
+    Args:
+      compute: how the model will compute; its parts are the cores that are used.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    is_faster = kernels.has_matrix_units(tf.as_dtype(compute.dtype))
+    if tf.config.list_physical_devices("GPU") or not is_faster or compute.parts != cores:
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+    except RuntimeError:
+        logging.info("TensorFlow has started: its operations are divided among all cores")
 
 
 def per_replica_batch_size(

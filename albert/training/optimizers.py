@@ -196,6 +196,11 @@ class Optimizer(tf.Module):
             raise ValueError("none of the variables has a gradient")
         gradients, variables = zip(*pairs, strict=True)
         self.build(variables)
+        with tf.name_scope("optimizer"):
+            return self._apply(gradients, variables)
+
+    def _apply(self, gradients, variables):
+        """Returns the norm of the gradients, after the update of the variables."""
         rate = self.learning_rate()
         norm = tf.linalg.global_norm(gradients)
         factor, skipped = 1.0, None

@@ -15,6 +15,7 @@ in turns, one process per mode and turn.
 """
 
 import functools
+import itertools
 import os
 import re
 import statistics
@@ -30,7 +31,7 @@ from absl import flags
 from albert.model import encoder, heads, layers
 from albert.tasks import glue
 from albert.text import tokenization
-from albert.training import optimizers
+from albert.training import distribution, optimizers
 from benchmarks import harness
 
 FLAGS = flags.FLAGS
@@ -120,6 +121,7 @@ class Ours:
     def __init__(self, batches, mode, dtype):
         config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
         compute = layers.Compute(dtype, skip_padding=True, parts=2)
+        distribution.use_one_core_per_part(compute)
         model = heads.ClassifierModel(config, 2, compute, seed=1)
         optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
         optimizer.build(model.trained_variables)
@@ -127,10 +129,13 @@ class Ours:
             {name: tf.TensorSpec([None] * x.ndim, tf.int32) for name, x in batches[0].items()}
         ]
 
+        prepared = model.prepare_weights()
+
         @tf.function(input_signature=signature)
         def step(features):
-            if mode == "infer":
-                return tf.reduce_sum(model(features)["logits"])
+            if mode == "infer":  # as in evaluation, with weights that were prepared once
+                with model.use_weights(prepared):
+                    return tf.reduce_sum(model(features)["logits"])
             with tf.GradientTape() as tape:
                 loss = model.loss(model(features, training=True), features)
             gradients = tape.gradient(loss, model.trained_variables)
@@ -196,6 +201,12 @@ def main():
     if FLAGS.trees:
         print(harness.machine())
         compare_trees()
+        return
+    if len(FLAGS.modes) * len(FLAGS.dtypes) > 1:
+        for mode, dtype in itertools.product(FLAGS.modes, FLAGS.dtypes):
+            # A process has one setting of threads, which depends on the type.
+            arguments = [*sys.argv, f"--modes={mode}", f"--dtypes={dtype}"]
+            print(harness.check_output([sys.executable, *arguments]), end="", flush=True)
         return
     batches = list(task_batches() if FLAGS.task_name else full_batches())
     examples = sum(len(batch["label_ids"]) for batch in batches)

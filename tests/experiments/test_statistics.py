@@ -354,7 +354,7 @@ def test_points_are_compared_with_a_baseline():
     }
     adjusted = dict(zip(raw, statistics.holm(list(raw.values())), strict=True))
     assert {point.name: point.p for point in found.points if point.p} == pytest.approx(adjusted)
-    assert found.verdict == "p0: 1 points are worse, 1 better, 2 of 4 not distinguishable"
+    assert found.verdict == "p0: 1 are worse, 1 better, 2 of 4 not distinguishable"
 
 
 def test_two_points_are_compared_as_two_runs_are():

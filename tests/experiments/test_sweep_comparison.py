@@ -49,7 +49,7 @@ def test_equal_points_are_not_distinguishable_and_a_bad_one_is_worse():
     low, high = scipy.stats.t.interval(0.95, 3, 0.115, scipy.stats.sem(WORSE[0.3]))
     assert bad["interval of 95%"] == f"{low:.4f} to {high:.4f}"
     text = results.to_markdown(summary)
-    assert "trial_0000 to 3: 1 points are worse, 0 better, 1 of 2 not distinguishable." in text
+    assert "trial_0000 to 3: 1 are worse, 0 better, 1 of 2 not distinguishable." in text
 
 
 def test_a_sweep_of_twenty_equal_points_claims_no_winner():

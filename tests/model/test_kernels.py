@@ -201,6 +201,47 @@ def test_other_devices_than_processors_do_without_a_look(monkeypatch, tmp_path):
     assert kernels.has_units(tf.bfloat16, str(tmp_path / "missing"))
 
 
+def test_matrix_units_are_read_from_the_processors_features(tmp_path):
+    path = tmp_path / "cpuinfo"
+    for text, found in (("flags : amx_tile amx_bf16\n", True), ("flags : avx512_bf16\n", False)):
+        path.write_text(text)
+        kernels._processor_features.cache_clear()
+        assert kernels.has_matrix_units(tf.bfloat16, str(path)) == found
+        assert not kernels.has_matrix_units(tf.float32, str(path))
+
+
+@pytest.mark.parametrize("matrix_units", [False, True])
+def test_laid_out_kernels_are_those_of_plain_products(monkeypatch, matrix_units):
+    monkeypatch.setattr(kernels, "has_matrix_units", lambda dtype: matrix_units)
+    rng = np.random.default_rng(1)
+    x, kernel = (tf.constant(rng.integers(-4, 5, shape), "float32") for shape in ((4, 7), (7, 5)))
+    with tf.GradientTape() as tape:
+        tape.watch(kernel)
+        laid_out = kernels.laid_out(kernel)
+        found = [kernels.product(x, part) for part in kernels.split_outputs(laid_out, [2, 3])]
+        found = tf.concat(found, 1)
+    assert laid_out.shape == ([5, 7] if matrix_units else [7, 5])
+    np.testing.assert_array_equal(found, x.numpy() @ kernel.numpy())
+    upstream = tf.constant(rng.integers(-4, 5, (4, 5)), "float32")
+    gradient = tape.gradient(found, kernel, upstream)
+    np.testing.assert_array_equal(gradient, x.numpy().T @ upstream.numpy())
+
+
+@pytest.mark.parametrize("width", [4, 192])
+@pytest.mark.parametrize("dtype", ["float32", *LOW])
+def test_gradients_of_a_fork_are_added_up(dtype, width):
+    rng = np.random.default_rng(1)
+    x, one, other = (tf.constant(rng.normal(size=(3, width)), dtype) for _ in range(3))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        outputs = kernels.fork(x)
+    gradient = tape.gradient(outputs, x, [one, other])
+    for output in outputs:
+        np.testing.assert_array_equal(output, x)
+    assert gradient.dtype == x.dtype
+    np.testing.assert_array_equal(gradient, one + other)
+
+
 def devices(*kinds):
     return [tf.config.LogicalDevice(f"/device:{kind}:0", kind) for kind in kinds]
 

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert.io import file_io
+from albert.model import layers
 from albert.training import distribution
 
 
@@ -205,6 +206,22 @@ def test_parts_are_for_one_cpu(monkeypatch, replicas, devices, gains):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda: found)
     strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
     assert distribution.gains_from_parts(strategy) == gains
+
+
+@pytest.mark.parametrize(
+    ("units", "parts", "gpus", "threads"),
+    [(True, 2, [], [1]), (False, 2, [], []), (True, 1, [], []), (True, 2, ["GPU"], [])],
+)
+def test_each_part_has_one_core_where_there_are_matrix_units(
+    monkeypatch, units, parts, gpus, threads
+):
+    found = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    monkeypatch.setattr(distribution.kernels, "has_matrix_units", lambda dtype: units)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", found.append)
+    distribution.use_one_core_per_part(layers.Compute("bfloat16", parts=parts))
+    assert found == threads
 
 
 def test_a_worker_says_for_whom_it_waits(monkeypatch):
