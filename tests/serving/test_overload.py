@@ -88,7 +88,7 @@ async def right_client(session, seen, number):
     try:
         async with session.post(path, data=json.dumps(value)) as response:
             seen.check(response.status, response.headers, await response.text(), expected)
-    except aiohttp.ClientError as error:
+    except (aiohttp.ClientError, asyncio.TimeoutError) as error:
         seen.wrong.append((path, repr(error)))
 
 
@@ -180,7 +180,14 @@ async def overload(process, port, seconds):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_two_minutes_at_twice_the_capacity(tmp_path):
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "tests.support.serving_stand_in", "0", str(PER_TEXT)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.serving_stand_in",
+        "0",
+        str(PER_TEXT),
+        "patient",
+    ]
     with log.open("w") as file, processes.killed_at_the_end([]) as running:
         process = subprocess.Popen(command, cwd=ROOT, stderr=file, stdin=subprocess.DEVNULL)
         running.append(process)

@@ -6,7 +6,6 @@ import logging as python_logging
 import re
 
 import pytest
-from absl import logging
 
 from albert.serving import server_log
 from tests.support import servers
@@ -78,6 +77,6 @@ def test_without_it_requests_have_no_line(log):
 
 
 def test_lines_are_objects_whatever_a_message_holds(log):
-    logging.info("%s", 'two\nlines "quoted" \x1b[31m \ud800')
+    python_logging.getLogger("albert.test").info("%s", 'two\nlines "quoted" \x1b[31m \ud800')
     (row,) = log()
     assert row["message"] == 'two\nlines "quoted" \x1b[31m \ud800' and row["level"] == "INFO"

@@ -1,9 +1,10 @@
 """A server of a model that needs no TensorFlow, for the tests that stop and disturb it.
 
-    python -m tests.support.serving_stand_in PORT SECONDS [slow|broken]
+    python -m tests.support.serving_stand_in PORT SECONDS [slow|broken|patient]
 
 Each text takes SECONDS; the reply is the text. "slow": loading takes as long, too, and waits for no
-longer than it is told to go on; "broken": loading fails.
+longer than it is told to go on; "broken": loading fails; "patient": clients have five seconds
+instead of one to send a request.
 """
 
 import dataclasses
@@ -50,7 +51,8 @@ def main(port, seconds, how=""):
             time.sleep(0.01)
         return EchoModel(float(seconds))
 
-    server.run(server.Settings(port=int(port), read_timeout=1.0), load)
+    read_timeout = 5.0 if how == "patient" else 1.0
+    server.run(server.Settings(port=int(port), read_timeout=read_timeout), load)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,9 @@ def done(folder):
         "runs": [
             classifier_run(folder, "classifier_workers", **PARTS),
             pretraining_run(
-                folder, "pretraining_workers", "pretraining_one/model.ckpt-10",
+                folder,
+                "pretraining_workers",
+                "pretraining_one/model.ckpt-10",
                 save_checkpoints_steps=5,
             ),
             evaluation_run(folder, "classifier_workers"),
