@@ -23,7 +23,7 @@ class Settings(options.Group):
     )
     model: tuple[str, ...] = options.flag(
         (),
-        "name:folder of one of several models, instead of --model_dir; may be given several times.",
+        "One of several models as name:folder, instead of --model_dir; may be given several times.",
         repeated=True,
     )
     host: str = options.flag(
@@ -88,7 +88,7 @@ class Settings(options.Group):
     )
     log_format: str = options.flag(
         "text",
-        "text, or json: an object in each line of the log, and a line for each request.",
+        "Form of the log: text, or json with an object in each line and a line for each request.",
         choices=("text", "json"),
     )
     page: bool = options.flag(True, "Show a page at / on which the model is tried in a browser.")

@@ -93,6 +93,6 @@ def check(runs: Iterable[report_data.Run], axis: Axis) -> None:
         return
     known = [other.name for other in AXES.values() if place(runs[0], [0], other) is not None]
     raise file_io.InputError(
-        f"--axis={axis.name}: no run has recorded its {axis.field}; expected one of "
+        f"axis={axis.name}: no run has recorded its {axis.field}; expected one of "
         f"{', '.join(known)}"
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from albert.experiments import comparison, comparison_text
-from albert.experiments.comparison import Change, Compared, Pair
+from albert.experiments.comparison import Change, Compared
 from albert.io import file_io
 
 _MAX_CHANGES = 50  # examples per direction: each has a text of up to some hundred characters
@@ -69,25 +69,20 @@ def changes(compared: Compared) -> Iterator[dict]:
         count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
         yield {"heading": f"{count} that {most}{name} and not {most}{other} have right"}
         yield {
-            "table": _header(pair, several),
+            "table": ["example", "text", "right", pair.first, pair.second],
             "rows": [_row(r, several) for r in rows[:_MAX_CHANGES]],
         }
         if len(rows) > _MAX_CHANGES:
             yield {
-                "note": f"The first {_MAX_CHANGES} of {len(rows):,}; python -m albert.compare "
-                "--format=json has all."
+                "note": f"The first {_MAX_CHANGES} of {len(rows):,}; the JSON of python -m "
+                "albert.compare has all."
             }
 
 
-def _header(pair: Pair, several: bool) -> list[str]:
-    header = ["example", "text", "right", pair.first, pair.second]
-    return [*header, f"runs of {pair.first}", f"runs of {pair.second}"] if several else header
-
-
 def _row(change: Change, several: bool) -> list[str]:
-    row = [change.key, change.text, change.label, change.first, change.second]
-    shares = [f"{share:.0%} right" for share in (change.first_right, change.second_right)]
-    return [*row, *shares] if several else row
+    sides = ((change.first, change.first_right), (change.second, change.second_right))
+    found = [f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides]
+    return [change.key, change.text, change.label, *found]
 
 
 def compare(sides: Sequence[comparison.Side]) -> Compared:
@@ -99,7 +94,7 @@ def compare(sides: Sequence[comparison.Side]) -> Compared:
     if len(sides) != 2:
         names = ", ".join(side.name for side in sides)
         raise file_io.InputError(
-            f"--compare: expected two sides, found {len(sides)} ({names}); python -m "
+            f"compare: expected two sides, found {len(sides)} ({names}); python -m "
             "albert.compare takes more"
         )
     return comparison.compare(sides)

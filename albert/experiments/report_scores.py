@@ -44,15 +44,15 @@ def blocks(sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False
     several = any(len(row.side.runs) > 1 for row in scored)
     if several or in_sweep:
         yield table(scored, with_runs=not in_sweep)
-    metric = scored[0].name
+    metric, name = scored[0].side.best_metric, scored[0].name
     bars = [_bar(row, axis) for row in scored if row.mean is not None]
     figures = []
     if several:
         most = charts.MAX_BARS
         for start in range(0, len(bars), most):
-            caption = f"{metric}: mean over seeds, its 95% interval, and each run as a dot"
+            caption = f"{name}: mean over seeds, its 95% interval, and each run as a dot"
             figures.append((caption, charts.intervals(metric, bars[start : start + most])))
-    found, note = _against_cost(metric, bars, axis)
+    found, note = _against_cost(metric, name, bars, axis)
     yield {"figures": [*figures, *found]}
     if note:
         yield {"note": note}
@@ -92,7 +92,7 @@ def _bar(row, axis):
     return charts.Bar(row.side.name, mean.estimate, mean.low, mean.high, values, cost)
 
 
-def _against_cost(metric, bars, axis):
+def _against_cost(metric, name, bars, axis):
     """Returns the figure of scores against cost, in a list, and a note."""
     known = [bar for bar in bars if bar.cost]
     unit = "steps" if axis == report_axes.STEPS else axis.label
@@ -105,7 +105,7 @@ def _against_cost(metric, bars, axis):
         return [], f"A run of each costs the same, {lowest:.4g} {unit}. {note}".rstrip()
     if len(known) < 2:
         return [], note
-    caption = f"{metric} against the mean cost of a run in {unit}"
+    caption = f"{name} against the mean cost of a run in {unit}"
     if len(known) > charts.MAX_NAMED:
         caption += f"; gray: the other {len(known) - charts.MAX_NAMED}"
     return [(caption, charts.score_by_cost(metric, known, unit))], note

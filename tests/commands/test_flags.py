@@ -97,6 +97,7 @@ def test_help_says_something(script):
     values, texts = _defined(script), {}
     for name in values:
         text = re.sub(r"^<[^>]*>: ", "", values[name].help)  # what absl puts before enums
+        text = text.removesuffix(";\n    repeat this option to specify a list of values")
         assert re.fullmatch(r"[A-Z].{4,}\.", text, re.S), f"{script} --{name}: {text!r}"
         assert text.strip(" .").lower() != name.replace("_", " ")
         assert text not in texts, f"{script}: --{name} has the help of --{texts[text]}"

@@ -14,7 +14,7 @@ from albert.model import checkpoints, model_folder
 from albert.serving import trained_model
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import threshold_file
-from tests.support import builders, recorded_runs, reference_folder, squad_samples
+from tests.support import builders, recorded_runs, squad_samples
 from tests.support.builders import read_results
 from tests.support.squad_samples import flags_for, read_json
 
@@ -55,18 +55,6 @@ def test_a_model_learns_both_to_answer_and_not_to(trained):
     assert (best["total"], best["HasAns_total"], best["NoAns_total"]) == ("60", "48", "12")
     roles = ("configuration", "vocabulary", "train_data", "eval_data", "predict_data")
     recorded_runs.check_record(trained, "run_squad_v2", *roles)
-
-
-@pytest.mark.slow
-def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
-    folder = tmp_path / "out"
-    later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")
-    flags = flags_for(inputs, folder, do_train=True, do_predict=True, num_train_epochs=0.02)
-
-    def run(do_train):
-        return run_script(run_squad_v2, **(flags if do_train else later))
-
-    reference_folder.check_best_survives(trained, folder, run)
 
 
 def test_the_files_are_those_of_the_reference(trained, golden):

@@ -92,13 +92,21 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize(("task", "name", "place", "value", "message"), FORGED)
-def test_forged_features_are_refused(tmp_path, task, name, place, value, message, split):
+def assert_refused(folder, split, task, name, place, value, message):
     data = record_values.checked(DATA[task](), CONFIG)
-    paths = write(str(tmp_path / "x.tf_record"), data.specs(split), name, place, value)
+    paths = write(str(folder / "x.tf_record"), data.specs(split), name, place, value)
     with pytest.raises(InputError, match=rf"x\.tf_record, record 38: {message}"):
         read_all(data, paths, split)
+
+
+@pytest.mark.parametrize(("task", "name", "place", "value", "message"), FORGED)
+def test_forged_features_are_refused(tmp_path, task, name, place, value, message):
+    assert_refused(tmp_path, "train", task, name, place, value, message)
+
+
+@pytest.mark.parametrize("forged", [next(f for f in FORGED if f[0] == task) for task in DATA])
+def test_forged_features_are_refused_in_an_evaluation(tmp_path, forged):
+    assert_refused(tmp_path, "dev", *forged)
 
 
 @pytest.mark.parametrize(

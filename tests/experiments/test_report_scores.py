@@ -5,7 +5,7 @@ import re
 import pytest
 
 from albert.experiments import report, report_axes, report_groups, report_scores, statistics
-from tests.support import run_folders
+from tests.support import browser, run_folders
 
 FLOP = report_axes.AXES["flop"]
 
@@ -51,22 +51,45 @@ def test_without_scipy_a_note_says_what_to_install(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("seeds", [5, 1])
-def test_fifty_runs_are_a_small_file(tmp_path, seeds):
+@pytest.fixture(scope="module", params=[5, 1])
+def fifty(request, tmp_path_factory):
+    """A page of 50 runs with 1,000 lines of training each, and the seeds per group."""
     pytest.importorskip("scipy")
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
+    folder, seeds = tmp_path_factory.mktemp("fifty"), request.param
     for number in range(50):
         point, seed = divmod(number, seeds)
         cost = {"steps": 1000, "tokens": 10**6 + point, "flop": 10**12 * (point + 1)}
         run = run_folders.make_run(
-            tmp_path / f"r{number:02}", seed=seed + 1, learning_rate=1e-5 * (point + 1), cost=cost
+            folder / f"r{number:02}", seed=seed + 1, learning_rate=1e-5 * (point + 1), cost=cost
         )
         run_folders.write_curves(run, 1000, 0.01 * number)
-    page = report.runs_page(read(tmp_path))
+    return report.runs_page(read(folder)), seeds
+
+
+def test_fifty_runs_are_a_small_file_that_says_what_is_thinned(fifty):
+    page, seeds = fifty
     assert len(page.encode()) < 1_000_000
     assert not re.search(r"https?:|<script|<link|<img|@import|@font-face|url\((?!#)", page)
-    points = 133 if seeds == 5 else 80
+    points, groups = (133, 10) if seeds == 5 else (80, 50)
     assert f"thinned: of up to 1,000 points of a line, {points} are drawn" in page
-    names = re.findall(r'<td class="[^"]*">(r\d\d)</td>|<td>(r\d\d)</td>', page)
-    assert len(names) == 50
+    assert f"gray: the other {groups - 8}" in page
+    assert len(set(re.findall(r"<td[^>]*>(r\d\d)</td>", page))) == 50
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_fifty_runs_can_be_read_in_a_browser(fifty, width, tmp_path):
+    """Nothing is requested, nothing but tables is wider than the page, no text is tiny."""
+    path, requests = tmp_path / "report.html", []
+    path.write_text(fifty[0], encoding="utf-8")
+    with browser.opened() as chromium:
+        page = chromium.new_page(viewport={"width": width, "height": 800})
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        assert requests == [path.as_uri()]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        heights = page.evaluate(
+            "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
+        )
+        assert len(heights) > 50 and min(heights) >= 8

@@ -14,7 +14,8 @@ from tests.fuzz import mutations
 
 CORPUS = os.path.join(os.path.dirname(__file__), "corpus")
 SECONDS = 10  # of a processor that a case may take
-_WAIT = 120  # seconds beyond these that a case may wait, for a processor or for anything else
+WAIT = 120  # seconds that a case may wait while it computes nothing
+IDLE = 0.1  # seconds of a processor in that time: less is nothing
 _MEMORY = 400 << 20  # bytes beyond what the largest file explains
 _MEMORY_PER_BYTE = 200
 _FRAME = "tests/fuzz"
@@ -155,6 +156,27 @@ def make_case(reader, seed, number, all_readers):
     return Case(content, beside, change)
 
 
+def hangs(connection, pid):
+    """Whether a process waits, or computes, too long for an answer; returns once there is one.
+
+    Processor time counts: on a busy machine any case takes long. It includes the imports, which the
+    first answer comes after.
+    """
+    first = last = _processor_seconds(pid)
+    while not connection.poll(WAIT):
+        now = _processor_seconds(pid)
+        if now - last < IDLE or now - first > SECONDS + WAIT:
+            return True
+        last = now
+    return False
+
+
+def _processor_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Worker:
     """A process that runs cases; a new one takes the place of one that died or hangs.
 
@@ -178,8 +200,7 @@ class Worker:
             theirs.close()
         try:
             self._pipe.send((name, number))
-            # The first answer comes after the imports.
-            if not self._pipe.poll(SECONDS + _WAIT):
+            if hangs(self._pipe, self._process.pid):
                 return self._end("hangs")
             return self._pipe.recv()
         except (EOFError, OSError):

@@ -25,9 +25,9 @@ from albert.data import (
 )
 from albert.export import saved_model_export, verification
 from albert.io import archives, file_io, manifests, tables
-from albert.model import checkpoints, encoder, huggingface, sources
+from albert.model import encoder, huggingface, sources
 from albert.serving import predictors
-from albert.tasks import custom, glue, pretraining
+from albert.tasks import custom, pretraining
 from albert.training import results
 from tests.support import builders
 from tests.support.builders import SPM, flag_values, tiny_config
@@ -275,16 +275,7 @@ def test_a_hub_module_is_read_but_not_run(golden, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("model"))
-    row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
-    config = tiny_config()
-    source = sources.Source(None, None, str(SPM), None, True)
-    from albert.model import layers, model_folder
-
-    custom.save_description(model_folder.write, folder, row, config, source, 32, 0.1)
-    model = glue.make_task(row).build_model(config, layers.Compute(), 1)
-    checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
-    return folder
+    return builders.write_classifier(tmp_path_factory.mktemp("model"))
 
 
 def changed(folder, name, change):

@@ -1,12 +1,17 @@
 """The readers of the fuzzer: their samples, what once failed, and a few new cases of each."""
 
+import multiprocessing
 import random
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
 
 from albert.io import file_io
 from tests.fuzz import mutations, readers, runner
+from tests.support.processes import killed_at_the_end
 
 CASES = 5  # of each reader; python -m tests.fuzz runs as many as there is time for
 
@@ -83,6 +88,28 @@ def _compute(seconds):
     started = time.process_time()
     while time.process_time() - started < seconds:
         pass
+
+
+@pytest.mark.parametrize(
+    ("program", "seconds", "hangs"),
+    [
+        ("import time; time.sleep(60)", 60, True),
+        ("while True: pass", 0.1, True),
+        ("while True: pass", 60, False),  # slow, but it answers
+    ],
+    ids=["waits", "computes too long", "computes"],
+)
+def test_a_process_that_hangs(monkeypatch, program, seconds, hangs):
+    monkeypatch.setattr(runner, "SECONDS", seconds)
+    monkeypatch.setattr(runner, "WAIT", 0.7)
+    monkeypatch.setattr(runner, "IDLE", 0.0001 if "pass" in program else 0.5)
+    ours, theirs = multiprocessing.Pipe()
+    process = subprocess.Popen([sys.executable, "-S", "-c", program])
+    answer = threading.Timer(2.0, theirs.send, ["an answer"])
+    with killed_at_the_end([process]):
+        if not hangs:
+            answer.start()
+        assert runner.hangs(ours, process.pid) == hangs
 
 
 def test_a_case_is_a_function_of_its_number():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert.export import graphs, serving_export
-from albert.io import file_io, tables
+from albert.io import file_io
 from albert.model import checkpoints, head_config, heads, layers, model_folder, sources
 from albert.serving import (
     choice_predictor,
@@ -19,7 +19,7 @@ from albert.serving import (
     token_predictor,
     trained_model,
 )
-from albert.tasks import custom, glue, race, token_classification, word_files
+from albert.tasks import race, token_classification, word_files
 from albert.tasks.squad import task as squad_task
 from tests.support import builders, serving_samples
 
@@ -35,9 +35,7 @@ def save(folder, model):
 
 
 def classifier(folder, labels, pair=None):
-    row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
-    custom.save_description(model_folder.write, str(folder), row, CONFIG, SOURCE, LENGTH, 0.1)
-    return save(folder, glue.make_task(row).build_model(CONFIG, layers.Compute(), 4))
+    return builders.write_classifier(folder, labels, CONFIG, pair, LENGTH, seed=4, step=7)
 
 
 def token_classifier(folder):

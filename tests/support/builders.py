@@ -13,8 +13,17 @@ from tensorflow.python.grappler import tf_optimizer
 from albert.cli import app
 from albert.data import instances, record_files, sentence_pairs
 from albert.experiments import demo_data
-from albert.io import file_io
-from albert.model import checkpoints, encoder, heads, layers, pretraining_heads
+from albert.io import file_io, tables
+from albert.model import (
+    checkpoints,
+    encoder,
+    heads,
+    layers,
+    model_folder,
+    pretraining_heads,
+    sources,
+)
+from albert.tasks import custom, glue
 from albert.text import tokenization
 
 TESTDATA = pathlib.Path(__file__).parent.parent / "testdata"
@@ -105,6 +114,32 @@ def write_model(folder, model, config, vocabulary="30k-clean.model"):
     checkpoints.save(str(folder / "model.ckpt-best"), model)
     (folder / "albert_config.json").write_text(config.to_json_string())
     (folder / vocabulary).write_bytes(SPM.read_bytes())
+
+
+def write_classifier(
+    folder, labels=("bad", "good"), config=None, pair=None, length=32, seed=1, step="best"
+):
+    """Writes the folder of a text classifier as fine-tuning leaves it, with random weights.
+
+    Args:
+      folder: path.
+      labels: names of the classes; none: a regression.
+      config: of the encoder; None: `tiny_config`.
+      pair: column of the second text, if there is one.
+      length: most tokens of an example.
+      seed: of the weights.
+      step: of the checkpoint.
+
+    Returns:
+      The folder as text.
+    """
+    config = config or tiny_config()
+    row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
+    source = sources.Source("", None, str(SPM), None, True)
+    custom.save_description(model_folder.write, str(folder), row, config, source, length, 0.1)
+    model = glue.make_task(row).build_model(config, layers.Compute(), seed)
+    checkpoints.save(f"{folder}/model.ckpt-{step}", model)
+    return str(folder)
 
 
 def watch_cleaning(monkeypatch):

@@ -118,7 +118,7 @@ def test_what_came_before_a_window_does_not_count(tmp_path, caplog):
     assert len(caplog.messages) == 1
     told = "At 28% of the steps: this run does not learn: in the last 80 of 280 steps"
     assert told in caplog.messages[0]
-    assert re.search(r"accuracy is 0\.[45]\d\d, .* label 0\.5\d\d", caplog.messages[0])
+    assert re.search(r"accuracy is 0\.[45]\d\d, .* label gives 0\.5\d\d", caplog.messages[0])
     assert "Try another rate" in caplog.messages[0]
 
 

@@ -71,8 +71,8 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
 
 @pytest.mark.slow
 def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
-    model = make_model("pretraining", **SMALL)
-    features = make_features("pretraining", LENGTHS)
+    model = make_model("classifier", **SMALL)
+    features = make_features("classifier", LENGTHS)
     optimizer = optimizers.create_optimizer(1e-2, 100, 0)
     optimizer.build(model.trained_variables)
     longest = []
@@ -81,7 +81,7 @@ def test_gradients_of_micro_batches_are_added_up_two_by_two(monkeypatch):
 
         @tf.function(autograph=False)
         def run():
-            return train_step.run(FakeTask("pretraining"), model, optimizer, features, 7, 4)
+            return train_step.run(FakeTask("classifier"), model, optimizer, features, 7, 4)
 
         sums = optimized_sums(run)
         assert any("while" in name for name in sums)

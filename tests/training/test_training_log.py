@@ -20,6 +20,16 @@ def totals(steps, loss, waited=0.0, tokens=None):
     return found | ({training_log.TOKENS: (tokens, steps)} if tokens is not None else {})
 
 
+def scalars(folder):
+    """{(step, name)} of the numbers for TensorBoard in a folder."""
+    (events,) = [name for name in os.listdir(folder) if "tfevents" in name]
+    return {
+        (event.step, value.tag)
+        for event in tf.compat.v1.train.summary_iterator(str(folder / events))
+        for value in event.summary.value
+    }
+
+
 def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
     clock = iter(range(0, 1000, 2))
     # Only for this module: logging reads the time too.
@@ -39,12 +49,7 @@ def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatc
     assert "step 4/100  loss 5  learning_rate 0.25" in second
     assert "  12.0 examples/s  input 50%  0:01:04 left" in second
     assert "step 6/100  loss 1  learning_rate 0.125" in third
-    (events,) = [name for name in os.listdir(tmp_path) if "tfevents" in name]
-    tags = {
-        (event.step, value.tag)
-        for event in tf.compat.v1.train.summary_iterator(str(tmp_path / events))
-        for value in event.summary.value
-    }
+    tags = scalars(tmp_path)
     assert {(4, "loss"), (6, "loss"), (6, "learning_rate"), (6, "input_share")} <= tags
 
 
@@ -103,6 +108,19 @@ def test_tokens_are_counted_also_by_a_run_that_goes_on(tmp_path, caplog, monkeyp
     assert log_tokens(folder, 2, 5, reported=(3,))[1:] == [("train", 3, 55, None)]
     file_io.remove(os.path.join(folder, run_record.METRICS))
     assert log_tokens(folder, 2, 5, 5, reported=(4,)) == [("train", 4, None, 2.5)]
+
+
+def test_scalars_have_the_names_that_parity_gives_them(tmp_path):
+    with training_log.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log:
+        log.update(1, totals(1, 8.0, tokens=5), 0.5, report=False)
+        log.update(3, totals(2, 4.0, tokens=6) | {"gradient_norm": (2.0, 2)}, 0.25, report=True)
+    found = {name for _, name in scalars(tmp_path)}
+    (row,) = [
+        line
+        for line in (ROOT / "PARITY.md").read_text(encoding="utf-8").splitlines()
+        if "scalars for TensorBoard" in line
+    ]
+    assert found == set(re.findall(r"`(\w+)`", row.split("|")[3]))
 
 
 def test_means_since_they_were_last_asked_for():

@@ -1,0 +1,80 @@
+"""Blocks of the page about two sides."""
+
+import dataclasses
+
+import pytest
+
+from albert.experiments import comparison, report_comparison, statistics
+from albert.io import file_io
+
+
+def made(**settings):
+    """A comparison of the sides a and b without any finding."""
+    pair = comparison.Pair("a", "b", None, None, None, "no seeds", "no predictions")
+    pair = dataclasses.replace(pair, **settings)
+    return comparison.Compared("f1", False, 0.95, (), (pair,), ("A note.",))
+
+
+def finding(p):
+    found = statistics.Comparison(
+        0.1, 0.05, 0.15, p, 0.95, "paired t", 5, 5, True, "b", "b is better by 0.1", "two seeds"
+    )
+    return comparison.Finding(found, p, "b", found.verdict)
+
+
+def examples(count):
+    changes = tuple(
+        comparison.Change(str(key), f"text {key}", "x", "y", "x", 0.2, 0.8) for key in range(count)
+    )
+    return comparison.Examples("f1", "dev.tsv", 1234, ((1, 2), (1, 2)), finding(0.5), changes, ())
+
+
+def notes_of(blocks):
+    return [block["note"] for block in blocks if "note" in block]
+
+
+def test_what_is_not_known_is_said():
+    table, *notes = report_comparison.verdict(made())
+    assert table["table"] == ["over", "difference", "interval", "p", "verdict"]
+    assert table["rows"] == [
+        ["seeds", "-", "-", "-", "not known: no seeds"],
+        ["examples", "-", "-", "-", "not known: no predictions"],
+    ]
+    assert "b minus a; higher is better" in notes[0]["note"] and notes[1] == {"note": "A note."}
+    assert list(report_comparison.changes(made())) == [{"note": "Not known: no predictions."}]
+
+
+def test_verdicts_name_their_methods():
+    found = made(seeds=finding(0.01), with_stuck=finding(0.2).comparison, examples=examples(1))
+    table, *blocks = report_comparison.verdict(found)
+    assert table["rows"][0] == [
+        "seeds", "+0.1000", "0.0500 to 0.1500", "0.010", "b is better by 0.1",
+    ]  # fmt: skip
+    notes = notes_of(blocks)
+    assert "Over seeds (f1): paired t, in pairs; two seeds." in notes
+    assert "With the runs that did not learn: b is better by 0.1 (+0.1000, p 0.200)." in notes
+    assert "Over the 1,234 examples of dev.tsv (f1): paired t, in pairs; two seeds." in notes
+
+
+def test_at_most_fifty_examples_are_shown_and_the_rest_is_counted():
+    blocks = list(report_comparison.changes(made(examples=examples(51))))
+    assert (
+        blocks[0]["heading"] == "51 examples that most runs of b and not most runs of a have right"
+    )
+    assert len(blocks[1]["rows"]) == 50
+    assert blocks[1]["rows"][0] == [
+        "0",
+        "text 0",
+        "x",
+        "y (20% of runs right)",
+        "x (80% of runs right)",
+    ]
+    assert blocks[2]["note"].startswith("The first 50 of 51;")
+    assert blocks[3]["heading"].startswith("0 examples that most runs of a and not")
+    blocks = list(report_comparison.changes(made(examples=examples(0))))
+    assert blocks == [{"note": "No example changed sides."}]
+
+
+def test_other_numbers_of_sides_are_refused():
+    with pytest.raises(file_io.InputError, match=r"compare: expected two sides, found 0"):
+        report_comparison.compare([])
