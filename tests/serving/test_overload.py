@@ -24,6 +24,7 @@ pytest.importorskip("albert.serving.server")
 SECONDS = 120
 PER_TEXT = 0.02  # seconds that the model takes: 50 texts per second
 RATE = 2 / PER_TEXT  # requests per second
+MOST = 400  # unanswered requests: more than may wait, and fewer than connections
 SLOW, CUT_OFF_PER_SECOND = 20, 10
 MEMORY = 0.05  # allowed growth
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
@@ -96,7 +97,7 @@ async def right_clients(session, seen, until):
     """Sends requests at `RATE`, whether or not earlier ones were answered."""
     started, sent, running = time.monotonic(), 0, set()
     while time.monotonic() < until:
-        while sent < (time.monotonic() - started) * RATE:
+        while sent < (time.monotonic() - started) * RATE and len(running) < MOST:
             task = asyncio.ensure_future(right_client(session, seen, sent))
             running.add(task)
             task.add_done_callback(running.discard)
@@ -162,7 +163,8 @@ async def operator(session, seen, process, until):
 
 async def overload(process, port, seconds):
     seen, until = Seen(), time.monotonic() + seconds
-    connector = aiohttp.TCPConnector(limit=0)
+    # A connection that is kept may be closed by the server just as the client uses it again.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
     limit = aiohttp.ClientTimeout(60)
     url = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(url, connector=connector, timeout=limit) as session:
