@@ -9,6 +9,7 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import itertools
 import math
 import threading
 import time
@@ -21,6 +22,10 @@ from albert.io import file_io
 
 _MAX_PADDING = 1.5  # maximum ratio of a batch's padded size to its real size
 _MAX_RETRY = 60  # seconds
+# Rows may be computed before older ones of other lengths, but only if they are among this many
+# times `max_batch_size` oldest ones, so that no row waits much longer than the mean.
+_WINDOW = 4
+_LONGEST_WAIT = 2  # approximate ratio of the longest wait to the mean
 _DECAY = 0.8  # weight of the past in the moving average of the time per sequence
 
 
@@ -151,7 +156,8 @@ class Queue:
     def take(self) -> list[Waiting]:
         """Removes and returns a batch: the oldest row and the rows nearest to it in length."""
         oldest = self._waiting[0]
-        near = sorted(self._waiting, key=lambda item: abs(item.row.length - oldest.row.length))
+        candidates = itertools.islice(self._waiting, _WINDOW * self._max_batch_size)
+        near = sorted(candidates, key=lambda item: abs(item.row.length - oldest.row.length))
         batch: list[Waiting] = []
         sequences = longest = total = 0
         for item in near:  # the oldest is first: the sort is stable
@@ -181,6 +187,8 @@ class Batcher:
       clock: function that returns seconds.
       on_batch: ``(rows, seconds)``, called after each batch.
       max_batch_length: see `Queue`.
+      max_wait: maximum seconds that a request may take. A request that would probably take longer,
+        by the time of earlier ones, is refused at once. None: any.
     """
 
     def __init__(
@@ -192,7 +200,9 @@ class Batcher:
         clock: Callable = time.monotonic,
         on_batch: Callable = lambda rows, seconds: None,
         max_batch_length: int | None = None,
+        max_wait: float | None = None,
     ) -> None:
+        self._max_wait = math.inf if max_wait is None else max_wait
         self._function = function
         self._queue = Queue(max_batch_size, delay, max_batch_length)
         self._capacity = capacity
@@ -221,7 +231,7 @@ class Batcher:
           are not computed.
 
         Raises:
-          Full: too many rows are queued.
+          Full: too many rows are queued, or they would take too long.
           Closed: after `close`.
         """
         future: concurrent.futures.Future = concurrent.futures.Future()
@@ -229,11 +239,17 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Closed("the server is stopping")
-            if len(self) + len(rows) > self._capacity:
-                seconds = math.ceil(self._queue.weight * self._row_seconds)
+            waiting = len(self)
+            seconds = self._queue.weight * self._row_seconds
+            retry_after = min(max(math.ceil(seconds), 1), _MAX_RETRY)
+            if waiting + len(rows) > self._capacity:
                 raise Full(
-                    f"{len(self._queue)} texts wait already, of at most {self._capacity}",
-                    min(max(seconds, 1), _MAX_RETRY),
+                    f"{waiting} texts wait already, of at most {self._capacity}", retry_after
+                )
+            if _LONGEST_WAIT * seconds > self._max_wait:
+                raise Full(
+                    f"{waiting} texts wait already, for about {math.ceil(seconds)} seconds",
+                    retry_after,
                 )
             now = self._clock()
             for place, row in enumerate(rows):

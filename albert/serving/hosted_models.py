@@ -21,7 +21,8 @@ class HostedModel:
       name: its name in paths.
       is_only: whether the server has no other model, so that paths need not name it.
       on_batch: ``(rows, seconds)``, called after each batch.
-      **options: `batcher.Batcher`'s max_batch_size, delay, capacity and max_batch_length.
+      **options: `batcher.Batcher`'s max_batch_size, delay, capacity, max_batch_length and
+        max_wait.
 
     Attributes:
       name: as above.

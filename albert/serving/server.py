@@ -160,6 +160,7 @@ class Server:
             max_batch_size=settings.max_batch_size,
             delay=settings.batch_deadline,
             capacity=settings.max_waiting,
+            max_wait=settings.request_timeout,
             max_batch_length=requests.length_of(settings.max_batch_tokens),
         )
 

@@ -56,6 +56,12 @@ def test_a_batch_has_no_more_than_its_length_with_padding():
     assert queue_of([10, 9], 9, 5.0, max_batch_length=20).due_in(1.0) == 4.0
 
 
+def test_rows_overtake_a_few_older_ones_only():
+    queue = queue_of([10] + [500] * 7 + [10] * 9, max_batch_size=2)
+    assert taken(queue) == [0]  # those of its length are beyond the eight oldest
+    assert taken(queue) == [1, 2]
+
+
 class Model:
     """Doubles numbers; waits for `go` in each call, and fails with some values."""
 
@@ -163,3 +169,27 @@ def test_the_end_answers_what_was_taken(started):
     closer.join(30)
     with pytest.raises(batcher.Closed):
         running.submit(rows(2))
+
+
+def test_what_would_not_be_answered_in_time_is_refused():
+    now, go, called = [0.0], threading.Event(), threading.Semaphore(0)
+
+    def function(values):
+        now[0] += 8.0  # seconds for each row
+        called.release()
+        assert go.wait(30)
+        return values
+
+    running = Batcher(function, 1, 0.0, 100, clock=lambda: now[0], max_wait=20.0)
+    go.set()
+    assert running.submit(rows(0)).result(30) == [0]
+    go.clear()
+    futures = [running.submit(rows(1))]
+    assert called.acquire(timeout=30) and called.acquire(timeout=30)  # it computes the second
+    futures += [running.submit(rows(2)), running.submit(rows(3))]
+    with pytest.raises(batcher.Full, match="^2 texts wait already, for about 16 seconds$") as full:
+        running.submit(rows(4))
+    assert full.value.retry_after == 16
+    go.set()
+    assert [future.result(30) for future in futures] == [[1], [2], [3]]
+    running.close()
