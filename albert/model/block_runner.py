@@ -49,7 +49,7 @@ class BlockRunner:
         """Makes ``(hidden, weights, seeds) -> hidden`` of a block."""
         few_rows = positions is not None and (not self._training or positions.shape[1] == 1)
         dtype = tf.as_dtype(self._compute.dtype)
-        functions = kernels.for_block(self._training, dtype, few_rows)
+        functions = kernels.for_block(self._training, dtype, few_rows, self._compute.parts > 1)
 
         def run(hidden, weights, seeds):
             return block(hidden, weights, seeds, self._rows, functions, positions)

@@ -405,26 +405,28 @@ FUSED = PLAIN._replace(gelu=lambda x, bias: tf.nn.gelu(tf.nn.bias_add(x, bias), 
 
 
 def _is_fused(dtype):
-    """Returns whether TensorFlow fuses products of this type with what follows, and gains by it."""
+    """Returns whether TensorFlow fuses products of this type with the following operations."""
     devices = {device.device_type for device in tf.config.list_logical_devices()}
-    if dtype == tf.float32:
-        return True
-    on_cpu = dtype == tf.bfloat16 and devices == {"CPU"}
-    return on_cpu and has_units(dtype) and not has_matrix_units(dtype)
+    return dtype == tf.float32 or (dtype == tf.bfloat16 and devices == {"CPU"} and has_units(dtype))
 
 
-def for_block(training: bool, dtype: tf.DType, few_rows: bool = False) -> BlockKernels:
+def for_block(
+    training: bool, dtype: tf.DType, few_rows: bool = False, large_batches: bool = False
+) -> BlockKernels:
     """Returns `COMPILED`, or `PLAIN` or `FUSED` if one of these is faster.
 
-    Inference gains from TensorFlow's own fusions, except on matrix units. For a few rows, compiling
-    for every number of rows does not pay off.
+    Inference gains from TensorFlow's own fusions, except on matrix units. There these are only
+    taken where a request of a new length would otherwise wait for the compiler. For a few rows,
+    compiling for every number of rows does not pay off.
 
     Args:
       training: whether there will be gradients.
       dtype: type of the activations.
       few_rows: whether the block's output is needed at only a few positions.
+      large_batches: whether batches are large and many, so that compiling pays off in inference.
     """
-    if not training and _is_fused(dtype):
+    is_compiled = large_batches and has_matrix_units(dtype)
+    if not training and _is_fused(dtype) and not is_compiled:
         return FUSED
     return PLAIN if few_rows else COMPILED
 

@@ -32,7 +32,7 @@ _GROUPS = ("products", "attention", "normalization", "gelu and biases", "bias gr
 _PATTERNS = (
     ("bias gradients", "column_sums"),
     ("optimizer", "optimizer/|adam_update"),
-    ("attention", "BatchMatMul|[Ss]oftmax|GatherV2|Transpose|:Unpack|:Pack|inference_attention"),
+    ("attention", r"softmax|:\w*(BatchMatMul|Softmax|GatherV2|Transpose|Unpack|Pack)"),
     ("products", r"MatMul\w*$"),
     ("normalization", "residual_norm"),
     ("gelu and biases", "gelu|add_bias|BiasAdd"),

@@ -338,3 +338,14 @@ def test_inference_is_compiled_for_no_shape_where_products_are_fused(monkeypatch
         assert kernels.for_block(False, tf.float16) is kernels.COMPILED
         assert kernels.for_block(True, tf.bfloat16) is kernels.COMPILED
         assert kernels.for_block(True, tf.bfloat16, few_rows=True) is kernels.PLAIN
+
+
+@pytest.mark.parametrize("matrix_units", [False, True])
+def test_large_batches_on_matrix_units_take_compiled_functions(monkeypatch, matrix_units):
+    monkeypatch.setattr(kernels, "has_units", lambda dtype: True)
+    monkeypatch.setattr(
+        kernels, "has_matrix_units", lambda dtype: matrix_units and dtype == tf.bfloat16
+    )
+    expected = kernels.COMPILED if matrix_units else kernels.FUSED
+    assert kernels.for_block(False, tf.bfloat16, large_batches=True) is expected
+    assert kernels.for_block(False, tf.float32, large_batches=True) is kernels.FUSED

@@ -237,8 +237,7 @@ def test_only_inference_has_what_follows_fused_with_products(dtype, training):
     kinds = [node.op for node in optimized_nodes(run.get_concrete_function())]
     found = [kinds.count("MatMul"), kinds.count("_FusedMatMul")]
     pooler = 1
-    apart = training or kernels.has_matrix_units(tf.as_dtype(dtype))
-    assert found == ([4 * BLOCKS, pooler] if apart else [0, 4 * BLOCKS + pooler])
+    assert found == ([4 * BLOCKS, pooler] if training else [0, 4 * BLOCKS + pooler])
 
 
 @pytest.mark.slow
