@@ -396,3 +396,14 @@ def test_points_with_other_numbers_of_seeds_are_compared():
 def test_bad_points_are_named(points, settings, message):
     with pytest.raises(file_io.InputError, match=message):
         statistics.compare_points(points, **settings)
+
+
+def test_a_band_holds_the_intervals_of_its_points():
+    scores = np.random.default_rng(0).normal(size=(4, 3))
+    mean, low, high = statistics.mean_band(scores, level=0.9)
+    for place in range(3):
+        one = statistics.mean_interval(scores[:, place], level=0.9)
+        found = (mean[place], low[place], high[place])
+        assert found == pytest.approx((one.estimate, one.low, one.high))
+    with pytest.raises(file_io.InputError, match="a band needs at least 2 seeds; got 1"):
+        statistics.mean_band(scores[:1])
