@@ -25,7 +25,7 @@ _MAX_RETRY = 60  # seconds
 # Rows may be computed before older ones of other lengths, but only if they are among this many
 # times `max_batch_size` oldest ones, so that no row waits much longer than the mean.
 _WINDOW = 4
-_LONGEST_WAIT = 2  # approximate ratio of the longest wait to the mean
+_LONGEST_WAIT = 4  # ratio of the longest wait to the expected one, with some allowance
 _DECAY = 0.8  # weight of the past in the moving average of the time per sequence
 
 

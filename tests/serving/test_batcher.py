@@ -180,7 +180,7 @@ def test_what_would_not_be_answered_in_time_is_refused():
         assert go.wait(30)
         return values
 
-    running = Batcher(function, 1, 0.0, 100, clock=lambda: now[0], max_wait=20.0)
+    running = Batcher(function, 1, 0.0, 100, clock=lambda: now[0], max_wait=40.0)
     go.set()
     assert running.submit(rows(0)).result(30) == [0]
     go.clear()
