@@ -68,8 +68,7 @@ def draw_pairs(
     offsets, bounds = documents.sentence_offsets, documents.document_offsets
     min_sentences = 1 if max_tokens is not None and sentence_task != "sop" else 2
     for index, (start, last) in enumerate(itertools.pairwise(bounds)):
-        # One token is reached by any one sentence.
-        target = 1 if max_tokens is None else _draw_length(max_tokens, short_seq_prob, rng)
+        target = _draw_length(max_tokens, short_seq_prob, rng)
         while start < last:
             end = bisect.bisect_left(offsets, offsets[start] + target, start + 1, last)
             end = min(max(end, start + min_sentences), last)
@@ -77,15 +76,14 @@ def draw_pairs(
             split = start + 1 if is_single else rng.randint(start + 1, end - 1)
             first = offsets[start], offsets[split]
             second, label, start = (offsets[split], offsets[end]), 0, end
-            if is_single and sentence_task in ("sop", "none"):
-                counts[
-                    f"single_sentences_{'skipped' if sentence_task == 'sop' else 'without_b'}"
-                ] += 1
-                if sentence_task == "sop":
-                    continue
+            if is_single and sentence_task == "sop":
+                counts["single_sentences_skipped"] += 1
+                continue
+            if is_single and sentence_task == "none":
+                counts["single_sentences_without_b"] += 1
             elif is_single or (sentence_task == "nsp" and rng.random() < 0.5):
-                count = target - (first[1] - first[0])
-                second, is_same = _random_text(documents, index, count, rng)
+                missing = target - (first[1] - first[0])
+                second, is_same = _random_text(documents, index, missing, rng)
                 counts["random_next"] += 1
                 counts["random_next_single_sentence"] += is_single
                 counts["random_next_same_document"] += is_same
@@ -96,8 +94,10 @@ def draw_pairs(
     return np.array(rows, np.int64).reshape(-1, 5), counts
 
 
-def _draw_length(max_tokens: int, short_seq_prob: float, rng: random.Random) -> int:
+def _draw_length(max_tokens: int | None, short_seq_prob: float, rng: random.Random) -> int:
     """Draws the target number of tokens for the pairs of a document."""
+    if max_tokens is None:
+        return 1  # which any one sentence reaches
     return rng.randint(2, max_tokens) if rng.random() < short_seq_prob else max_tokens
 
 
