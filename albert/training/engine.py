@@ -418,7 +418,7 @@ class Engine:
         """Saves the averaged weights, if there are any; returns the prefix of the checkpoint."""
         if optimizer.average is None:
             return None
-        if not int(optimizer.average.count):
+        if not optimizer.average.count.numpy():
             logging.warning("Training ended before its weights were averaged")
             return None
         prefix = os.path.join(self.run_config.output_dir, checkpoints.AVERAGE)
