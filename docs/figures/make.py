@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-DRAWINGS = ["pipeline"]
+DRAWINGS = ["badges", "pipeline"]
 
 
 def drawings() -> dict[str, str]:
