@@ -226,7 +226,7 @@ def test_a_layer_that_cannot_be_is_refused_at_once(tmp_path, name):
 def test_a_damaged_index_of_weights_is_named(tmp_path, content):
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(content)
-    with pytest.raises(InputError, match=r"index of weights: .*index\.json must have"):
+    with pytest.raises(InputError, match=r"index of weights: .*index\.json must (have|hold)"):
         huggingface.Reader(str(path))
 
 
