@@ -41,6 +41,7 @@ def _style() -> str:
         )
         rules.append(f"@media(prefers-color-scheme:dark){{{colors}}}" if dark else colors)
     fonts = f"text{{font-family:{SANS}}}.mono{{font-family:{MONO}}}.bold{{font-weight:600}}"
+    fonts += ".halo{paint-order:stroke;stroke-width:7}"
     return "\n".join([fonts, *rules])
 
 
@@ -85,9 +86,10 @@ class Drawing:
         anchor: str = "middle",
         mono: bool = False,
         bold: bool = False,
+        halo: bool = False,
     ) -> None:
-        """Adds a line of text; `y` is its baseline."""
-        classes = f"f-{color}" + (" mono" if mono else "") + (" bold" if bold else "")
+        """Adds a line of text; `y` is its baseline. A halo covers lines behind it."""
+        classes = f"f-{color}" + " mono" * mono + " bold" * bold + " halo s-paper" * halo
         self.parts.append(
             f'<text class="{classes}" x="{_number(x)}" y="{_number(y)}" '
             f'font-size="{_number(size)}" text-anchor="{anchor}" xml:space="preserve">'

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-DRAWINGS = ["pipeline"]
+DRAWINGS = ["pipeline", "sharing", "input_formats", "run_life", "loss", "speed", "training_log"]
 
 
 def drawings() -> dict[str, str]:
