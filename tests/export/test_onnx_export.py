@@ -36,7 +36,8 @@ MODELS = {
 
 def trained_in(folder, kind, settings, changes):
     """A training's folder with random weights, biases and norms too."""
-    config = encoder.AlbertConfig.from_dict(builders.GROUPED | {"initializer_range": 0.5} | changes)
+    sizes = builders.GROUPED | {"vocab_size": 400, "initializer_range": 0.5}  # as many as pieces
+    config = encoder.AlbertConfig.from_dict(sizes | changes)
     source = sources.Source("", "", str(builders.SPM), None, True)
     made = model_folder.ModelFolder(folder, kind, config, source, settings)
     model_folder.write(folder, kind, config, source, settings)
