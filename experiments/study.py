@@ -1,0 +1,564 @@
+"""Runs a study: data, pre-training, held-out losses, BLiMP and fine-tuning of each of its runs.
+
+    python experiments/study.py experiments/sharing.json --data=DATA --work=WORK
+
+A study is a JSON file, see `experiments/README.md`. Every step is a command of this package. A step
+that is finished is skipped, so the same command continues a study that was stopped. What a run has
+shown is a file in `experiments/results/<study>/`; on another machine, runs with such a file are
+skipped too.
+"""
+
+import argparse
+import csv
+import dataclasses
+import gzip
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+HALVES, HELDOUT = ("choose", "report"), ("books", "others")
+AVERAGE = "model.ckpt-average"
+_MAX_ROWS = 100  # rows of a recorded curve
+# One way of masking for all held-out losses, whatever a run was trained with.
+_HELDOUT_MASKS = {"max_predictions_per_seq": 20, "masked_lm_prob": 0.15, "ngram": 1}
+_HELDOUT_LENGTH = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of a command line.
+
+    Attributes:
+      data: folder with corpus_large, blimp, glue, squad and race.
+      work: folder of data, weights and logs.
+      results: folder of the recorded results.
+      steps: number of steps in place of each run's own length, for a trial; None: its own.
+      only: names of the runs to make; empty: all.
+      dry_run: print the commands instead of running them.
+    """
+
+    data: pathlib.Path
+    work: pathlib.Path
+    results: pathlib.Path
+    steps: int | None = None
+    only: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def to_arguments(flags: dict[str, Any]) -> list[str]:
+    """Returns ``--name=value`` of each flag; true and false as absl writes them."""
+    return [f"--{name}={_text(value)}" for name, value in flags.items() if value is not None]
+
+
+def _text(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def read_flag_file(path: pathlib.Path) -> dict[str, str]:
+    """Reads a flag file with one ``--name=value`` or ``--name`` per line."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (line[2:].partition("=") for line in lines if line.startswith("--"))
+    return {name: value if equals else "true" for name, equals, value in pairs}
+
+
+class Commands:
+    """Runs commands of the package, each once.
+
+    Args:
+      options: `Options`.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def run(self, name: str, script: str, flags: dict[str, Any], done: pathlib.Path) -> None:
+        """Runs a script unless the file or folder `done`, its last product, exists.
+
+        Raises:
+          subprocess.CalledProcessError: the script fails; its output has the name of the log.
+        """
+        arguments = ["-m", f"albert.{script}", *to_arguments(flags)]
+        if self._options.dry_run:
+            print("python", *arguments)
+            return
+        if done.exists():
+            return
+        log = self._options.work / "logs" / f"{name.replace('/', '-')}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{name}: albert.{script}, log in {log}", flush=True)
+        with open(log, "a") as file:
+            status = _wait(subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file))
+        if status:
+            raise subprocess.CalledProcessError(status, f"albert.{script} ({log})")
+
+
+def _wait(process):
+    """Waits for a process; passes a request to end on to it."""
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def read_documents(path: pathlib.Path) -> Iterator[str]:
+    """Yields the documents of a text or .gz file, which blank lines separate."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        for document in file.read().split("\n\n"):
+            if document.strip():
+                yield document.strip("\n") + "\n"
+
+
+def divide(path: pathlib.Path, choose: pathlib.Path, report: pathlib.Path) -> None:
+    """Writes every second document to `choose`, the others to `report`."""
+    documents = list(read_documents(path))
+    for target, part in ((choose, documents[::2]), (report, documents[1::2])):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_suffix(".partial")
+        partial.write_text("\n".join(part), encoding="utf-8")
+        partial.rename(target)
+
+
+def _found(folder, name):
+    """Returns the text file of a name, compressed or not."""
+    for ending in (".txt.gz", ".txt"):
+        if (folder / f"{name}{ending}").exists():
+            return folder / f"{name}{ending}"
+    raise SystemExit(f"error: there is no {name}.txt or {name}.txt.gz in {folder}; see --data")
+
+
+class Data:
+    """The corpus, vocabularies and records of studies, made once in the work folder.
+
+    Args:
+      options: `Options`.
+      commands: `Commands`.
+    """
+
+    def __init__(self, options: Options, commands: Commands) -> None:
+        self._folder, self._commands = options.work / "data", commands
+        self._source, self._dry_run = options.data / "corpus_large", options.dry_run
+
+    def _corpus(self):
+        folder = self._folder / "corpus"
+        flags = {
+            "input_file": f"{self._source}/books_*,{self._source}/others_*",
+            "output_dir": folder,
+            "text_lines": "sentences",
+        }
+        self._commands.run("corpus", "prepare_corpus", flags, folder / "report.json")
+        return f"{folder}/*.txt"
+
+    def vocabulary(self, size: int) -> pathlib.Path:
+        """Returns the SentencePiece model of a size."""
+        prefix = self._folder / f"vocabulary_{size}"
+        flags = {"input_file": self._corpus(), "output_prefix": prefix, "vocab_size": size}
+        done = prefix.with_suffix(".model")
+        self._commands.run(prefix.name, "train_vocab", flags, done)
+        return done
+
+    def records(self, settings: dict[str, Any]) -> str:
+        """Returns the glob of the records to train on.
+
+        Args:
+          settings: "vocab_size", and flags of `create_pretraining_data`.
+        """
+        rest = {name: value for name, value in settings.items() if name != "vocab_size"}
+        vocabulary = self.vocabulary(settings["vocab_size"])
+        slug = "-".join(_text(value) for value in settings.values())
+        folder = self._folder / "records" / slug
+        flags = {
+            "input_file": self._corpus(),
+            "output_file": folder / "train",
+            "num_shards": 4,
+            "spm_model_file": vocabulary,
+            **rest,
+        }
+        done = folder / "train.manifest.json"
+        self._commands.run(f"records-{slug}", "create_pretraining_data", flags, done)
+        return f"{folder}/train-*-of-*"
+
+    def heldout(self, vocab_size: int, half: str, name: str, sentence_task: str) -> pathlib.Path:
+        """Returns the records of a half of a held-out file, with masks of their own."""
+        text = self._folder / "heldout" / half / f"{name}.txt"
+        if not text.exists() and not self._dry_run:
+            halves = [self._folder / "heldout" / part / f"{name}.txt" for part in HALVES]
+            divide(_found(self._source, f"heldout_{name}"), *halves)
+        vocabulary = self.vocabulary(vocab_size)
+        is_plain = sentence_task == "none"
+        file = f"{half}-{name}-{sentence_task}.tf_record"
+        target = self._folder / "heldout" / f"vocabulary_{vocab_size}" / file
+        flags = {
+            "input_file": text,
+            "output_file": target,
+            "spm_model_file": vocabulary,
+            "sentence_task": sentence_task,
+            "sequence_format": "full_sentences" if is_plain else "segment_pair",
+            "max_seq_length": _HELDOUT_LENGTH,
+            "dupe_factor": 1,
+            **_HELDOUT_MASKS,
+        }
+        done = target.with_name(f"{target.name}.manifest.json")
+        self._commands.run(f"{target.parent.name}-{file}", "create_pretraining_data", flags, done)
+        return target
+
+
+# --- what a run has left --------------------------------------------------------------------------
+
+
+def read_rows(folder: pathlib.Path) -> list[dict[str, Any]]:
+    """Reads the complete lines of a folder's metrics.jsonl."""
+    *lines, _ = (folder / "metrics.jsonl").read_text().split("\n")
+    return [json.loads(line) for line in lines]
+
+
+def describe(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns what `run.json` says of a training: sizes, cost, machine and commit."""
+    record = json.loads((folder / "run.json").read_text())
+    cost = record.get("cost") or {}
+    session = record["sessions"][0]
+    host = session.get("host") or record.get("host") or {}
+    return {
+        "steps": cost.get("steps"),
+        "tokens": cost.get("tokens"),
+        "words": cost.get("words"),
+        "flop": cost.get("flop"),
+        "seconds": cost.get("seconds"),
+        "peak_memory": cost.get("peak_memory"),
+        "parameters": record.get("parameters"),
+        "machine": {"processor": host.get("processor"), "cores": host.get("cores")},
+        "commit": record.get("git_commit"),
+    }
+
+
+def write_curve(folder: pathlib.Path, target: pathlib.Path) -> None:
+    """Writes steps, tokens and losses of a training as csv, at most 100 rows of each kind."""
+    rows = read_rows(folder)
+    names = ("kind", "step", "tokens_seen", "loss", "masked_lm_loss", "learning_rate")
+    kept = []
+    for kind in ("train", "eval"):
+        found = [row for row in rows if row["kind"] == kind]
+        kept += found[:: -(-len(found) // _MAX_ROWS) or 1]
+    with open(target, "w", newline="") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept)
+
+
+def last_scores(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the numbers of the last evaluation of a folder."""
+    row = [row for row in read_rows(folder) if row["kind"] == "eval"][-1]
+    return {key: value for key, value in row.items() if key not in ("kind", "checkpoint")}
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+class Run:
+    """One run of a study with one seed.
+
+    Args:
+      study: content of the study's file, with its "name".
+      name: key of "runs".
+      seed: seed of pre-training.
+      options: `Options`.
+    """
+
+    def __init__(self, study: dict[str, Any], name: str, seed: int, options: Options) -> None:
+        self._study, self._options, self._seed = study, options, seed
+        self._own = study["runs"][name]
+        self.name = f"{name}-seed_{seed}"
+        self._folder = options.work / study["name"] / self.name
+        self.model = self._folder / "sweep" / "model"
+        self._file = options.results / study["name"] / f"{self.name}.json"
+        self.record = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self._commands = Commands(options)
+        self._data = Data(options, self._commands)
+        self._settings = {**study.get("data", {}), **self._own.get("data", {})}
+
+    @property
+    def _vocab_size(self) -> int:
+        return self._settings["vocab_size"]
+
+    def parts(self) -> list[str]:
+        """Returns the names of the parts that the record will have."""
+        parts = ["pretraining", "heldout"]
+        parts += ["blimp"] if "blimp" in self._study else []
+        return [*parts, *(f"task {name}" for name in self._study.get("tasks", {}))]
+
+    def missing(self) -> list[str]:
+        """Returns the parts that are not recorded."""
+        return [part for part in self.parts() if part not in self.record]
+
+    def make(self) -> None:
+        """Makes the missing parts and records each as soon as it is known.
+
+        A step that fails is recorded as such, and ends the run.
+        """
+        if "pretraining" in self.record and not self.model.exists() and not self._options.dry_run:
+            print(
+                f"{self.name}: {', '.join(self.missing())}: needs its weights, which are not here"
+            )
+            return
+        for part in self.missing():
+            kind, _, task = part.partition(" ")
+            try:
+                found = getattr(self, f"_make_{kind}")(*filter(None, [task]))
+            except subprocess.CalledProcessError as error:
+                print(f"{self.name}: {part} failed: {error}", flush=True)
+                self._write("failed", {"part": part, "message": str(error)})
+                return
+            if not self._options.dry_run:
+                self.record.pop("failed", None)
+                self._write(part, found)
+
+    def _write(self, part: str, found: Any) -> None:
+        self.record = {"study": self._study["name"], "run": self.name, **self.record, part: found}
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps(self.record, indent=1, sort_keys=True) + "\n")
+        partial.rename(self._file)
+
+    def _fill(self, value: Any) -> Any:
+        """Replaces {data} and {work} in a flag's text."""
+        if not isinstance(value, str):
+            return value
+        names = {"data": self._options.data, "work": self._options.work}
+        for name, path in names.items():
+            value = value.replace("{" + name + "}", str(path))
+        return value
+
+    def _config_file(self) -> pathlib.Path:
+        config = {**self._study["config"], **self._own.get("config", {})}
+        path = self._folder / "albert_config.json"
+        if not self._options.dry_run:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = {**config, "vocab_size": self._vocab_size}
+            path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+        return path
+
+    # --- parts ------------------------------------------------------------------------------
+
+    def flags(self) -> dict[str, Any]:
+        """Returns the flags of pre-training; those that are null are removed."""
+        flags = {**self._study.get("flags", {}), **self._own.get("flags", {})}
+        if path := flags.pop("flagfile", None):
+            flags = {**read_flag_file(HERE.parent / path), **flags}
+        if self._options.steps:
+            flags.pop("budget_minutes", None)
+            steps = self._options.steps
+            flags |= {"num_train_steps": steps, "num_warmup_steps": min(steps // 10, 10)}
+        return {name: self._fill(value) for name, value in flags.items() if value is not None}
+
+    def _make_pretraining(self) -> dict[str, Any]:
+        flags = {
+            **self.flags(),
+            "albert_config_file": self._config_file(),
+            "input_file": self._data.records(self._settings),
+            "spm_model_file": self._data.vocabulary(self._vocab_size),
+            "max_seq_length": self._settings["max_seq_length"],
+        }
+        flags |= self._evaluation(flags.get("max_predictions_per_seq"))
+        text = " ".join(to_arguments({**flags, "seed": self._seed}))
+        sweep = self._folder / "sweep"
+        arguments = {
+            "script": "run_pretraining",
+            "output_dir": sweep,
+            "trials": f"model: {text}",
+            "metric": "masked_lm_accuracy",
+        }
+        self._commands.run(f"{self.name}-pretraining", "run_sweep", arguments, sweep / "finished")
+        if self._options.dry_run:
+            return {}
+        (sweep / "finished").touch()
+        write_curve(self.model, self._curve())
+        flags = {name: _text(value) for name, value in self.flags().items()}
+        config = {**self._study["config"], **self._own.get("config", {})}
+        found = describe(self.model)
+        return {"seed": self._seed, "flags": flags, "config": config, **found}
+
+    def _evaluation(self, slots: Any) -> dict[str, Any]:
+        """Returns the flags of evaluations while training, on the half to choose by if possible.
+
+        Records with stored masks have places for a fixed number of them.
+        """
+        if slots not in (None, _HELDOUT_MASKS["max_predictions_per_seq"]):
+            return {"do_eval": True, "max_eval_steps": 10}
+        files = [self._data.heldout(self._vocab_size, "choose", name, "none") for name in HELDOUT]
+        return {"do_eval": True, "eval_input_file": [*map(str, files)]}
+
+    def _curve(self) -> pathlib.Path:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        return self._file.with_suffix(".csv")
+
+    def _checkpoints(self) -> list[str]:
+        """Returns the prefixes of the last checkpoint and, if there is one, of the average."""
+        steps = [int(path.stem.rpartition("-")[2]) for path in self.model.glob("model.ckpt-*.index")
+                 if path.stem.rpartition("-")[2].isdigit()]  # fmt: skip
+        found = [f"model.ckpt-{max(steps)}"] if steps else ["model.ckpt-last"]
+        if (self.model / f"{AVERAGE}.index").exists():
+            found.append(AVERAGE)
+        return [str(self.model / name) for name in found]
+
+    def _evaluate(self, checkpoint: str, half: str, name: str, sentence_task: str = "none") -> Any:
+        target = self._folder / f"{pathlib.Path(checkpoint).name}-{half}-{name}-{sentence_task}"
+        flags = {
+            "do_train": False,
+            "do_eval": True,
+            "albert_config_file": self._config_file(),
+            "checkpoint": checkpoint,
+            "output_dir": target,
+            "input_file": self._data.heldout(self._vocab_size, half, name, sentence_task),
+            "max_seq_length": _HELDOUT_LENGTH,
+            "max_predictions_per_seq": _HELDOUT_MASKS["max_predictions_per_seq"],
+            "sentence_task": sentence_task,
+            "max_eval_steps": 100_000,
+            "eval_batch_size": 64,
+        }
+        done = target / "eval_results.txt"
+        self._commands.run(f"{self.name}-{target.name}", "run_pretraining", flags, done)
+        return {} if self._options.dry_run else last_scores(target)
+
+    def _make_heldout(self) -> dict[str, Any]:
+        """Chooses between the last weights and their average by one half; reports the other."""
+        found = {}
+        for checkpoint in self._checkpoints():
+            scores = {name: self._evaluate(checkpoint, "choose", name) for name in HELDOUT}
+            found[pathlib.Path(checkpoint).name] = scores
+        chosen = min(found, key=lambda name: _mean_loss(found[name]))
+        checkpoint = str(self.model / chosen)
+        report = {name: self._evaluate(checkpoint, "report", name) for name in HELDOUT}
+        tasks = {
+            task: self._evaluate(checkpoint, "report", "books", task)
+            for task in self._study.get("sentence_tasks", ())
+            if self.flags().get("sentence_task") != "none"
+        }
+        return {
+            "choose": found, "checkpoint": chosen, "report": report, "sentence_tasks": tasks,
+            "loss": _mean_loss(report),
+        }  # fmt: skip
+
+    def _chosen(self) -> str:
+        chosen = self.record.get("heldout", {}).get("checkpoint", "model.ckpt-last")
+        return str(self.model / chosen)
+
+    def _make_blimp(self) -> dict[str, Any]:
+        folder = self._folder / "blimp"
+        flags = {
+            "data_dir": self._options.data / "blimp",
+            "init_checkpoint": self._chosen(),
+            "output_dir": folder,
+            **self._study["blimp"],
+        }
+        self._commands.run(f"{self.name}-blimp", "run_blimp", flags, folder / "blimp_pairs.jsonl")
+        if self._options.dry_run:
+            return {}
+        found = json.loads((folder / "blimp.json").read_text())
+        return {"overall": found["overall"], "fields": found["fields"]}
+
+    def _make_task(self, name: str) -> dict[str, Any]:
+        """Fine-tunes with several seeds, and likewise from random weights if the study says so."""
+        own = self._study["tasks"][name]
+        starts = {"pretrained": {"init_checkpoint": self._chosen()}}
+        if self._study.get("random_weights"):
+            files = {"albert_config_file": self._config_file(), "from_scratch": True}
+            files["spm_model_file"] = self._data.vocabulary(self._vocab_size)
+            starts["random"] = files
+        return {
+            start: self._fine_tune(name, start, own["script"], {**own["flags"], **flags})
+            for start, flags in starts.items()
+        }
+
+    def _fine_tune(self, name, start, script, flags):
+        folder = self._folder / f"{name}-{start}"
+        count = self._study.get("task_seeds", 3)
+        flags = {key: self._fill(value) for key, value in flags.items()}
+        flags |= {"output_dir": folder, "num_seeds": count, "seed": 1}
+        done = folder / "finished"
+        self._commands.run(f"{self.name}-{folder.name}", script, flags, done)
+        if self._options.dry_run:
+            return {}
+        done.touch()
+        content = json.loads((folder / "seeds.json").read_text())
+        scores = {}
+        for run in content["runs"]:
+            scores[run["seed"]] = {"status": run["status"]}
+            if run["status"] == "finished":
+                scores[run["seed"]] |= last_scores(folder / f"seed_{run['seed']}")
+        return {"metric": content["metric"], "seeds": scores}
+
+
+def _mean_loss(scores):
+    losses = [score.get("masked_lm_loss", float("inf")) for score in scores.values()]
+    return sum(losses) / len(losses)
+
+
+# --- a study --------------------------------------------------------------------------------------
+
+
+def read_study(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a study's file; its name is that of the study."""
+    return {"name": path.stem, **json.loads(path.read_text())}
+
+
+def list_runs(study: dict[str, Any], options: Options) -> Iterator[Run]:
+    """Yields the runs of a study, all runs with the first seed before those with the next."""
+    if unknown := set(options.only) - set(study["runs"]):
+        raise SystemExit(f"error: --only: no run {', '.join(sorted(unknown))} in {study['name']}")
+    for place in range(max(len(_seeds(study, name)) for name in study["runs"])):
+        for name in study["runs"]:
+            seeds = _seeds(study, name)
+            if place < len(seeds) and (not options.only or name in options.only):
+                yield Run(study, name, seeds[place], options)
+
+
+def _seeds(study, name):
+    return study["runs"][name].get("seeds", study["seeds"])
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Runs a study; returns the exit status, 1 if a run has failed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("study", type=pathlib.Path, help="JSON file of the study")
+    parser.add_argument("--data", type=pathlib.Path, default=HERE.parents[1] / "shared" / "data")
+    parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[1] / "experiments_work")
+    parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
+    parser.add_argument("--steps", type=int, help="steps of each run in place of its own, to try")
+    parser.add_argument("--only", default="", help="names of runs, comma-separated")
+    parser.add_argument("--dry_run", action="store_true", help="only print the commands")
+    given = vars(parser.parse_args(None if arguments is None else list(arguments)))
+    study = read_study(given.pop("study"))
+    given["only"] = tuple(filter(None, given["only"].split(",")))
+    folders = {name: given.pop(name).resolve() for name in ("data", "work", "results")}
+    options = Options(**folders, **given)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(os.EX_TEMPFAIL))
+    failed = []
+    for run in list_runs(study, options):
+        if not run.missing():
+            print(f"{run.name}: recorded", flush=True)
+            continue
+        run.make()
+        failed += [run.name] if "failed" in run.record else []
+    if failed:
+        print(f"failed: {', '.join(failed)}; the same command tries them again")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""The studies of `experiments/`: their commands, one of them in earnest, and their report."""
+
+import gzip
+import importlib
+import json
+import pathlib
+import sys
+
+import pytest
+from absl import flags
+
+from albert.cli import options as cli_options
+from albert.experiments import demo_data
+from tests.support import builders
+from tests.support.sources import ROOT
+
+sys.path.insert(0, str(ROOT))
+study, report = (importlib.import_module(f"experiments.{name}") for name in ("study", "report"))
+STUDIES = sorted((ROOT / "experiments").glob("*.json"))
+TINY = {
+    "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 32, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+def printed(path, capsys, tmp_path, *arguments):
+    folders = [f"--{name}={tmp_path / name}" for name in ("data", "work", "results")]
+    assert study.main([str(path), *folders, "--dry_run", *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_command_of_a_study_is_accepted(path, capsys, tmp_path):
+    """All flags exist and fit each other, before anything is trained."""
+    for line in printed(path, capsys, tmp_path):
+        _, _, module, *arguments = line.split(" ")
+        script = module.removeprefix("albert.")
+        if script == "run_sweep":
+            trial = line.partition("--trials=model: ")[2].partition(" --metric=")[0]
+            script, arguments = "run_pretraining", [*trial.split(" "), "--output_dir=out"]
+        command = importlib.import_module(f"albert.{script}")
+        values = flags.FlagValues()
+        command.define_flags(values)
+        assert values([script, *arguments]) == [script]
+        if script in ("run_pretraining", "run_classifier", "run_race"):
+            cli_options.read(command.Settings, values).check()
+
+
+def options(tmp_path, **changes):
+    folders = {name: tmp_path / name for name in ("data", "work", "results")}
+    return study.Options(**folders, **changes)
+
+
+def test_flags_that_are_null_are_removed(tmp_path):
+    content = {
+        "name": "x", "seeds": [1], "config": {}, "data": {"vocab_size": 10},
+        "flags": {"flagfile": "recipes/two_hours.flags", "beta_1": 0.8},
+        "runs": {"a": {"flags": {"ngram": None, "learning_rate": 3}}},
+    }  # fmt: skip
+    (run,) = study.list_runs(content, options(tmp_path))
+    found = run.flags()
+    assert found["learning_rate"] == 3 and found["sentence_task"] == "none"
+    assert found["do_train"] == "true" and found["beta_1"] == 0.8 and "ngram" not in found
+    short = study.Run(content, "a", 1, options(tmp_path, steps=40)).flags()
+    assert (short["num_train_steps"], short["num_warmup_steps"]) == (40, 4)
+
+
+@pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
+def test_held_out_files_are_divided_by_documents(tmp_path, ending):
+    path = tmp_path / f"heldout{ending}"
+    opener = gzip.open if ending.endswith("gz") else open
+    with opener(path, "wt") as file:
+        file.write("\n\n".join(f"{i}.\nmore of {i}." for i in range(5)) + "\n")
+    halves = [tmp_path / name / "a.txt" for name in ("choose", "report")]
+    study.divide(path, *halves)
+    assert [list(study.read_documents(half)) for half in halves] == [
+        [f"{i}.\nmore of {i}.\n" for i in numbers] for numbers in ((0, 2, 4), (1, 3))
+    ]
+
+
+def test_recorded_runs_are_skipped_and_unknown_ones_refused(tmp_path, capsys):
+    content = {
+        "about": "x", "seeds": [1, 2], "config": {}, "data": {}, "runs": {"a": {}, "b": {}},
+    }  # fmt: skip
+    (tmp_path / "tiny.json").write_text(json.dumps(content))
+    record = {"pretraining": {}, "heldout": {}}
+    (tmp_path / "results" / "tiny").mkdir(parents=True)
+    for name in ("a-seed_1", "a-seed_2"):
+        (tmp_path / "results" / "tiny" / f"{name}.json").write_text(json.dumps(record))
+    lines = printed(tmp_path / "tiny.json", capsys, tmp_path, "--only=a")
+    assert lines == ["a-seed_1: recorded", "a-seed_2: recorded"]
+    with pytest.raises(SystemExit, match="--only: no run c in tiny"):
+        printed(tmp_path / "tiny.json", capsys, tmp_path, "--only=c")
+
+
+def test_parts_that_need_missing_weights_are_not_made(tmp_path, capsys):
+    content = {"name": "t", "seeds": [1], "config": {}, "data": {}, "runs": {"a": {}}}
+    (tmp_path / "results/t").mkdir(parents=True)
+    (tmp_path / "results/t/a-seed_1.json").write_text('{"pretraining": {}}')
+    (run,) = study.list_runs(content, options(tmp_path))
+    run.make()
+    assert "a-seed_1: heldout: needs its weights" in capsys.readouterr().out
+    assert run.missing() == ["heldout"]
+
+
+# --- the report ---------------------------------------------------------------------------------
+
+
+def write_record(folder, name, seed, loss, **parts):
+    part = {
+        "steps": 10, "tokens": 2_000_000, "seconds": 5.0, "peak_memory": 2**30, "commit": "abc",
+        "parameters": {"total": 1_500_000}, "machine": {"processor": "CPU", "cores": 2},
+    }  # fmt: skip
+    record = {"pretraining": part, "heldout": {"loss": loss}, **parts}
+    (folder / "sharing").mkdir(parents=True, exist_ok=True)
+    (folder / f"sharing/{name}-seed_{seed}.json").write_text(json.dumps(record))
+
+
+def rows_of(folder):
+    (folder / "results").mkdir(exist_ok=True)
+    report.write(folder / "results", STUDIES, folder / "REPORT.md")
+    lines = (folder / "REPORT.md").read_text().splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
+
+
+def test_without_records_nothing_is_claimed(tmp_path):
+    claims = [
+        row for row in rows_of(tmp_path) if len(row) == 4 and row[1] in ("sharing", "ablations")
+    ]
+    assert len(claims) == len(report.CLAIMS)
+    assert {row[2] for row in claims} == {row[3] for row in claims} == {"not run"}
+
+
+@pytest.mark.parametrize(
+    ("none", "verdict"),
+    [
+        ((4.0, 4.1, 4.05), "agrees"),
+        ((6.0, 6.1, 6.05), "differs"),
+        ((4.0, 6.0, 5.0), "cannot be told at this size"),
+    ],
+)
+def test_a_verdict_is_that_of_a_test_over_seeds(tmp_path, none, verdict):
+    for seed, (shared, own) in enumerate(zip((5.0, 5.12, 5.05), none, strict=True)):
+        write_record(tmp_path / "results", "all-words", seed, shared)
+        write_record(tmp_path / "results", "none-words", seed, own)
+    (found,) = [row for row in rows_of(tmp_path) if row[0].startswith("sharing nothing beats")]
+    assert found[3] == verdict
+    assert (
+        found[2].startswith(f"{sum(none) / 3 - 5.17 / 3 - 10 / 3:+.3f} [")
+        and "(n=3, 3)" in found[2]
+    )
+
+
+def test_a_run_has_its_means_and_its_failures(tmp_path):
+    overall = {"overall": {"accuracy": 0.5, "accuracy_ties_right": 0.75}}
+    task = {"pretrained": {"metric": "f1", "seeds": {"1": {"f1": 0.25}, "2": {"status": "failed"}}}}
+    write_record(tmp_path / "results", "all-time", 1, 4.0, blimp=overall, **{"task MRPC": task})
+    write_record(tmp_path / "results", "all-time", 2, 5.0, failed={"part": "blimp", "message": "x"})
+    (row,) = [row for row in rows_of(tmp_path) if row[0] == "all-time"]
+    assert row[1:5] == ["1.5M", "2.0M", "0.500", "1.00"]
+    assert row[5].startswith("4.500 [") and row[5].endswith("(n=2)")
+    assert row[6:] == ["0.500 (n=1)", "0.750 (n=1)", "not run", "0.250 (n=1)", "1"]
+    assert "- 2 runs: CPU, 2 cores; commit abc" in (tmp_path / "REPORT.md").read_text()
+
+
+def test_the_recorded_report_is_that_of_the_records(tmp_path):
+    paths = [ROOT / f"experiments/{name}.json" for name in ("two_hours", "sharing", "ablations")]
+    report.write(ROOT / "experiments/results", paths, tmp_path / "REPORT.md")
+    assert (tmp_path / "REPORT.md").read_text() == (ROOT / "experiments/REPORT.md").read_text()
+
+
+# --- in earnest -----------------------------------------------------------------------------------
+
+
+def write_data(folder):
+    """Demo text in the layout of the research data, and twenty pairs of sentences."""
+    corpus, text = folder / "corpus_large", demo_data.corpus(1)
+    corpus.mkdir()
+    documents = text["train"].split("\n\n")
+    for name, part in (("books_00", documents[:60]), ("others_00", documents[60:120])):
+        (corpus / f"{name}.txt").write_text("\n\n".join(part) + "\n")
+    for name in ("books", "others"):
+        heldout = text["heldout"].split("\n\n")[:12]
+        (corpus / f"heldout_{name}.txt").write_text("\n\n".join(heldout) + "\n")
+    builders.write_glue(folder)
+    (folder / "blimp").mkdir()
+    row = {
+        "sentence_good": "the bread was fine .", "sentence_bad": "the bread fine was .",
+        "field": "syntax", "linguistics_term": "order",
+    }  # fmt: skip
+    (folder / "blimp/order.jsonl").write_text((json.dumps(row) + "\n") * 4)
+
+
+@pytest.mark.slow
+def test_a_study_records_its_runs_and_continues(tmp_path, capsys):
+    write_data(tmp_path)
+    glue = {
+        "task_name": "SST-2", "data_dir": "{data}/glue", "do_train": True, "do_eval": True,
+        "max_seq_length": 32, "train_step": 4, "save_checkpoints_steps": 4, "train_batch_size": 8,
+        "stuck_after": 0,
+    }  # fmt: skip
+    content = {
+        "about": "A trial.", "config": TINY,
+        "data": {
+            "vocab_size": 120, "max_seq_length": 32, "sequence_format": "full_sentences",
+            "sentence_task": "none", "mask_in_training": True,
+        },
+        "flags": {
+            "do_train": True, "sentence_task": "none", "max_predictions_per_seq": 20,
+            "train_batch_size": 8, "average_last": 0.5, "optimizer": "muon", "learning_rate": 1e-3,
+            "budget_minutes": 99, "save_checkpoints_steps": 100,
+        },
+        "seeds": [1], "runs": {"cycle": {"config": {"layer_scales": True}}},
+        "blimp": {"limit": 2}, "task_seeds": 2, "random_weights": True,
+        "tasks": {"SST-2": {"script": "run_classifier", "flags": glue}},
+    }  # fmt: skip
+    (tmp_path / "trial.json").write_text(json.dumps(content))
+    folders = {"data": tmp_path, "work": tmp_path / "work", "results": tmp_path / "results"}
+    arguments = [str(tmp_path / "trial.json"), "--steps=6"]
+    arguments += [f"--{name}={path}" for name, path in folders.items()]
+    assert study.main(arguments) == 0, logs(tmp_path)
+    record = json.loads((tmp_path / "results/trial/cycle-seed_1.json").read_text())
+    assert record["pretraining"]["steps"] == 6 and record["pretraining"]["tokens"] > 0
+    assert record["pretraining"]["machine"]["cores"] and "commit" in record["pretraining"]
+    assert {*record["heldout"]["choose"]} == {"model.ckpt-6", "model.ckpt-average"}
+    report = record["heldout"]["report"]
+    assert record["heldout"]["loss"] == pytest.approx(
+        (report["books"]["masked_lm_loss"] + report["others"]["masked_lm_loss"]) / 2
+    )
+    assert record["blimp"]["overall"]["pairs"] == 2
+    for start in ("pretrained", "random"):
+        seeds = record["task SST-2"][start]["seeds"]
+        assert sorted(seeds) == ["1", "2"] and all("eval_accuracy" in x for x in seeds.values())
+    curve = (tmp_path / "results/trial/cycle-seed_1.csv").read_text().splitlines()
+    assert curve[0].startswith("kind,step,tokens_seen,loss") and len(curve) >= 3
+    capsys.readouterr()
+    assert study.main(arguments) == 0
+    assert capsys.readouterr().out == "cycle-seed_1: recorded\n"
+
+
+def logs(folder):
+    return "\n".join(path.read_text()[-1500:] for path in (folder / "work/logs").glob("*"))
+
+
+def test_the_folder_of_results_has_nothing_but_records():
+    for path in (ROOT / "experiments/results").rglob("*"):
+        assert path.is_dir() or path.suffix in (".json", ".csv", ".md"), path
+    assert pathlib.Path(study.__file__).parent == ROOT / "experiments"
