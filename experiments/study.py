@@ -382,6 +382,7 @@ class Run:
             "output_dir": sweep,
             "trials": f"model: {text}",
             "metric": "masked_lm_accuracy",
+            "retry_failed": True,
         }
         self._commands.run(f"{self.name}-pretraining", "run_sweep", arguments, sweep / "finished")
         if self._options.dry_run:
@@ -396,9 +397,10 @@ class Run:
     def _evaluation(self, slots: Any) -> dict[str, Any]:
         """Returns the flags of evaluations while training, on the half to choose by if possible.
 
-        Records with stored masks have places for a fixed number of them.
+        Records with stored masks have a fixed length and places for a fixed number of masks.
         """
-        if slots not in (None, _HELDOUT_MASKS["max_predictions_per_seq"]):
+        fits = self._settings["max_seq_length"] == _HELDOUT_LENGTH
+        if not fits or str(slots) != str(_HELDOUT_MASKS["max_predictions_per_seq"]):
             return {"do_eval": True, "max_eval_steps": 10}
         files = [self._data.heldout(self._vocab_size, "choose", name, "none") for name in HELDOUT]
         return {"do_eval": True, "eval_input_file": [*map(str, files)]}

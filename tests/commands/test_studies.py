@@ -202,7 +202,7 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys):
     content = {
         "about": "A trial.", "config": TINY,
         "data": {
-            "vocab_size": 120, "max_seq_length": 32, "sequence_format": "full_sentences",
+            "vocab_size": 120, "max_seq_length": 128, "sequence_format": "full_sentences",
             "sentence_task": "none", "mask_in_training": True,
         },
         "flags": {
