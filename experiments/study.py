@@ -214,8 +214,8 @@ class Data:
             "dupe_factor": 1,
             **_HELDOUT_MASKS,
         }
-        done = target.with_name(f"{target.name}.manifest.json")
-        self._commands.run(f"{target.parent.name}-{file}", "create_pretraining_data", flags, done)
+        name = f"{target.parent.name}-{file}"
+        self._commands.run(name, "create_pretraining_data", flags, target)
         return target
 
 
@@ -501,7 +501,7 @@ class Run:
         scores = {}
         for run in content["runs"]:
             scores[run["seed"]] = {"status": run["status"]}
-            if run["status"] == "finished":
+            if run["exit_status"] == 0:  # also a run that did not learn
                 scores[run["seed"]] |= last_scores(folder / f"seed_{run['seed']}")
         return {"metric": content["metric"], "seeds": scores}
 
