@@ -9,6 +9,7 @@ from absl import flags
 from albert.cli import app, command_flags, fine_tuning, model_settings, options, training
 from albert.io import file_io
 from albert.tasks import race
+from albert.training import contracts
 
 _DATA = {
     "train_file": "race_train.tf_record",
@@ -110,21 +111,16 @@ def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
         settings.max_seq_length,
         settings.max_qa_length,
         settings.data_dir,
-        text,
-        dict(zip(("train", "dev", "test"), paths, strict=True)),
-        start.strategy,
+        contracts.FeatureCache(
+            dict(zip(("train", "dev", "test"), paths, strict=True)), text, start.strategy
+        ),
         high_only=settings.high_only,
         middle_only=settings.middle_only,
     )
-
-    def describe(write):
-        description = {**text, "dropout_prob": settings.dropout_prob, **start.head.settings}
-        write(settings.output_dir, race.KIND, start.config, start.source, description)
-
     return fine_tuning.Work(
         race.make_task(settings.dropout_prob, start.head),
         data,
-        describe,
+        {**text, "dropout_prob": settings.dropout_prob, **start.head.settings},
         settings.train_step,
         settings.warmup_step,
         settings.do_eval,

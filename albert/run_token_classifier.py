@@ -8,7 +8,8 @@ from typing import Any
 from absl import flags
 
 from albert.cli import app, command_flags, fine_tuning, model_settings, options
-from albert.tasks import token_classification, word_files
+from albert.tasks import custom, token_classification, word_files
+from albert.training import contracts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,9 +73,8 @@ def make_data(settings: Settings, files: Any, start: fine_tuning.Start) -> Any:
     folder, length = settings.output_dir, settings.max_seq_length
     paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
     text = model_settings.text_settings(length, start.source)
-    return token_classification.make_data(
-        files, start.tokenizer, length, text, paths, start.strategy
-    )
+    cache = contracts.FeatureCache(paths, text, start.strategy)
+    return token_classification.make_data(files, start.tokenizer, length, cache)
 
 
 def export_models(settings: Settings, model: Any, labels: Any, tokenizer: Any) -> None:
@@ -95,20 +95,17 @@ def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
     length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
     task = token_classification.make_task(files.labels, length, dropout_prob, start.head)
 
-    def describe(write):
-        token_classification.save_description(
-            write, settings.output_dir, files, start.config, start.source, length, dropout_prob,
-            start.head,
-        )  # fmt: skip
-
     def export(runner):
         model = fine_tuning.model_to_export(settings, start, task, runner)
         if model:
             export_models(settings, model, files.labels, start.tokenizer)
 
+    description = custom.label_settings(
+        files.labels, files.columns, length, dropout_prob, start.head
+    )
     steps = (settings.train_step, settings.warmup_step)
     data = make_data(settings, files, start)
-    return fine_tuning.Work(task, data, describe, *steps, settings.do_eval, export)
+    return fine_tuning.Work(task, data, description, *steps, settings.do_eval, export)
 
 
 def main(values: flags.FlagValues) -> None:

@@ -338,8 +338,7 @@ class Work:
     Attributes:
       task: `contracts.Task`.
       data: `contracts.Data`.
-      describe: ``(write) -> None`` that describes the output folder; see
-        `stages.Run.complete_folder`.
+      description: settings of the model for its folder; see `model_folder.write`.
       num_train_steps, num_warmup_steps: length of training.
       do_eval: whether checkpoints are evaluated.
       export: function that writes the SavedModels of --export_dir with the `engine.Engine`; all
@@ -349,7 +348,7 @@ class Work:
 
     task: Any
     data: Any
-    describe: Callable[[Callable], None]
+    description: dict[str, Any]
     num_train_steps: int
     num_warmup_steps: int
     do_eval: bool
@@ -419,7 +418,7 @@ def main(settings: Settings, script: Script, command: command_flags.Command) -> 
     )
     work = script.prepare(start)
     recorder = command.recorder(source, script.teacher)
-    run = make_run(settings, start, work, script.recipe, recorder)
+    run = make_run(settings, start, work, script, recorder)
     task, data = apply_options(settings, work, run)
     runner = stages.run(distilled.with_teacher(task), data, run)
     if settings.export_dir:
@@ -528,10 +527,15 @@ def model_to_export(settings: Settings, start: Start, task: Any, runner: Any) ->
 
 
 def make_run(
-    settings: Settings, start: Start, work: Work, recipe: str, recorder: Any = None
+    settings: Settings, start: Start, work: Work, script: Script, recorder: Any = None
 ) -> Any:
     """Returns the `stages.Run` of a command; `recorder` is a `run_record.Recorder`."""
+    from albert.tasks import kinds
     from albert.training import stages
+
+    def complete_folder(write):
+        folder, kind = settings.output_dir, script.kind
+        kinds.write_folder(write, folder, kind, start.config, start.source, work.description)
 
     steps = work.num_train_steps
     return stages.Run(
@@ -547,11 +551,11 @@ def make_run(
         init_checkpoint=start.checkpoint,
         from_scratch=settings.model.from_scratch,
         rename=start.rename,
-        complete_folder=work.describe,
+        complete_folder=complete_folder,
         do_eval=work.do_eval,
         do_predict=settings.do_predict,
         record=recorder,
-        **training.run_arguments(settings, steps, work.num_warmup_steps, recipe),
+        **training.run_arguments(settings, steps, work.num_warmup_steps, script.recipe),
     )
 
 

@@ -202,10 +202,6 @@ def work_on(
         )
     task = squad_task.make_task(kind, questions.settings, lambda: questions.to_answer)
 
-    def describe(write):
-        description = questions.settings.to_dict()
-        write(settings.output_dir, kind, start.config, start.source, description)
-
     def export(runner):
         from albert.export import saved_model_export
         from albert.training import distribution
@@ -219,7 +215,7 @@ def work_on(
     return fine_tuning.Work(
         task,
         questions.data(task.evaluator),
-        describe,
+        questions.settings.to_dict(),
         steps,
         int(steps * settings.warmup_proportion),
         do_eval=known and (settings.do_train or _scores_all(settings)),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from albert.io import file_io
-from albert.model import head_config, model_folder, sources
+from albert.model import configuration, head_config, model_folder, sources
 from albert.tasks import custom, glue, race, token_classification
 from albert.tasks.squad import task as squad_task
 
@@ -159,6 +159,24 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     if not file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
         _check_undescribed(path, names)
     return model_folder.read(path, *names)
+
+
+def write_folder(
+    write: Callable[..., bool],
+    path: str,
+    kind: str,
+    config: configuration.AlbertConfig,
+    source: sources.Source,
+    settings: dict[str, Any],
+) -> None:
+    """Describes the folder of a fine-tuned model, so that it can be used without flags.
+
+    Args:
+      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
+      path, kind, config, source, settings: see `model_folder.write`.
+    """
+    if write(path, kind, config, source, settings) and KINDS[kind].has_labels:
+        custom.save_labels(path, settings["labels"])
 
 
 def _check_undescribed(path, names):

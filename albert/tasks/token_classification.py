@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -465,9 +465,7 @@ def make_data(
     files: Files,
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
-    settings: dict[str, Any],
-    paths: dict[str, str],
-    strategy: Any,
+    cache: contracts.FeatureCache,
 ) -> contracts.Data:
     """Returns the `contracts.Data` of token classification.
 
@@ -475,7 +473,7 @@ def make_data(
       files: the files of sentences.
       tokenizer: tokenizer of the model.
       max_seq_length: S.
-      settings, paths, strategy: see `contracts.data_of_examples`.
+      cache: where the features are kept.
 
     Raises:
       file_io.InputError: `max_seq_length` leaves no space for a piece.
@@ -487,10 +485,8 @@ def make_data(
         specs=feature_specs(max_seq_length),
         examples=functools.partial(files.parts, **sizes),
         featurize=functools.partial(convert_part, **sizes),
-        settings=settings,
         fingerprint=files.fingerprint,
-        paths=paths,
-        strategy=strategy,
+        cache=cache,
         write_predictions=files.write_predictions,
         files=lambda split: [files.files[split]],
         limits={"label_ids": len(files.labels), "first_pieces": 2},
@@ -507,36 +503,3 @@ def check_length(max_seq_length: int) -> None:
         raise file_io.InputError(
             f"max_seq_length={max_seq_length} must be at least 3: a piece, [CLS] and [SEP]"
         )
-
-
-def save_description(
-    write: Callable[..., bool],
-    output_dir: str,
-    files: Files,
-    config: Any,
-    source: Any,
-    max_seq_length: int,
-    dropout_prob: float,
-    head: head_config.Head,
-) -> None:
-    """Writes the settings of a token classifier, so that its output folder has all that it needs.
-
-    Args:
-      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
-      output_dir: the folder.
-      files: the files of sentences.
-      config: `encoder.AlbertConfig`.
-      source: `sources.Source` with the vocabulary.
-      max_seq_length: S of the training.
-      dropout_prob: dropout of the encoder's output in training.
-      head: `head_config.Head`.
-    """
-    settings = {
-        "labels": list(files.labels),
-        "max_seq_length": max_seq_length,
-        "classifier_dropout_prob": dropout_prob,
-        "columns": dataclasses.asdict(files.columns),
-        **head.settings,
-    }
-    if write(output_dir, KIND, config, source, settings):
-        custom.save_labels(output_dir, files.labels)

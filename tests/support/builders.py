@@ -23,7 +23,7 @@ from albert.model import (
     pretraining_heads,
     sources,
 )
-from albert.tasks import custom, glue
+from albert.tasks import custom, glue, kinds
 from albert.text import tokenization
 
 TESTDATA = pathlib.Path(__file__).parent.parent / "testdata"
@@ -136,7 +136,8 @@ def write_classifier(
     config = config or tiny_config()
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
     source = sources.Source("", None, str(SPM), None, True)
-    custom.save_description(model_folder.write, str(folder), row, config, source, length, 0.1)
+    settings = custom.settings_of(row, length, 0.1)
+    kinds.write_folder(model_folder.write, str(folder), glue.KIND, config, source, settings)
     model = glue.make_task(row).build_model(config, layers.Compute(), seed)
     checkpoints.save(f"{folder}/model.ckpt-{step}", model)
     return str(folder)

@@ -14,7 +14,7 @@ from albert.data import input_pipeline, record_files
 from albert.io import file_io
 from albert.tasks import glue
 from albert.text import tokenization
-from albert.training import distribution
+from albert.training import contracts, distribution
 from tests.support import builders
 
 SPLITS = ("train", "dev", "test")
@@ -302,10 +302,12 @@ def _data(folder, tokenizer, settings=None, length=16, shared=()):
         tokenizer,
         length,
         str(folder),
-        settings or {},
-        dict.fromkeys(SPLITS, str(folder / "records")),
-        distribution.create_strategy("one_device"),
-        shared,
+        contracts.FeatureCache(
+            dict.fromkeys(SPLITS, str(folder / "records")),
+            settings or {},
+            distribution.create_strategy("one_device"),
+            shared,
+        ),
     )
 
 
