@@ -28,20 +28,12 @@ class Settings(fine_tuning.ClassifierSettings):
         None, "Column of the labels: -1 is the last; for jsonl a key, labels."
     )
     do_predict: bool = options.flag(False, "Predict the labels of --test_file.")
-    max_seq_length: int = options.flag(
-        512,
-        "Longest input in tokens; longer sentences are cut into parts.",
-        check=options.positive,
+    max_seq_length: int = options.count(
+        512, "Longest input in tokens; longer sentences are cut into parts."
     )
-    train_batch_size: int = options.flag(
-        32, "Sentences per step, over all devices.", check=options.positive
-    )
-    eval_batch_size: int = options.flag(
-        8, "Sentences per evaluation step, over all devices.", check=options.positive
-    )
-    predict_batch_size: int = options.flag(
-        8, "Sentences per prediction step, over all devices.", check=options.positive
-    )
+    train_batch_size: int = options.count(32, "Sentences per step, over all devices.")
+    eval_batch_size: int = options.count(8, "Sentences per evaluation step, over all devices.")
+    predict_batch_size: int = options.count(8, "Sentences per prediction step, over all devices.")
     classifier_dropout_prob: float = options.flag(
         0.1, "Dropout of the encoder's output.", check=options.fraction
     )

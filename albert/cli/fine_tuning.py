@@ -34,10 +34,8 @@ class Schedule(training.Schedule):
         "Times that a run that does not learn is restarted with the next seed.",
         check=options.not_negative,
     )
-    num_seeds: int = options.flag(
-        1,
-        "Runs to make, the first with --seed, each in a folder seed_<n>.",
-        check=options.positive,
+    num_seeds: int = options.count(
+        1, "Runs to make, the first with --seed, each in a folder seed_<n>."
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
@@ -150,9 +148,7 @@ class Settings(training.Settings, abc.ABC):
     """Settings of every fine-tuning command."""
 
     do_predict: bool = options.flag(False, "Predict the test data.")
-    predict_batch_size: int = options.flag(
-        8, "Examples per prediction step, over all devices.", check=options.positive
-    )
+    predict_batch_size: int = options.count(8, "Examples per prediction step, over all devices.")
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
     schedule: Schedule = options.group(Schedule)
     study: Study = options.group(Study)
@@ -250,10 +246,8 @@ class StepSettings(Settings):
     do_eval: bool = options.flag(
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."
     )
-    eval_batch_size: int = options.flag(
-        8, "Examples per evaluation step, over all devices.", check=options.positive
-    )
-    train_step: int = options.flag(1000, "Total number of steps.", check=options.positive)
+    eval_batch_size: int = options.count(8, "Examples per evaluation step, over all devices.")
+    train_step: int = options.count(1000, "Total number of steps.")
     warmup_step: int = options.flag(0, "Steps over which the learning rate rises from 0.")
 
     @property
