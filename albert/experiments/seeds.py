@@ -150,7 +150,7 @@ def to_text(summary: dict) -> str:
         spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs"
         lines.append(f"\n{name}: {spread}")
     else:
-        lines.append(f"\n{name}: no run has learnt: {_counts(runs)}")
+        lines.append(f"\n{name}: no run has learned: {_counts(runs)}")
     if is_tested:
         lines.append(f"{metric} (test): {_spread_text(summary, 'test_')}")
     return "\n".join([*lines, *_cautions(runs)])

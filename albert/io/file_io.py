@@ -504,31 +504,33 @@ def write_json(path: str, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def read_bytes(path: str, what: str, most: int | None = SMALL) -> bytes:
+def read_bytes(path: str, what: str, max_bytes: int | None = SMALL) -> bytes:
     """Reads a file that the user named; see `open_input`.
 
     Args:
       path: the file.
       what: its purpose, for messages.
-      most: maximum number of bytes; None for any number.
+      max_bytes: maximum number of bytes; None for any number.
 
     Raises:
       InputError: see `open_input`; or the file is larger.
     """
     try:
         with open_input(path, what, "rb") as file:
-            content = file.read(-1 if most is None else most + 1)
+            content = file.read(-1 if max_bytes is None else max_bytes + 1)
     except OSError as error:
         raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
-    if most is not None and len(content) > most:
-        raise InputError(f"{what}: {path} has more than {most} bytes, a small file was expected")
+    if max_bytes is not None and len(content) > max_bytes:
+        raise InputError(
+            f"{what}: {path} has more than {max_bytes} bytes, a small file was expected"
+        )
     return content
 
 
-def read_text(path: str, what: str, most: int | None = SMALL) -> str:
+def read_text(path: str, what: str, max_bytes: int | None = SMALL) -> str:
     """Reads the text of a file that the user named; see `read_bytes`."""
     try:
-        return read_bytes(path, what, most).decode("utf-8")
+        return read_bytes(path, what, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
 
@@ -576,20 +578,20 @@ def parse_json(text: str) -> Any:
         raise InputError(str(error)) from error
 
 
-def read_json(path: str, what: str, kind: Any = None, most: int | None = SMALL) -> Any:
+def read_json(path: str, what: str, kind: Any = None, max_bytes: int | None = SMALL) -> Any:
     """Reads a JSON file that the user named.
 
     Args:
       path: the file.
       what: its purpose, for messages.
       kind: `dict` or `list`, if only an object or a list is valid.
-      most: maximum number of bytes; None for any number.
+      max_bytes: maximum number of bytes; None for any number.
 
     Raises:
       InputError: the file is missing, too large, malformed (see `parse_json`) or holds another kind
         of value; names the file.
     """
-    text = read_text(path, what, most).removeprefix("\ufeff")
+    text = read_text(path, what, max_bytes).removeprefix("\ufeff")
     try:
         value = parse_json(text)
     except InputError as error:

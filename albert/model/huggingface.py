@@ -228,7 +228,7 @@ def _read_tensors(path):
 def _read_file(path):
     import safetensors
 
-    content = file_io.read_bytes(path, "weights", most=None)
+    content = file_io.read_bytes(path, "weights", max_bytes=None)
     try:
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:

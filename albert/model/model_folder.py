@@ -88,17 +88,17 @@ class ModelFolder:
             )
         return value
 
-    def length(self, name: str = "max_seq_length", least: int = 3) -> int:
+    def length(self, name: str = "max_seq_length", minimum: int = 3) -> int:
         """Returns the setting of a length of inputs, in tokens.
 
         Args:
           name: name of the setting.
-          least: minimum length that leaves space for text; by default one piece, [CLS] and [SEP].
+          minimum: minimum length that leaves space for text; by default one piece, [CLS] and [SEP].
 
         Raises:
-          file_io.InputError: the length is missing, below `least`, or above the model's maximum.
+          file_io.InputError: the length is missing, below `minimum`, or above the model's maximum.
         """
-        return self.setting(name, lambda value: self.config.is_length(value) and value >= least)
+        return self.setting(name, lambda value: self.config.is_length(value) and value >= minimum)
 
 
 def load_tokenizer(

@@ -62,7 +62,7 @@ def test_alignment_follows_the_neighbour_rule(text, pieces):
 
 
 def test_alignment_of_a_worked_example():
-    # "ﬁ" is spelt by two characters, the double space by one; the first piece adds a space.
+    # "ﬁ" is spelled by two characters, the double space by one; the first piece adds a space.
     text = "oﬁ  co".replace("ﬁ", squad_spans.NO_MATCH)
     alignment = squad_spans.align(text, " ofi co", [4, 3], 4)
     assert alignment.piece_start.tolist() == [0, 2]

@@ -41,7 +41,7 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
         training question has no or several answers, or its answer is not at the given position.
         The message names the file and the place or the id.
     """
-    content = file_io.read_json(path, "SQuAD file", most=None)
+    content = file_io.read_json(path, "SQuAD file", max_bytes=None)
     examples = []
     for place, paragraph in _paragraphs(path, content):
         text = _field(path, place, paragraph, "context", str)
