@@ -211,7 +211,7 @@ def main(values: flags.FlagValues) -> None:
     row = find_row(settings)
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval}
-    splits = [split for split, wanted in stages.items() if wanted]
+    splits = [split for split, is_run in stages.items() if is_run]
     row.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])
     command = command_flags.Command.of(values, "run_classifier")
     fine_tuning.main(settings, make_script(settings, row), command)

@@ -64,10 +64,10 @@ def check_tensorflow() -> None:
             found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
     # The newest counts: remains of an older distribution do no harm.
     if found and max(found)[0] < _MIN_TENSORFLOW:
-        wanted = ".".join(map(str, _MIN_TENSORFLOW))
+        minimum = ".".join(map(str, _MIN_TENSORFLOW))
         raise file_io.InputError(
-            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {wanted} or newer: "
-            f"pip install 'tensorflow>={wanted}'"
+            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {minimum} or newer: "
+            f"pip install 'tensorflow>={minimum}'"
         )
 
 

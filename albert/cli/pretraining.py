@@ -270,29 +270,29 @@ def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
     possible = distribution.from_chief(
         strategy, lambda: model_folder.sentence_tasks(path, checkpoint)
     )
-    wanted = settings.sentence_task
+    requested = settings.sentence_task
     if not settings.do_train and "sentence_task" not in settings.given:
-        wanted = possible[0]
-    if wanted in possible:
-        return wanted, wanted
+        requested = possible[0]
+    if requested in possible:
+        return requested, requested
     trained = f"{path} holds a model trained with --sentence_task={' or '.join(possible)}"
     if settings.do_train:
         raise file_io.InputError(
-            f"{trained}: it cannot continue with --sentence_task={wanted}. To start a new run "
+            f"{trained}: it cannot continue with --sentence_task={requested}. To start a new run "
             "from its weights, give it as --init_checkpoint and use another --output_dir"
         )
     if possible == ["none"]:
         raise file_io.InputError(
-            f"{trained}: it has no head that --sentence_task={wanted} could measure"
+            f"{trained}: it has no head that --sentence_task={requested} could measure"
         )
-    _log_measured_task(trained, wanted, possible[0])
-    return wanted, possible[0]
+    _log_measured_task(trained, requested, possible[0])
+    return requested, possible[0]
 
 
-def _log_measured_task(trained, wanted, task):
+def _log_measured_task(trained, requested, task):
     from albert.model import pretraining_heads
 
-    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))
+    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, requested))
     if labels is None:
         logging.info("%s: its %s head is not measured", trained, head)
         return

@@ -82,7 +82,7 @@ def run(add_steps: AddSteps, arguments: Sequence[str], num_workers: int = 1) -> 
         try:
             shown = progress.Progress("pipeline", 1, "runs")
             tasks = [add_steps]
-            for _ in processes.run(_Runner, num_workers, tasks, 1, shown, apart=True):
+            for _ in processes.run(_Runner, num_workers, tasks, 1, shown, always_start=True):
                 pass
             return
         except processes.WorkerLost as error:

@@ -130,8 +130,8 @@ def _stale_reason(
         return f"cannot be used: {error}"
     if manifest.get("version") != MANIFEST_VERSION:
         return f"has manifest version {manifest.get('version')}, expected {MANIFEST_VERSION}"
-    wanted = {"num_examples": int, "num_bytes": int, "specs": list, "settings": dict}
-    if not all(isinstance(manifest.get(key), kind) for key, kind in wanted.items()):
+    expected = {"num_examples": int, "num_bytes": int, "specs": list, "settings": dict}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in expected.items()):
         return "has a manifest of another form"
     if manifest["num_bytes"] != file_io.size(path):
         return f"has {file_io.size(path)} bytes, its manifest says {manifest['num_bytes']}"
@@ -405,10 +405,10 @@ def check_example(
             )
         feature = example.features.feature[spec.name]
         kind = feature.WhichOneof("kind")
-        wanted = {"int64": "int64_list", "float32": "float_list"}[spec.dtype]
-        if kind != wanted:
+        expected = {"int64": "int64_list", "float32": "float_list"}[spec.dtype]
+        if kind != expected:
             raise file_io.InputError(
-                f"{path}: {spec.name} is a {kind}, expected a {wanted}. {hint}"
+                f"{path}: {spec.name} is a {kind}, expected a {expected}. {hint}"
             )
         found = len(getattr(feature, kind).value)
         if spec.size is not None and found != spec.size:

@@ -597,8 +597,8 @@ def read_json(path: str, what: str, kind: Any = None, max_bytes: int | None = SM
     except InputError as error:
         raise InputError(f"{what}: {path} is not valid JSON: {error}") from error
     if kind is not None and not isinstance(value, kind):
-        wanted = {dict: "an object", list: "a list"}[kind]
-        raise InputError(f"{what}: {path} must hold {wanted}, found a {type(value).__name__}")
+        expected = {dict: "an object", list: "a list"}[kind]
+        raise InputError(f"{what}: {path} must hold {expected}, found a {type(value).__name__}")
     return value
 
 

@@ -190,14 +190,14 @@ def _check_undescribed(path, names):
         return
     message = f"{path} has no {sources.DESCRIPTION_NAME}: "
     found = _find_by_variables(numbered[-1])
-    wanted = [row for row in found if row.name in names]
-    if not wanted:
+    matching = [row for row in found if row.name in names]
+    if not matching:
         kinds = " or ".join(row.name for row in found) or "pre-trained"
         raise file_io.InputError(
             f"{message}by its weights it is a model of kind {kinds}; expected {' or '.join(names)}"
         )
     commands = " or ".join(
-        f"python -m albert.{row.command} --do_predict --output_dir={path}" for row in wanted
+        f"python -m albert.{row.command} --do_predict --output_dir={path}" for row in matching
     )
     raise file_io.InputError(
         f"{message}another program or an older version has trained it. A prediction with the flags "

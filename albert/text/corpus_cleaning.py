@@ -292,11 +292,11 @@ def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
         return {}
     found = {"mean": sum(length * count for length, count in lengths.items()) / total}
     seen = 0
-    wanted = collections.deque(
+    waiting = collections.deque(
         [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
     )
     for length, count in sorted(lengths.items()):
         seen += count
-        while wanted and seen >= max(1, wanted[0][1] * total):
-            found[wanted.popleft()[0]] = length
+        while waiting and seen >= max(1, waiting[0][1] * total):
+            found[waiting.popleft()[0]] = length
     return found
