@@ -1,4 +1,4 @@
-r"""How soon runs that do not learn are warned of, and that runs that learn are not.
+r"""Measures how soon runs that do not learn get a warning, and that others get none.
 
     python -m benchmarks.training.stuck_runs --trial=collapse --data_dir=glue \
         --spm_model_file=30k.model

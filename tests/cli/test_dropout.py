@@ -132,7 +132,7 @@ def features():
 
 
 def is_dropped(task, run, output):
-    """Whether training gives the model's outputs otherwise than prediction."""
+    """Returns whether the model's outputs differ between training and prediction."""
     model = task.build_model(run.model_config, layers.Compute(), 1)
     inputs = features()
     if "race" in task.name:

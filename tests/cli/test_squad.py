@@ -1,4 +1,4 @@
-"""What the flags of both SQuAD scripts make of a run."""
+"""Runs that the flags of both SQuAD scripts describe."""
 
 import types
 

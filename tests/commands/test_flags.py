@@ -59,7 +59,7 @@ def test_flag_is_as_in_the_reference(script, name):
 
 @pytest.mark.parametrize("script", COMMANDS)
 def test_flags_keep_their_names_types_and_defaults(script):
-    """Of every script; recorded before flags became settings. New flags may be added."""
+    """Flags of every script, recorded before they became settings. New flags may be added."""
     path = pathlib.Path(__file__).parent.parent / "testdata" / "flags.json"
     values = _defined(script)
     for name, (kind, default) in json.loads(path.read_text("utf-8")).get(script, {}).items():
@@ -106,7 +106,7 @@ def test_help_says_something(script):
 
 @pytest.mark.parametrize("script", COMMANDS)
 def test_help_shows_all_flags_of_a_script(script):
-    """Those of shared groups, too."""
+    """Also those of shared groups."""
     values = flags.FlagValues()
     app.define(_module(script).define_flags, values)
     shown = re.findall(r"^  (?:-\w,)?--(?:\[no\])?(\w+): ", values.main_module_help(), re.M)

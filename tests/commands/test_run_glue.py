@@ -97,7 +97,7 @@ def _commands(folder):
 
 def test_every_task_gets_the_values_of_the_reference(fake, tmp_path):
     result = _sweep({**fake, "TASKS": " ".join(name for name in VALUES if name != "QNLI")})
-    assert result.returncode == 1  # CoLA fails, the others go on
+    assert result.returncode == 1  # CoLA fails, the others continue
     for name, command in _commands(tmp_path).items():
         keys = "warmup_step learning_rate train_step save_checkpoints_steps train_batch_size"
         assert " ".join(command[key] for key in keys.split()) == VALUES[name]

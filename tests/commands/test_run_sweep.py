@@ -294,7 +294,7 @@ def _children(pid):
 
 
 def _kill_a_few_times(command, note, kills, seed):
-    """Runs a command until it ends by itself, killing it and its trials so many times before.
+    """Runs a command until it ends on its own, after killing it and its trials this many times.
 
     Each time a trial has just taken a step, which `note` tells, so that each start comes further.
     """
@@ -324,13 +324,13 @@ def _kill_a_few_times(command, note, kills, seed):
 
 
 def _check_notes(path):
-    """Of each trial no process wrote after the next one had begun."""
+    """No process of a trial wrote after the trial's next one had begun."""
     last = {}
     for line in path.read_text().splitlines():
         trial, _, pid = line.split()
         pids = last.setdefault(trial, [])
         if not pids or pids[-1] != pid:
-            assert pid not in pids, f"{trial}: {pid} went on beside {pids[-1]}"
+            assert pid not in pids, f"{trial}: {pid} still wrote after {pids[-1]}"
             pids.append(pid)
     return sum(len(pids) for pids in last.values())
 

@@ -128,8 +128,8 @@ def test_what_is_right_is_read_as_before(tmp_path, task):
     data = record_values.checked(plain, CONFIG)
     for split in ("train", "dev"):
         paths = write(str(tmp_path / split), data.specs(split))
-        found, wanted = read_all(data, paths, split), read_all(plain, paths, split)
-        for batch, other in zip(found, wanted, strict=True):
+        found, expected = read_all(data, paths, split), read_all(plain, paths, split)
+        for batch, other in zip(found, expected, strict=True):
             assert batch.keys() == other.keys()
             for name, values in batch.items():
                 np.testing.assert_array_equal(values, other[name])

@@ -1,4 +1,4 @@
-"""What is read: samples that are accepted, and a function that reads a changed copy."""
+"""A reader: samples that are accepted, and a function that reads a changed copy."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ class Reader:
     Attributes:
       name: what the file is called.
       samples: list of contents that are read without an error.
-      read: ``(path)``; reads the file there, which may have others beside it, as deep as the
+      read: ``(path)``; reads the file there, which may have others next to it, as deep as the
         toolkit does. What it returns does not matter.
       beside: {name: content} of files in the same folder.
       forge: ``(rng, sample) -> content``; a sample with other values inside its form, such as

@@ -236,7 +236,7 @@ def _descriptions(work):
 
 
 def _read_record(path):
-    """As a run that goes on, its repetition and a model card read it."""
+    """Reads it like a run that resumes, its repetition and a model card."""
     record = run_record.read(folder_of(path))
     run_record.read_metrics(folder_of(path))
     json.dumps(reproduction.changed_inputs(record), ensure_ascii=False).encode()

@@ -23,7 +23,7 @@ _FRAME = "tests/fuzz"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What a reader is given.
+    """The input of a reader.
 
     Attributes:
       content: of its file.
@@ -38,7 +38,7 @@ class Case:
 
 
 def write_case(folder, reader, content, beside=None):
-    """Writes a case and what belongs beside it; returns its path."""
+    """Writes a case and the files next to it; returns its path."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
@@ -54,7 +54,7 @@ def write_case(folder, reader, content, beside=None):
 
 @contextlib.contextmanager
 def _changing(path, change):
-    """A block in which a file changes once it has been opened so many times."""
+    """A block in which a file changes once it has been opened this many times."""
     from albert.io import file_io
 
     real, opened = file_io.open_file, 0
@@ -79,7 +79,7 @@ def _changing(path, change):
 
 
 def run_case(folder, reader, case):
-    """What is wrong with how a reader takes a `Case`; None if nothing is.
+    """Describes what is wrong with how a reader takes a `Case`; None if nothing is.
 
     Right is a result, or an `InputError` that names the file or its folder.
     """
@@ -108,7 +108,7 @@ def run_case(folder, reader, case):
 
 
 def place_of(finding):
-    """What findings of one cause have in common: the last line of our own code, or the text."""
+    """Key shared by findings of one cause: the last line of our own code, or the text."""
     frames = [line for line in finding.splitlines() if "/albert/" in line and _FRAME not in line]
     last = finding.strip().splitlines()[-1].split(":")[0]
     return f"{frames[-1].strip()} {last}" if frames else finding.strip()[:60]
@@ -140,7 +140,7 @@ def make_case(reader, seed, number, all_readers):
             content = mutations.mutate(rng, [content])
     else:
         content = mutations.mutate(rng, reader.samples)
-    if rng.random() < 0.05:  # a file of another kind, or other files beside it
+    if rng.random() < 0.05:  # a file of another kind, or other files next to it
         samples = [sample for other in all_readers.values() for sample in other.samples]
         name = rng.choice([None, *beside])
         if name is None:
@@ -157,7 +157,7 @@ def make_case(reader, seed, number, all_readers):
 
 
 def hangs(connection, pid):
-    """Whether a process waits, or computes, too long for an answer; returns once there is one.
+    """Returns whether a process waits or computes too long; returns once there is an answer.
 
     Processor time counts: on a busy machine any case takes long. It includes the imports, which the
     first answer comes after.
@@ -190,7 +190,7 @@ class Worker:
         self._process = None
 
     def run(self, name, number):
-        """What is wrong with a case; None if nothing is."""
+        """Describes what is wrong with a case; None if nothing is."""
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()

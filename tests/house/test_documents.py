@@ -125,7 +125,7 @@ def test_flags_named_in_the_text_exist(page):
 
 @pytest.mark.parametrize("page", GUIDE)
 def test_flags_follow_a_script_that_has_them(page):
-    """In the text (`script --flag=…`) and in programs with parts left out."""
+    """In the text (`script --flag=…`) and in programs with omitted parts."""
     text = without_blocks(page)
     shown = re.findall(
         rf"`(?:python -m albert\.)?({'|'.join(sources.COMMANDS)}) ([^`]*--[^`]*)`", text

@@ -199,7 +199,7 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 
 
 def test_tests_share_modules_that_are_no_tests():
-    """A test file can be renamed, split or run alone; what several need is beside them."""
+    """A test file can be renamed, split or run alone; what several need is in tests/support."""
     for path in (ROOT / "tests").rglob("*.py"):
         for module, names in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
             parts = [*module.split("."), *(names if module == "tests" else [])]
@@ -208,7 +208,7 @@ def test_tests_share_modules_that_are_no_tests():
 
 
 def test_tests_replace_no_private_names():
-    """What a test has to set is a parameter or a public constant."""
+    """Tests set only parameters and public constants."""
     for path in (ROOT / "tests").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "setattr" in text else ():
@@ -233,7 +233,7 @@ def test_libraries_speak_of_parameters_not_of_flags(name):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_function_is_rewritten_by_autograph(name):
-    """That takes longer than tracing, and no code here needs it."""
+    """Autograph takes longer than tracing, and no code here needs it."""
     tree = tree_of(name)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     compiled = [call for call in calls if dotted(call.func) == "tf.function"]

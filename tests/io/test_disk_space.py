@@ -25,7 +25,7 @@ from albert.training import evaluation, run_record, training_log
 
 @contextlib.contextmanager
 def files_of_at_most(count):
-    """Writing any file beyond so many bytes fails."""
+    """Writing any file beyond this many bytes fails."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, limits[1]))
     try:

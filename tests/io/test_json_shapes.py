@@ -1,4 +1,4 @@
-"""What is refused, by name."""
+"""Rejects values by name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a long job shows while it goes on."""
+"""The progress that a long job shows."""
 
 import io
 import sys

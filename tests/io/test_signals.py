@@ -1,4 +1,4 @@
-"""SIGTERM saves and ends a run, SIGUSR1 saves and goes on, whatever the run is doing."""
+"""SIGTERM saves and ends a run, SIGUSR1 saves and continues, whatever the run is doing."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What pre-training leaves beside its checkpoints."""
+"""The files that pre-training writes in addition to its checkpoints."""
 
 import dataclasses
 

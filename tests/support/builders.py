@@ -52,7 +52,7 @@ def tiny_config(**changes):
 
 
 class WithoutEncoder(tf.Module):
-    """What the engine asks of any model, for models that have no encoder to make ready."""
+    """The protocol of models for the engine, for models without an encoder to prepare."""
 
     def prepare_weights(self):
         return []
@@ -219,7 +219,7 @@ def make_features(name, lengths=LENGTHS, length=LENGTH):
 
 
 def optimized_nodes(concrete_function):
-    """What the graph optimizer makes of the nodes of a function."""
+    """The nodes of a function after the graph optimizer."""
     graph = concrete_function.graph
     with graph.as_default():
         meta_graph = tf.compat.v1.train.export_meta_graph()
@@ -231,7 +231,7 @@ def optimized_nodes(concrete_function):
 def optimized_sums(function):
     """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s.
 
-    Those over the parts of one tensor are left out.
+    Loops over the parts of one tensor are omitted.
     """
     nodes = optimized_nodes(function.get_concrete_function())
     terms = {

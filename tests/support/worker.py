@@ -57,7 +57,7 @@ def run(script, arguments, strategies, after=None):
 
 
 def agreement(strategy):
-    """What each worker says, what it gets from the chief, and how it takes other settings."""
+    """Output of each worker, what it gets from the chief, and how it handles other settings."""
     workers = distribution.workers(strategy)
     told = distribution.from_chief(strategy, lambda: {"text": "ä", "index": workers.index})
     with strategy.scope():

@@ -1,4 +1,4 @@
-"""GLUE files: layouts, text preparation, lines that are left out, and every message."""
+"""GLUE files: layouts, text preparation, skipped lines, and every message."""
 
 import os
 import re
@@ -319,8 +319,8 @@ def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, wordpiece):
         (path,) = data.records("dev")
         (serialized,) = tf.data.TFRecordDataset(path)
         features = input_pipeline.parse(data.specs("dev"), [serialized])
-        wanted = chosen.cls_id, *chosen.encode(text), chosen.sep_id
-        assert features["input_ids"][0, : len(wanted)].numpy().tolist() == list(wanted)
+        expected = chosen.cls_id, *chosen.encode(text), chosen.sep_id
+        assert features["input_ids"][0, : len(expected)].numpy().tolist() == list(expected)
 
 
 def test_ids_of_test_data_come_from_the_cache(tmp_path, tokenizer):

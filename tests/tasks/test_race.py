@@ -77,9 +77,9 @@ def test_examples(tmp_path):
     assert second.endings == ("what now ? a", "what now ? b", "what now ? c", "what now ? d")
     assert [example.label for example in examples] == [0, 3, 0, 3]
     assert [example.level for example in examples] == ["middle"] * 2 + ["high"] * 2
-    for wanted in ("middle", "high"):
-        chosen = race.read_race_examples(str(tmp_path), "dev", **{f"{wanted}_only": True})
-        assert chosen == [example for example in examples if example.level == wanted]
+    for level in ("middle", "high"):
+        chosen = race.read_race_examples(str(tmp_path), "dev", **{f"{level}_only": True})
+        assert chosen == [example for example in examples if example.level == level]
     cased = race.read_race_examples(str(tmp_path), "dev", do_lower_case=False)
     assert cased[0].article == "The Cook served soup ."
     raw = race.read_race_examples(str(tmp_path), "dev", use_spm=False)
