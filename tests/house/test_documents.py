@@ -178,7 +178,9 @@ def test_every_page_is_reached_from_the_readme():
             reached.add(page)
             waiting += [path for path, _ in links_of(page) if path.endswith(".md")]
     assert reached >= set(PAGES), set(PAGES) - reached
-    assert {f"docs/{path.name}" for path in (ROOT / "docs").iterdir()} <= set(GUIDE)
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").iterdir() if path.is_file()} <= set(
+        GUIDE
+    )
 
 
 # --- Python -------------------------------------------------------------------------------------
