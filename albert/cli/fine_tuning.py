@@ -527,9 +527,9 @@ def make_run(
     from albert.tasks import kinds
     from albert.training import stages
 
-    def complete_folder(write):
-        folder, kind = settings.output_dir, script.kind
-        kinds.write_folder(write, folder, kind, start.config, start.source, work.description)
+    def complete_folder(replace):
+        model = start.config, start.source, work.description
+        kinds.write_folder(settings.output_dir, script.kind, *model, replace)
 
     steps = work.num_train_steps
     return stages.Run(

@@ -162,20 +162,16 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
 
 
 def write_folder(
-    write: Callable[..., bool],
     path: str,
     kind: str,
     config: configuration.AlbertConfig,
     source: sources.Source,
     settings: dict[str, Any],
+    replace: bool = True,
 ) -> None:
-    """Describes the folder of a fine-tuned model, so that it can be used without flags.
-
-    Args:
-      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
-      path, kind, config, source, settings: see `model_folder.write`.
-    """
-    if write(path, kind, config, source, settings) and KINDS[kind].has_labels:
+    """Writes the files that make a model usable without flags; see `model_folder.write`."""
+    written = model_folder.write(path, kind, config, source, settings, replace)
+    if written and KINDS[kind].has_labels:
         custom.save_labels(path, settings["labels"])
 
 

@@ -282,7 +282,7 @@ def _model_folder(work):
     row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
     source = sources.Source(None, None, str(SPM), None, True)
     settings = custom.settings_of(row, 32, 0.1)
-    kinds.write_folder(model_folder.write, folder, glue.KIND, tiny_config(), source, settings)
+    kinds.write_folder(folder, glue.KIND, tiny_config(), source, settings)
     model = glue.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
     files = {name: content_of(folder, name) for name in file_io.listdir(folder)}

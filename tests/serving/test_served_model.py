@@ -42,7 +42,7 @@ def token_classifier(folder):
     labels = ("O", "B-PER", "I-PER")
     columns, kind = word_files.Columns(), token_classification.KIND
     settings = custom.label_settings(labels, columns, LENGTH, 0.1, head_config.NO_LAYER)
-    kinds.write_folder(model_folder.write, str(folder), kind, CONFIG, SOURCE, settings)
+    kinds.write_folder(str(folder), kind, CONFIG, SOURCE, settings)
     made = token_classification.make_task(labels, LENGTH)
     return save(folder, made.build_model(CONFIG, layers.Compute(), 4))
 

@@ -19,7 +19,6 @@ from albert.model import (
     encoder,
     heads,
     layers,
-    model_folder,
     pretraining_heads,
     sources,
 )
@@ -137,7 +136,7 @@ def write_classifier(
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
     source = sources.Source("", None, str(SPM), None, True)
     settings = custom.settings_of(row, length, 0.1)
-    kinds.write_folder(model_folder.write, str(folder), glue.KIND, config, source, settings)
+    kinds.write_folder(str(folder), glue.KIND, config, source, settings)
     model = glue.make_task(row).build_model(config, layers.Compute(), seed)
     checkpoints.save(f"{folder}/model.ckpt-{step}", model)
     return str(folder)

@@ -71,11 +71,11 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
     run_script(run_classifier, **flags, checkpoint=other / "model.ckpt-best")
     assert not (folder / "model.json").exists()
 
-    def full(*args):
+    def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, caplog.at_level("WARNING", logger="absl"):
-        patch.setattr(model_folder, "write_if_absent", full)
+        patch.setattr(model_folder, "write", full)
         run_script(run_classifier, **flags)
     assert "could not be made usable without flags: [Errno 28] No space left" in caplog.text
     assert not (folder / "model.json").exists()
