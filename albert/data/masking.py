@@ -26,7 +26,7 @@ _WORD_CHARACTERS = PUNCTUATION | frozenset(string.ascii_letters)
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig:
-    """How many tokens are predicted and how they are chosen.
+    """The number of predicted tokens and how they are chosen.
 
     Attributes:
       max_predictions_per_seq: maximum number of tokens masked in one sequence.

@@ -275,7 +275,7 @@ def remove(path: str) -> None:
 
 def copy(source: str, target: str) -> None:
     """Copies a file through a temporary name, so `target` is never half-written."""
-    with _renamed_at_the_end(target, size(source)) as temporary:
+    with _rename_on_success(target, size(source)) as temporary:
         if is_remote(source) or is_remote(target):
             _gfile().copy(source, temporary, overwrite=True)
         else:
@@ -290,7 +290,7 @@ def link(source: str, target: str) -> None:
     try:
         if is_remote(source) or is_remote(target):
             raise OSError("links are for local files")
-        with _renamed_at_the_end(target, None) as temporary:
+        with _rename_on_success(target, None) as temporary:
             remove(temporary)
             os.link(source, temporary)
     except (OSError, InputError):
@@ -369,7 +369,7 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _renamed_at_the_end(path: str, count: int | None) -> Iterator[str]:
+def _rename_on_success(path: str, count: int | None) -> Iterator[str]:
     """Yields a temporary name, which becomes `path` only if the block succeeds."""
     temporary = temporary_name(path)
     with room_for(path, count):
@@ -393,7 +393,7 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
     Raises:
       NoRoomError: the disk is full.
     """
-    with _renamed_at_the_end(path, count) as temporary, open_file(temporary, mode) as file:
+    with _rename_on_success(path, count) as temporary, open_file(temporary, mode) as file:
         yield file
         if not is_remote(path):
             file.flush()

@@ -165,7 +165,7 @@ def _starting_workers() -> Iterator[None]:
     open to it until its imports are done. A signal to the parent waits until they are started.
     """
     is_main_thread = threading.current_thread() is threading.main_thread()
-    kinds = (signal.SIGINT, *signals.ending()) if is_main_thread else ()
+    kinds = (signal.SIGINT, *signals.end_signals()) if is_main_thread else ()
     arrived: list[int] = []
     handlers = {
         kind: signal.signal(kind, lambda number, _: arrived.append(number)) for kind in kinds

@@ -49,12 +49,12 @@ class Model(tf.Module):
 
     @property
     def uses_pooler(self) -> bool:
-        """Whether the loss depends on the pooler, which every model has for its checkpoints."""
+        """Tells whether the loss depends on the pooler, which every model has for its checkpoints."""
         return True
 
     @property
     def is_frozen(self) -> bool:
-        """Whether training does not change the encoder, see `freeze_encoder`."""
+        """Tells whether training leaves the encoder unchanged, see `freeze_encoder`."""
         return self._is_frozen
 
     @property
@@ -201,7 +201,7 @@ class HiddenLayer(tf.Module):
 
     @property
     def has_layer(self) -> bool:
-        """Whether there is a dense layer."""
+        """Tells whether there is a dense layer."""
         return self._dense is not None
 
     def __call__(self, x: tf.Tensor, dropout: layers.Dropout) -> tf.Tensor:

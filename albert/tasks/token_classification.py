@@ -35,7 +35,7 @@ _SHOWN = 20  # maximum number of labels in messages
 # --- labels -------------------------------------------------------------------------------------
 
 
-def _shown(labels):
+def _format(labels):
     return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
 
 
@@ -96,18 +96,18 @@ def find_labels(
             counts[label] = counts.get(label, 0) + 1
     if len(counts) < 2:
         raise file_io.InputError(
-            f"{files['train']}: expected two labels or more, found {_shown(list(counts)) or 'none'}"
+            f"{files['train']}: expected two labels or more, found {_format(list(counts)) or 'none'}"
         )
     foreign = label_order(counts.keys() - set(known or counts))
     if foreign:
         raise file_io.InputError(
-            f"{files['train']} has labels {_shown(foreign)}, which the model to start from does "
-            f"not have: it has {_shown(known)} ({checkpoint}). Start from the model that it was "
+            f"{files['train']} has labels {_format(foreign)}, which the model to start from does "
+            f"not have: it has {_format(known)} ({checkpoint}). Start from the model that it was "
             "made from, or name the labels as it does"
         )
     labels = known or label_order(counts)
     found = [f"{label} ({counts.get(label, 0)})" for label in labels]
-    logging.info("%d labels: %s", len(labels), _shown(found))
+    logging.info("%d labels: %s", len(labels), _format(found))
     return labels
 
 
@@ -182,7 +182,7 @@ def _label_ids(sentence, labels):
     unknown = [label for label in sentence.labels if label not in places]
     if unknown:
         raise file_io.InputError(
-            f"{sentence.place}: label {unknown[0]!r}, expected one of {_shown(labels)} "
+            f"{sentence.place}: label {unknown[0]!r}, expected one of {_format(labels)} "
             f"({custom.LABELS_NAME})"
         )
     return [places[label] for label in sentence.labels]
@@ -299,7 +299,7 @@ class Evaluator:
 
     def result(self) -> dict[str, float]:
         """Returns ``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
-        rows = self._joined()
+        rows = self._join()
         pairs = by_sentence(rows, "label_ids", "predictions")
         true, predicted = (
             [[self._labels[i] for i in row] for row in column]
@@ -312,13 +312,13 @@ class Evaluator:
         """Returns the same scores if every word gets the most frequent label."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
         frequent = self._labels[np.argmax(np.bincount(labels))]
-        pairs = by_sentence(self._joined(), "label_ids")
+        pairs = by_sentence(self._join(), "label_ids")
         true = [[self._labels[i] for i in row] for (row,) in pairs]
         loss = metrics.baseline_loss(labels)
         constant = [[frequent] * len(row) for row in true]
         return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
 
-    def _joined(self):
+    def _join(self):
         return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
 
     def _scores(self, true, predicted):
