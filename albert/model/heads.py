@@ -49,7 +49,7 @@ class Model(tf.Module):
 
     @property
     def uses_pooler(self) -> bool:
-        """Tells whether the loss depends on the pooler, which every model has for its checkpoints."""
+        """Tells whether the loss depends on the pooler; every model has one for its checkpoints."""
         return True
 
     @property

@@ -96,7 +96,8 @@ def find_labels(
             counts[label] = counts.get(label, 0) + 1
     if len(counts) < 2:
         raise file_io.InputError(
-            f"{files['train']}: expected two labels or more, found {_format(list(counts)) or 'none'}"
+            f"{files['train']}: expected two labels or more, found "
+            f"{_format(list(counts)) or 'none'}"
         )
     foreign = label_order(counts.keys() - set(known or counts))
     if foreign:
