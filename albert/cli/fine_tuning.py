@@ -13,7 +13,7 @@ from albert.model import configuration, head_config
 from albert.training import stuck_runs, subsets
 
 CACHE_FOLDER = "encoder_cache"
-_OF_LAYER = ("head_activation", "head_input_activation", "head_dropout_prob")
+_LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
 _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the runs of a study
 
 
@@ -116,7 +116,7 @@ class Study(options.Group):
         """Returns the head that the flags describe."""
         if not self.head_hidden_size:
             return head_config.NO_LAYER
-        names = ("head_hidden_size", *_OF_LAYER)
+        names = ("head_hidden_size", *_LAYER_FLAGS)
         return head_config.Head(**{name: getattr(self, name) for name in names})
 
     def check(self) -> None:
@@ -126,7 +126,7 @@ class Study(options.Group):
           file_io.InputError: names the flags.
         """
         if not self.head_hidden_size:
-            given = [name for name in _OF_LAYER if name in self.given]
+            given = [name for name in _LAYER_FLAGS if name in self.given]
             self.refuse_given("a layer of --head_hidden_size", *given)
         if not self.freeze_encoder:
             self.refuse_given("--freeze_encoder", "cache_encoder_outputs")
