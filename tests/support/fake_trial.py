@@ -1,6 +1,6 @@
 """Stands in for a training script: learns nothing, but resumes, scores itself, fails and dies.
 
-A step takes a moment and is noted in a file of its own, so that a killed trial goes on where it was
+A step takes a moment and is noted in a file of its own, so that a killed trial resumes where it was
 and a test can see what ran when. The score depends on the flags alone.
 """
 
