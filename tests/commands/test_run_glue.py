@@ -380,5 +380,5 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
     lines = (tmp_path / "out" / "STS-B" / "submit_results.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction" and len(lines) == 5
     pytest.importorskip("matplotlib")
-    page = report.make_page([str(tmp_path / "out")], None)
+    page = report.make_page(report.Settings(runs=(str(tmp_path / "out"),)))
     assert 'aria-label="STS-B: pearson: ' in page and "there is no file" in page
