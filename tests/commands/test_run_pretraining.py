@@ -318,6 +318,20 @@ def test_the_average_of_the_last_weights_is_evaluated_and_can_be_started_from(
     assert '"new": []' in (tmp_path / "next" / "load_report.json").read_text()
 
 
+@pytest.mark.slow
+def test_muon_learns_and_a_resumed_run_ends_with_the_same_weights(inputs, tmp_path, run_script):
+    flags = pretraining_flags(
+        inputs, tmp_path / "whole", optimizer="muon", num_train_steps=40, do_eval=True
+    )
+    run_script(run_pretraining, **flags)
+    first, *_, last = read_results(tmp_path / "whole")
+    assert float(last["loss"]) < float(first["loss"]) - 0.2
+    (tmp_path / "resumed").mkdir()
+    checkpoints.copy(str(tmp_path / "whole/model.ckpt-20"), str(tmp_path / "resumed/model.ckpt-20"))
+    run_script(run_pretraining, **{**flags, "output_dir": tmp_path / "resumed", "do_eval": False})
+    assert_same(*(weights(tmp_path / name / "model.ckpt-40") for name in ("whole", "resumed")))
+
+
 def start_process(flags):
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     return Process(

@@ -9,6 +9,7 @@ import shlex
 import pytest
 from absl import flags
 
+import albert
 from tests.support import sources
 from tests.support.sources import DOORS, ROOMS, ROOT
 
@@ -242,6 +243,16 @@ def test_names_in_the_table_of_python_exist():
         files = {*(ROOT / "albert").rglob(f"{module}.py")}
         files |= {*(ROOT / "albert/tasks/squad").glob(f"{module.removeprefix('squad_')}.py")}
         assert any(name in _names_in(path) for path in files), f"there is no {module}.{name}"
+
+
+# --- the version --------------------------------------------------------------------------------
+
+
+def test_the_version_is_the_same_in_all_files():
+    (released, date), *_ = re.findall(r"^## (\d\S*) - (\S+)$", text_of("CHANGELOG.md"), re.M)
+    cited = dict(re.findall(r"^(version|date-released): (\S+)$", text_of("CITATION.cff"), re.M))
+    assert cited == {"version": released, "date-released": date}
+    assert albert.__version__ == released
 
 
 # --- form ---------------------------------------------------------------------------------------
