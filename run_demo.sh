@@ -7,7 +7,7 @@
 #   ./run_demo.sh
 #
 # Everything goes to ./demo_output (DEMO_DIR in the environment names another folder) and stays
-# there; running it again resumes from the files there. Ctrl-C stops it at once. Uses PYTHON if set,
+# there; running it again resumes. Ctrl-C stops it at once. Uses PYTHON if set,
 # else the active virtual environment, else .venv (made here, which takes a few minutes once).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit

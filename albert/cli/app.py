@@ -12,7 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from albert.cli import packaged_files
-from albert.io import file_io, signals
+from albert.io import file_io, requirements, signals
 
 # As in setup.py; the oldest tested version.
 _MIN_TENSORFLOW = [2, 18]
@@ -21,8 +21,6 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-# Package to install for a module that a light installation lacks.
-_MISSING = {"tensorflow": f"tensorflow>={'.'.join(map(str, _MIN_TENSORFLOW))}"}
 _SAVES = "save_checkpoints_steps"  # a flag of every script that saves checkpoints
 
 
@@ -114,16 +112,7 @@ class FindTensorFlow:
         return spec
 
 
-def missing_package(error: Exception) -> str | None:
-    """Returns what to install after a failed import, in one line; None for any other error."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    module = (name or "").split(".")[0]
-    if module not in _MISSING:
-        return None
-    return f"this needs {module}, which is not installed: pip install '{_MISSING[module]}'"
-
-
-def _report_termination(left=""):
+def _terminated(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
     by = signals.REQUESTS.by
     print(f"ended by {by}; {left or signals.REQUESTS.remedy}", file=sys.stderr)
@@ -225,8 +214,8 @@ def run(
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
                 return _report_termination()
             if end is KeyboardInterrupt:
-                return _report_interrupt()
-            reason = lost or missing_package(error)
+                return _interrupted()
+            reason = lost or requirements.missing(error)
             if not reason:
                 raise
             print(f"error: {reason}", file=sys.stderr)

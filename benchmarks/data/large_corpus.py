@@ -57,7 +57,7 @@ def write_text(paths, num_bytes, target):
     rng = np.random.default_rng(FLAGS.random_seed)
     with open(target, "wb") as file:
         for text in texts(paths):
-            # Line ends belong to the words next to them; those words are not changed.
+            # Line ends belong to the adjacent words; those words are not changed.
             words = text.split(" ")
             places = rng.choice(len(words), int(CHANGED * len(words)), replace=False)
             others = rng.permutation(places)

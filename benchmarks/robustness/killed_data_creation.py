@@ -60,7 +60,7 @@ def content(folder):
 
 
 def killed_run(folder, seconds):
-    """Kills a run after some seconds, then lets the same command end; whether it still ran."""
+    """Kills a run, then lets the same command end; returns whether the run still ran."""
     process = start(folder, 2)
     try:
         process.wait(seconds)
@@ -70,7 +70,7 @@ def killed_run(folder, seconds):
         return False
     # Its workers may still run for a moment: that must do no harm.
     if start(folder, 1).wait():
-        sys.exit(f"{folder}: the run was not resumed after {seconds:.2f} s")
+        sys.exit(f"{folder}: the run did not resume after {seconds:.2f} s")
     return True
 
 

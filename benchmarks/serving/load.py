@@ -70,7 +70,7 @@ class Process:
 
 
 class Load:
-    """What some clients saw: seconds of the answers, and how often each status came."""
+    """Results of some clients: seconds of the answers, and how often each status came."""
 
     def __init__(self):
         self.seconds, self.statuses, self.whole = [], {}, 0.0

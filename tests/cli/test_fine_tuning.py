@@ -1,4 +1,4 @@
-"""The parts that all fine-tuning scripts share."""
+"""The part that all fine-tuning scripts share."""
 
 import pytest
 from absl import flags

@@ -45,7 +45,7 @@ def refused(**given):
 
 @pytest.fixture
 def made(monkeypatch):
-    """The arguments of the optimizer, in place of the optimizer."""
+    """Returns the optimizer's arguments instead of the optimizer."""
     told = {}
     monkeypatch.setattr(
         optimizers, "create_optimizer", lambda *values, **named: told.update(named, values=values)

@@ -1,4 +1,4 @@
-"""Runs that the flags of both SQuAD scripts describe."""
+"""Effects of the flags of both SQuAD scripts on a run."""
 
 import types
 

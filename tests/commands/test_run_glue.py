@@ -313,7 +313,7 @@ def test_report_averages_what_is_done(tmp_path):
     assert len({len(line) for line in lines}) == 1
 
 
-def test_runs_that_have_learnt_nothing_are_shown_as_such(tmp_path):
+def test_runs_that_have_learned_nothing_are_shown_as_such(tmp_path):
     _results(tmp_path, "RTE", "40:40:0.53", value=0.53, baseline=0.53, verdict="stuck")
     for seed, value in ((1, 0.9), (2, 0.5), (3, 0.7)):
         verdict = "stuck" if seed == 2 else ""

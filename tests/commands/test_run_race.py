@@ -105,7 +105,7 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script, golden):
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
     data = ("train_data", "eval_data", "predict_data")
     record = recorded_runs.check_record(tmp_path, "run_race", "configuration", "vocabulary", *data)
-    # The score on test data is next to that of the best checkpoint.
+    # The score on test data stands next to that of the best checkpoint.
     test = record["test"]
     assert test["step"] == record["result"]["step"] == int(best["global_step"])
     assert test["eval_accuracy"] == pytest.approx(float(scores["eval_accuracy"]))

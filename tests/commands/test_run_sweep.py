@@ -294,7 +294,7 @@ def _children(pid):
 
 
 def _kill_a_few_times(command, note, kills, seed):
-    """Runs a command until it ends on its own, after killing it and its trials this many times.
+    """Runs a command until it ends by itself, killing it and its trials several times before.
 
     Each time a trial has just taken a step, which `note` tells, so that each start comes further.
     """
@@ -330,7 +330,7 @@ def _check_notes(path):
         trial, _, pid = line.split()
         pids = last.setdefault(trial, [])
         if not pids or pids[-1] != pid:
-            assert pid not in pids, f"{trial}: {pid} still wrote after {pids[-1]}"
+            assert pid not in pids, f"{trial}: {pid} ran at the same time as {pids[-1]}"
             pids.append(pid)
     return sum(len(pids) for pids in last.values())
 

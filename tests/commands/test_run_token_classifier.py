@@ -60,7 +60,7 @@ def read_conll(path):
     return [[line.split("\t") for line in block.split("\n")] for block in blocks]
 
 
-def test_labels_are_learnt_and_scored(trained):
+def test_labels_are_learned_and_scored(trained):
     first, last = builders.read_results(trained / "model")
     assert float(last["f1"]) > 0.9 > float(first["f1"])
     assert {"precision", "recall", "eval_accuracy", "eval_loss", "f1_FOOD", "f1_MAN"} <= set(last)

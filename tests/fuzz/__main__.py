@@ -51,7 +51,7 @@ def main():
                     places[place] = number
                     case = runner.make_case(found[name], options.seed, number, found)
                     where = f"case {number}"
-                    if options.keep and case == runner.Case(case.content, found[name].beside):
+                    if options.keep and case == runner.Case(case.content, found[name].siblings):
                         where = runner.save(found[name], case.content)
                     print(f"\n{name}: {where}\n{finding}", flush=True)
                 number += 1

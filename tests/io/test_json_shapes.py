@@ -1,4 +1,4 @@
-"""Rejects values by name."""
+"""Rejected values, by name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The progress that a long job shows."""
+"""The display of a long job while it runs."""
 
 import io
 import sys

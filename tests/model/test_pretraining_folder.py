@@ -1,4 +1,4 @@
-"""The files that pre-training writes in addition to its checkpoints."""
+"""The files of pre-training next to its checkpoints."""
 
 import dataclasses
 

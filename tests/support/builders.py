@@ -51,7 +51,7 @@ def tiny_config(**changes):
 
 
 class WithoutEncoder(tf.Module):
-    """The protocol of models for the engine, for models without an encoder to prepare."""
+    """Implements the engine's demands on models, for those without an encoder to make ready."""
 
     def prepare_weights(self):
         return []
@@ -218,7 +218,7 @@ def make_features(name, lengths=LENGTHS, length=LENGTH):
 
 
 def optimized_nodes(concrete_function):
-    """The nodes of a function after the graph optimizer."""
+    """Returns the nodes of a function after the graph optimizer."""
     graph = concrete_function.graph
     with graph.as_default():
         meta_graph = tf.compat.v1.train.export_meta_graph()

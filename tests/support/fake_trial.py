@@ -25,7 +25,7 @@ def define_flags(flag_values):
     flags.DEFINE_float("seconds", 0.0, "Of a step.", flag_values=flag_values)
     flags.DEFINE_float("fail_at", -1.0, "Rate that fails.", flag_values=flag_values)
     flags.DEFINE_float("die_at", -1.0, "Rate that is killed.", flag_values=flag_values)
-    flags.DEFINE_float("stuck_at", -1.0, "Rate that is warned of.", flag_values=flag_values)
+    flags.DEFINE_float("stuck_at", -1.0, "Rate that causes a warning.", flag_values=flag_values)
     flags.DEFINE_string("note", None, "File that gets a line a step.", flag_values=flag_values)
 
 

@@ -12,7 +12,7 @@ def wait_until(condition, *processes, seconds=300, say=lambda: ""):
     Args:
       condition: function without arguments.
       *processes: they must not end before.
-      seconds: maximum time to wait.
+      seconds: the maximum time.
       say: function without arguments; what a failure says, such as the end of a log.
     """
     deadline = time.monotonic() + seconds
@@ -40,7 +40,7 @@ def interrupt(process, running, kind=signal.SIGINT, status=130):
 
 @contextlib.contextmanager
 def killed_at_the_end(processes):
-    """However the block ends, no process of the list keeps running."""
+    """However the block ends, no process of the list still runs."""
     try:
         yield processes
     finally:

@@ -1,4 +1,4 @@
-"""Checks of ``run.json`` and ``metrics.jsonl`` of a finished run of any script."""
+"""Checks ``run.json`` and ``metrics.jsonl`` of a finished run of any script."""
 
 import numpy as np
 

@@ -9,7 +9,7 @@ LABELS = ["O", "B-FOOD", "B-MAN", "I-FOOD", "I-MAN"]
 
 
 def sentences(count, seed=0):
-    """Lists of (word, label): "fresh bread" is one entity, two nouns next to each other are two."""
+    """Lists of (word, label): "fresh bread" is one entity, two adjacent nouns are two."""
     rng = random.Random(seed)
     for _ in range(count):
         words = []

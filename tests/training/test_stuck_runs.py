@@ -1,4 +1,4 @@
-"""Judges whether runs learn, and warns of those that do not."""
+"""Which runs are taken to learn, and when this is reported."""
 
 import dataclasses
 import json
@@ -87,7 +87,7 @@ def watch(folder, **changes):
 
 
 def steps_of(watch, until, start=0, most=13):
-    """The steps at which a run with calls of at most `most` steps calls the watch."""
+    """The steps at which a run with calls of a limited number of steps calls the watch."""
     step = start
     while step < until:
         step += min(most, until - step, watch.steps_to_stop(step))
@@ -161,7 +161,7 @@ def test_the_verdict_is_that_of_the_end(tmp_path):
 
     assert verdict(lambda step: 0) == stuck_runs.STUCK
     assert verdict(lambda step: 0.1) == ""
-    assert verdict(lambda step: 0.1 if step > 500 else 0) == ""  # warned of, and then it learned
+    assert verdict(lambda step: 0.1 if step > 500 else 0) == ""  # a warning, and then it learned
     assert verdict(lambda step: 0.1, best_step=0) == stuck_runs.UNTRAINED
     assert verdict(lambda step: 0, until=150) == stuck_runs.NOT_JUDGED
     assert verdict(lambda step: 0, until=150, best_step=0) == stuck_runs.UNTRAINED
