@@ -112,7 +112,7 @@ class FindTensorFlow:
         return spec
 
 
-def _terminated(left=""):
+def _report_termination(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
     by = signals.REQUESTS.by
     print(f"ended by {by}; {left or signals.REQUESTS.remedy}", file=sys.stderr)
@@ -214,7 +214,7 @@ def run(
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
                 return _report_termination()
             if end is KeyboardInterrupt:
-                return _interrupted()
+                return _report_interrupt()
             reason = lost or requirements.missing(error)
             if not reason:
                 raise

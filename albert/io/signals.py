@@ -74,7 +74,7 @@ class Requests:
 REQUESTS = Requests()
 
 
-def ending() -> list[signal.Signals]:
+def end_signals() -> list[signal.Signals]:
     """Returns the signals that end this process: SIGTERM and, unless it is ignored, SIGHUP."""
     is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
