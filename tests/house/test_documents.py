@@ -21,7 +21,17 @@ GUIDE = [
 PAGES = [*GUIDE, "PARITY.md", "CHANGELOG.md", "benchmarks/RESULTS.md"]
 MAX_README, MAX_LINE = 250, 100
 # Options of other programs.
-OTHER_OPTIONS = {"flagfile", "help", "quick", "room", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {
+    "strict",
+    "flagfile",
+    "help",
+    "quick",
+    "room",
+    "logdir",
+    "dir",
+    "tag_set",
+    "signature_def",
+}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
