@@ -5,7 +5,9 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-DRAWINGS = ["pipeline", "sharing", "input_formats", "run_life", "loss", "speed", "training_log"]
+DRAWINGS = """
+    badges pipeline sharing input_formats run_life loss speed training_log
+""".split()
 
 
 def drawings() -> dict[str, str]:

@@ -167,7 +167,9 @@ def anchors_of(page):
 
 def links_of(page):
     """(path from the root of the repository, anchor or "") of each link inside the project."""
-    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", without_blocks(page)):
+    text = without_blocks(page)
+    targets = re.findall(r"\]\((?!https?:)([^)\s]+)\)", text)
+    for target in targets + re.findall(r"^\[[^]]+\]: (?!https?:)(\S+)$", text, re.M):
         path, _, anchor = target.partition("#")
         resolved = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
         yield str(resolved.relative_to(ROOT)), anchor
