@@ -427,7 +427,12 @@ def run_config(
 
 
 def end_with_estimate(
-    settings: Settings, config: Any, strategy: Any, predictions: int = 0, choices: int = 1
+    settings: Settings,
+    config: Any,
+    strategy: Any,
+    predictions: int = 0,
+    choices: int = 1,
+    averages: bool = False,
 ) -> None:
     """Prints the memory that training needs and exits, if --estimate_memory is given.
 
@@ -437,6 +442,7 @@ def end_with_estimate(
       strategy: `tf.distribute.Strategy`.
       predictions: masked positions per example; 0 for fine-tuning.
       choices: texts per example.
+      averages: whether the weights are averaged.
     """
     compute = settings.compute
     if not compute.estimate_memory:
@@ -461,6 +467,7 @@ def end_with_estimate(
         predictions,
         choices,
         settings.optimizer.optimizer,
+        averages,
     )
     print(report)
     sys.exit(0)
@@ -529,5 +536,8 @@ def _budget(settings, steps, warmup_fraction, schedule):
         return settings.optimizer.make(batch_size, 1, warmup_fraction, pace=pace, **schedule)
 
     return budget.Settings(
-        settings.schedule.budget_minutes, make_optimizer, steps if is_bound else None
+        settings.schedule.budget_minutes,
+        make_optimizer,
+        steps if is_bound else None,
+        averages=bool(schedule.get("average_last")),
     )

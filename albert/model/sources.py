@@ -230,6 +230,7 @@ def _choose(folder, complete, flag, given, names, ending=None):
       ending: if no name matches, the only file with this ending is used.
     """
     there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
+    there = [name for name in there if not name.startswith(".")]  # Archives of macOS have such.
     found = [name for name in names if name in there][:1]
     found = found or [name for name in there if ending and name.endswith(ending)]
     paths = [os.path.join(folder, name) for name in found]

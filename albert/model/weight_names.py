@@ -27,6 +27,7 @@ TOKEN_HEAD = "cls/token/"  # for one label per word
 # Values that training adds to the weights in a checkpoint.
 STEP = "global_step"
 ADAM_SLOTS = ("adam_m", "adam_v")  # the mean gradient and the mean squared gradient
+AVERAGE = "average"  # the mean of a weight over the last steps; of the step: their number
 LOSS_SCALE = "loss_scale/"  # prefix of the variables of loss scaling
 
 

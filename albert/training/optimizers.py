@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import kernels, weight_names
-from albert.training import optimizer_table
+from albert.training import optimizer_table, weight_average
 
 # Normalization parameters and biases are not decayed (patterns searched in variable names).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -85,6 +85,7 @@ class Optimizer(tf.Module):
       SLOTS: names of the slots of each variable. A slot is a float32 variable of the same shape
         that starts at 0 and is called ``<variable>/<slot>`` in checkpoints.
       global_step: int64 variable, steps taken so far.
+      average: `weight_average.WeightAverage` of the weights; None: they are not averaged.
     """
 
     SLOTS = ()
@@ -102,6 +103,7 @@ class Optimizer(tf.Module):
         self._exclude_from_weight_decay = exclude_from_weight_decay
         self._clip_norm = clip_norm or None
         self._loss_scale = None
+        self.average = None
         self._slots = {}  # variable name -> its slots, in the order of SLOTS
         self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
 
@@ -136,6 +138,8 @@ class Optimizer(tf.Module):
                     tf.Variable(tf.zeros(variable.shape), name=f"{name}/{slot}", trainable=False)
                     for slot in self.SLOTS
                 )
+                if self.average is not None:
+                    self.average.build(name, variable)
 
     def variables_by_name(self) -> dict[str, Any]:
         """Returns {checkpoint name: variable} of the slots, the step and the loss scale."""
@@ -143,6 +147,8 @@ class Optimizer(tf.Module):
         state.append(self.global_step)
         if self._loss_scale is not None:
             state += self._loss_scale.variables
+        if self.average is not None:
+            state += self.average.variables
         return {_name(variable): variable for variable in state}
 
     def scale_loss(self) -> None:
@@ -214,6 +220,8 @@ class Optimizer(tf.Module):
         for variable, gradient in zip(variables, gradients, strict=True):
             self._update(variable, gradient, factor, rate, skipped)
         self.global_step.assign_add(1)
+        if self.average is not None:
+            self.average.update(self.global_step, {_name(v): v for v in variables})
         return norm
 
     def _update(self, variable, gradient, factor, rate, skipped):
@@ -369,6 +377,7 @@ def create_optimizer(
     poly_power: float = 1.0,
     start_warmup_step: int = 0,
     pace: Pace | None = None,
+    average_last: float = 0.0,
     **settings: Any,
 ) -> Optimizer:
     """Builds the optimizer of a training run.
@@ -379,6 +388,7 @@ def create_optimizer(
       optimizer: name in `optimizer_table.OPTIMIZERS`.
       pace: `Pace` that gives the completed fraction of training; the numbers of steps are then
         also fractions.
+      average_last: last fraction of training over which the weights are averaged; 0: none.
       **settings: passed to the optimizer's constructor.
 
     Raises:
@@ -394,17 +404,23 @@ def create_optimizer(
     ):
         if value < lowest:
             raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
-    return chosen(
+
+    def passed(step):
+        return pace(step) if pace else step
+
+    made = chosen(
         lambda step: learning_rate_at(
-            pace(step) if pace else step,
-            init_lr,
-            num_train_steps,
-            num_warmup_steps,
-            poly_power,
-            start_warmup_step,
+            passed(step), init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
         ),
         **settings,
     )
+    if average_last:
+        made.average = weight_average.WeightAverage(
+            lambda step: tf.cast(passed(step), tf.float32) / float(num_train_steps),
+            average_last,
+            is_planned_again=pace is not None,
+        )
+    return made
 
 
 # --- Adam -----------------------------------------------------------------------------------------

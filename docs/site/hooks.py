@@ -11,7 +11,8 @@ from mkdocs.structure.pages import Page
 from texts import DOORS, NOTEBOOK, PAGES, ROOT, loaded_from_elsewhere, notebook_page, slug
 
 FENCED = re.compile(r"^```.*?^```$", re.S | re.M)
-LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
+# The target of `[text](target)` or of the definition `[name]: target`.
+LINK = re.compile(r"(\]\(|^\[[^]]+\]: )(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?", re.M)
 
 
 def _api_page(door: str) -> str:
@@ -62,7 +63,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = next((key for key, value in PAGES.items() if value == name), f"docs/{name}")
 
     def replaced(match: re.Match) -> str:
-        return _linked(match[1], source, name, files, config) + (match[2] or "")
+        before, path, anchor = match.groups("")
+        return before + _linked(path, source, name, files, config) + anchor
 
     parts, end = [], 0
     for block in FENCED.finditer(markdown):
