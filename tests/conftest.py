@@ -36,7 +36,7 @@ gc.disable()  # while everything is imported
 def pytest_collection_finish():
     """Excludes imported objects, which all stay, from garbage collection.
 
-    Building a graph makes so many objects that the collector would otherwise scan them again and
+    Building a graph makes many objects, which the collector would otherwise scan again and
     again: a fifth of the time of many tests.
     """
     if "tensorflow" in sys.modules:

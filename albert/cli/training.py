@@ -17,6 +17,7 @@ _ROWS_OF_PARTS = 2048
 _CONSTRUCTOR = (  # flags that are arguments of the optimizer's constructor
     *("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm"),
     *("exclude_from_weight_decay", "exclude_from_layer_adaptation"),
+    *("momentum", "adamw_rate_ratio"),
 )
 _FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -179,6 +180,14 @@ class Optimizer(options.Group):
         None,
         "Variables without a trust ratio (lamb), in the same way; by default those that do not "
         "decay.",
+    )
+    momentum: float | None = options.flag(
+        None, "Decay of the mean gradient of matrices (muon); by default 0.95."
+    )
+    adamw_rate_ratio: float | None = options.flag(
+        None,
+        "Learning rate of the variables that muon leaves to AdamW, as a multiple of "
+        "--learning_rate; by default 1.",
     )
 
     @property

@@ -511,7 +511,7 @@ def compare_seeds(
     """Compares two sets of runs over seeds.
 
     The interval is that of the paired t test, or of Welch's t test without pairs. From 6 pairs, or
-    4 and 4 runs, on (at level 0.95) a permutation test is made, too, and p is the larger of both:
+    4 and 4 runs, on (at level 0.95) a permutation test is also made, and p is the larger of both:
     it then needs no normal distribution. With fewer runs p is that of the t test alone. Colas et
     al., "How Many Random Seeds?" (2018), arXiv 1806.08295, compare these tests on few runs.
 

@@ -162,7 +162,9 @@ def check_config(
     recorded = description[RECORDED_CONFIG]
     if not isinstance(recorded, dict):
         raise file_io.InputError(f"{path}: {RECORDED_CONFIG} is {recorded!r}, not an object")
-    recorded, found = ({"share": "all", **values} for values in (recorded, config.to_dict()))
+    recorded, found = (
+        {**configuration.OWN_KEYS, **values} for values in (recorded, config.to_dict())
+    )
     differing = [
         f"{name} {found.get(name)} (there {value})"
         for name, value in sorted(recorded.items())

@@ -1,7 +1,7 @@
 """The Open Inference Protocol, version 2, over HTTP, as KServe, Triton and others speak it.
 
 Tensors are JSON, or bytes after the JSON (the protocol's extension for binary tensors, which the
-clients of Triton use unless they are told otherwise). Source: the protocol's description of REST
+clients of Triton use unless configured otherwise). Source: the protocol's description of REST
 and of binary tensor data.
 """
 

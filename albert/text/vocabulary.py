@@ -182,7 +182,7 @@ def train_vocab(
       (serialized SentencePiece model, Counter of lines, sentences used and lines ignored).
 
     Raises:
-      file_io.InputError: unreadable text, or too little of it for so many pieces.
+      file_io.InputError: unreadable text, or too little of it for the number of pieces.
     """
     # Imported here: only needed when training begins.
     import sentencepiece
@@ -291,7 +291,7 @@ def train_wordpiece(
       (list of pieces by id, Counter of lines, sentences used and lines ignored).
 
     Raises:
-      file_io.InputError: unreadable text, too little of it for so many pieces, or the package
+      file_io.InputError: unreadable text, too little of it for the number of pieces, or the package
         tokenizers is missing.
     """
     try:

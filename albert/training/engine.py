@@ -253,11 +253,7 @@ class Engine:
             is_chief = distribution.is_chief(self.strategy)
             if is_chief and last is not None and not config.keep_checkpoint_max:
                 self._report_disk_space(step, optimizer)
-            folder = config.output_dir if is_chief else None
-            self._meter.start(self.model, folder, words_per_token)
-            log = training_log.TrainingLog(
-                folder, step, last, config.train_batch_size, self._created, self._meter
-            )
+            log = self._start_log(step, words_per_token)
             with log, _explaining_memory_errors("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
         return self._save_average(optimizer)
@@ -268,6 +264,14 @@ class Engine:
         return distribution.distribute(
             self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
         )
+
+    def _start_log(self, step, words_per_token):
+        """Starts to measure the cost of training; returns its `training_log.TrainingLog`."""
+        config, is_chief = self.run_config, distribution.is_chief(self.strategy)
+        folder = config.output_dir if is_chief else None
+        self._meter.start(self.model, folder, words_per_token)
+        size, last = config.train_batch_size, self._last_step()
+        return training_log.TrainingLog(folder, step, last, size, self._created, self._meter)
 
     def _report_disk_space(self, step, optimizer):
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""

@@ -52,7 +52,8 @@ def count_parameters(config: Any) -> int:
     groups = config.num_attention_groups, config.num_ffn_groups
     parts = zip(groups, _count_block_parameters(config), strict=True)
     blocks = config.inner_group_num * sum(count * size for count, size in parts)
-    return tables * embedding + mapping + blocks + (hidden + 1) * hidden
+    scales = 2 * hidden * config.num_hidden_layers if config.layer_scales else 0
+    return tables * embedding + mapping + blocks + scales + (hidden + 1) * hidden
 
 
 def _count_block_parameters(config):

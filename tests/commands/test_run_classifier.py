@@ -35,7 +35,7 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
-    """Output folder of an SST-2 model that has learnt its task, with predictions and an export."""
+    """Output folder of an SST-2 model that has learned its task, with predictions and an export."""
     folder = tmp_path_factory.mktemp("trained") / "out"
     chosen = glue_flags(
         inputs, folder, do_train=True, do_eval=True, do_predict=True, from_scratch=True,
@@ -421,7 +421,7 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
         ({"do_train": True, "from_scratch": True, "max_seq_length": 65}, "max_position_embeddings"),
         (
             {"do_train": True, "from_scratch": True, "optimizer": "sgd"},
-            "expected adamw, lamb or adam",
+            "expected adamw, lamb, adam or muon",
         ),
         (  # before the data are looked at
             {

@@ -55,7 +55,7 @@ def evaluated(inputs, run_script):
     ("optimizer", "rate", "steps"),
     [("adamw", 0.004, 300), pytest.param("lamb", 0.005, 600, marks=pytest.mark.slow)],
 )
-def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer, rate, steps):
+def test_a_model_learns_what_can_be_learned(inputs, tmp_path, run_script, optimizer, rate, steps):
     flags = pretraining_flags(
         inputs, tmp_path, do_eval=True, optimizer=optimizer, num_train_steps=steps,
         save_checkpoints_steps=steps // 2, learning_rate=rate,
@@ -316,6 +316,20 @@ def test_the_average_of_the_last_weights_is_evaluated_and_can_be_started_from(
     start = weights(tmp_path / "next" / "model.ckpt-0")
     assert_same({k: v for k, v in start.items() if k in average} | {"global_step": 20}, average)
     assert '"new": []' in (tmp_path / "next" / "load_report.json").read_text()
+
+
+@pytest.mark.slow
+def test_muon_learns_and_a_resumed_run_ends_with_the_same_weights(inputs, tmp_path, run_script):
+    flags = pretraining_flags(
+        inputs, tmp_path / "whole", optimizer="muon", num_train_steps=40, do_eval=True
+    )
+    run_script(run_pretraining, **flags)
+    first, *_, last = read_results(tmp_path / "whole")
+    assert float(last["loss"]) < float(first["loss"]) - 0.2
+    (tmp_path / "resumed").mkdir()
+    checkpoints.copy(str(tmp_path / "whole/model.ckpt-20"), str(tmp_path / "resumed/model.ckpt-20"))
+    run_script(run_pretraining, **{**flags, "output_dir": tmp_path / "resumed", "do_eval": False})
+    assert_same(*(weights(tmp_path / name / "model.ckpt-40") for name in ("whole", "resumed")))
 
 
 def start_process(flags):

@@ -1,4 +1,4 @@
-"""What the table of a sweep says about its differences."""
+"""Differences in the table of a sweep."""
 
 import sys
 

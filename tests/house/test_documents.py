@@ -274,7 +274,7 @@ def test_the_readme_is_short():
 
 @pytest.mark.parametrize("page", sorted(set(GUIDE) - WITHOUT_OPENING))
 def test_pages_open_with_use_and_command(page):
-    """What you get, one command, what you need: before the first section."""
+    """The use, one command and the needs stand before the first section."""
     opening = text_of(page).split("\n## ")[0]
     assert re.search(r"^\*\*You get\*\*.*^```(bash|py|sh).*^\*\*You need\*\*", opening, re.M | re.S)
 

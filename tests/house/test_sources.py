@@ -199,7 +199,7 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 
 
 def test_tests_share_modules_that_are_no_tests():
-    """A test file can be renamed, split or run alone; what several need is beside them."""
+    """A test file can be renamed, split or run alone; shared code is next to them."""
     for path in (ROOT / "tests").rglob("*.py"):
         for module, names in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
             parts = [*module.split("."), *(names if module == "tests" else [])]
@@ -208,7 +208,7 @@ def test_tests_share_modules_that_are_no_tests():
 
 
 def test_tests_replace_no_private_names():
-    """What a test has to set is a parameter or a public constant."""
+    """Values that a test has to set are parameters or public constants."""
     for path in (ROOT / "tests").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "setattr" in text else ():
@@ -468,7 +468,7 @@ def test_requirements_agree_with_setup():
 
 
 def test_the_oldest_tensorflow_is_the_same_everywhere():
-    """In what is installed, in what scripts refuse, in what is said and in what is tested."""
+    """In what is installed, in what scripts refuse, in what they print and in what is tested."""
     lists = _setup_lists()
     every = [
         *lists["REQUIREMENTS"],

@@ -23,6 +23,8 @@ BASE = encoder.AlbertConfig(
         {"share": "attention", "inner_group_num": 2},
         {"share": "ffn"},
         {"share": "none"},
+        {"num_hidden_groups": 2, "group_order": "cycle"},
+        {"layer_scales": True, "inner_group_num": 2},
     ],
 )
 def test_parameters_are_counted_as_they_are(changes):
