@@ -68,6 +68,7 @@ EXTRAS = {
         "scikit-learn>=1.3",
         "scipy>=1.15",
         "statsmodels>=0.14",
+        "tritonclient[http]>=2.40",
     ],
 }
 

@@ -55,6 +55,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in long)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Escapes lone surrogates in captured logs: pytest-xdist cannot send them and would end."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _collect_garbage():
     """Frees graphs after each test file; they refer to each other and would pile up.

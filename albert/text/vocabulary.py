@@ -298,8 +298,7 @@ def train_wordpiece(
         import tokenizers
     except ImportError as error:
         raise file_io.InputError(
-            "a WordPiece vocabulary needs the package tokenizers: "
-            f"pip install '.[wordpiece]' ({error})"
+            f"a WordPiece vocabulary needs the package tokenizers: pip install tokenizers ({error})"
         ) from error
     plan = corpus.plan_blocks(input_paths)
     counts: collections.Counter[str] = collections.Counter()

@@ -78,7 +78,7 @@ def test_without_scipy_the_table_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     text = seeds.run(study(tmp_path), 7, 3, start_run([]))
     assert "f1: mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
-    assert text.endswith("\nIntervals and comparisons need SciPy: pip install '.[stats]'")
+    assert text.endswith("\nIntervals and comparisons need SciPy: pip install 'scipy>=1.15'")
 
 
 def test_restarts_are_counted_in_words():

@@ -214,7 +214,9 @@ def _file_of(module):
 
 def _names_in(path):
     """Names that a module defines or imports at its top level."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    inside = (node for block in body if isinstance(block, ast.With) for node in block.body)
+    for node in (*body, *inside):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign):
