@@ -120,7 +120,8 @@ def _work(connection, names, seed, root):
 
     work, folder = os.path.join(root, "work"), os.path.join(root, "case")
     for path in (work, folder):
-        os.makedirs(path, exist_ok=True)
+        shutil.rmtree(path, ignore_errors=True)  # files of a worker that was killed
+        os.makedirs(path)
     os.fsync = lambda file: None  # what is written is read at once, and is then of no use
     all_readers = readers.all_readers(work)
     with open(os.devnull, "w") as null, contextlib.redirect_stderr(null):

@@ -25,7 +25,17 @@ MAX_README, MAX_LINE = 250, 100
 WITHOUT_OPENING = {"README.md", "CONTRIBUTING.md"}
 WITHOUT_OPENING |= {f"docs/{name}.md" for name in ("architecture", "glossary", "troubleshooting")}
 # Options of other programs.
-OTHER_OPTIONS = {"flagfile", "help", "quick", "room", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {
+    "strict",
+    "flagfile",
+    "help",
+    "quick",
+    "room",
+    "logdir",
+    "dir",
+    "tag_set",
+    "signature_def",
+}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}

@@ -1,6 +1,7 @@
 """The readers of the fuzzer: their samples, what once failed, and a few new cases of each."""
 
 import multiprocessing
+import os
 import random
 import subprocess
 import sys
@@ -111,6 +112,16 @@ def test_a_process_that_hangs(monkeypatch, program, seconds, hangs):
         if not hangs:
             answer.start()
         assert runner.hangs(ours, process.pid) == hangs
+
+
+def test_a_new_worker_starts_without_the_files_of_a_killed_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", os.fsync)  # a worker replaces it
+    monkeypatch.setattr(readers, "all_readers", lambda work: os.mkdir(os.path.join(work, "made")))
+    pipe, theirs = multiprocessing.Pipe()
+    for _ in range(2):
+        pipe.send(None)
+        runner._work(theirs, [], 1, str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["case", "work"]
 
 
 def test_a_case_is_a_function_of_its_number():
