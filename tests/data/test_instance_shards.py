@@ -190,7 +190,6 @@ def test_finished_shards_are_kept(text, golden, tmp_path, monkeypatch):
     assert create(text, tmp_path / "out" / "part", job) == counts
 
 
-@pytest.mark.parametrize("finished", [True, False])
 def stop_before_shuffling(monkeypatch, text, prefix, job):
     with monkeypatch.context() as patch:
         patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
@@ -198,6 +197,7 @@ def stop_before_shuffling(monkeypatch, text, prefix, job):
             create(text, prefix, job)
 
 
+@pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
