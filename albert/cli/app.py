@@ -12,7 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from albert.cli import packaged_files
-from albert.io import file_io, signals
+from albert.io import file_io, requirements, signals
 
 # As in setup.py; the oldest tested version.
 _MIN_TENSORFLOW = [2, 18]
@@ -21,8 +21,6 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-# Package to install for a module that a light installation lacks.
-_MISSING = {"tensorflow": f"tensorflow>={'.'.join(map(str, _MIN_TENSORFLOW))}"}
 _SAVES = "save_checkpoints_steps"  # a flag of every script that saves checkpoints
 
 
@@ -77,10 +75,10 @@ def check_tensorflow() -> None:
             found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
     # The newest counts: remains of an older distribution do no harm.
     if found and max(found)[0] < _MIN_TENSORFLOW:
-        wanted = ".".join(map(str, _MIN_TENSORFLOW))
+        minimum = ".".join(map(str, _MIN_TENSORFLOW))
         raise file_io.InputError(
-            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {wanted} or newer: "
-            f"pip install 'tensorflow>={wanted}'"
+            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {minimum} or newer: "
+            f"pip install 'tensorflow>={minimum}'"
         )
 
 
@@ -114,29 +112,20 @@ class FindTensorFlow:
         return spec
 
 
-def missing_package(error: Exception) -> str | None:
-    """Returns what to install after a failed import, in one line; None for any other error."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    module = (name or "").split(".")[0]
-    if module not in _MISSING:
-        return None
-    return f"this needs {module}, which is not installed: pip install '{_MISSING[module]}'"
-
-
-def _terminated(left=""):
+def _report_termination(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
     by = signals.REQUESTS.by
     print(f"ended by {by}; {left or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
 
 
-def _interrupted(left=""):
+def _report_interrupt(left=""):
     """Prints what remains after Ctrl-C; returns the exit status."""
     print(left or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
     return 130
 
 
-def _lost_worker(error):
+def _report_lost_worker(error):
     from albert.training import distribution
 
     return distribution.lost_worker(error)
@@ -209,24 +198,24 @@ def run(
         logging.set_verbosity(logging.INFO)
         try:
             check_tensorflow()
-            with signals.obeyed():
+            with signals.ensure_end():
                 main(flags.FLAGS)
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
-            return _interrupted(str(interrupt))
+            return _report_interrupt(str(interrupt))
         except signals.Terminated as terminated:
-            return _terminated(str(terminated))
+            return _report_termination(str(terminated))
         except Exception as error:
             end = signals.root_interrupt(error)
-            lost = "tensorflow" in sys.modules and _lost_worker(error)
+            lost = "tensorflow" in sys.modules and _report_lost_worker(error)
             # The other workers end for the same reason.
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
-                return _terminated()
+                return _report_termination()
             if end is KeyboardInterrupt:
-                return _interrupted()
-            reason = lost or missing_package(error)
+                return _report_interrupt()
+            reason = lost or requirements.missing(error)
             if not reason:
                 raise
             print(f"error: {reason}", file=sys.stderr)

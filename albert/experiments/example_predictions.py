@@ -115,7 +115,7 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
         return dataclasses.replace(_words(path), data=path)
     if not labels:
         raise file_io.InputError(
-            f"{path} has no run.json beside it: name the file of its right answers with --labels"
+            f"{path} has no run.json next to it: name the file of its right answers with --labels"
         )
     if not file_io.exists(labels):
         raise file_io.InputError(f"labels={labels}: there is no such file")
@@ -291,7 +291,7 @@ def _read_answers(run, path):
 
 def _answers_of(path, data, is_v2):
     """Reads answers by question; `is_v2` None: whether a question has no answer says so."""
-    dataset = file_io.read_json(data, "SQuAD file", most=None)
+    dataset = file_io.read_json(data, "SQuAD file", max_bytes=None)
     with report_data.damage_named(data):
         gold = squad_metrics.gold_answers(dataset)
         texts = {
@@ -300,7 +300,7 @@ def _answers_of(path, data, is_v2):
             for paragraph in article["paragraphs"]
             for question in paragraph["qas"]
         }
-    found = file_io.read_json(path, "answers", most=None)
+    found = file_io.read_json(path, "answers", max_bytes=None)
     is_v2 = is_v2 if is_v2 is not None else not all(gold.values())
     if not is_v2:  # its rules cannot score questions without an answer
         gold = {key: answers for key, answers in gold.items() if answers}

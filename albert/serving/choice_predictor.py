@@ -122,7 +122,7 @@ class ChoicePredictor:
         found = inference.find(model_dir, race.KIND)
         folder = found.folder
         max_qa_length = folder.length("max_qa_length", 1)
-        self.max_seq_length = folder.length(least=max_qa_length + race.BESIDE_ENDING)
+        self.max_seq_length = folder.length(minimum=max_qa_length + race.BESIDE_ENDING)
         self._lengths = self.max_seq_length, max_qa_length
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.infer = found.load(runtime, threads)
@@ -157,12 +157,12 @@ class ChoicePredictor:
         """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name)
 
-    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
+    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the questions of a file and the right options; see `predictors.Predictor`.
 
         Args:
           path: passages in RACE's form, or questions without answers as `read_questions` takes.
-          labelled: see `predictors.Predictor`.
+          labeled: see `predictors.Predictor`.
         """
         questions, gold = [], []
         if path.endswith(".jsonl"):

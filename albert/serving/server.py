@@ -248,8 +248,8 @@ class Server:
         app = web.Application(
             middlewares=[self._guard], client_max_size=self._settings.max_request_bytes
         )
-        router, model = app.router, tensorflow_protocol.MODELS + "/{name}"
-        version = model + "/versions/{version}"
+        router, model = app.router, tensorflow_protocol.MODELS + "/{name:[^/:]+}"
+        version = model + "/versions/{version:[^/:]+}"
         router.add_get("/livez", self._live)
         for path in ("/readyz", "/healthz"):
             router.add_get(path, self._health)
@@ -565,7 +565,7 @@ async def _load_all(
 async def _serve(settings: Settings, loads: Sequence[Callable]) -> None:
     server, stop = Server(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, *signals.ending()):
+    for number in (signal.SIGINT, *signals.end_signals()):
         loop.add_signal_handler(number, stop.set)
     names = settings.model_names or (settings.model_name,)
     try:

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -212,7 +212,7 @@ class CustomTask:
             "labels": list(self.labels),
         }
 
-    def is_labelled(self, split: str) -> bool:
+    def is_labeled(self, split: str) -> bool:
         """Returns whether a split has labels; test data has them if its first row does."""
         if split != "test":
             return True
@@ -229,11 +229,11 @@ class CustomTask:
             names file and line.
         """
         self.check_splits([split])
-        labelled = self.is_labelled(split)
+        labeled = self.is_labeled(split)
         path = self.files[split]
         count = 0
         for place, row in tables.read_file(path, _SPLIT_FLAGS[split]):
-            label = self._label(row, place) if labelled else self.no_label
+            label = self._label(row, place) if labeled else self.no_label
             yield self.example(row, place, str(count), label, use_spm, do_lower_case)
             count += 1
         if not count:
@@ -273,7 +273,7 @@ class CustomTask:
     ) -> dict[str, float] | None:
         """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
-        if not self.is_labelled("test"):
+        if not self.is_labeled("test"):
             return None
         return tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 
@@ -325,35 +325,38 @@ def find_task(
     return CustomTask(files, columns, find_labels(output_dir, files, columns, kind))
 
 
-def save_description(
-    write: Callable[..., bool],
-    output_dir: str,
+def settings_of(
     row: glue.GlueTask | CustomTask,
-    config: Any,
-    source: Any,
     max_seq_length: int,
     dropout_prob: float,
     head: head_config.Head = head_config.NO_LAYER,
-) -> None:
-    """Writes the settings of a classifier, so that its output folder contains all that it needs.
+) -> dict[str, Any]:
+    """Returns the settings that describe a classifier, for `model_folder.write`.
 
     Args:
-      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
-      output_dir: the folder.
       row: the task.
-      config: `encoder.AlbertConfig`.
-      source: `sources.Source` with the vocabulary.
       max_seq_length: S of the training.
       dropout_prob: dropout of the pooled output in training.
       head: `head_config.Head`.
     """
-    settings = {
+    return {
         "task_name": row.name,
-        "labels": list(row.labels),
+        **label_settings(row.labels, row.columns, max_seq_length, dropout_prob, head),
+    }
+
+
+def label_settings(
+    labels: Iterable[str],
+    columns: Any,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head,
+) -> dict[str, Any]:
+    """Returns the settings that describe any model with labels; `columns` is a dataclass."""
+    return {
+        "labels": list(labels),
         "max_seq_length": max_seq_length,
         "classifier_dropout_prob": dropout_prob,
-        "columns": dataclasses.asdict(row.columns),
+        "columns": dataclasses.asdict(columns),
         **head.settings,
     }
-    if write(output_dir, glue.KIND, config, source, settings):
-        save_labels(output_dir, row.labels)

@@ -182,7 +182,7 @@ def train_vocab(
       (serialized SentencePiece model, Counter of lines, sentences used and lines ignored).
 
     Raises:
-      file_io.InputError: unreadable text, or too little of it for so many pieces.
+      file_io.InputError: unreadable text, or too little of it for the number of pieces.
     """
     # Imported here: only needed when training begins.
     import sentencepiece
@@ -291,20 +291,19 @@ def train_wordpiece(
       (list of pieces by id, Counter of lines, sentences used and lines ignored).
 
     Raises:
-      file_io.InputError: unreadable text, too little of it for so many pieces, or the package
+      file_io.InputError: unreadable text, too little of it for the number of pieces, or the package
         tokenizers is missing.
     """
     try:
         import tokenizers
     except ImportError as error:
         raise file_io.InputError(
-            "a WordPiece vocabulary needs the package tokenizers: "
-            f"pip install '.[wordpiece]' ({error})"
+            f"a WordPiece vocabulary needs the package tokenizers: pip install tokenizers ({error})"
         ) from error
     plan = corpus.plan_blocks(input_paths)
     counts: collections.Counter[str] = collections.Counter()
     words = _count_words(draw(plan, recipe, counts), recipe, counts)
-    kept = _covering(words, recipe.character_coverage)
+    kept = _most_frequent(words, recipe.character_coverage)
     # A word with another character is unknown to any such vocabulary.
     words = {word: count for word, count in words.items() if kept.issuperset(word)}
     inside = {character for word in words for character in word[1:]}
@@ -322,7 +321,7 @@ def train_wordpiece(
         special_tokens=first,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_repeated(words), trainer)
+    tokenizer.train_from_iterator(_repeat_words(words), trainer)
     vocab = tokenizer.get_vocab()
     if len(vocab) < recipe.vocab_size:
         raise file_io.InputError(_too_high(len(vocab), recipe, counts))
@@ -340,7 +339,7 @@ def _count_words(lines, recipe, counts):
     return words
 
 
-def _covering(words, coverage):
+def _most_frequent(words, coverage):
     """Returns the most frequent characters that together are the fraction `coverage` of all."""
     characters = collections.Counter()
     for word, count in words.items():
@@ -355,7 +354,7 @@ def _covering(words, coverage):
     return kept
 
 
-def _repeated(words: Mapping[str, int]) -> Iterator[str]:
+def _repeat_words(words: Mapping[str, int]) -> Iterator[str]:
     """Yields texts in which each word occurs as often as it was counted."""
     for word, count in words.items():
         for start in range(0, count, _REPEATED_WORDS):

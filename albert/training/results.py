@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
     @property
     def is_summary(self) -> bool:
-        """Whether this is the summary at the end of SQuAD's results."""
+        """Tells whether this is the summary at the end of SQuAD's results."""
         return _SUMMARY in self.text
 
 

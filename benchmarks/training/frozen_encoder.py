@@ -73,7 +73,7 @@ def write_records(folder, settings):
     examples = squad_answers.read_squad_examples(FLAGS.train_file, is_training=True)
     examples = squad_answers.shuffle_examples(examples)[: FLAGS.questions]
     made = squad_records.convert_examples_to_records(
-        examples, tokenizer, **settings.window, is_training=True, do_lower_case=True
+        examples, tokenizer, tuple(settings.window.values()), is_training=True
     )
     record_files.write_serialized(path, specs, (record for record, _ in made), {})
     return path, specs
@@ -91,7 +91,7 @@ def make_run(config, folder):
 
 
 def stepping(made, config, compute, data):
-    """Function that takes the first so many steps; returns seconds per step, with its reading."""
+    """Function that takes a number of steps; returns seconds per step, with its reading."""
     model = made.build_model(config, compute, 1)
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)

@@ -62,12 +62,13 @@ def test_the_optimizer_is_that_of_the_flag(inputs, tmp_path, run_script, monkeyp
 
 
 @pytest.mark.slow
-def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
+def test_train_evaluate_and_predict(inputs, tmp_path, run_script, golden):
     flags = flags_for(
         inputs, tmp_path, do_predict=True, train_step=120, save_checkpoints_steps=40,
         num_keep_checkpoint=1,
     )  # fmt: skip
     run_script(run_race, **flags)
+    _check_that_results_have_the_names_of_the_reference(tmp_path, golden)
     results = read_results(tmp_path)
     assert [int(block["global_step"]) for block in results] == [0, 40, 80, 120]
     accuracies = [float(block["eval_accuracy"]) for block in results]
@@ -75,7 +76,7 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     last = results[-1]
     by_level = [float(last[f"eval_accuracy_{level}"]) for level in race.LEVELS]
     assert sum(by_level) / 2 == pytest.approx(accuracies[-1], abs=1e-6)
-    # The best is kept beside the one that the flag asks for.
+    # The best is kept in addition to the one that the flag asks for.
     assert [os.path.basename(p) for p in checkpoints.numbered(str(tmp_path))] == ["model.ckpt-120"]
     best = results[accuracies.index(max(accuracies))]
     assert weights(tmp_path / "model.ckpt-best")["global_step"] == int(best["global_step"])
@@ -104,7 +105,7 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
     data = ("train_data", "eval_data", "predict_data")
     record = recorded_runs.check_record(tmp_path, "run_race", "configuration", "vocabulary", *data)
-    # The score on test data stands beside that of the best checkpoint.
+    # The score on test data stands next to that of the best checkpoint.
     test = record["test"]
     assert test["step"] == record["result"]["step"] == int(best["global_step"])
     assert test["eval_accuracy"] == pytest.approx(float(scores["eval_accuracy"]))
@@ -122,13 +123,11 @@ def _check_that_a_best_of_the_reference_is_not_lost(inputs, trained, run_script)
     reference_folder.check_best_survives(trained, trained / "reference", run)
 
 
-@pytest.mark.slow
-def test_the_evaluation_files_are_those_of_the_reference(golden, inputs, tmp_path, run_script):
-    run_script(run_race, **flags_for(inputs, tmp_path))
+def _check_that_results_have_the_names_of_the_reference(folder, golden):
     theirs = (golden / "runs" / "race" / "eval_results.txt").read_text().split("=" * 50)
     keys = {line.split(" = ")[0] for line in theirs[1].splitlines() if " = " in line}
     added = {"eval_accuracy_high", "eval_accuracy_middle"}
-    assert set(read_results(tmp_path)[1]) == keys | added
+    assert set(read_results(folder)[1]) == keys | added
 
 
 @pytest.mark.slow

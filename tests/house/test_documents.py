@@ -25,7 +25,17 @@ MAX_README, MAX_LINE = 250, 100
 WITHOUT_OPENING = {"README.md", "CONTRIBUTING.md"}
 WITHOUT_OPENING |= {f"docs/{name}.md" for name in ("architecture", "glossary", "troubleshooting")}
 # Options of other programs.
-OTHER_OPTIONS = {"flagfile", "help", "quick", "room", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {
+    "strict",
+    "flagfile",
+    "help",
+    "quick",
+    "room",
+    "logdir",
+    "dir",
+    "tag_set",
+    "signature_def",
+}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
@@ -68,6 +78,11 @@ def _values(script):
     values = flags.FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(values)
     return values
+
+
+@functools.cache
+def _flags_of(script):
+    return frozenset(_values(script))
 
 
 # --- commands and flags -------------------------------------------------------------------------
@@ -121,7 +136,7 @@ def test_environment_of_the_sweep_is_documented_there():
 
 @pytest.mark.parametrize("page", GUIDE)
 def test_flags_named_in_the_text_exist(page):
-    known = {name for script in sources.COMMANDS for name in _values(script)} | OTHER_OPTIONS
+    known = set().union(*map(_flags_of, sources.COMMANDS)) | OTHER_OPTIONS
     known |= {f"no{name}" for name in known}
     named = set(re.findall(r"--(\w+)", text_of(page)))
     assert named <= known, named - known
@@ -129,7 +144,7 @@ def test_flags_named_in_the_text_exist(page):
 
 @pytest.mark.parametrize("page", GUIDE)
 def test_flags_follow_a_script_that_has_them(page):
-    """In the text (`script --flag=…`) and in programs with parts left out."""
+    """In the text (`script --flag=…`) and in programs with omitted parts."""
     text = without_blocks(page)
     shown = re.findall(
         rf"`(?:python -m albert\.)?({'|'.join(sources.COMMANDS)}) ([^`]*--[^`]*)`", text
@@ -138,7 +153,7 @@ def test_flags_follow_a_script_that_has_them(page):
         for line in lines_of(block):
             shown += re.findall(r"python -m albert\.(\w+)(.*)", line)
     for script, arguments in shown:
-        known = set(_values(script))
+        known = _flags_of(script)
         for name in re.findall(r"--(\w+)", arguments):
             has = {name, name.removeprefix("no")} & known or name == "help"
             assert has, f"{script} has no --{name}"
@@ -204,7 +219,9 @@ def _file_of(module):
 
 def _names_in(path):
     """Names that a module defines or imports at its top level."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    inside = (node for block in body if isinstance(block, ast.With) for node in block.body)
+    for node in (*body, *inside):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign):
@@ -264,7 +281,7 @@ def test_the_readme_is_short():
 
 @pytest.mark.parametrize("page", sorted(set(GUIDE) - WITHOUT_OPENING))
 def test_pages_open_with_use_and_command(page):
-    """What you get, one command, what you need: before the first section."""
+    """The use, one command and the needs stand before the first section."""
     opening = text_of(page).split("\n## ")[0]
     assert re.search(r"^\*\*You get\*\*.*^```(bash|py|sh).*^\*\*You need\*\*", opening, re.M | re.S)
 

@@ -1,5 +1,6 @@
-"""What a training run reports."""
+"""Reports of a training run."""
 
+import itertools
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ from tests.support.sources import ROOT
 
 
 def totals(steps, loss, waited=0.0, tokens=None):
-    """What the engine reports of so many steps: sums and weights."""
+    """The engine's report on a number of steps: sums and weights."""
     found = {"loss": (loss * steps, steps), training_log.INPUT_SECONDS: (waited, steps)}
     return found | ({training_log.TOKENS: (tokens, steps)} if tokens is not None else {})
 
@@ -30,12 +31,16 @@ def scalars(folder):
     }
 
 
-def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
-    clock = iter(range(0, 1000, 2))
-    # Only for this module: logging reads the time too.
+def set_clock(monkeypatch, seconds):
+    """Time passes only when the log reads it; only for this module, as logging also reads it."""
+    clock = itertools.count(0, seconds)
     monkeypatch.setattr(
         training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
     )
+
+
+def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
+    set_clock(monkeypatch, 2)
     with (
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
@@ -66,10 +71,7 @@ def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
 
 
 def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
-    clock = iter(range(0, 10000, 400))
-    monkeypatch.setattr(
-        training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
-    )
+    set_clock(monkeypatch, 400)
     with (
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log,
@@ -104,7 +106,7 @@ def test_tokens_are_counted_also_by_a_run_that_goes_on(tmp_path, caplog, monkeyp
     assert "examples/s  12 tokens/s  input" in caplog.text and "left  50 tokens" in caplog.text
     rows = log_tokens(folder, 3, 5, 7, reported=(5,))
     assert rows[1:] == [("save", 3, 60, None), ("train", 5, 72, 3.0)]
-    # Nothing is said where the count of earlier steps is not known.
+    # Nothing is reported where the count of earlier steps is not known.
     assert log_tokens(folder, 2, 5, reported=(3,))[1:] == [("train", 3, 55, None)]
     file_io.remove(os.path.join(folder, run_record.METRICS))
     assert log_tokens(folder, 2, 5, 5, reported=(4,)) == [("train", 4, None, 2.5)]

@@ -41,7 +41,7 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
         training question has no or several answers, or its answer is not at the given position.
         The message names the file and the place or the id.
     """
-    content = file_io.read_json(path, "SQuAD file", most=None)
+    content = file_io.read_json(path, "SQuAD file", max_bytes=None)
     examples = []
     for place, paragraph in _paragraphs(path, content):
         text = _field(path, place, paragraph, "context", str)
@@ -93,7 +93,7 @@ def _read_question(path, place, question, text, is_training):
         place = f"question {example.qas_id!r} ({place})"
         for answer in _field(path, place, question, "answers", list):
             answers.append(_field(path, place, answer, "text", str))
-            starts.append(_start(answer, text))
+            starts.append(_find_start(answer, text))
         example.answers, example.answer_starts = tuple(answers), tuple(starts)
     example.is_impossible = bool(question.get("is_impossible", False))
     if is_training:
@@ -103,7 +103,7 @@ def _read_question(path, place, question, text, is_training):
     return example
 
 
-def _start(answer, text):
+def _find_start(answer, text):
     """Returns the first character of an answer; None if it is missing or the text differs."""
     start = answer.get("answer_start")
     is_there = isinstance(start, int) and start >= 0 and text.startswith(answer["text"], start)
@@ -248,11 +248,12 @@ def best_answers_v2(
 ) -> list[list[Answer]]:
     """Finds the best answers of each question by beams of starts and ends.
 
+    Arguments that are not listed are those of `best_answers_v1`.
+
     Args:
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
         "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
       start_n_top, end_n_top: K and M.
-      For the rest see `best_answers_v1`.
 
     Returns:
       For each example a list of `Answer`, best first; the text is "" if there is none.
@@ -409,10 +410,11 @@ def predictions_v2(
 ) -> tuple[dict[str, str], dict[str, list[dict]], dict[str, float]]:
     """Answers questions under the rules of SQuAD 2.0, with "" if predicted to be unanswerable.
 
+    Arguments that are not listed are those of `best_answers_v2`.
+
     Args:
       null_score_diff_threshold: null odds from which a question is not answered; by default those
         that maximize F1 on these examples, or 0 if their answers are not known.
-      For the rest see `best_answers_v2`.
 
     Returns:
       ``(predictions, nbest, null_odds)``: for the first two see `predictions_v1`; for the last see
