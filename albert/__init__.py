@@ -1,3 +1,3 @@
 """ALBERT pre-training and fine-tuning on TensorFlow 2."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,6 +48,18 @@ def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
     # Not inside paths, quoted names and words that already have dashes.
     plain = r"(?<![\w/.'\"-])[a-z]\w*(?:=|(?![\w/'\"-]|\.\w))"
     return re.sub(rf"`(?P<quoted>[a-z]\w*)`|{plain}", name, message)
+
+
+def check_platform() -> None:
+    """Rejects Windows, which lacks the signals that stop and save a run.
+
+    Raises:
+      file_io.InputError: the system has no SIGHUP.
+    """
+    if not hasattr(signal, "SIGHUP"):
+        raise file_io.InputError(
+            "this system has no SIGHUP, which Linux and macOS have: on Windows use WSL2"
+        )
 
 
 def check_tensorflow() -> None:
@@ -176,10 +189,11 @@ def run(
     Exit status: 0, 1 after a user error, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
     and SIGHUP.
     """
-    signals.install()
     try:
+        check_platform()
+        signals.install()
         define(define_flags, flags.FLAGS)
-    except file_io.InputError as error:  # defaults from the environment
+    except file_io.InputError as error:  # the system, or defaults from the environment
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     if _SAVES in flags.FLAGS:

@@ -190,7 +190,7 @@ _LOCK = threading.Lock()  # inputs are hashed in a background thread
 
 
 def read(folder: str) -> dict[str, Any]:
-    """Reads a folder's ``run.json`` as a dict; docs/lab.md describes it.
+    """Reads a folder's ``run.json`` as a dict; docs/run_record.md describes it.
 
     Raises:
       file_io.InputError: the file is missing or damaged; the message has its path.

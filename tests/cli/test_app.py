@@ -132,6 +132,16 @@ def test_a_tensorflow_that_is_too_old_is_refused(tmp_path, monkeypatch, installe
     )
 
 
+def test_windows_is_rejected_with_a_remedy(monkeypatch, capsys):
+    monkeypatch.delattr("signal.SIGHUP")
+    with pytest.raises(SystemExit) as exit:
+        app.run(lambda values: None, lambda values: None)
+    assert exit.value.code == 1
+    assert capsys.readouterr().err == (
+        "error: this system has no SIGHUP, which Linux and macOS have: on Windows use WSL2\n"
+    )
+
+
 @pytest.mark.parametrize("script", ["run_squad_v1", "make_demo_data"])
 def test_every_script_names_an_old_tensorflow_first(tmp_path, script):
     """Before anything else, and without a look at TensorFlow itself."""

@@ -123,7 +123,7 @@ def test_the_documented_commands_read_the_corpus_and_nothing_else(tmp_path, monk
     (tmp_path / "raw").mkdir()
     text = "\n\n".join("\n".join(lines) for lines in documents)
     (tmp_path / "raw" / "a.txt").write_text(text)
-    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "corpus.md").read_text(encoding="utf-8")
     commands = [
         re.search(rf"python -m albert\.{name} ((?:[^`]*?\\\n)*.*)", page)[1].replace("\\\n", "")
         for name in ("prepare_corpus", "train_vocab", "create_pretraining_data")

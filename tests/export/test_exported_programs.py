@@ -1,4 +1,4 @@
-"""The programs of docs/serving.md that run a serving folder without this toolkit."""
+"""The programs of docs/runtimes.md that run a serving folder without this toolkit."""
 
 import json
 import re
@@ -19,8 +19,8 @@ QUESTIONS = [("Who wrote it?", "Ann wrote it."), ("When was it? " * 3, CONTEXT),
 
 def program(heading):
     """The program below a heading of the document."""
-    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^#### {heading}\n.*?^```py\n(.*?)^```", text, re.S | re.M)
+    text = (ROOT / "docs" / "runtimes.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^## {heading}\n.*?^```py\n(.*?)^```", text, re.S | re.M)
     return found
 
 
@@ -37,7 +37,7 @@ def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False):
     source, count = re.subn(r'^folder = "\w+"', f"folder = {folder!r}", source, flags=re.M)
     assert count == 1
     names = {}
-    exec(compile(source, "serving.md", "exec"), names)  # noqa: S102
+    exec(compile(source, "runtimes.md", "exec"), names)  # noqa: S102
     return names, predictors.load(folder, runtime)
 
 

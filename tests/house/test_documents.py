@@ -157,7 +157,9 @@ def anchors_of(page):
 
 def links_of(page):
     """(path from the root of the repository, anchor or "") of each link inside the project."""
-    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", without_blocks(page)):
+    text = without_blocks(page)
+    targets = re.findall(r"\]\((?!https?:)([^)\s]+)\)", text)
+    for target in targets + re.findall(r"^\[[^]]+\]: (?!https?:)(\S+)$", text, re.M):
         path, _, anchor = target.partition("#")
         resolved = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
         yield str(resolved.relative_to(ROOT)), anchor
@@ -178,7 +180,9 @@ def test_every_page_is_reached_from_the_readme():
             reached.add(page)
             waiting += [path for path, _ in links_of(page) if path.endswith(".md")]
     assert reached >= set(PAGES), set(PAGES) - reached
-    assert {f"docs/{path.name}" for path in (ROOT / "docs").iterdir()} <= set(GUIDE)
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").iterdir() if path.is_file()} <= set(
+        GUIDE
+    )
 
 
 # --- Python -------------------------------------------------------------------------------------
