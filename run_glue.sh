@@ -6,7 +6,8 @@
 # Set in the environment:
 #   GLUE_DIR     folder that holds the folders of the tasks (SST-2, MNLI, ...)          required
 #   ALBERT_DIR   folder of the model: albert_config.json, model.ckpt-best.*, 30k-clean.model
-#                (or vocab.txt); either this or ALBERT_HUB                              required
+#                (or vocab.txt); or a published model, such as albert_base_v2; either this
+#                or ALBERT_HUB                                                          required
 #   ALBERT_HUB   hub module of the model: a local folder or a URL
 #   OUTPUT_DIR   results: one folder a task with its submit_results.tsv, logs/, results.md,
 #                results.json                                                      ./glue_output
@@ -76,7 +77,8 @@ find_model() {
   folder=${ALBERT_DIR:-${ALBERT_ROOT:-}}
   [[ -n $folder || -n ${INIT_CHECKPOINT:-} ]] ||
     fail "ALBERT_DIR or ALBERT_HUB must name the model (see --help)"
-  [[ -z $folder || -d $folder ]] || fail "ALBERT_DIR: there is no folder $folder"
+  [[ -z $folder || -d $folder || $folder != */* && $folder == albert_*_@(v1|v2|zh) ]] ||
+    fail "ALBERT_DIR: there is no folder $folder"
   model=(--init_checkpoint="${INIT_CHECKPOINT:-$folder}")
   [[ -n $folder && -n ${INIT_CHECKPOINT:-} ]] || return 0
   [[ -f $folder/albert_config.json ]] && model+=(--albert_config_file="$folder/albert_config.json")

@@ -1,5 +1,9 @@
-"""Installs the package `albert`; see README.md."""
+"""Installs the package `albert`; see README.md.
 
+The environment variable ALBERT_PROJECT_URL puts the project's address into the package.
+"""
+
+import os
 import pathlib
 import re
 
@@ -65,11 +69,28 @@ EXTRAS = {
 # Extras that run without TensorFlow.
 LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
 
+PYTHON_MINORS = range(10, 14)  # TensorFlow has packages for these
+
 PACKAGE = {
     "version": re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),
     "long_description": (HERE / "README.md").read_text(encoding="utf-8"),
     "long_description_content_type": "text/markdown",
     "license": "Apache-2.0",
+    "author": "The authors of the ALBERT toolkit",
+    "url": os.environ.get("ALBERT_PROJECT_URL"),
+    "keywords": "ALBERT BERT language-model NLP pre-training fine-tuning TensorFlow GLUE SQuAD",
+    "classifiers": [
+        "Development Status :: 5 - Production/Stable",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Natural Language :: English",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in PYTHON_MINORS),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
     "packages": setuptools.find_packages(str(HERE), include=["albert", "albert.*"]),
     "package_data": {
         "albert": ["py.typed", "configs/*.json", "recipes/*"],
@@ -83,7 +104,7 @@ if __name__ == "__main__":
     setuptools.setup(
         name="albert",
         description="ALBERT pre-training and fine-tuning on TensorFlow 2",
-        python_requires=">=3.10,<3.14",
+        python_requires=f">=3.{PYTHON_MINORS[0]},<3.{PYTHON_MINORS[-1] + 1}",
         install_requires=REQUIREMENTS,
         extras_require=EXTRAS,
         **PACKAGE,

@@ -47,9 +47,13 @@ class Settings(options.Group):
         "rejecting them.",
     )
     vocab_file: str | None = options.flag(
-        None, "WordPiece vocabulary; only read without --spm_model_file."
+        None,
+        "WordPiece vocabulary, or a published model that has one, such as albert_base_zh; only "
+        "read without --spm_model_file.",
     )
-    spm_model_file: str | None = options.flag(None, "SentencePiece model.")
+    spm_model_file: str | None = options.flag(
+        None, "SentencePiece model, or a published model that has one, such as albert_base_v2."
+    )
     input_file_mode: str = options.flag(
         "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.'
     )
@@ -140,6 +144,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def make_job(settings: Settings) -> instance_files.Job:
     """Returns the work that the settings describe."""
+    from albert.model import published
+
+    spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
+    if spm_model_file:
+        spm_model_file = published.vocabulary(spm_model_file, "[!.]*.model")
+    elif vocab_file:
+        vocab_file = published.vocabulary(vocab_file, "vocab*.txt")
     return instance_files.Job(
         instances.Settings(
             max_seq_length=settings.max_seq_length,
@@ -151,8 +162,8 @@ def make_job(settings: Settings) -> instance_files.Job:
             mask=None if settings.mask_in_training else settings.masks.config(),
         ),
         1 if settings.mask_in_training else settings.dupe_factor,
-        vocab_file=settings.vocab_file,
-        spm_model_file=settings.spm_model_file,
+        vocab_file=vocab_file,
+        spm_model_file=spm_model_file,
         do_lower_case=settings.do_lower_case,
         compress=settings.compress,
     )

@@ -22,7 +22,8 @@ class Settings(options.Group):
 
     albert_directory: str = options.flag(
         None,
-        "Folder of the checkpoint, with its configuration and vocabulary if they exist.",
+        "Folder of the checkpoint, with its configuration and vocabulary if they exist; or a "
+        "published model, such as albert_base_v2.",
         required=True,
     )
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
@@ -43,11 +44,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    from albert.model import checkpoints, sources
+    from albert.model import checkpoints, published, sources
 
     if not settings.do_lower_case:
         logging.info("A checkpoint does not record --nodo_lower_case; give it where text is read")
-    source = os.path.join(settings.albert_directory, settings.checkpoint_name)
+    folder = published.local_path(settings.albert_directory)
+    source = os.path.join(folder, settings.checkpoint_name)
     prefix, target = checkpoints.resolve(source), settings.export_path
     if target.endswith("/") or file_io.is_dir(target):
         target = os.path.join(target, settings.checkpoint_name)

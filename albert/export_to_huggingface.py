@@ -15,7 +15,8 @@ class Settings(options.Group):
 
     model_dir: str | None = options.flag(
         None,
-        "Folder of a training run, or of a released model: its best checkpoint, else its last.",
+        "Folder of a training run (its best checkpoint, else its last) or a published model, such "
+        "as albert_base_v2.",
     )
     checkpoint: str | None = options.flag(
         None,

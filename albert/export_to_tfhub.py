@@ -24,7 +24,7 @@ class Settings(options.Group):
     albert_directory: str = options.flag(
         None,
         "Folder of the model: checkpoint, configuration, vocabulary. In a Hugging Face folder the "
-        "checkpoint is model.safetensors.",
+        "checkpoint is model.safetensors. Or a published model, such as albert_base_v2.",
         required=True,
     )
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
@@ -75,12 +75,13 @@ def read_model(source: Any, config: Any) -> Any:
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     from albert.export import hub_export
-    from albert.model import encoder, model_folder, sources
+    from albert.model import encoder, model_folder, published, sources
 
     if not settings.use_einsum:
         logging.info("--nouse_einsum has no effect: both computations give the same numbers")
+    folder = published.local_path(settings.albert_directory)
     source = sources.locate(
-        checkpoint=os.path.join(settings.albert_directory, settings.checkpoint_name),
+        checkpoint=os.path.join(folder, settings.checkpoint_name),
         do_lower_case=settings.do_lower_case if "do_lower_case" in settings.given else None,
     )
     config = encoder.AlbertConfig.from_json_file(source.config_file)

@@ -96,6 +96,7 @@ def make_run(
             settings.num_warmup_steps,
             poly_power=settings.poly_power,
             start_warmup_step=settings.start_warmup_step,
+            average_last=settings.average_last,
         ),
     )
 
@@ -116,7 +117,8 @@ def main(values: flags.FlagValues) -> None:
     config = training.read_config(settings, source)
     model_settings.check_seq_length(settings.max_seq_length, config)
     slots = settings.masks.config().num_slots
-    training.end_with_estimate(settings, config, strategy, slots)
+    averages = settings.average_last > 0
+    training.end_with_estimate(settings, config, strategy, slots, averages=averages)
     outputs = ("masked_lm_loss", "masked_lm_logits")
     teacher = find_teacher(settings)
     distilled = settings.teacher.distillation(teacher, source, config, *outputs)

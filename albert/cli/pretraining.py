@@ -146,6 +146,12 @@ class Settings(training.Settings):
     num_train_steps: int = options.flag(125000, "Total number of steps.", check=options.positive)
     num_warmup_steps: int = options.flag(3125, "Steps over which the learning rate rises from 0.")
     start_warmup_step: int = options.flag(0, "Step at which the warm-up starts.")
+    average_last: float = options.flag(
+        0.0,
+        "Above 0: also average the weights over this last fraction of the steps, and save them as "
+        "model.ckpt-average.",
+        check=options.unit_interval,
+    )
     save_checkpoints_steps: int = options.flag(
         5000, "Steps between checkpoints.", check=options.positive
     )
@@ -185,6 +191,8 @@ class Settings(training.Settings):
         if self.teacher.init_from_teacher:
             self.refuse_given(distillation.WITHOUT_WEIGHTS, "init_from_group0")
         self.schedule.check(self.do_train, self.do_eval)
+        if not self.do_train:
+            self.refuse_given("training", "average_last")
         if self.schedule.budget_minutes:
             self.refuse_given("runs without --budget_minutes", "start_warmup_step")
         if self.init_from_group0 and not (

@@ -17,6 +17,7 @@ _ROWS_OF_PARTS = 2048
 _CONSTRUCTOR = (  # flags that are arguments of the optimizer's constructor
     *("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm"),
     *("exclude_from_weight_decay", "exclude_from_layer_adaptation"),
+    *("momentum", "adamw_rate_ratio"),
 )
 _FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -179,6 +180,14 @@ class Optimizer(options.Group):
         None,
         "Variables without a trust ratio (lamb), in the same way; by default those that do not "
         "decay.",
+    )
+    momentum: float | None = options.flag(
+        None, "Decay of the mean gradient of matrices (muon); by default 0.95."
+    )
+    adamw_rate_ratio: float | None = options.flag(
+        None,
+        "Learning rate of the variables that muon leaves to AdamW, as a multiple of "
+        "--learning_rate; by default 1.",
     )
 
     @property
@@ -427,7 +436,12 @@ def run_config(
 
 
 def end_with_estimate(
-    settings: Settings, config: Any, strategy: Any, predictions: int = 0, choices: int = 1
+    settings: Settings,
+    config: Any,
+    strategy: Any,
+    predictions: int = 0,
+    choices: int = 1,
+    averages: bool = False,
 ) -> None:
     """Prints the memory that training needs and exits, if --estimate_memory is given.
 
@@ -437,6 +451,7 @@ def end_with_estimate(
       strategy: `tf.distribute.Strategy`.
       predictions: masked positions per example; 0 for fine-tuning.
       choices: texts per example.
+      averages: whether the weights are averaged.
     """
     compute = settings.compute
     if not compute.estimate_memory:
@@ -461,6 +476,7 @@ def end_with_estimate(
         predictions,
         choices,
         settings.optimizer.optimizer,
+        averages,
     )
     print(report)
     sys.exit(0)
@@ -529,5 +545,8 @@ def _budget(settings, steps, warmup_fraction, schedule):
         return settings.optimizer.make(batch_size, 1, warmup_fraction, pace=pace, **schedule)
 
     return budget.Settings(
-        settings.schedule.budget_minutes, make_optimizer, steps if is_bound else None
+        settings.schedule.budget_minutes,
+        make_optimizer,
+        steps if is_bound else None,
+        averages=bool(schedule.get("average_last")),
     )

@@ -53,7 +53,6 @@ def draw_pairs(
     * "none": never swapped, label 0. A single sentence is A without B.
 
     Args:
-      documents: `Documents`.
       sentence_task: one of `SENTENCE_TASKS`.
       rng: source of the random choices.
       max_tokens: target length of segment pairs, in tokens; None: sentence pairs.

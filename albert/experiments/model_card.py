@@ -271,9 +271,10 @@ def _dataset(record, role):
 
 
 def _released(record):
-    """Returns the Hub name of the released model a run started from, by its folder's name."""
+    """Returns the Hub name of the released model a run started from, by its folder or its flag."""
     path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
-    for part in reversed(path.split("/")):
+    flag = record.get("flags", {}).get("init_checkpoint", {}).get("value")
+    for part in [*reversed(path.split("/")), flag or ""]:
         if found := _RELEASED.fullmatch(part):
             return f"albert/albert-{found.group(1).lower()}-v{found.group(2)}"
     return None

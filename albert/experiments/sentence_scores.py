@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from albert.experiments import blimp
-from albert.io import archives, file_io, progress
+from albert.io import file_io, progress
 from albert.model import (
     checkpoints,
     encoder,
@@ -24,6 +24,7 @@ from albert.model import (
     model_folder,
     prepared_weights,
     pretraining_heads,
+    published,
     saved_model_files,
     sources,
 )
@@ -127,9 +128,8 @@ def _batches(lengths, batch_size):
 
 
 def _locate(path):
-    is_module = archives.is_archive(path) or file_io.exists(
-        os.path.join(path, saved_model_files.NAME)
-    )
+    path = published.local_path(path)
+    is_module = file_io.exists(os.path.join(path, saved_model_files.NAME))
     return sources.locate(**{"hub_handle" if is_module else "checkpoint": path})
 
 

@@ -14,8 +14,8 @@ _OUTCOMES = {
     sweep_journal.INTERRUPTED: "interrupted: their points are not complete",
 }
 _STUCK = (
-    "{} did not learn: the means are those of runs that learn, and points with such runs are not "
-    "compared"
+    "{} did not learn: a mean is that of the runs of its point that learn (of all, if none does), "
+    "and points with such runs are not compared"
 )
 
 

@@ -148,7 +148,18 @@ class _Encoder:
             is_cut = first_only and depth == blocks - 1
             hidden = self._attend(hidden, bias, names[0], depth, is_cut)
             hidden = self._feed_forward(hidden, names[1], depth)
+            if config.layer_scales and depth % inner == inner - 1:
+                hidden = self._scale(hidden, depth // inner)
         return hidden
+
+    def _scale(self, hidden: str, layer: int) -> str:
+        """Adds the scale and the bias of a layer's output."""
+        name, graph = f"bert/encoder/transformer/layer_{layer}/layer_norm", self._graph
+        scale, bias = (
+            graph.constant(f"{name}/{part}", self._weights[f"{name}/{part}"])
+            for part in ("scale", "bias")
+        )
+        return graph.node("Add", graph.node("Mul", hidden, scale), bias)
 
     def _layer_norm(self, x: str, name: str) -> str:
         gamma, beta = (self._weights[f"{name}/{part}"] for part in ("gamma", "beta"))

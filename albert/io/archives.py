@@ -57,7 +57,8 @@ def unpack_archive(path: str, cache_dir: str) -> str:
             file_io.make_dirs(cache_dir)
             with file_io.room_for(target):
                 _unpack(path, file, target)
-    names = file_io.listdir(target)
+    # Programs of macOS add hidden files.
+    names = [name for name in file_io.listdir(target) if not name.startswith(".")]
     only = os.path.join(target, names[0]) if len(names) == 1 else target
     return only if file_io.is_dir(only) else target
 

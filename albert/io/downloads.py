@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -24,16 +25,26 @@ class _OtherContentError(file_io.InputError):
     """The server has sent something else than the file."""
 
 
-def is_url(path: str) -> bool:
-    """Returns whether a path is the address of a file on a web server."""
-    return path.startswith(("http://", "https://"))
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to web servers only, and never from an encrypted to an open connection."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        allowed = ("https://",) if req.type == "https" else ("http://", "https://")
+        if not newurl.startswith(allowed):
+            raise urllib.error.HTTPError(
+                req.full_url, code, f"redirects to {newurl}, which is not followed", headers, fp
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def fetch(url: str, path: str, magic: bytes) -> None:
     """Downloads a file, unless it is there already.
 
     A download that breaks off resumes while each attempt brings something; after an interruption
-    of the program the next call resumes. One process at a time downloads to a path.
+    of the program the next call resumes. One process at a time downloads to a path. The proxies are
+    those of the environment (``https_proxy`` and so on), as `urllib` reads them.
 
     Args:
       url: address of the file, ``http`` or ``https``.
@@ -46,7 +57,6 @@ def fetch(url: str, path: str, magic: bytes) -> None:
     """
     if file_io.exists(path):
         return
-    file_io.make_dirs(os.path.dirname(path))
     with locks.made_by_one(path):
         if not file_io.exists(path):
             _Download(url, path, magic).run()
@@ -69,8 +79,10 @@ class _Download:
             except _OtherContentError:
                 self._remove()
                 raise
-            except (http.client.HTTPException, OSError) as error:
-                received = self._size()
+            except file_io.InputError:  # The disk is full, for example.
+                raise
+            except (http.client.HTTPException, OSError, ValueError) as error:
+                received = self._size()  # ValueError: an impossible address
                 if received <= before or attempt == MAX_ATTEMPTS - 1:
                     raise file_io.InputError(
                         f"cannot fetch {self._url}: {_reason(error)}"
@@ -97,16 +109,21 @@ class _Download:
         if version:
             headers |= {"Range": f"bytes={start}-", "If-Range": version}
         request = urllib.request.Request(self._url, headers=headers)
+        logging.info("Fetching %s to %s", self._url, self._path)
         try:
-            reply = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+            reply = urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_SECONDS)
         except urllib.error.HTTPError as error:
             error.close()
-            if version and error.code == _BAD_RANGE:
-                self._remove()  # nothing is left to send, or another version
-                return self._continue(0)
-            raise
+            if not version or error.code != _BAD_RANGE:
+                raise
+            if error.headers["Content-Range"] == f"bytes */{start}":
+                return  # This version is complete.
+            self._remove()
+            return self._continue(0)
         with reply:
-            if reply.status != http.HTTPStatus.PARTIAL_CONTENT:
+            if reply.status == http.HTTPStatus.PARTIAL_CONTENT:
+                self._check_range(reply.headers["Content-Range"], start)
+            else:
                 start = 0
                 self._remove()
                 version = reply.headers["ETag"] or reply.headers["Last-Modified"] or ""
@@ -120,8 +137,9 @@ class _Download:
         stated = reply.headers["Content-Length"]
         total = start + int(stated) if stated and stated.isdigit() else None
         self._check_size(total or 0)
-        size = file_io.describe(total) if total else "unknown size"
-        logging.info("Fetching %s, %s, to %s", self._url, size, self._path)
+        size = file_io.describe(total) if total else "an unknown number of bytes"
+        there = f", of which {file_io.describe(start)} are there already" if start else ""
+        logging.info("Receiving %s%s", size, there)
         done, name = start, os.path.basename(self._path)
         with (
             file_io.room_for(self._part, total),
@@ -140,6 +158,13 @@ class _Download:
             raise _OtherContentError(f"{self._url} is empty")
         if total is not None and done < total:
             raise http.client.IncompleteRead(b"", total - done)
+
+    def _check_range(self, found: str | None, start: int) -> None:
+        if not re.match(rf"bytes {start}-", found or ""):
+            self._remove()
+            raise http.client.HTTPException(
+                f"the server sends the range {found!r} in place of the bytes from {start} on"
+            )
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BYTES:

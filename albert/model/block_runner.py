@@ -36,14 +36,25 @@ class BlockRunner:
             sublayer: shared_weight_barrier(shared) for sublayer, shared in weights.items()
         }
 
-    def __call__(self, block: layers.Block, hidden: Any, seeds: Any, positions: Any = None) -> Any:
-        """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R]."""
+    def __call__(
+        self, block: layers.Block, hidden: Any, seeds: Any, positions: Any = None, scale: Any = None
+    ) -> Any:
+        """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R].
+
+        Args:
+          block: the block, one of those of the runner.
+          hidden, seeds, positions: see `layers.Block`.
+          scale: `layers.LayerScale` of its output; None: it has none.
+        """
         run = self._passes[block] if positions is None else self._make_pass(block, positions)
         weights = []
         for sublayer in block.sublayers:  # for this layer, and for the next ones
             here, self._weights[sublayer] = fork_weights(self._weights[sublayer])
             weights += here
-        return run(hidden, layers.BlockWeights(*weights), seeds)
+        block_weights = layers.BlockWeights(*weights)
+        if scale is not None:
+            block_weights = block_weights.scaled(*self._weights[scale])
+        return run(hidden, block_weights, seeds)
 
     def _make_pass(self, block, positions=None):
         """Makes ``(hidden, weights, seeds) -> hidden`` of a block."""

@@ -112,6 +112,8 @@ def set_aside(prefix: str) -> None:
 
 
 BEST = "model.ckpt-best"
+# The mean of the weights over the last steps; never the best or the last checkpoint of its folder.
+AVERAGE = "model.ckpt-average"
 # A whole copy of the checkpoint that is about to replace the best one.
 NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
@@ -539,6 +541,19 @@ def save(prefix: str, model: Any, optimizer: Any = None) -> None:
       file_io.InputError: the files cannot be written.
     """
     write_tensors(prefix, values_of(model, optimizer), with_meta=True)
+
+
+def save_average(prefix: str, model: Any, optimizer: Any) -> None:
+    """Writes a checkpoint with the averaged weights of an optimizer, see `save`.
+
+    It has the names of the model's variables and the step, but no slots.
+    """
+    values = values_of(model)
+    averages = values_of(optimizer.average)
+    for name in values:
+        values[name] = averages.get(f"{name}/{weight_names.AVERAGE}", values[name])
+    step = tf.convert_to_tensor(optimizer.global_step)
+    write_tensors(prefix, {**values, weight_names.STEP: step}, with_meta=True)
 
 
 def values_of(model: Any, optimizer: Any = None) -> dict[str, tf.Tensor]:

@@ -18,6 +18,7 @@ from albert.io import file_io
 _MAX_VALUES = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 1_000}
 _MAX_PARAMETERS = 10**12
 SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
+GROUP_ORDERS = ("sequence", "cycle")  # values of `AlbertConfig.group_order`
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # `layers.ACTIVATIONS` computes them
 LAYER_NORM_EPSILON = 1e-12
 
@@ -26,6 +27,8 @@ _TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 # Keys that only Hugging Face files have; in these "gelu" is the exact function.
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
 _EXACT_GELU = ("gelu", "gelu_python")
+# Keys that only this package knows, with the values that other programs compute.
+OWN_KEYS = {"share": "all", "group_order": "sequence", "layer_scales": False}
 # Keys of ALBERT's configuration that BERT's does not have.
 _ALBERT_KEYS = {"embedding_size", "num_hidden_groups", "inner_group_num"}
 # Required keys of BERT's configuration; every bert_config.json has them.
@@ -62,10 +65,13 @@ class AlbertConfig:
       vocab_size, embedding_size, hidden_size: V, E, H.
       num_attention_heads, intermediate_size: N, I.
       num_hidden_layers: number of layers (L).
-      num_hidden_groups: number of parameter sets that they share; layer i uses i * groups // L.
+      num_hidden_groups: number of parameter sets that they share; see `group_order`.
       share: the parameters that all layers share: "all" (see `num_hidden_groups`), "attention"
         (each layer has its own feed-forward part), "ffn" (each layer has its own attention) or
         "none" (section 4.5 of ALBERT). The LayerNorm after a part belongs to it.
+      group_order: the group of layer i: "sequence" (i * groups // L, so that neighbors share) or
+        "cycle" (i % groups, so that with two groups every second layer shares).
+      layer_scales: whether each layer has a scale and a bias for its output, initially 1 and 0.
       inner_group_num: number of blocks in a layer, each with its own parameters.
       down_scale_factor: kept for old files, unused.
       hidden_act: "gelu" (tanh approximation), "gelu_erf" (exact), "relu", "tanh" or "linear".
@@ -94,6 +100,8 @@ class AlbertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     share: str = "all"
+    group_order: str = "sequence"
+    layer_scales: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -145,6 +153,8 @@ class AlbertConfig:
     def groups_of(self, layer: int) -> tuple[int, ...]:
         """Returns the indices of the attention and the feed-forward part that a layer uses."""
         groups = self.num_attention_groups, self.num_ffn_groups
+        if self.group_order == "cycle":
+            return tuple(layer % count for count in groups)
         return tuple(layer * count // self.num_hidden_layers for count in groups)
 
     @classmethod
@@ -240,14 +250,12 @@ class AlbertConfig:
         return cls.from_dict({**rates, **values, **implied})
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all values as a dict for `from_dict`; omits `share` if it is "all".
+        """Returns all values as a dict for `from_dict`; omits usual values of keys of this package.
 
         Other programs that read these files only know the usual sharing.
         """
         values = dataclasses.asdict(self)
-        if self.share == "all":
-            del values["share"]
-        return values
+        return {key: value for key, value in values.items() if OWN_KEYS.get(key) != value}
 
     def to_json_string(self) -> str:
         """Returns all values as indented JSON with a final newline."""
@@ -273,9 +281,11 @@ def _naming(file):
 def _check_value(name, kind, value):
     """Raises InputError unless `value` has the type and range that `name` requires."""
     if kind is str:
-        choices = SHARING if name == "share" else ACTIVATIONS
+        choices = {"share": SHARING, "group_order": GROUP_ORDERS}.get(name, ACTIVATIONS)
         expected = f"one of {', '.join(choices)}"
         is_valid = isinstance(value, str) and value in choices
+    elif kind is bool:
+        expected, is_valid = "true or false", isinstance(value, bool)
     elif not isinstance(value, (int, float)) or isinstance(value, bool):
         expected, is_valid = "a number", False
     elif kind is int:

@@ -122,6 +122,12 @@ class AlbertModel(tf.Module):
             name = "bert/encoder/embedding_hidden_mapping_in"
             self._mapping = layers.Dense(name, config.embedding_size, size, config, seed)
         self._layers = _make_layers(config, seed)
+        self._scales = []
+        if config.layer_scales:
+            self._scales = [
+                layers.LayerScale(f"bert/encoder/transformer/layer_{layer}", config)
+                for layer in range(config.num_hidden_layers)
+            ]
         self._pooler = layers.Dense("bert/pooler/dense", size, size, config, seed)
         dense = [layer for layer in (self._mapping, self._pooler) if layer is not None]
         self._weights = prepared_weights.PreparedWeights(
@@ -207,7 +213,8 @@ class AlbertModel(tf.Module):
         outputs = []
         for site, block in zip(sites, blocks, strict=True):
             chosen = positions if site == sites[-1] else None  # only in the last layer
-            hidden = run(block, hidden, block.seeds(dropout, site), chosen)  # [T, H]
+            scale = self._scale_after(len(outputs))
+            hidden = run(block, hidden, block.seeds(dropout, site), chosen, scale)  # [T, H]
             outputs.append(hidden)
         return rows, words, embeddings, *outputs
 
@@ -230,8 +237,15 @@ class AlbertModel(tf.Module):
             for inner, block in enumerate(blocks)
         ]
 
+    def _scale_after(self, number):
+        """Returns the `layers.LayerScale` after the block of a number; None if it has none."""
+        layer, inner = divmod(number, self.config.inner_group_num)
+        is_last = inner == self.config.inner_group_num - 1
+        return self._scales[layer] if self._scales and is_last else None
+
     def _sublayers(self):
-        return [sublayer for _, block in self._blocks() for sublayer in block.sublayers]
+        sublayers = [sublayer for _, block in self._blocks() for sublayer in block.sublayers]
+        return [*sublayers, *self._scales]
 
     def _check_length(self, input_ids):
         if input_ids.shape.rank != 2:

@@ -305,6 +305,7 @@ def check_architecture(config: Any, architecture: weight_names.Architecture) -> 
     Raises:
       file_io.InputError: the sizes do not fit; names them.
     """
+    _num_groups(config)
     if architecture is not weight_names.BERT:
         return
     required = {
@@ -383,7 +384,9 @@ def convert_config(
       dropout_prob: dropout before the output layer of a classifier.
     """
     values = {
-        **dataclasses.replace(config, share="all", num_hidden_groups=_num_groups(config)).to_dict(),
+        **dataclasses.replace(
+            config, share="all", group_order="sequence", num_hidden_groups=_num_groups(config)
+        ).to_dict(),
         "architectures": [architecture.class_name + HEADS[head][0]],
         "model_type": architecture.model_type,
         "hidden_act": _HIDDEN_ACT.get(config.hidden_act, config.hidden_act),
@@ -412,8 +415,19 @@ def _num_groups(config):
     """Returns the `num_hidden_groups` that give the same network in transformers.
 
     Raises:
-      file_io.InputError: layers share only some of their parameters.
+      file_io.InputError: layers share only some of their parameters or in another order, or have
+        scales.
     """
+    if config.layer_scales:
+        raise file_io.InputError(
+            "layer_scales=true: transformers has no ALBERT with a scale per layer"
+        )
+    groups = config.num_hidden_groups
+    if config.group_order == "cycle" and 1 < groups < config.num_hidden_layers:
+        raise file_io.InputError(
+            f"group_order=cycle: in transformers the layers of a group follow one another, so "
+            f"num_hidden_groups={groups} in this order cannot be written"
+        )
     if config.num_attention_groups != config.num_ffn_groups:
         raise file_io.InputError(
             f"share={config.share}: transformers has no ALBERT whose layers share only their "

@@ -165,6 +165,14 @@ class BlockWeights(NamedTuple):
     output_gamma: Any
     output_beta: Any
 
+    def scaled(self, scale: Any, bias: Any) -> "BlockWeights":
+        """Returns weights with which the block's output is multiplied by a scale plus a bias.
+
+        The output is that of a LayerNorm, so its gamma and beta absorb both.
+        """
+        beta = self.output_beta * scale + bias
+        return self._replace(output_gamma=self.output_gamma * scale, output_beta=beta)
+
 
 class BlockSeeds(NamedTuple):
     """Seeds of the dropout masks of one pass through a block; None if nothing is dropped."""
@@ -218,6 +226,24 @@ class FeedForward(tf.Module):
         inner, output = self.intermediate, self.output
         dense = (inner.kernel, inner.bias, output.kernel, output.bias)
         return *_prepared(dense, dtype), *self.norm.weights()
+
+
+class LayerScale(tf.Module):
+    """A scale and a bias for the output of one layer, initially without effect.
+
+    "layer_norm" in their names excludes them from weight decay, like gamma and beta.
+    """
+
+    def __init__(self, name: str, config: Any) -> None:
+        super().__init__(name="layer_scale")
+        size = config.hidden_size
+        self.scale = tf.Variable(tf.ones([size]), name=f"{name}/layer_norm/scale")
+        self.bias = tf.Variable(tf.zeros([size]), name=f"{name}/layer_norm/bias")
+
+    def weights(self, dtype: str) -> tuple:
+        """Returns scale and bias, in float32 as all normalization."""
+        del dtype
+        return tf.convert_to_tensor(self.scale), tf.convert_to_tensor(self.bias)
 
 
 class Block(tf.Module):

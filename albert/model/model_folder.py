@@ -84,7 +84,7 @@ class ModelFolder:
             path = os.path.join(self.path, sources.DESCRIPTION_NAME)
             raise file_io.InputError(
                 f"{path}: the setting {name} is {self.settings.get(name, 'missing')!r}, which "
-                "training never writes"
+                "training never writes: restore the file, or fine-tune again"
             )
         return value
 

@@ -4,10 +4,12 @@ The names and addresses are those of the README of google-research/albert.
 """
 
 import difflib
+import fnmatch
 import hashlib
 import os
+import re
 
-from albert.io import archives, downloads, file_io
+from albert.io import archives, file_io
 
 ADDRESS = "https://storage.googleapis.com/albert_models/{}.tar.gz"
 NAMES = tuple(
@@ -43,27 +45,51 @@ def local_path(path: str) -> str:
     """
     if path in NAMES and not (file_io.exists(path) or file_io.exists(f"{path}.index")):
         return _fetched(ADDRESS.format(path), f"{path}.tar.gz")
-    if downloads.is_url(path):
-        if not archives.is_archive(path):
+    if path.startswith(("http://", "https://")):
+        address = re.split(r"[?#]", path)[0]
+        if not archives.is_archive(address):
             raise file_io.InputError(f"{path} is not the URL of a .tar.gz file")
         # Files of one name on several servers are different files.
         key = hashlib.sha256(path.encode()).hexdigest()[:16]
-        return _fetched(path, f"{key}-{os.path.basename(path)}")
+        return _fetched(path, f"{key}-{os.path.basename(address)}")
     if archives.is_archive(path) and file_io.exists(path):
         return archives.unpack_archive(path, cache_dir())
     return path
 
 
+def vocabulary(path: str, pattern: str) -> str:
+    """Returns the vocabulary of a model that `local_path` fetches or unpacks; else the path.
+
+    Args:
+      path: see `local_path`.
+      pattern: glob of the names of vocabularies of the wanted kind.
+
+    Raises:
+      file_io.InputError: see `local_path`; or the model has none of this kind.
+    """
+    folder = local_path(path)
+    if folder == path:
+        return path
+    found = fnmatch.filter(file_io.listdir(folder), pattern)
+    if len(found) != 1:
+        raise file_io.InputError(f"expected one vocabulary {pattern} in {path}, found {found}")
+    return os.path.join(folder, found[0])
+
+
 def _fetched(url, name):
     """Returns the folder of an archive, which is fetched unless the cache has it."""
+    from albert.io import downloads  # brings urllib and ssl, which other models do not need
+
     path = os.path.join(cache_dir(), name)
+    file_io.make_dirs(cache_dir())
     try:
         downloads.fetch(url, path, _GZIP)
     except file_io.NoRoomError:
         raise
     except file_io.InputError as error:
         raise file_io.InputError(
-            f"{error}; without a network, fetch it elsewhere and put it at {path}"
+            f"{error}; without a network, fetch {url} elsewhere and put it at {path}, or name your "
+            "copy of the .tar.gz file in place of the model"
         ) from error
     try:
         return archives.unpack_archive(path, cache_dir())
@@ -74,6 +100,10 @@ def _fetched(url, name):
 
 
 def suggestion(path: str) -> str:
-    """Returns advice for the path of a missing model; "" if it resembles no published name."""
-    close = difflib.get_close_matches(path.lower().replace("-", "_"), NAMES, 1)
-    return f"published models are {', '.join(NAMES)}" if close and os.sep not in path else ""
+    """Returns advice for the path of a missing model; "" if it resembles no published name.
+
+    The names on the Hugging Face Hub, such as "albert/albert-base-v2", resemble them.
+    """
+    name = path.lower().replace("-", "_").removeprefix("albert/")
+    close = [] if os.sep in name else difflib.get_close_matches(name, NAMES, 1)
+    return f"did you mean {close[0]}? Published models are {', '.join(NAMES)}" if close else ""

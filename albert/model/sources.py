@@ -162,7 +162,9 @@ def check_config(
     recorded = description[RECORDED_CONFIG]
     if not isinstance(recorded, dict):
         raise file_io.InputError(f"{path}: {RECORDED_CONFIG} is {recorded!r}, not an object")
-    recorded, found = ({"share": "all", **values} for values in (recorded, config.to_dict()))
+    recorded, found = (
+        {**configuration.OWN_KEYS, **values} for values in (recorded, config.to_dict())
+    )
     differing = [
         f"{name} {found.get(name)} (there {value})"
         for name, value in sorted(recorded.items())
@@ -230,6 +232,7 @@ def _choose(folder, complete, flag, given, names, ending=None):
       ending: if no name matches, the only file with this ending is used.
     """
     there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
+    there = [name for name in there if not name.startswith(".")]  # Archives of macOS have such.
     found = [name for name in names if name in there][:1]
     found = found or [name for name in there if ending and name.endswith(ending)]
     paths = [os.path.join(folder, name) for name in found]

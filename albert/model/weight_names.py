@@ -18,6 +18,7 @@ _ENDINGS = {
     "bias": (("", ".bias"),),
 }
 _BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
+BLOCK_MATRICES = re.compile(r"^bert/encoder/transformer/.*/kernel$")
 MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/"
@@ -27,6 +28,8 @@ TOKEN_HEAD = "cls/token/"  # for one label per word
 # Values that training adds to the weights in a checkpoint.
 STEP = "global_step"
 ADAM_SLOTS = ("adam_m", "adam_v")  # the mean gradient and the mean squared gradient
+MOMENTUM = "momentum"  # the mean gradient of a matrix
+AVERAGE = "average"  # the mean of a weight over the last steps; of the step: their number
 LOSS_SCALE = "loss_scale/"  # prefix of the variables of loss scaling
 
 

@@ -67,6 +67,7 @@ class Settings:
       max_steps: maximum number of steps, even if more fit; None: no limit.
       clock: function that returns seconds.
       started: value of the clock when the program began.
+      averages: see `Durations`.
     """
 
     minutes: float
@@ -74,6 +75,7 @@ class Settings:
     max_steps: int | None = None
     clock: Callable[[], float] = time.monotonic
     started: float = STARTED
+    averages: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +86,13 @@ class Durations:
       step: duration of a training step.
       evaluation: duration of an evaluation.
       saving: duration of saving a checkpoint.
+      averages: whether averaged weights are saved and evaluated at the end.
     """
 
     step: float
     evaluation: float = 0.0
     saving: float = 0.0
+    averages: bool = False
 
     def seconds_left(self, step: int, last: int, save_every: int, eval_every: int) -> float:
         """Estimates the seconds from a step to the end of the last step's evaluation.
@@ -106,9 +110,9 @@ class Durations:
         def count(*intervals):
             return sum(last // every - (step - 1) // every for every in intervals)
 
-        evaluations = count(eval_every) + (last % eval_every > 0)
+        evaluations = count(eval_every) + (last % eval_every > 0) + self.averages
         is_between = last % eval_every > 0 and last % save_every > 0
-        saves = count(eval_every, save_every) - count(both) + is_between
+        saves = count(eval_every, save_every) - count(both) + is_between + self.averages
         seconds = self.step * (last - step) + self.saving * saves
         return seconds + self.evaluation * evaluations
 
@@ -317,7 +321,9 @@ class Pacer(Unpaced):
         return self._total - (self._settings.clock() - self._began)
 
     def _check_time_left(self):
-        left, needed = self._agree(lambda: [self._seconds_left(), sum(self._seconds.values())])
+        count = 1 + self._settings.averages
+        needed = count * sum(self._seconds.values())
+        left, needed = self._agree(lambda: [self._seconds_left(), needed])
         if left <= needed:
             raise file_io.InputError(
                 f"budget_minutes={self._settings.minutes:g} is too small: {max(left, 0):.0f} s are "
@@ -327,7 +333,8 @@ class Pacer(Unpaced):
     def _replan(self, step):
         """Returns the next plan as a dict; None if the current plan is kept."""
         left, is_over = self._seconds_left(), step >= self.num_train_steps
-        durations = Durations(self._seconds_per_step(), **self._seconds)
+        averages = self._settings.averages
+        durations = Durations(self._seconds_per_step(), **self._seconds, averages=averages)
         is_late = durations.seconds_left(step, step, *self._intervals) >= left
         if len(self._calls) < _MIN_CALLS and not is_late and not is_over:
             return None

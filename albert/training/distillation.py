@@ -20,9 +20,10 @@ from albert.model import checkpoints, encoder, heads, sources
 from albert.training.contracts import Task
 
 _LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
+_LAYER_SCALE = re.compile(r"(.*/transformer/layer_)(\d+)(/.*)")
 _ATTENTION_PARTS = ("/attention_1/", "/LayerNorm/")
 # Sizes in which a student may differ from the teacher whose weights it takes.
-_DEPTH = ("num_hidden_layers", "num_hidden_groups", "share")
+_DEPTH = ("num_hidden_layers", "num_hidden_groups", "share", "group_order")
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
@@ -149,14 +150,19 @@ def name_in_teacher(
         for part, group in enumerate(student.groups_of(layer)):
             first_layer[part, group] = layer
 
+    def source_of(layer):
+        return layer * teacher.num_hidden_layers // student.num_hidden_layers
+
     def rename(name):
+        if match := _LAYER_SCALE.fullmatch(name):
+            start, layer, end = match.groups()
+            return f"{start}{source_of(int(layer))}{end}"
         match = _LAYER.fullmatch(name)
         if not match:
             return name
         start, group, end = match.groups()
         part = 0 if any(mark in end for mark in _ATTENTION_PARTS) else 1
-        layer = first_layer[part, int(group)]
-        source = layer * teacher.num_hidden_layers // student.num_hidden_layers
+        source = source_of(first_layer[part, int(group)])
         return f"{start}{teacher.groups_of(source)[part]}{end}"
 
     return rename

@@ -221,6 +221,8 @@ def _parse_cluster(config):
     if len(addresses) < 2:
         return None
     count = len(jobs.get(job, []))
+    if not count:
+        raise file_io.InputError(f'makes this process a {job}, but "cluster" has no {job}')
     if not index.isdecimal() or int(index) >= count:
         raise file_io.InputError(
             f'must have an "index" from 0 to {count - 1}, as there are {count} {job}s'

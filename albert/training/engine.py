@@ -209,7 +209,7 @@ class Engine:
         watch: Any = stuck_runs.UNWATCHED,
         pacer: Any = budget.UNPACED,
         words_per_token: float | None = None,
-    ) -> None:
+    ) -> str | None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
         Args:
@@ -222,6 +222,9 @@ class Engine:
           pacer: `budget.Pacer`, which may move the last step.
           words_per_token: words of the training data per token, for the run's cost; None:
             unknown.
+
+        Returns:
+          The prefix of the checkpoint with the averaged weights, if the optimizer averages them.
 
         Raises:
           NonFiniteLossError: the loss or the gradient is not finite.
@@ -240,7 +243,7 @@ class Engine:
             step, ended = self._start(optimizer, initialize, on_checkpoint)
             if ended or step >= config.num_train_steps:
                 logging.info("Nothing to train: already at step %d", step)
-                return
+                return self._save_average(optimizer)
             watch.resume(step)
             self._end_at(pacer.resume(step))
             dataset = self._training_data(input_fn, step)
@@ -250,13 +253,10 @@ class Engine:
             is_chief = distribution.is_chief(self.strategy)
             if is_chief and last is not None and not config.keep_checkpoint_max:
                 self._report_disk_space(step, optimizer)
-            folder = config.output_dir if is_chief else None
-            self._meter.start(self.model, folder, words_per_token)
-            log = training_log.TrainingLog(
-                folder, step, last, config.train_batch_size, self._created, self._meter
-            )
+            log = self._start_log(step, words_per_token)
             with log, _explaining_memory_errors("train_batch_size", config.train_batch_size):
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
+        return self._save_average(optimizer)
 
     def _training_data(self, input_fn, step):
         """Returns the distributed dataset of endless training batches after a step."""
@@ -264,6 +264,14 @@ class Engine:
         return distribution.distribute(
             self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
         )
+
+    def _start_log(self, step, words_per_token):
+        """Starts to measure the cost of training; returns its `training_log.TrainingLog`."""
+        config, is_chief = self.run_config, distribution.is_chief(self.strategy)
+        folder = config.output_dir if is_chief else None
+        self._meter.start(self.model, folder, words_per_token)
+        size, last = config.train_batch_size, self._last_step()
+        return training_log.TrainingLog(folder, step, last, size, self._created, self._meter)
 
     def _report_disk_space(self, step, optimizer):
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
@@ -409,6 +417,22 @@ class Engine:
             prune = functools.partial(checkpoints.prune, folder, keep)
             self._writer.save(prefix, self.model, optimizer, prune)
         return self._evaluate(on_checkpoint, prefix, step)
+
+    def _save_average(self, optimizer):
+        """Saves the averaged weights, if there are any; returns the prefix of the checkpoint."""
+        if optimizer.average is None:
+            return None
+        if not optimizer.average.count.numpy():
+            logging.warning("Training ended before its weights were averaged")
+            return None
+        prefix = os.path.join(self.run_config.output_dir, checkpoints.AVERAGE)
+
+        def save():
+            self.before_save()
+            checkpoints.save_average(prefix, self.model, optimizer)
+
+        distribution.from_chief(self.strategy, save)
+        return prefix
 
     def _evaluate(self, on_checkpoint, prefix, step):
         """Evaluates a checkpoint if due; returns whether training must end."""

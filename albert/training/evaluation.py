@@ -161,11 +161,11 @@ class BestTracker:
         results.write_trial(self._folder, trial)
 
 
-def _log(folder, name, step, metrics, form, is_chief):
+def _log(folder, name, step, metrics, form, is_chief, kind=run_record.EVAL):
     """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
     logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step, form)))
     if is_chief:
-        run_record.append_evaluation(folder, step, name, metrics)
+        run_record.append_evaluation(folder, step, name, metrics, kind)
 
 
 def _stored_step(prefix):
@@ -404,6 +404,34 @@ def evaluate(
     prefix = distribution.from_chief(engine.strategy, lambda: checkpoints.choose(folder, which))
     checkpoints.restore(engine.model, prefix, allow_new_heads=False)
     return report(engine, prefix, engine.evaluate(input_fn))
+
+
+def evaluate_average(engine: Any, input_fn: Callable, prefix: str) -> None:
+    """Evaluates the averaged weights of this run and writes ``average_results.txt``.
+
+    They do not take part in the choice of the best checkpoint. Afterwards the model has them.
+
+    Args:
+      engine: `engine.Engine`.
+      input_fn: evaluation input.
+      prefix: their checkpoint, see `engine.Engine.train`.
+    """
+    folder, form = engine.run_config.output_dir, engine.task.results_form
+    step = distribution.from_chief(engine.strategy, lambda: _stored_step(prefix))
+
+    def is_evaluated():
+        blocks = results.read_blocks(folder, results.AVERAGE_RESULTS)
+        return any(block.step == step for block in blocks)
+
+    if distribution.from_chief(engine.strategy, is_evaluated):
+        return
+    checkpoints.restore(engine.model, prefix, allow_new_heads=False)
+    metrics = engine.evaluate(input_fn)
+    is_chief = distribution.is_chief(engine.strategy)
+    name = os.path.basename(prefix)
+    _log(folder, name, step, metrics, form, is_chief, run_record.AVERAGE)
+    if is_chief:
+        results.write_average(folder, results.make_block(metrics, step, form=form))
 
 
 def report(engine: Any, prefix: str, metrics: dict[str, Any]) -> results.Block | None:

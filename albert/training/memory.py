@@ -21,7 +21,7 @@ class Estimate:
     """The estimated bytes on one device.
 
     Attributes:
-      parameters, optimizer: weights and optimizer slots, in float32.
+      parameters, optimizer: weights, and optimizer slots with the averaged weights, in float32.
       gradients: gradients in float32, twice if they are accumulated. Each part of the batch also
         has, in the type of the run, the gradient sums of layers that share weights and the next
         gradients to add.
@@ -52,7 +52,8 @@ def count_parameters(config: Any) -> int:
     groups = config.num_attention_groups, config.num_ffn_groups
     parts = zip(groups, _count_block_parameters(config), strict=True)
     blocks = config.inner_group_num * sum(count * size for count, size in parts)
-    return tables * embedding + mapping + blocks + (hidden + 1) * hidden
+    scales = 2 * hidden * config.num_hidden_layers if config.layer_scales else 0
+    return tables * embedding + mapping + blocks + scales + (hidden + 1) * hidden
 
 
 def _count_block_parameters(config):
@@ -71,6 +72,7 @@ def estimate(
     accumulation_steps: int = 1,
     predictions: int = 0,
     optimizer: str = "adamw",
+    averages: bool = False,
 ) -> Estimate:
     """Estimates the memory of a training step at full length; skipped padding reduces it.
 
@@ -84,10 +86,12 @@ def estimate(
       accumulation_steps: number of micro-batches into which B is split.
       predictions: P, masked positions per example; 0 for fine-tuning.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
+      averages: whether the weights are averaged.
     """
     count = count_parameters(config)
     parameters = 4 * count
     slots = count * optimizers.optimizer_class(optimizer).bytes_per_parameter()
+    slots += parameters * averages
     size = _BYTES[compute.dtype]
     rows = -(-batch_size // accumulation_steps) * length
     hidden, heads = config.hidden_size, config.num_attention_heads
@@ -130,6 +134,7 @@ def report(
     predictions: int = 0,
     choices: int = 1,
     optimizer: str = "adamw",
+    averages: bool = False,
 ) -> str:
     """Formats the estimate, and those of other settings that give the same results.
 
@@ -143,7 +148,7 @@ def report(
     def estimate_of(steps, recompute):
         compute = make_compute(steps, recompute)
         sizes = (batch_size * choices, length)
-        return estimate(config, *sizes, compute, steps, predictions, optimizer)
+        return estimate(config, *sizes, compute, steps, predictions, optimizer, averages)
 
     chosen = estimate_of(accumulation_steps, recompute)
     dtype = make_compute(accumulation_steps, recompute).dtype

@@ -36,6 +36,7 @@ OPTIMIZERS = {
         rate=(0.00176, 4096),
     ),
     "adam": Row("Adam", _ADAM),
+    "muon": Row("Muon", (*_ADAM, *_DECAY, "momentum", "adamw_rate_ratio")),
 }
 
 
@@ -75,7 +76,7 @@ def _check_value(name, value):
     if name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
         for pattern in value or ():
             _check_pattern(name, pattern)
-    elif name in ("beta_1", "beta_2"):
+    elif name in ("beta_1", "beta_2", "momentum"):
         if not 0 <= value < 1:
             raise file_io.InputError(f"{name}={value} must be a fraction, from 0 to below 1")
     elif name == "epsilon":

@@ -1,4 +1,4 @@
-"""The optimizers AdamW, Adam and LAMB, the learning-rate schedule, and the choice of one.
+"""The optimizers AdamW, Adam, LAMB and Muon, the learning-rate schedule, and the choice of one.
 
 `Optimizer` implements the common parts: schedule, clipping, loss scale and weight decay. Sources:
 Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; BERT, Devlin et
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import kernels, weight_names
-from albert.training import optimizer_table
+from albert.training import optimizer_table, weight_average
 
 # Normalization parameters and biases are not decayed (patterns searched in variable names).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -82,9 +82,10 @@ class Optimizer(tf.Module):
       clip_norm: maximum global norm of the gradients; 0 or None disables clipping.
 
     Attributes:
-      SLOTS: names of the slots of each variable. A slot is a float32 variable of the same shape
+      SLOTS: names of the slots of a variable. A slot is a float32 variable of the same shape
         that starts at 0 and is called ``<variable>/<slot>`` in checkpoints.
       global_step: int64 variable, steps taken so far.
+      average: `weight_average.WeightAverage` of the weights; None: they are not averaged.
     """
 
     SLOTS = ()
@@ -102,12 +103,13 @@ class Optimizer(tf.Module):
         self._exclude_from_weight_decay = exclude_from_weight_decay
         self._clip_norm = clip_norm or None
         self._loss_scale = None
+        self.average = None
         self._slots = {}  # variable name -> its slots, in the order of SLOTS
         self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
 
     @classmethod
     def bytes_per_parameter(cls) -> int:
-        """Returns the bytes of slot memory per model parameter."""
+        """Returns the maximum bytes of slot memory per model parameter."""
         return 4 * len(cls.SLOTS)
 
     def build(self, variables: Iterable[Any]) -> None:
@@ -134,8 +136,15 @@ class Optimizer(tf.Module):
             with tf.init_scope():
                 self._slots[name] = tuple(
                     tf.Variable(tf.zeros(variable.shape), name=f"{name}/{slot}", trainable=False)
-                    for slot in self.SLOTS
+                    for slot in self._slot_names(variable)
                 )
+                if self.average is not None:
+                    self.average.build(name, variable)
+
+    def _slot_names(self, variable):
+        """Returns the names of the slots of one variable."""
+        del variable
+        return self.SLOTS
 
     def variables_by_name(self) -> dict[str, Any]:
         """Returns {checkpoint name: variable} of the slots, the step and the loss scale."""
@@ -143,6 +152,8 @@ class Optimizer(tf.Module):
         state.append(self.global_step)
         if self._loss_scale is not None:
             state += self._loss_scale.variables
+        if self.average is not None:
+            state += self.average.variables
         return {_name(variable): variable for variable in state}
 
     def scale_loss(self) -> None:
@@ -214,6 +225,8 @@ class Optimizer(tf.Module):
         for variable, gradient in zip(variables, gradients, strict=True):
             self._update(variable, gradient, factor, rate, skipped)
         self.global_step.assign_add(1)
+        if self.average is not None:
+            self.average.update(self.global_step, {_name(v): v for v in variables})
         return norm
 
     def _update(self, variable, gradient, factor, rate, skipped):
@@ -231,12 +244,12 @@ class Optimizer(tf.Module):
 
     @abc.abstractmethod
     def _new_values(self, variable, gradient, slots, factor, rate):
-        """Returns the new values of the slots, in the order of `SLOTS`, and of the variable.
+        """Returns the new values of the slots, in their order, and of the variable.
 
         Args:
           variable: variable to update.
           gradient: tensor of the variable's shape.
-          slots: the variable's slots, in the order of `SLOTS`.
+          slots: the variable's slots, in order.
           factor: scalar by which the gradient is multiplied.
           rate: scalar, the learning rate.
         """
@@ -369,6 +382,7 @@ def create_optimizer(
     poly_power: float = 1.0,
     start_warmup_step: int = 0,
     pace: Pace | None = None,
+    average_last: float = 0.0,
     **settings: Any,
 ) -> Optimizer:
     """Builds the optimizer of a training run.
@@ -379,6 +393,7 @@ def create_optimizer(
       optimizer: name in `optimizer_table.OPTIMIZERS`.
       pace: `Pace` that gives the completed fraction of training; the numbers of steps are then
         also fractions.
+      average_last: last fraction of training over which the weights are averaged; 0: none.
       **settings: passed to the optimizer's constructor.
 
     Raises:
@@ -394,17 +409,23 @@ def create_optimizer(
     ):
         if value < lowest:
             raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
-    return chosen(
+
+    def passed(step):
+        return pace(step) if pace else step
+
+    made = chosen(
         lambda step: learning_rate_at(
-            pace(step) if pace else step,
-            init_lr,
-            num_train_steps,
-            num_warmup_steps,
-            poly_power,
-            start_warmup_step,
+            passed(step), init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
         ),
         **settings,
     )
+    if average_last:
+        made.average = weight_average.WeightAverage(
+            lambda step: tf.cast(passed(step), tf.float32) / float(num_train_steps),
+            average_last,
+            is_planned_again=pace is not None,
+        )
+    return made
 
 
 # --- Adam -----------------------------------------------------------------------------------------
@@ -506,3 +527,75 @@ class LAMB(AdamBase):
         ratio = tf.where(both, tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
         self._ratios.append(ratio)
         return ratio
+
+
+# --- Muon -----------------------------------------------------------------------------------------
+
+# Coefficients of the polynomial by which `orthogonalize` changes singular values, and how often.
+_QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+# The root mean square of the updates of a matrix, which is about that of AdamW's.
+_UPDATE_SIZE = 0.2
+
+
+class Muon(AdamWeightDecayOptimizer):
+    """Momentum whose updates of matrices are made orthogonal; AdamW for all other variables.
+
+    Sources: Muon: An optimizer for hidden layers in neural networks, Jordan et al., 2024; for the
+    size of the updates and the weight decay Muon is Scalable for LLM Training, Liu et al., 2025,
+    section 2.2. Updates have the size of AdamW's, so the learning rates of AdamW apply.
+
+    Muon updates the kernels of attention and feed-forward, each [inputs, outputs] with the outputs
+    of all heads side by side. Embeddings, the mapping of embeddings, heads, the pooler, biases and
+    LayerNorm belong to AdamW.
+
+    Args:
+      learning_rate: see `Optimizer`.
+      momentum: decay of the mean gradient of matrices.
+      adamw_rate_ratio: learning rate of AdamW as a multiple of `learning_rate`.
+      **settings: see `AdamBase`; the betas and epsilon are those of AdamW.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Callable[[Any], tf.Tensor] | float,
+        momentum: float = 0.95,
+        adamw_rate_ratio: float = 1.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self._momentum = momentum
+        self._adamw_rate_ratio = adamw_rate_ratio
+
+    def _slot_names(self, variable):
+        return (weight_names.MOMENTUM,) if _is_block_matrix(variable) else self.SLOTS
+
+    def _new_values(self, variable, gradient, slots, factor, rate):
+        if not _is_block_matrix(variable):
+            rate *= self._adamw_rate_ratio
+            return super()._new_values(variable, gradient, slots, factor, rate)
+        gradient, beta = gradient * factor, self._momentum
+        mean = beta * slots[0] + (1.0 - beta) * gradient
+        # The mean as it would be after the same gradient once more (Nesterov).
+        update = orthogonalize(beta * mean + (1.0 - beta) * gradient)
+        update *= _UPDATE_SIZE * math.sqrt(max(variable.shape))
+        update += self._decay_rate(variable) * variable
+        return mean, variable - rate * update
+
+
+def _is_block_matrix(variable):
+    return bool(weight_names.BLOCK_MATRICES.match(_name(variable)))
+
+
+def orthogonalize(matrix: tf.Tensor) -> tf.Tensor:
+    """Moves the singular values of a matrix [M, N] close to 1, by Newton-Schulz iterations.
+
+    They end between about 0.7 and 1.2; those that are tiny against the norm stay below.
+    """
+    a, b, c = _QUINTIC
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = tf.transpose(matrix) if is_tall else matrix  # products of the smaller size
+    x /= tf.norm(x) + 1e-7
+    for _ in range(_ITERATIONS):
+        square = tf.matmul(x, x, transpose_b=True)
+        x = a * x + tf.matmul(b * square + c * tf.matmul(square, square), x)
+    return tf.transpose(x) if is_tall else x

@@ -3,6 +3,7 @@
 ``eval_results.txt`` has a block per evaluated checkpoint: lines ``key = value`` and a separator.
 For SQuAD it ends with a summary: the scores of the best checkpoint and its step. ``best_trial.txt``
 has ``step:best_step:best_value``: the last evaluated step, the best step and its score.
+``average_results.txt`` has a block with the scores of the averaged weights.
 """
 
 import os
@@ -14,6 +15,7 @@ import numpy as np
 from albert.io import file_io
 
 RESULTS = "eval_results.txt"
+AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
 NOT_BETTER = "no better than a constant answer"  # how such a remark begins
 _RULE = "=" * 50
@@ -162,7 +164,7 @@ def put(blocks: list[Block], block: Block) -> list[Block]:
     return [*blocks[:index], block, *blocks[index:]]
 
 
-def read_blocks(folder: str) -> list[Block]:
+def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
     """Reads the blocks of a folder's ``eval_results.txt``; returns [] if it is missing.
 
     Arrays, which the reference writes for STS-B, stay in the text but are not among the values. A
@@ -171,7 +173,7 @@ def read_blocks(folder: str) -> list[Block]:
     Raises:
       file_io.InputError: a value in the file is not a number.
     """
-    path = os.path.join(folder, RESULTS)
+    path = os.path.join(folder, name)
     if not file_io.exists(path):
         return []
     blocks = []
@@ -208,6 +210,11 @@ def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None)
     text = "".join(f"{block.text}\n{_RULE}\n" for block in blocks if not block.is_summary)
     text += "".join(f"{summary}\n" for summary in summaries)
     file_io.write_text(os.path.join(folder, RESULTS), text)
+
+
+def write_average(folder: str, block: Block) -> None:
+    """Writes ``average_results.txt``."""
+    file_io.write_text(os.path.join(folder, AVERAGE_RESULTS), f"{block.text}\n{_RULE}\n")
 
 
 def read_trial(folder: str) -> Trial | None:

@@ -150,6 +150,7 @@ RUN, METRICS = "run.json", "metrics.jsonl"
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 TRAIN = "train"  # a stage, and a kind of row
 EVAL = "eval"
+AVERAGE = "average"  # kind of a line with the scores of averaged weights
 PREDICT = "predict"
 MESSAGE_LENGTH = 1000  # TensorFlow's messages can fill pages
 _TEXT, _OPTIONAL = str, (str, NoneType)
@@ -389,14 +390,17 @@ def append_save(folder: str, step: int, tokens_seen: int) -> None:
     _append_row(os.path.join(folder, METRICS), row)
 
 
-def append_evaluation(folder: str, step: int, checkpoint: str, scores: dict[str, Any]) -> None:
-    """Appends a line for an evaluation; it replaces an earlier evaluation of the same step.
+def append_evaluation(
+    folder: str, step: int, checkpoint: str, scores: dict[str, Any], kind: str = EVAL
+) -> None:
+    """Appends a line for an evaluation; it replaces an earlier line of its kind and step.
 
     Args:
       folder: output folder.
       step: step of the checkpoint.
       checkpoint: its prefix; only the name is written if it is in the folder.
       scores: {name: number}.
+      kind: `EVAL`, or `AVERAGE` for averaged weights.
 
     Raises:
       file_io.InputError: the file cannot be written.
@@ -405,10 +409,10 @@ def append_evaluation(folder: str, step: int, checkpoint: str, scores: dict[str,
     if os.path.dirname(checkpoint) == str(folder).rstrip("/"):
         checkpoint = os.path.basename(checkpoint)
     rows, whole = _read_rows_or_rename(path)
-    kept = [row for row in rows if (row.get("kind"), row["step"]) != (EVAL, step)]
+    kept = [row for row in rows if (row.get("kind"), row["step"]) != (kind, step)]
     if len(kept) < len(rows) or not whole:
         _write_rows(path, kept)
-    _append_row(path, {"kind": EVAL, "step": step, "checkpoint": checkpoint, **scores})
+    _append_row(path, {"kind": kind, "step": step, "checkpoint": checkpoint, **scores})
 
 
 def _read_rows_or_rename(path):

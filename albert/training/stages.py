@@ -131,7 +131,7 @@ def _train(task, data, run, paths, eval_input):
         if evaluate:
             evaluate = pacer.timing(evaluate, functools.partial(runner.time_evaluation, eval_input))
         try:
-            runner.train(
+            average = runner.train(
                 _train_input(data, paths, seed),
                 attempt.make_optimizer,
                 lambda model: _initialize(model, run),
@@ -140,6 +140,8 @@ def _train(task, data, run, paths, eval_input):
                 pacer,
                 data.words_per_token,
             )
+            if average and eval_input:
+                evaluation.evaluate_average(runner, eval_input, average)
             return runner
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(folder, seed, error, on_chief)

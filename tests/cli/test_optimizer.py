@@ -114,6 +114,12 @@ def test_flags_change_the_update():
         ),
         ({"beta_1": 1}, "^--beta_1=1.0 must be a fraction, from 0 to below 1$"),
         ({"beta_2": "nan"}, "^--beta_2=nan must be a fraction"),
+        ({"momentum": 0.9}, "^--optimizer=lamb does not accept --momentum; it accepts "),
+        ({"optimizer": "muon", "momentum": 1}, "^--momentum=1.0 must be a fraction"),
+        (
+            {"optimizer": "muon", "adamw_rate_ratio": -1},
+            "^--adamw_rate_ratio=-1.0 must be at least",
+        ),
         ({"epsilon": 0}, "^--epsilon=0.0 must be above 0$"),
         ({"weight_decay_rate": -1}, "^--weight_decay_rate=-1.0 must be at least 0$"),
         ({"clip_norm": "inf"}, "^--clip_norm=inf must be at least 0$"),
@@ -156,6 +162,7 @@ def test_settings_of_the_table_are_those_of_the_class(name):
     possible = {
         "beta_1": 0.5, "beta_2": 0.5, "epsilon": 0.1, "weight_decay_rate": 0.1, "clip_norm": 2.0,
         "exclude_from_weight_decay": ["a"], "exclude_from_layer_adaptation": ["a"],
+        "momentum": 0.5, "adamw_rate_ratio": 0.5,
     }  # fmt: skip
     made = optimizers.optimizer_class(name)
     taken = set(optimizer_table.OPTIMIZERS[name].settings)

@@ -61,6 +61,14 @@ def test_numbers_below_zero_are_refused(script, changes, message):
         check(script, **changes)
 
 
+@pytest.mark.parametrize("value", [-0.1, 1.5])
+def test_a_share_of_the_steps_is_checked(value):
+    with pytest.raises(file_io.InputError, match=f"--average_last={value} must be between 0 and"):
+        check("run_pretraining", average_last=value)
+    with pytest.raises(file_io.InputError, match="--average_last: only for training"):
+        check("run_pretraining", average_last=0.2, do_train=False, do_eval=True)
+
+
 @pytest.mark.parametrize("script", GIVEN)
 def test_what_would_do_nothing_is_refused(script):
     evaluation = "do_eval" if "do_eval" in values_of(script) else "do_predict"

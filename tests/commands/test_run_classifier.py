@@ -421,7 +421,7 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
         ({"do_train": True, "from_scratch": True, "max_seq_length": 65}, "max_position_embeddings"),
         (
             {"do_train": True, "from_scratch": True, "optimizer": "sgd"},
-            "expected adamw, lamb or adam",
+            "expected adamw, lamb, adam or muon",
         ),
         (  # before the data are looked at
             {

@@ -167,6 +167,8 @@ def test_the_names_of_the_reference(fake, tmp_path):
     assert {name: command[name] for name in names if name in command} == {
         "init_checkpoint": "w/model.ckpt-5"
     }
+    _sweep({**fake, "ALBERT_DIR": "albert_base_v2", "TASKS": "MRPC"})
+    assert _commands(tmp_path)["MRPC"]["init_checkpoint"] == "albert_base_v2"
 
 
 def test_test_data_is_predicted_where_it_is(fake, tmp_path):
@@ -378,5 +380,5 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
     lines = (tmp_path / "out" / "STS-B" / "submit_results.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction" and len(lines) == 5
     pytest.importorskip("matplotlib")
-    page = report.make_page([str(tmp_path / "out")], None)
+    page = report.make_page(report.Settings(runs=(str(tmp_path / "out"),)))
     assert 'aria-label="STS-B: pearson: ' in page and "there is no file" in page

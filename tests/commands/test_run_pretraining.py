@@ -301,6 +301,37 @@ def test_other_shapes_than_the_checkpoint_of_the_folder_are_named(
     assert_same(*(weights(folder / "model.ckpt-30") for folder in (tmp_path / "out", evaluated)))
 
 
+def test_the_average_of_the_last_weights_is_evaluated_and_can_be_started_from(
+    inputs, tmp_path, run_script
+):
+    flags = pretraining_flags(inputs, tmp_path / "first", do_eval=True, num_train_steps=20)
+    run_script(run_pretraining, **flags, average_last=0.5)
+    average = weights(tmp_path / "first" / "model.ckpt-average")
+    (text, _) = (tmp_path / "first" / "average_results.txt").read_text().split("=" * 50)
+    assert "global_step = 20\n" in text and "masked_lm_loss = " in text
+    assert [int(b["global_step"]) for b in read_results(tmp_path / "first")] == [0, 10, 20]
+    checkpoint = tmp_path / "first" / "model.ckpt-average"
+    flags = pretraining_flags(inputs, tmp_path / "next", init_checkpoint=checkpoint)
+    run_script(run_pretraining, **flags, keep_checkpoint_max=0)
+    start = weights(tmp_path / "next" / "model.ckpt-0")
+    assert_same({k: v for k, v in start.items() if k in average} | {"global_step": 20}, average)
+    assert '"new": []' in (tmp_path / "next" / "load_report.json").read_text()
+
+
+@pytest.mark.slow
+def test_muon_learns_and_a_resumed_run_ends_with_the_same_weights(inputs, tmp_path, run_script):
+    flags = pretraining_flags(
+        inputs, tmp_path / "whole", optimizer="muon", num_train_steps=40, do_eval=True
+    )
+    run_script(run_pretraining, **flags)
+    first, *_, last = read_results(tmp_path / "whole")
+    assert float(last["loss"]) < float(first["loss"]) - 0.2
+    (tmp_path / "resumed").mkdir()
+    checkpoints.copy(str(tmp_path / "whole/model.ckpt-20"), str(tmp_path / "resumed/model.ckpt-20"))
+    run_script(run_pretraining, **{**flags, "output_dir": tmp_path / "resumed", "do_eval": False})
+    assert_same(*(weights(tmp_path / name / "model.ckpt-40") for name in ("whole", "resumed")))
+
+
 def start_process(flags):
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     return Process(
@@ -315,8 +346,9 @@ def start_process(flags):
 def test_a_stopped_run_ends_with_the_weights_of_an_unbroken_one(inputs, tmp_path, run_script):
     """First Ctrl-C, then SIGKILL, while steps and saves alternate quickly: they hit either."""
     flags = pretraining_flags(
-        inputs, tmp_path / "stopped", num_train_steps=16, save_checkpoints_steps=2, do_eval=True
-    )
+        inputs, tmp_path / "stopped", num_train_steps=16, save_checkpoints_steps=2, do_eval=True,
+        average_last=0.75,
+    )  # fmt: skip
 
     def written():
         return len(checkpoints.numbered(str(tmp_path / "stopped")))
@@ -332,11 +364,9 @@ def test_a_stopped_run_ends_with_the_weights_of_an_unbroken_one(inputs, tmp_path
         assert ("interrupted" in errors) == (kind == signal.SIGINT)
     run_script(run_pretraining, **flags)
     run_script(run_pretraining, **{**flags, "output_dir": tmp_path / "whole"})
-    assert_same(
-        weights(tmp_path / "stopped" / "model.ckpt-16"),
-        weights(tmp_path / "whole" / "model.ckpt-16"),
-    )
-    for name in ("eval_results.txt", "best_trial.txt", "checkpoint"):
+    for name in ("model.ckpt-16", "model.ckpt-average"):
+        assert_same(weights(tmp_path / "stopped" / name), weights(tmp_path / "whole" / name))
+    for name in ("eval_results.txt", "average_results.txt", "best_trial.txt", "checkpoint"):
         assert (tmp_path / "stopped" / name).read_text() == (tmp_path / "whole" / name).read_text()
     folders = [str(tmp_path / name) for name in ("stopped", "whole")]
     sessions = run_record.read(folders[0])["sessions"]

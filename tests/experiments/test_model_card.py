@@ -1,5 +1,6 @@
 """Model cards, from records that no run has written."""
 
+import json
 import re
 
 import pytest
@@ -115,6 +116,17 @@ def test_the_card_of_a_published_task(run, tmp_path):
     assert "\nAt step 10, best of 2 checkpoints by eval_accuracy:\n" in text
     for private in ("/home", "secret", "seed"):
         assert private not in text, private
+
+
+def test_the_name_of_a_published_model_is_its_base(run, tmp_path):
+    """Its files lie in a cache, whose folders have other names."""
+    write_run(run, init_checkpoint=".cache/albert/ab12/albert_base/model.ckpt-best")
+    name = run / "run.json"
+    record = json.loads(name.read_text())
+    record["flags"]["init_checkpoint"] = {"value": "albert_base_v1", "source": "command line"}
+    name.write_text(json.dumps(record))
+    text = write(tmp_path / "card", run)
+    assert yaml.safe_load(text.split("---\n")[1])["base_model"] == "albert/albert-base-v1"
 
 
 def test_the_front_matter_is_yaml(run, tmp_path):

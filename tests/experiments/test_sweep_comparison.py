@@ -87,7 +87,10 @@ def test_failed_pruned_and_stuck_trials_are_told():
     summary["trials"][0]["verdict"] = stuck_runs.STUCK
     text = sweep_comparison.sentences(sweep_comparison.add(summary))
     assert "1 of 12 trials failed: they have no score, and their points are not compared." in text
-    assert "1 of 12 trials pruned: " in text and "1 of 12 trials did not learn: " in text
+    assert "1 of 12 trials pruned: " in text
+    assert (
+        "1 of 12 trials did not learn: a mean is that of the runs of its point that learn" in text
+    )
     rows = cells(sweep_comparison.add(summarize(scores)))
     assert rows["trial_0008 to 11"]["verdict"] == "not compared"
 

@@ -158,6 +158,7 @@ def test_the_majority_and_the_untrained_model_do_not_win():
         "trial_0001": "done; best at step 0",
         "trial_0000": "done; no better than a constant answer (0.5300)",
     }
+    assert _summary([_trial(0, 0.1, 0.53), _trial(1, 0.2, 0.5)])["best"] is None
     trials = [_trial(0, 0.1, 0.7, baseline=0.69), _trial(1, 0.2, 0.65, baseline=0.69)]
     summary = _summary(trials, metric="eval_loss")
     assert summary["best"] == 1 and "no better" in _states(summary)["trial_0000"]

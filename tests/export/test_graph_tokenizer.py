@@ -81,7 +81,7 @@ def test_every_character(tokenizer, in_graph):
     differing = [
         text
         for text, other in zip(texts, found, strict=True)
-        if in_graph.cleaned(tokenizer, text) != other.decode()
+        if in_graph.expected_text(tokenizer, text) != other.decode()
     ]
     assert len(differing) < 100
 

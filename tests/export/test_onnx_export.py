@@ -21,10 +21,11 @@ _HEAD = {"head_hidden_size": 5, "head_activation": "gelu", "head_input_activatio
 _BERT = {"embedding_size": 12, "num_hidden_groups": 4}
 # Name: kind, settings, changes of the configuration `builders.GROUPED`.
 MODELS = {
-    "classifier": ("classifier", _TEXT, {}),
+    "classifier": ("classifier", _TEXT, {"group_order": "cycle"}),
     "classifier of a BERT": ("classifier", _TEXT | _HEAD, _BERT | {"hidden_act": "gelu_erf"}),
     "regression": ("classifier", _TEXT | {"labels": []}, {"share": "none", "num_hidden_groups": 1}),
     "choices": ("multiple_choice", {}, {"inner_group_num": 2, "hidden_act": "tanh"}),
+    "scales": ("classifier", _TEXT, {"inner_group_num": 2, "layer_scales": True}),
     "words": ("token_classifier", _TEXT | _HEAD, {"hidden_act": "relu"}),
     "SQuAD 1.1": ("squad_v1", _SQUAD, {"share": "ffn", "num_hidden_groups": 1}),
     "SQuAD 2.0": (
@@ -35,7 +36,8 @@ MODELS = {
 
 def trained_in(folder, kind, settings, changes):
     """A training's folder with random weights, biases and norms too."""
-    config = encoder.AlbertConfig.from_dict(builders.GROUPED | {"initializer_range": 0.5} | changes)
+    sizes = builders.GROUPED | {"vocab_size": 400, "initializer_range": 0.5}  # as many as pieces
+    config = encoder.AlbertConfig.from_dict(sizes | changes)
     source = sources.Source("", "", str(builders.SPM), None, True)
     made = model_folder.ModelFolder(folder, kind, config, source, settings)
     model_folder.write(folder, kind, config, source, settings)

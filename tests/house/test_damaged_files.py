@@ -226,7 +226,7 @@ def test_a_layer_that_cannot_be_is_refused_at_once(tmp_path, name):
 def test_a_damaged_index_of_weights_is_named(tmp_path, content):
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(content)
-    with pytest.raises(InputError, match=r"index of weights: .*index\.json must have"):
+    with pytest.raises(InputError, match=r"index of weights: .*index\.json must (have|hold)"):
         huggingface.Reader(str(path))
 
 
@@ -300,7 +300,7 @@ def changed(folder, name, change):
         ("model.json", lambda v: v["settings"].update(labels=3), "the setting labels is 3"),
         ("model.json", lambda v: v["settings"].update(max_seq_length="9"), "max_seq_length is '9'"),
         ("model.json", lambda v: v["settings"].update(max_seq_length=999), "max_seq_length is 999"),
-        ("model.json", lambda v: v["settings"].update(max_seq_length=2), "max_seq_length is 2"),
+        ("model.json", lambda v: v["settings"].update(max_seq_length=2), "is 2, .*: restore"),
         ("model.json", lambda v: v["settings"].update(max_seq_length=True), "max_seq_length is Tr"),
         ("model.json", lambda v: v["settings"].update(task_name=None), "the setting task_name is"),
         (

@@ -1,5 +1,10 @@
 """Downloads from a server on the loopback address that breaks off, stalls or sends other files."""
 
+import concurrent.futures
+import re
+import urllib.error
+import urllib.request
+
 import pytest
 
 from albert.io import downloads, file_io
@@ -10,8 +15,9 @@ CONTENT = MAGIC + bytes(range(256)) * 4000  # about 1 MB
 
 
 @pytest.fixture
-def site(monkeypatch):
+def site(tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "WAIT_SECONDS", 0.01)
+    (tmp_path / "cache").mkdir()
     with file_server.serve(CONTENT) as site:
         yield site
 
@@ -71,6 +77,82 @@ def test_a_file_that_shrank_is_fetched_from_its_start(site, tmp_path, monkeypatc
     site.content = CONTENT[:1000]
     assert fetch(site, tmp_path) == CONTENT[:1000]
     assert site.ranges == [None, "bytes=400000-", None]
+
+
+def test_a_part_that_is_complete_is_not_fetched_again(site, tmp_path):
+    """As a kill between the last byte and the rename leaves it."""
+    (tmp_path / "cache" / "a.tar.gz.part").write_bytes(CONTENT)
+    (tmp_path / "cache" / "a.tar.gz.part.version").write_text('"1"')
+    assert fetch(site, tmp_path) == CONTENT
+    assert site.ranges == [f"bytes={len(CONTENT)}-"]
+
+
+def test_another_range_than_requested_is_not_appended(site, tmp_path):
+    site.break_at, site.range = [400_000], "bytes 0-9/10"
+    with pytest.raises(
+        file_io.InputError, match="the range 'bytes 0-9/10' in place of the bytes f"
+    ):
+        fetch(site, tmp_path)
+    assert fetch(site, tmp_path) == CONTENT
+
+
+def test_a_slow_server_is_waited_for(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.4)
+    site.pause = 0.06  # over the whole body more than the timeout
+    assert fetch(site, tmp_path) == CONTENT
+    assert site.ranges == [None]
+
+
+@pytest.mark.parametrize("version", ['"1"', None])
+def test_fewer_bytes_than_stated(site, tmp_path, version):
+    site.version, site.length = version, len(CONTENT) + 1000
+    if version:  # The server then says that it has no more.
+        assert fetch(site, tmp_path) == CONTENT
+    else:
+        with pytest.raises(file_io.InputError, match="cannot fetch .*: 1000 bytes are missing"):
+            fetch(site, tmp_path)
+        assert left_over(tmp_path) == ["a.tar.gz.part"]
+
+
+def test_redirects_are_followed_and_resumed(site, tmp_path):
+    site.redirects, site.break_at = [site.url, f"{site.url}?again"], [400_000]
+    assert fetch(site, tmp_path) == CONTENT
+    assert site.ranges == [None, None, None, "bytes=400000-"]
+
+
+def test_redirects_to_other_protocols_are_refused(site, tmp_path):
+    site.redirects = ["ftp://127.0.0.1/a.tar.gz"]
+    message = "the server answers 302 redirects to ftp://127.0.0.1/a.tar.gz, which is not followed"
+    with pytest.raises(file_io.InputError, match=message):
+        fetch(site, tmp_path)
+    redirect = downloads.Redirects().redirect_request
+    encrypted = urllib.request.Request("https://a/b")
+    with pytest.raises(urllib.error.HTTPError, match="redirects to http://a/c, which is not fol"):
+        redirect(encrypted, None, 302, "Found", {}, "http://a/c")
+    assert redirect(encrypted, None, 302, "Found", {}, "https://a/c").full_url == "https://a/c"
+
+
+def test_the_proxy_of_the_environment_is_used(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", site.url.removesuffix("/a.tar.gz"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    path = tmp_path / "cache" / "a.tar.gz"
+    downloads.fetch("http://models.invalid/a.tar.gz", str(path), MAGIC)
+    assert path.read_bytes() == CONTENT
+
+
+def test_two_calls_fetch_once(site, tmp_path):
+    site.pause = 0.02
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda _: fetch(site, tmp_path), range(2)))
+    assert found == [CONTENT] * 2 and site.ranges == [None]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:x/a", "http://[::1/a", "http:///a", "http://ä/ä"]
+)
+def test_impossible_addresses_are_named(tmp_path, url):
+    with pytest.raises(file_io.InputError, match=f"cannot fetch {re.escape(url)}: "):
+        downloads.fetch(url, str(tmp_path / "a"), MAGIC)
 
 
 def test_a_silent_server_is_given_up(site, tmp_path, monkeypatch):

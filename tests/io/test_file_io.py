@@ -482,12 +482,16 @@ def pax(text):
 
 FILE = header(tarfile.REGTYPE, 1) + b"x"
 SPARSE = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+LONG = b"65536 comment=" + b"x" * (2**16 - 15) + b"\n"
 HOSTILE = {
     "pax headers": ([header(tarfile.XHDTYPE)] * 5000 + [FILE], "more than 16 headers for a member"),
     "long names": ([header(tarfile.GNUTYPE_LONGNAME)] * 5000, "more than 16 headers for a member"),
     "headers for all": ([header(tarfile.XGLTYPE)] * 5000, "more than 16 headers for a member"),
     "a huge header": ([header(tarfile.GNUTYPE_LONGNAME, 2**31)], "a header of 2147483648 bytes"),
     "a huge header of pax": ([header(tarfile.XHDTYPE, 2**31)], "a header of 2147483648 bytes"),
+    "a long header": ([pax(bytes(2**16 + 1)), FILE], "a header of 65537 bytes"),
+    "long headers": ([block for i in range(17) for block in
+                      [*[pax(LONG)] * 16, header(tarfile.REGTYPE, 0, str(i))]], "or too many"),
     "a deep name": ([pax(b"4015 path=" + b"a/" * 2002 + b"\n"), FILE],
                     r"the member '(a/){50}' lies in more than 32 folders"),
     "an old sparse file": ([header(tarfile.GNUTYPE_SPARSE)], "has a sparse file"),

@@ -68,6 +68,8 @@ def test_config_cannot_be_changed():
         ({"initializer_range": 0}, "initializer_range must be above 0 and finite; got 0"),
         ({"initializer_range": float("inf")}, "initializer_range must be .* finite; got inf"),
         ({"hidden_act": "swish"}, "must be one of gelu, gelu_erf, relu, .*, linear; got 'swish'"),
+        ({"group_order": "random"}, "group_order must be one of sequence, cycle; got 'random'"),
+        ({"layer_scales": 1}, "layer_scales must be true or false; got 1"),
         ({"share": "some"}, "share must be one of all, attention, ffn, none; got 'some'"),
         (
             {"share": "ffn", "num_hidden_groups": 3},
@@ -110,6 +112,14 @@ def test_other_unknown_keys_give_one_warning(monkeypatch):
     values = TINY | {"author": "me", "color": 3}
     assert encoder.AlbertConfig.from_dict(values) == tiny_config()
     assert lines == ["Unknown keys of the configuration ignored: author, color"]
+
+
+def test_usual_values_of_own_keys_are_not_written():
+    own = {"share": "none", "group_order": "cycle", "layer_scales": True}
+    assert not own.keys() & tiny_config().to_dict().keys()
+    config = tiny_config(**own)
+    assert {**config.to_dict(), **own} == config.to_dict()
+    assert encoder.AlbertConfig.from_dict(config.to_dict()) == config
 
 
 def test_known_legacy_keys_are_silently_ignored(monkeypatch):

@@ -166,6 +166,104 @@ def test_no_sharing_is_a_group_for_each_layer():
     assert names[0] == names[1]
 
 
+def test_layers_take_turns_in_a_cycle():
+    config = tiny_config(num_hidden_layers=6, num_hidden_groups=2)
+    cycle = dataclasses.replace(config, group_order="cycle")
+    assert [config.groups_of(layer)[0] for layer in range(6)] == [0, 0, 0, 1, 1, 1]
+    assert [cycle.groups_of(layer) for layer in range(6)] == [(0, 0), (1, 1)] * 3
+    model = encoder.AlbertModel(cycle, seed=1)
+    unshared = encoder.AlbertModel(dataclasses.replace(config, num_hidden_groups=6), seed=2)
+    values = {v.name: v for v in model.variables}
+    for variable in unshared.variables:
+        name = re.sub("/group_([0-9]+)/", lambda m: f"/group_{int(m[1]) % 2}/", variable.name)
+        variable.assign(values[name])
+    ids = random_ids()
+    np.testing.assert_array_equal(unshared(ids).sequence_output, model(ids).sequence_output)
+
+
+def scaled_models(compute, inner=1):
+    """A model with a scale per layer, and one with equal layers whose LayerNorms absorb these."""
+    sizes = {"num_hidden_layers": 3, "inner_group_num": inner}
+    model = encoder.AlbertModel(tiny_config(**sizes, layer_scales=True), 1, compute)
+    rng = np.random.default_rng(5)
+    for variable in model.variables:
+        if "/layer_norm/" in variable.name or "LayerNorm" in variable.name:
+            variable.assign(variable + rng.normal(0.0, 0.3, variable.shape))
+    values = {v.name: v.numpy() for v in model.variables}
+    plain = encoder.AlbertModel(tiny_config(**sizes, share="none"), 2, compute)
+    last = f"/inner_group_{inner - 1}/LayerNorm_1/"
+    for variable in plain.variables:
+        value = values[re.sub("/group_[0-9]+/", "/group_0/", variable.name)]
+        if last in variable.name:
+            layer = re.search("/group_([0-9]+)/", variable.name)[1]
+            name = f"bert/encoder/transformer/layer_{layer}/layer_norm"
+            value = value * values[f"{name}/scale:0"]
+            if "beta" in variable.name:
+                value = value + values[f"{name}/bias:0"]
+        variable.assign(value)
+    return model, plain
+
+
+def output_and_gradients(model, ids):
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            output = model(ids, tf.ones_like(ids), training=True).sequence_output
+            loss = tf.reduce_sum(tf.cast(output, tf.float32) ** 2)
+        return output, tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+
+    output, gradients = step()
+    names = [v.name for v in model.trainable_variables]
+    gradients = dict(zip(names, (tf.convert_to_tensor(x).numpy() for x in gradients), strict=True))
+    return tf.cast(output, tf.float32).numpy(), gradients
+
+
+@pytest.mark.parametrize(
+    ("compute", "inner"),
+    [
+        (layers.Compute(), 1),
+        (layers.Compute(), 2),
+        (layers.Compute("bfloat16", skip_padding=True, parts=2), 1),
+        (layers.Compute(recompute=True, skip_padding=True), 1),
+    ],
+)
+def test_layer_scales_compute_what_norms_of_each_layer_do(compute, inner):
+    model, plain = scaled_models(compute, inner)
+    (found, scaled), (wanted, folded) = (
+        output_and_gradients(one, random_ids()) for one in (model, plain)
+    )
+    is_exact = compute.dtype == "float32"
+    np.testing.assert_allclose(found, wanted, atol=1e-5 if is_exact else 0.1)
+    norm = "bert/encoder/transformer/group_{}/inner_group_{}/LayerNorm_1/{}:0".format
+    values = {v.name: v.numpy() for v in model.variables}
+    for layer in range(3):
+        gamma, beta = (folded[norm(layer, inner - 1, part)] for part in ("gamma", "beta"))
+        shared = [values[norm(0, inner - 1, part)] for part in ("gamma", "beta")]
+        name = f"bert/encoder/transformer/layer_{layer}/layer_norm"
+        for part, value in (("bias", beta), ("scale", gamma * shared[0] + beta * shared[1])):
+            gap = np.abs(scaled[f"{name}/{part}:0"] - value).max()
+            assert gap < (1e-4 if is_exact else 0.05) * np.abs(value).max(), (layer, part)
+
+
+def test_layer_scales_begin_without_effect():
+    plain, scaled = tiny_config(), tiny_config(layer_scales=True)
+    plain, scaled = (encoder.AlbertModel(config, seed=1) for config in (plain, scaled))
+    own = {v.name for v in scaled.variables} - {v.name for v in plain.variables}
+    name = "bert/encoder/transformer/layer_{}/layer_norm/{}:0".format
+    assert own == {name(layer, part) for layer in range(3) for part in ("scale", "bias")}
+    ids = random_ids()
+    np.testing.assert_array_equal(scaled(ids).sequence_output, plain(ids).sequence_output)
+
+
+def test_layer_scales_are_applied_where_few_positions_are_read():
+    model, _ = scaled_models(layers.Compute())
+    ids = random_ids()
+    positions = tf.constant([[2, 0]] * len(ids))
+    found = tf.reshape(model.at_positions(ids, positions=positions), [len(ids), 2, -1])
+    whole = model(ids).sequence_output.numpy()
+    np.testing.assert_allclose(found, whole[:, [2, 0]], atol=1e-5)
+
+
 # Inputs
 
 

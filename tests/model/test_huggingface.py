@@ -3,6 +3,7 @@
 The outputs and ids of transformers are compared in test_huggingface_peer.py.
 """
 
+import dataclasses
 import json
 import pathlib
 
@@ -13,7 +14,15 @@ import tensorflow as tf
 from albert import export_to_huggingface
 from albert.export import huggingface_export
 from albert.io import file_io, manifests
-from albert.model import checkpoints, encoder, heads, pretraining_heads, sources
+from albert.model import (
+    checkpoints,
+    encoder,
+    heads,
+    huggingface,
+    pretraining_heads,
+    sources,
+    weight_names,
+)
 from albert.text import tokenization
 from tests.support.builders import model_weights
 from tests.support.huggingface_samples import (
@@ -345,6 +354,28 @@ def test_another_architecture_is_refused(tmp_path):
         checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder / "model.safetensors"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layer_scales": True}, "layer_scales=true: transformers has no ALBERT"),
+        (
+            {"num_hidden_layers": 4, "num_hidden_groups": 2, "group_order": "cycle"},
+            "group_order=cycle: in transformers .* num_hidden_groups=2 in this order cannot be",
+        ),
+    ],
+)
+def test_sharing_that_transformers_lacks_is_refused(changes, message):
+    config = dataclasses.replace(CONFIG, **changes)
+    with pytest.raises(file_io.InputError, match=message):
+        huggingface.check_architecture(config, weight_names.ALBERT)
+
+
+def test_a_cycle_of_one_group_can_be_written(tokenizer):
+    config = dataclasses.replace(CONFIG, num_hidden_groups=1, group_order="cycle")
+    huggingface.check_architecture(config, weight_names.ALBERT)
+    assert "group_order" not in huggingface.convert_config(config, "encoder", [], tokenizer)
+
+
 def test_a_vocabulary_of_another_size_is_refused(tmp_path):
     _, folder = exported(tmp_path, "encoder")
     change_config(folder, vocab_size=300)
@@ -370,7 +401,10 @@ def test_damaged_and_older_files_are_named(tmp_path):
         checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder))
     weights.unlink()
     (folder / "pytorch_model.bin").write_bytes(b"x")
-    with pytest.raises(file_io.InputError, match="holds pytorch_model.bin, but no model.safeten"):
+    with pytest.raises(
+        file_io.InputError,
+        match="holds pytorch_model.bin, which cannot be read; write model.safeten",
+    ):
         checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder))
 
 

@@ -1,13 +1,18 @@
 """Models by their published name, by URL and as archives."""
 
 import os
+import pathlib
 import shutil
+import subprocess
+import sys
 import tarfile
 
+import numpy as np
 import pytest
 
-from albert.io import file_io
-from albert.model import pretraining_heads, published, sources
+from albert import create_pretraining_data, export_checkpoints, export_to_huggingface
+from albert.io import archives, file_io
+from albert.model import checkpoints, pretraining_heads, published, sources
 from tests.support import builders, file_server
 
 
@@ -52,10 +57,7 @@ def test_names():
 def test_a_published_model_is_fetched_once(site, cache):
     source = sources.locate(checkpoint="albert_base_v2")
     assert files(source) == ["albert_config.json", "model.ckpt-best", "30k-clean.model"]
-    assert (
-        os.path.dirname(os.path.dirname(source.checkpoint)) == str(cache)
-        or str(cache) in source.checkpoint
-    )
+    assert str(cache) in source.checkpoint
     assert (cache / "albert_base_v2.tar.gz").exists()
     assert sources.locate(checkpoint="albert_base_v2") == source
     assert len(site.ranges) == 1
@@ -68,8 +70,17 @@ def test_a_local_folder_of_that_name_comes_first(site, archive, tmp_path, monkey
     assert not site.ranges
 
 
-def test_a_model_by_url(site, cache):
-    source = sources.locate(checkpoint=site.url)
+def test_python_takes_the_name(site):
+    model = pretraining_heads.PretrainingModel(builders.tiny_config(), seed=2)
+    expected = pretraining_heads.PretrainingModel(builders.tiny_config(), seed=1)
+    checkpoints.restore(model, "albert_base_v2")
+    for ours, theirs in zip(model.variables, expected.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("query", ["", "?download=true"])
+def test_a_model_by_url(site, cache, query):
+    source = sources.locate(checkpoint=site.url + query)
     assert files(source)[1] == "model.ckpt-best"
     (fetched,) = (path.name for path in cache.iterdir() if path.name.endswith(".tar.gz"))
     assert fetched.endswith("-a.tar.gz") and len(fetched) == 16 + len("-a.tar.gz")
@@ -86,7 +97,8 @@ def test_without_a_network_the_message_names_the_file_to_provide(archive, cache,
     monkeypatch.setattr(published, "ADDRESS", "http://127.0.0.1:1/{}.tar.gz")
     path = cache / "albert_large_v1.tar.gz"
     message = (
-        f"cannot fetch .*refused.*; without a network, fetch it elsewhere and put it at {path}"
+        "cannot fetch .*refused.*; without a network, fetch http://127.0.0.1:1/albert_large_v1.tar."
+        f"gz elsewhere and put it at {path}, or name your copy of the .tar.gz file"
     )
     with pytest.raises(file_io.InputError, match=message):
         sources.locate(checkpoint="albert_large_v1")
@@ -94,11 +106,12 @@ def test_without_a_network_the_message_names_the_file_to_provide(archive, cache,
     assert files(sources.locate(checkpoint="albert_large_v1"))[1] == "model.ckpt-best"
 
 
-def test_a_bomb_is_not_unpacked(site, cache, tmp_path):
+def test_a_bomb_is_not_unpacked(site, cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_UNPACKED", 1 << 20)
     path = tmp_path / "bomb.tar.gz"
     with tarfile.open(path, "w:gz") as tar, open("/dev/zero", "rb") as zeros:
         info = tarfile.TarInfo("zeros")
-        info.size = 1 << 31
+        info.size = 1 << 24
         tar.addfile(info, zeros)
     site.content = path.read_bytes()
     with pytest.raises(file_io.InputError, match="unpacks to more than 20 times its size"):
@@ -117,11 +130,68 @@ def test_other_content_is_rejected(site, cache):
 
 
 def test_a_name_written_wrong_lists_the_names(cache):
-    with pytest.raises(file_io.InputError, match="no checkpoint albert-base-v3 .*; published mode"):
-        sources.locate(checkpoint="albert-base-v3")
+    for name in ("albert-base-v3", "albert/albert-base-v2", "albert_bse_v2"):
+        message = f"no checkpoint {name} .*; did you mean albert_base_v2\\? Published models are "
+        with pytest.raises(file_io.InputError, match=message):
+            sources.locate(checkpoint=name)
     with pytest.raises(file_io.InputError) as caught:
         sources.locate(checkpoint="output/step_100")
-    assert "published" not in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(file_io.InputError, match="^cannot make the folder .*file/cache: Not a dir"):
+        sources.locate(checkpoint="albert_base_v2")
+
+
+def test_hidden_files_of_macos_are_ignored(archive, cache, tmp_path):
+    shutil.copytree(archive.parent / "albert_base", tmp_path / "albert_base")
+    (tmp_path / "albert_base" / "._30k-clean.model").write_bytes(b"\0")
+    (tmp_path / "._albert_base").write_bytes(b"\0")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "._albert_base", "._albert_base")
+        tar.add(tmp_path / "albert_base", "albert_base")
+    source = sources.locate(checkpoint=str(tmp_path / "a.tar.gz"))
+    assert files(source)[1:] == ["model.ckpt-best", "30k-clean.model"]
+
+
+def test_exports_take_the_name(site, tmp_path, run_script):
+    run_script(export_checkpoints, albert_directory="albert_base_v2", export_path=f"{tmp_path}/a/")
+    run_script(export_to_huggingface, model_dir="albert_base_v2", output_dir=tmp_path / "b")
+    found = [pathlib.Path(sources.locate(checkpoint=str(tmp_path / x)).checkpoint) for x in "ab"]
+    assert [path.name for path in found] == ["model.ckpt-best", "model.safetensors"]
+
+
+def test_pre_training_data_takes_the_vocabulary(site, cache, tmp_path, run_script):
+    (tmp_path / "text.txt").write_text("some words here\nand some more\n")
+    flags = {"input_file": tmp_path / "text.txt", "max_seq_length": 16, "mask_in_training": True}
+    run_script(
+        create_pretraining_data,
+        **flags,
+        output_file=tmp_path / "a",
+        spm_model_file="albert_base_v2",
+    )
+    vocabulary = sources.locate(checkpoint="albert_base_v2").spm_model_file
+    run_script(
+        create_pretraining_data, **flags, output_file=tmp_path / "b", spm_model_file=vocabulary
+    )
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with pytest.raises(
+        file_io.InputError, match=r"expected one vocabulary vocab\*.txt in albert_b"
+    ):
+        run_script(
+            create_pretraining_data,
+            **flags,
+            output_file=tmp_path / "c",
+            vocab_file="albert_base_v2",
+        )
+
+
+def test_other_models_start_without_the_network():
+    program = "import sys; from albert.model import sources; sys.exit('ssl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
 def test_the_vocabulary_of_the_chinese_models_is_found(tmp_path):

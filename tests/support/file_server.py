@@ -16,7 +16,11 @@ class Site:
       version: its ETag.
       break_at: for the first requests the number of bytes after which the connection is closed.
       stalls: whether it waits before it closes the connection.
+      pause: seconds that it waits between the parts of a body.
       has_length: whether it states the Content-Length.
+      length: what it states instead of the right one.
+      range: the Content-Range that it states instead of the right one.
+      redirects: addresses that it redirects the first requests to.
       status: status of its replies.
       ranges: the header Range of each request.
       url: address of the file.
@@ -26,10 +30,17 @@ class Site:
     version: str | None = '"1"'
     break_at: list = dataclasses.field(default_factory=list)
     stalls: bool = False
+    pause: float = 0.0
     has_length: bool = True
+    length: int | None = None
+    range: str | None = None
+    redirects: list = dataclasses.field(default_factory=list)
     status: int = 200
     ranges: list = dataclasses.field(default_factory=list)
     url: str = ""
+
+
+_PART = 100_000
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -37,23 +48,34 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         site = self.server.site
         asked, condition = self.headers["Range"], self.headers["If-Range"]
         site.ranges.append(asked)
-        start = 0
+        if site.redirects:
+            self.send_response(302)
+            self.send_header("Location", site.redirects.pop(0))
+            self.end_headers()
+            return
+        start, whole = 0, len(site.content)
         if asked and condition == site.version:
             start = int(asked.removeprefix("bytes=").removesuffix("-"))
-        if start >= len(site.content):
-            self.send_error(416)
+        if start >= whole:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{whole}")
+            self.end_headers()
             return
         self.send_response(206 if start else site.status)
+        if start:
+            self.send_header("Content-Range", site.range or f"bytes {start}-{whole - 1}/{whole}")
         if site.version:
             self.send_header("ETag", site.version)
         body = site.content[start:]
         if site.has_length:
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(site.length or len(body)))
         self.send_header("Content-Type", "application/gzip")
         self.end_headers()
         until = site.break_at.pop(0) if site.break_at else len(body)
         with contextlib.suppress(OSError):
-            self.wfile.write(body[:until])
+            for place in range(0, until, _PART):
+                self.wfile.write(body[place : min(place + _PART, until)])
+                time.sleep(site.pause)
             if site.stalls:
                 time.sleep(2)
 

@@ -246,6 +246,21 @@ def test_a_student_takes_every_other_layer(tmp_path, teacher, student, groups):
             np.testing.assert_array_equal(found[name(group, end)], values[name(source, end)])
 
 
+def test_a_student_takes_the_scales_of_its_layers_and_the_groups_of_another_order(tmp_path):
+    cycle = {"num_hidden_groups": 2, "group_order": "cycle", "layer_scales": True}
+    teacher = dataclasses.replace(TEACHER, **cycle)
+    student = dataclasses.replace(STUDENT, num_hidden_groups=2, layer_scales=True)
+    found, values = started(tmp_path, teacher, student)
+    scale = "bert/encoder/transformer/layer_{}/layer_norm/scale".format
+    for layer, source in ((0, 0), (1, 2)):
+        np.testing.assert_array_equal(found[scale(layer)], values[scale(source)])
+    kernel = "bert/encoder/transformer/group_{}/inner_group_0/attention_1/self/key/kernel".format
+    for group, source in ((0, 0), (1, 0)):  # layers 0 and 2 of the teacher are of one group
+        np.testing.assert_array_equal(found[kernel(group)], values[kernel(source)])
+    with pytest.raises(file_io.InputError, match=r"layer_scales False .teacher: True"):
+        distillation.name_in_teacher(teacher, dataclasses.replace(student, layer_scales=False))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -23,6 +23,8 @@ BASE = encoder.AlbertConfig(
         {"share": "attention", "inner_group_num": 2},
         {"share": "ffn"},
         {"share": "none"},
+        {"num_hidden_groups": 2, "group_order": "cycle"},
+        {"layer_scales": True, "inner_group_num": 2},
     ],
 )
 def test_parameters_are_counted_as_they_are(changes):
@@ -119,6 +121,8 @@ def test_the_report_asks_how_each_setting_computes():
 def test_slots_are_counted_as_the_optimizer_has_them(monkeypatch):
     usual = memory.estimate(BASE, 8, 128, layers.Compute(), optimizer="lamb")
     assert usual.optimizer == 2 * usual.parameters and usual.checkpoint == 3 * usual.parameters
+    averaged = memory.estimate(BASE, 8, 128, layers.Compute(), averages=True)
+    assert averaged.optimizer == 3 * usual.parameters
     monkeypatch.setattr(optimizers.LAMB, "SLOTS", ("mean",))
     lean = memory.estimate(BASE, 8, 128, layers.Compute(), optimizer="lamb")
     assert lean.optimizer == lean.parameters and lean.checkpoint == 2 * lean.parameters

@@ -77,7 +77,7 @@ def pretraining_run(folder, name, after=None, **changes):
     changes = {"do_eval": True, **changes}
     flags = builders.pretraining_flags(
         folder, folder / name, num_train_steps=STEPS, log_every_steps=1, learning_rate=0.001,
-        optimizer="adamw", **changes,
+        optimizer="adamw", average_last=0.5, **changes,
     )  # fmt: skip
     flags = {key: str(value) for key, value in flags.items()}
     return {"script": "run_pretraining", "flags": flags, "after": after and str(folder / after)}
@@ -169,7 +169,15 @@ def assert_same_training(path, expected, steps=range(1, STEPS + 1)):
     assert sorted(found) == list(steps)
     for step in steps:
         assert found[step] == pytest.approx(wanted[step], rel=5e-6), step
-    weights = [builders.weights(p / f"model.ckpt-{STEPS}") for p in (path, expected)]
+    names = [f"model.ckpt-{STEPS}"]
+    if (expected / "model.ckpt-average.index").exists():
+        names.append("model.ckpt-average")
+    for checkpoint in names:
+        assert_same_weights(path / checkpoint, expected / checkpoint)
+
+
+def assert_same_weights(path, expected):
+    weights = [builders.weights(prefix) for prefix in (path, expected)]
     assert weights[0].keys() == weights[1].keys()
     for name, value in weights[1].items():
         # Keys' biases change no attention: their gradients are rounding, which Adam blows up.

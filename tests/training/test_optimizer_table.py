@@ -38,7 +38,9 @@ def test_every_row_names_a_class(name):
 
 
 def test_other_names_are_refused():
-    with pytest.raises(file_io.InputError, match="optimizer=sgd: expected adamw, lamb or adam$"):
+    with pytest.raises(
+        file_io.InputError, match="optimizer=sgd: expected adamw, lamb, adam or muon$"
+    ):
         optimizer_table.check("sgd")
 
 

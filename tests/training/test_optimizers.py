@@ -294,7 +294,7 @@ def test_variables_without_gradient_stay():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.1, 10, 0, "sgd"), "optimizer=sgd: expected adamw, lamb or adam"),
+        ((0.1, 10, 0, "sgd"), "optimizer=sgd: expected adamw, lamb, adam or muon"),
         ((-0.1, 10, 0), "init_lr must be at least 0, got -0.1"),
         ((0.1, 0, 0), "num_train_steps must be at least 1, got 0"),
         ((0.1, 10, -1), "num_warmup_steps must be at least 0, got -1"),

@@ -94,7 +94,7 @@ def test_all_attempts_may_be_stuck_and_more_may_follow(tmp_path):
     seen = []
     for _ in range(2):  # the second time at once
         with pytest.raises(
-            file_io.InputError, match=r"all 2 attempts \(seeds 5 to 6\) .* Raise num_restarts"
+            file_io.InputError, match=r"none of 2 attempts \(seeds 5 to 6\) .* Raise num_restarts"
         ):
             train(tmp_path, 1, 7, seen)
     assert seen == [(5, 0), (6, 1)]
