@@ -240,22 +240,17 @@ def multi_bootstrap(
     b share something, such as the checkpoint that both were fine-tuned from. The metric is the mean
     over examples, or a function of such means. `n_a` and `n_b` are numbers of seeds.
 
-    Interval and p are those of t with the variance of the bootstrap: percentiles of few seeds are
-    far too narrow (if seeds matter most, 95% intervals of 3 seeds cover 75%). From `MIN_BOTH` seeds
-    on intervals cover as promised, or more, as chance in single examples of single seeds counts
-    twice. At 2 and 3 seeds they cover 89% and 93% if seeds matter most; `note` says that they may
-    be too narrow.
+    Interval and p are those of t with the variance of the bootstrap, as percentiles of few seeds
+    are far too narrow. From `MIN_BOTH` seeds on 95% intervals cover as promised, or more, as chance
+    in single examples of single seeds counts twice. At 2 and 3 seeds, if seeds matter most, they
+    cover 89% and 93%; `note` says that they may be too narrow.
 
     Args:
       a: [seeds of a, examples] scores of examples, such as 1 for a correct label; with `of_means`
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
-      minimize: whether lower is better.
-      level: level of the interval and of the claim.
-      resamples: bootstrap samples.
-      names: names for the verdict.
-      random_seed: seed of the bootstrap.
+      minimize, level, resamples, names, random_seed: see `paired_bootstrap`.
       of_means: metric [...] of means over examples [..., k]; None: the mean itself.
 
     Raises:
@@ -276,17 +271,16 @@ def multi_bootstrap(
             means = [(w * s).sum(axis=1) for w, s in zip((seeds, others), scores, strict=True)]
             drawn.append(means[1] - means[0])
     a_scores, b_scores = (_of_seeds(side, of_means) for side in (first, second))
+    draws, count = np.concatenate(drawn), first.shape[1]
     difference = float(b_scores.mean() - a_scores.mean())
-    low, high, p = _t_of_draws(
-        np.concatenate(drawn), a_scores, b_scores, paired_seeds, first.shape[1], level
-    )
+    low, high, p = _t_of_draws(draws, a_scores, b_scores, paired_seeds, count, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
-    counts = (len(first), len(second))
-    note = _few_seeds(min(counts), MIN_BOTH)
+    note = _few_seeds(min(len(first), len(second)), MIN_BOTH)
     method = "multi-bootstrap over seeds and examples, quantiles of t"
     return statistics.Comparison(
-        difference, low, high, p, level, method, *counts, paired_seeds, better, verdict, note
-    )
+        difference, low, high, p, level, method, len(first), len(second), paired_seeds, better,
+        verdict, note,
+    )  # fmt: skip
 
 
 # --- one run of each ------------------------------------------------------------------------------
