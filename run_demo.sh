@@ -7,7 +7,7 @@
 #   ./run_demo.sh
 #
 # Everything goes to ./demo_output (DEMO_DIR in the environment names another folder) and stays
-# there; running it again goes on from what is there. Ctrl-C stops it at once. Uses PYTHON if set,
+# there; running it again resumes. Ctrl-C stops it at once. Uses PYTHON if set,
 # else the active virtual environment, else .venv (made here, which takes a few minutes once).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit
@@ -35,7 +35,7 @@ step() {
   if run_logged "$log" "$PYTHON" -m "$@"; then
     echo "$((SECONDS - started)) s"
   elif [[ -n $INTERRUPTED ]]; then
-    echo "interrupted; ./run_demo.sh goes on from here"
+    echo "interrupted; ./run_demo.sh resumes here"
     exit "$INTERRUPTED"
   else
     printf 'failed; the end of %s:\n' "$log"

@@ -23,13 +23,13 @@
 #
 # The names of google-research/albert are taken too; two names for one thing must agree:
 #   ALBERT_ROOT               like ALBERT_DIR; its folder glue/ is the default of GLUE_DIR, and all
-#                             that is used of it beside a hub module
+#                             that is used of it with a hub module
 #   INIT_CHECKPOINT           checkpoint, for which ALBERT_ROOT, or its own folder, has the rest
 #   ALBERT_HUB_MODULE_HANDLE  like ALBERT_HUB
 #
 # A task without test data is trained and evaluated, and named at the end. A task that fails does
 # not stop the others: its row says "failed" and where its log is. Ctrl-C stops the sweep and shows
-# the table so far. The same command again goes on where it stopped; what is done is not run again
+# the table so far. The same command again resumes where it stopped; what is done is not run again
 # unless its flags have changed. The tasks are run by albert.run_sweep.
 # Exit status: 0, 1 if a task failed, 130 after Ctrl-C.
 set -uo pipefail

@@ -50,6 +50,11 @@ EXTRAS = {
     "serve": ["aiohttp>=3.14", "prometheus-client>=0.20"],
     # MLflow without its server; the last two are what it keeps an SQLite file with.
     "trackers": ["mlflow-skinny>=3.17", "trackio>=0.43", "wandb>=0.31", "alembic", "sqlalchemy>=2"],
+    "docs": [
+        "mkdocs-material>=9.7",
+        "mkdocstrings[python]>=1.0",
+        "ruff>=0.17,<0.18",  # breaks long signatures
+    ],
     "dev": [
         "hypothesis>=6.100",
         "import-linter>=2.0",
@@ -63,11 +68,12 @@ EXTRAS = {
         "scikit-learn>=1.3",
         "scipy>=1.15",
         "statsmodels>=0.14",
+        "tritonclient[http]>=2.40",
     ],
 }
 
 # Extras that run without TensorFlow.
-LIGHT_EXTRAS = ("corpus", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
+LIGHT_EXTRAS = ("corpus", "docs", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
 
 PYTHON_MINORS = range(10, 14)  # TensorFlow has packages for these
 

@@ -67,11 +67,12 @@ run_watched() {
   local status
   "$@" &
   CHILD=$!
-  # A signal ends `wait` before the child has ended.
+  # A signal ends `wait` before the child has ended, and so does a stop of the child (Ctrl-Z).
   while :; do
     status=0
     wait "$CHILD" 2>/dev/null || status=$?
     kill -0 "$CHILD" 2>/dev/null || break
+    sleep 0.1
   done
   CHILD=''
   return "$status"

@@ -1,16 +1,19 @@
 """Models with their heads under the name users import; the work is done in `albert.model.heads`."""
 
-from albert.model.heads import (
-    ClassifierModel,
-    MultipleChoiceModel,
-    RegressionModel,
-    SquadV1Model,
-    SquadV2Model,
-    TokenClassifierModel,
-)
-from albert.model.pretraining_heads import (
-    PretrainingModel,
-)
+from albert.io import requirements
+
+with requirements.explained():
+    from albert.model.heads import (
+        ClassifierModel,
+        MultipleChoiceModel,
+        RegressionModel,
+        SquadV1Model,
+        SquadV2Model,
+        TokenClassifierModel,
+    )
+    from albert.model.pretraining_heads import (
+        PretrainingModel,
+    )
 
 __all__ = [
     "ClassifierModel",

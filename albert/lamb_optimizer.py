@@ -1,8 +1,11 @@
 """LAMB under the name users import; the work is done in `albert.training.optimizers`."""
 
-from albert.training.optimizers import (
-    LAMB,
-)
+from albert.io import requirements
+
+with requirements.explained():
+    from albert.training.optimizers import (
+        LAMB,
+    )
 
 __all__ = [
     "LAMB",

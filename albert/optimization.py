@@ -1,19 +1,22 @@
 """Optimizers under the name users import; the work is done in `albert.training.optimizers`."""
 
-from albert.model.weight_names import (
-    STEP,
-)
-from albert.training.optimizers import (
-    EXCLUDED_FROM_DECAY,
-    AdamBase,
-    AdamWeightDecayOptimizer,
-    LossScale,
-    Optimizer,
-    create_optimizer,
-    learning_rate_at,
-    matches,
-    optimizer_class,
-)
+from albert.io import requirements
+
+with requirements.explained():
+    from albert.model.weight_names import (
+        STEP,
+    )
+    from albert.training.optimizers import (
+        EXCLUDED_FROM_DECAY,
+        AdamBase,
+        AdamWeightDecayOptimizer,
+        LossScale,
+        Optimizer,
+        create_optimizer,
+        learning_rate_at,
+        matches,
+        optimizer_class,
+    )
 
 __all__ = [
     "AdamBase",

@@ -131,7 +131,7 @@ def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> 
 
     if row.is_regression:
         raise file_io.InputError(
-            f"--teacher: task {row.name} is a regression; only probabilities of classes are learnt"
+            f"--teacher: task {row.name} is a regression; only probabilities of classes are learned"
         )
     with settings.teacher.errors_named():
         folder = kinds.read_folder(teacher, glue.KIND)

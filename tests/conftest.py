@@ -36,7 +36,7 @@ gc.disable()  # while everything is imported
 def pytest_collection_finish():
     """Excludes imported objects, which all stay, from garbage collection.
 
-    Building a graph makes so many objects that the collector would otherwise scan them again and
+    Building a graph makes many objects, which the collector would otherwise scan again and
     again: a fifth of the time of many tests.
     """
     if "tensorflow" in sys.modules:
@@ -53,6 +53,16 @@ def pytest_collection_modifyitems(items):
     """Puts files with slow tests first, so that neither of two processes runs long alone."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Escapes lone surrogates in captured logs: pytest-xdist cannot send them and would end."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture(scope="module", autouse=True)

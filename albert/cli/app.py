@@ -12,7 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from albert.cli import packaged_files
-from albert.io import file_io, signals
+from albert.io import file_io, requirements, signals
 
 # As in setup.py; the oldest tested version.
 _MIN_TENSORFLOW = [2, 18]
@@ -21,8 +21,6 @@ _TENSORFLOWS = """
     tensorflow tensorflow-cpu tensorflow-gpu tensorflow-intel tensorflow-macos tensorflow-rocm
     tensorflow-aarch64 tensorflow-cpu-aws intel-tensorflow tf-nightly tf-nightly-cpu tf-nightly-gpu
 """.split()
-# Package to install for a module that a light installation lacks.
-_MISSING = {"tensorflow": f"tensorflow>={'.'.join(map(str, _MIN_TENSORFLOW))}"}
 _SAVES = "save_checkpoints_steps"  # a flag of every script that saves checkpoints
 
 
@@ -112,15 +110,6 @@ class FindTensorFlow:
 
             loader.exec_module = without_keras
         return spec
-
-
-def missing_package(error: Exception) -> str | None:
-    """Returns what to install after a failed import, in one line; None for any other error."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    module = (name or "").split(".")[0]
-    if module not in _MISSING:
-        return None
-    return f"this needs {module}, which is not installed: pip install '{_MISSING[module]}'"
 
 
 def _terminated(left=""):
@@ -226,7 +215,7 @@ def run(
                 return _terminated()
             if end is KeyboardInterrupt:
                 return _interrupted()
-            reason = lost or missing_package(error)
+            reason = lost or requirements.missing(error)
             if not reason:
                 raise
             print(f"error: {reason}", file=sys.stderr)

@@ -38,7 +38,7 @@ _Block = tuple[int, tuple[corpus.Segment, ...]]  # number, segments
 def _check_package() -> None:
     # Not imported here: only the process that runs the pipeline needs its 100 MB.
     if importlib.util.find_spec("apache_beam") is None:
-        raise file_io.InputError("runner=beam needs the package apache-beam: pip install '.[beam]'")
+        raise file_io.InputError("runner=beam needs a package: pip install apache-beam")
 
 
 def _options(arguments: Sequence[str], num_workers: int) -> Any:

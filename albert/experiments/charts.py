@@ -168,10 +168,8 @@ def thin(*columns: Sequence, limit: int = MAX_POINTS) -> tuple[list, ...]:
 
 
 def _spread(values):
-    """Returns whether values are all positive and need a logarithmic axis."""
+    """Returns whether numbers are all positive and need a logarithmic axis."""
     values = [value for value in values if value is not None]
-    if any(isinstance(value, (str, bool)) for value in values):
-        return False
     return bool(values) and min(values) > 0 and max(values) / min(values) >= 30
 
 

@@ -102,7 +102,7 @@ class Side:
     def counted(self) -> tuple[Run, ...]:
         """Returns the runs that are compared: those that have learned, or all that ended well."""
         learned = tuple(run for run in self.runs if run.has_learned)
-        return learned or tuple(r for r in self.runs if r.status in stuck_runs.LEARNT_NOTHING)
+        return learned or tuple(r for r in self.runs if r.status in stuck_runs.LEARNED_NOTHING)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -131,7 +131,7 @@ class Side:
           metric: a name in `Run.scores`.
           with_stuck: whether to add runs that ended without having learned.
         """
-        runs = [run for run in self.runs if run.status in stuck_runs.LEARNT_NOTHING]
+        runs = [run for run in self.runs if run.status in stuck_runs.LEARNED_NOTHING]
         runs = [*self.counted, *(run for run in runs if with_stuck and run not in self.counted)]
         return {run.seed: run.scores[metric] for run in runs if metric in run.scores}
 
@@ -309,7 +309,7 @@ def _seed(run):
 def _status(run, outcome):
     status = exported_runs.status_of(run, outcome)
     if status == exported_runs.FINISHED:
-        verdicts = [v for v in (outcome, *run.remarks) if v in stuck_runs.LEARNT_NOTHING]
+        verdicts = [v for v in (outcome, *run.remarks) if v in stuck_runs.LEARNED_NOTHING]
         return verdicts[0] if verdicts else status
     return status
 

@@ -115,7 +115,7 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
         return dataclasses.replace(_words(path), data=path)
     if not labels:
         raise file_io.InputError(
-            f"{path} has no run.json beside it: name the file of its right answers with --labels"
+            f"{path} has no run.json next to it: name the file of its right answers with --labels"
         )
     if not file_io.exists(labels):
         raise file_io.InputError(f"labels={labels}: there is no such file")

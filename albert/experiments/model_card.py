@@ -345,7 +345,7 @@ def _introduction(record, fields):
     if not record:
         return (
             f"An ALBERT model. How it was trained is not known: there was no `{run_record.RUN}` "
-            "beside its checkpoint."
+            "next to its checkpoint."
         )
     task = f" for the task {_escaped(record['task'])}" if "task" in record else ""
     text = f"An ALBERT model, trained by {_code('albert.' + record['script'])}{task}."

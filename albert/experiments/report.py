@@ -234,7 +234,7 @@ def _predictions(run):
 def _compared(source, name, count):
     """Yields which files are compared, with a warning if they may no longer match."""
     examples = "1 example" if count == 1 else f"{count:,} examples"
-    yield {"paragraph": f"{name} of this run beside {source.path}: {examples}."}
+    yield {"paragraph": f"{name} of this run next to {source.path}: {examples}."}
     if source.warning:
         yield {"warning": source.warning}
 

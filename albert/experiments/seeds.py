@@ -18,7 +18,7 @@ from albert.training import results, run_record, stuck_runs
 
 SEEDS = "seeds.json"
 FINISHED, FAILED = "finished", "failed"
-_STATUSES = (FINISHED, *stuck_runs.LEARNT_NOTHING, FAILED)
+_STATUSES = (FINISHED, *stuck_runs.LEARNED_NOTHING, FAILED)
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
     "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType), "judged?": bool,
@@ -59,7 +59,7 @@ def _outcome(metric, seed, name, folder, status):
     outcome, verdict = FAILED, ""
     if trial and not status:
         verdict = stuck_runs.verdict(folder, trial.best_step)
-        outcome = verdict if verdict in stuck_runs.LEARNT_NOTHING else FINISHED
+        outcome = verdict if verdict in stuck_runs.LEARNED_NOTHING else FINISHED
     is_scored = outcome != FAILED
     return {
         "seed": seed,
@@ -150,7 +150,7 @@ def to_text(summary: dict) -> str:
         spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs"
         lines.append(f"\n{name}: {spread}")
     else:
-        lines.append(f"\n{name}: no run has learnt: {_counts(runs)}")
+        lines.append(f"\n{name}: no run has learned: {_counts(runs)}")
     if is_tested:
         lines.append(f"{metric} (test): {_spread_text(summary, 'test_')}")
     return "\n".join([*lines, *_cautions(runs)])

@@ -84,7 +84,7 @@ class Scorer:
         limit = self._model.config.max_position_embeddings - 2
         if not 0 < len(ids) <= limit:
             raise file_io.InputError(
-                f"expected a sentence of 1 to {limit} tokens, which is what the model reads beside "
+                f"expected a sentence of 1 to {limit} tokens, which the model reads in addition to "
                 f"[CLS] and [SEP]; found {len(ids)} in {sentence!r}"
             )
         return np.int32(ids)

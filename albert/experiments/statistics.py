@@ -18,7 +18,7 @@ from albert.io import file_io
 
 MIN_BOOTSTRAP = 30  # scores from which BCa intervals of a mean cover as promised
 NOT_DISTINGUISHABLE = "not distinguishable"
-NOT_INSTALLED = "Intervals and comparisons need SciPy: pip install '.[stats]'"
+NOT_INSTALLED = "Intervals and comparisons need SciPy: pip install 'scipy>=1.15'"
 RUNS_PER_DRAW = 15  # scores per k from which intervals of the best of k cover as promised
 _ENUMERATED = 2**16  # permutations: up to this many are all tried, of more this many are drawn
 _CHUNK = 2_000_000  # numbers held at a time
@@ -152,7 +152,7 @@ def scipy_stats() -> ModuleType:
         import scipy.stats
     except ImportError as error:
         raise file_io.InputError(
-            f"statistics need the package scipy: pip install '.[stats]' ({error})"
+            f"statistics need the package scipy: pip install 'scipy>=1.15' ({error})"
         ) from error
     return scipy.stats
 
@@ -514,7 +514,7 @@ def compare_seeds(
     """Compares two sets of runs over seeds.
 
     The interval is that of the paired t test, or of Welch's t test without pairs. From 6 pairs, or
-    4 and 4 runs, on (at level 0.95) a permutation test is made, too, and p is the larger of both:
+    4 and 4 runs, on (at level 0.95) a permutation test is also made, and p is the larger of both:
     it then needs no normal distribution. With fewer runs p is that of the t test alone. Colas et
     al., "How Many Random Seeds?" (2018), arXiv 1806.08295, compare these tests on few runs.
 

@@ -293,7 +293,7 @@ class Sweep:
             kills = self._kills[trial.number] = self._kills.get(trial.number, 0) + 1
             if kills < _MAX_KILLS:
                 # Perhaps memory is short, or this process is the next to be killed.
-                self._say(f"{trial.name}: killed from outside; it goes on")
+                self._say(f"{trial.name}: killed from outside; it resumes")
                 time.sleep(1)
                 return
             trial.state = sweep_journal.FAILED

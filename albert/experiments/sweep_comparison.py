@@ -7,7 +7,7 @@ from typing import Any
 from albert.experiments import statistics, sweep_journal
 from albert.training import results, stuck_runs
 
-_DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is told
+_DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is printed
 _OUTCOMES = {
     sweep_journal.FAILED: "failed: they have no score, and their points are not compared",
     sweep_journal.PRUNED: "pruned: their scores are those of an early step and are not compared",
@@ -69,7 +69,7 @@ def _scores(summary, point):
     """Returns {seed: score} of the trials of a point that its mean counts."""
     trials = [summary["trials"][number] for number in point["trials"]]
     done = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
-    learned = [trial for trial in done if trial["verdict"] not in stuck_runs.LEARNT_NOTHING]
+    learned = [trial for trial in done if trial["verdict"] not in stuck_runs.LEARNED_NOTHING]
     return {t["seed"]: t["value"] for t in learned or done if t["value"] is not None}
 
 
@@ -107,7 +107,7 @@ def _outcomes(summary, restarts):
         for state, text in _OUTCOMES.items()
         if state in states
     ]
-    stuck = sum(trial["verdict"] in stuck_runs.LEARNT_NOTHING for trial in trials)
+    stuck = sum(trial["verdict"] in stuck_runs.LEARNED_NOTHING for trial in trials)
     if stuck:
         notes.append(_STUCK.format(f"{stuck} of {len(trials)} trials") + ".")
     if restarts:

@@ -269,7 +269,7 @@ def _table(spread, detect, points, pairs, seconds, parallel):
 
 def _of_planned_seeds(spread, plan, pairs):
     if plan.repeats < 2:
-        yield "With one seed no difference can be told from that of seeds: give `seeds`."
+        yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return
     one, whole = (
         _visible(spread, plan.repeats, level) for level in (_LEVEL, 1 - (1 - _LEVEL) / pairs)

@@ -107,7 +107,7 @@ def _learning_of_seeds(path):
     runs = content["runs"]
     states = {run["status"] for run in runs}
     states |= {stuck_runs.NOT_JUDGED for run in runs if not run.get("judged", True)}
-    verdicts = [v for v in (*stuck_runs.LEARNT_NOTHING, stuck_runs.NOT_JUDGED) if v in states]
+    verdicts = [v for v in (*stuck_runs.LEARNED_NOTHING, stuck_runs.NOT_JUDGED) if v in states]
     counts = {run.get("evaluated") for run in runs}
     test = content.get("test_mean")
     return {
@@ -190,7 +190,7 @@ def _trial(trial):
 def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
     """Returns the trials of a mean: those that have learned, or all that are done if none has."""
     done = [trial for trial in trials if trial.state == sweep_journal.DONE]
-    return [trial for trial in done if trial.verdict not in stuck_runs.LEARNT_NOTHING] or done
+    return [trial for trial in done if trial.verdict not in stuck_runs.LEARNED_NOTHING] or done
 
 
 def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
@@ -198,7 +198,7 @@ def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
     verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
     found = [
         verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
-        for verdict in (*stuck_runs.LEARNT_NOTHING, stuck_runs.NOT_JUDGED)
+        for verdict in (*stuck_runs.LEARNED_NOTHING, stuck_runs.NOT_JUDGED)
         if verdict in verdicts
     ]
     return [*found, *filter(None, [_on_baseline(trials, minimize)])]
@@ -224,7 +224,7 @@ def _point(trials, repeats, minimize):
     states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
     states += [sweep_journal.WAITING] * (len(trials) < repeats)
     is_whole = bool(scores) and not states
-    all_learnt = all(trial.verdict not in stuck_runs.LEARNT_NOTHING for trial in done)
+    all_learned = all(trial.verdict not in stuck_runs.LEARNED_NOTHING for trial in done)
     return {
         "name": _name(trials),
         "parameters": trials[0].parameters,
@@ -237,7 +237,7 @@ def _point(trials, repeats, minimize):
         "evaluated": _known(trials, "evaluated"),
         "state": states[0] if states else sweep_journal.DONE,
         "remarks": remarks(trials, minimize),
-        "can_win": is_whole and all_learnt and not _on_baseline(trials, minimize),
+        "can_win": is_whole and all_learned and not _on_baseline(trials, minimize),
         "error": next((trial.error for trial in trials if trial.error), []),
     }
 

@@ -10,6 +10,7 @@ __all__ = (
     "manifests",
     "processes",
     "progress",
+    "requirements",
     "signals",
     "tables",
     "usage",

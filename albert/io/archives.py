@@ -344,7 +344,7 @@ def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
                 import zstandard
             except ImportError as error:
                 raise file_io.InputError(
-                    f"{path} needs the package zstandard: pip install '.[corpus]' ({error})"
+                    f"{path} needs the package zstandard: pip install zstandard ({error})"
                 ) from error
             damage = (EOFError, zstandard.ZstdError)
             read = _zstd_read(file, zstandard.ZstdDecompressor())

@@ -209,7 +209,7 @@ def _run_in_processes(
                 yield future.result()
         executor.shutdown()
     except BrokenProcessPool as error:
-        if signals.REQUESTS.terminate:  # The signal was sent to the workers, too.
+        if signals.REQUESTS.terminate:  # The signal was also sent to the workers.
             raise signals.Terminated from None
         raise WorkerLost(
             "a worker process was killed, most likely because memory ran out; try again with a "

@@ -75,7 +75,7 @@ REQUESTS = Requests()
 
 
 def ending() -> list[signal.Signals]:
-    """What asks this process to end: SIGTERM and, unless it is ignored, SIGHUP."""
+    """Returns the signals that end this process: SIGTERM and, unless it is ignored, SIGHUP."""
     is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from albert.io import file_io
 
 ENERGY_FOLDER = "/sys/class/powercap"
-# Zones of Intel's RAPL counters, which AMD processors have, too: a package, and a part of one. The
+# Zones of Intel's RAPL counters, which AMD processors also have: a package, and a part of one. The
 # zone psys and those of intel-rapl-mmio count the same energy again.
 _PACKAGE, _PART = re.compile(r"intel-rapl:\d+"), re.compile(r"intel-rapl:\d+:\d+")
 

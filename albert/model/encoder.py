@@ -173,9 +173,10 @@ class AlbertModel(tf.Module):
     ) -> tf.Tensor:
         """Encodes a batch, but computes the last layer only at some positions, to save time.
 
+        Arguments that are not listed are those of `__call__`.
+
         Args:
           positions: int32 [B, R]; None means the first position, which `pool` reads.
-          For the other arguments see `__call__`.
 
         Returns:
           [B, R, H].

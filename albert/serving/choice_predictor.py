@@ -157,12 +157,12 @@ class ChoicePredictor:
         """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name)
 
-    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
+    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the questions of a file and the right options; see `predictors.Predictor`.
 
         Args:
           path: passages in RACE's form, or questions without answers as `read_questions` takes.
-          labelled: see `predictors.Predictor`.
+          labeled: see `predictors.Predictor`.
         """
         questions, gold = [], []
         if path.endswith(".jsonl"):

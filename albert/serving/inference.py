@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, requirements
 from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
@@ -120,4 +120,5 @@ def find(path: str | FoundModel, *names: str) -> FoundModel:
     if serving_folder.is_serving_folder(path):
         found = serving_folder.read(path, *names)
         return FoundModel(found.model, found)
-    return FoundModel(kinds.read_folder(path, *names))
+    with requirements.explained():
+        return FoundModel(kinds.read_folder(path, *names))

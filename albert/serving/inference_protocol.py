@@ -1,7 +1,7 @@
 """The Open Inference Protocol, version 2, over HTTP, as KServe, Triton and others speak it.
 
 Tensors are JSON, or bytes after the JSON (the protocol's extension for binary tensors, which the
-clients of Triton use unless they are told otherwise). Source: the protocol's description of REST
+clients of Triton use unless configured otherwise). Source: the protocol's description of REST
 and of binary tensor data.
 """
 
@@ -20,7 +20,8 @@ ROOT = "/v2"
 LIVE, READY = f"{ROOT}/health/live", f"{ROOT}/health/ready"
 HEAD_SIZE = "Inference-Header-Content-Length"
 _EXTENSIONS = ["binary_tensor_data"]
-_REQUEST = {"id", "parameters", "inputs", "outputs"}
+# KServe's clients add the name of the model, which the path has.
+_REQUEST = {"id", "model_name", "parameters", "inputs", "outputs"}
 _TENSOR = {"name", "shape", "datatype", "parameters", "data"}
 _INTEGERS = {"INT32": "<i4", "INT64": "<i8", "UINT32": "<u4", "UINT64": "<u8"}
 _LONGEST_ID = 256

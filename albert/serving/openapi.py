@@ -8,7 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from albert.serving import hosted_models, inference_protocol, requests, server_log
+from albert.serving import (
+    hosted_models,
+    inference_protocol,
+    requests,
+    server_log,
+    tensorflow_protocol,
+)
 
 _PLAIN = re.compile(r"[\w.:\[\]-]+", re.ASCII)  # hosts that need no quotes in a shell
 DOCUMENT, PAGE = "/openapi.json", "/docs"
@@ -31,28 +37,41 @@ _TENSOR = {
     "required": ["name", "shape", "datatype"],
     "properties": {
         "name": {"type": "string"},
-        "shape": {"type": "array", "items": {"type": "integer"}},
+        "shape": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1},
+            "minItems": 1,
+            "maxItems": 2,
+        },
         "datatype": {"type": "string", "enum": ["BYTES", "INT32", "INT64", "UINT32", "UINT64"]},
         "data": {"type": "array"},
         "parameters": _PARAMETERS,
     },
+    "additionalProperties": False,
 }
 _INFERENCE = {
     "type": "object",
     "required": ["inputs"],
     "properties": {
         "id": {"type": "string", "maxLength": 256},
-        "inputs": {"type": "array", "items": {"$ref": "#/components/schemas/Tensor"}},
-        "outputs": {
+        "model_name": {"description": "Ignored: the path has the name."},
+        "inputs": {
             "type": "array",
+            "items": {"$ref": "#/components/schemas/Tensor"},
+            "minItems": 1,
+        },
+        "outputs": {
+            "type": ["array", "null"],
             "items": {
                 "type": "object",
                 "required": ["name"],
                 "properties": {"name": {"type": "string"}, "parameters": _PARAMETERS},
+                "additionalProperties": False,
             },
         },
         "parameters": _PARAMETERS,
     },
+    "additionalProperties": False,
 }
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 _STYLE = """\
@@ -85,7 +104,7 @@ def document(
         "/v2/health/ready": _get("As /readyz.", "Open Inference Protocol", 503),
     }
     for hosted in models:
-        paths |= _own(hosted, limits) | _tensorflow(hosted) | _inference(hosted)
+        paths |= _own(hosted, limits) | _tensorflow(hosted, limits) | _inference(hosted)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -136,22 +155,57 @@ def _own(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str
     if hosted.model is None:
         return {}
     form, tag = hosted.model.form, hosted.name
-    one = form.schema
-    several = {"type": "array", "items": one, "minItems": 1, "maxItems": limits.examples}
-    both = {"type": "object", "properties": {"examples": several}, "required": ["examples"]}
-    operation = _post(
-        "Answers an example, or a list of examples.", tag, {"anyOf": [one, both]}, form.example
-    )
+    one = _example(form)
+    schema = {"anyOf": [one, _exactly(examples=_several(one, limits))]}
+    operation = _post("Answers an example, or a list of examples.", tag, schema, form.example)
     named = f"/models/{hosted.name}{form.entry}"
     return dict.fromkeys(sorted({hosted.path, named}), operation)
 
 
-def _tensorflow(hosted: hosted_models.HostedModel) -> dict[str, Any]:
+def _exactly(**properties: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of an object that has these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _several(schema: dict[str, Any], limits: requests.Limits) -> dict[str, Any]:
+    return {"type": "array", "items": schema, "minItems": 1, "maxItems": limits.examples}
+
+
+def _example(form: requests.Form) -> dict[str, Any]:
+    """Returns the schema of an example, in which a field may have its other name."""
+    schema = form.schema | {"additionalProperties": False}
+    for other, name in form.other_names.items():
+        schema["properties"][other] = schema["properties"][name]
+        schema["required"].remove(name)
+        schema["oneOf"] = [{"required": [name]}, {"required": [other]}]
+    return schema
+
+
+def _tensorflow_request(form: requests.Form, limits: requests.Limits) -> dict[str, Any]:
+    """Returns the schema of a request in the format of TensorFlow Serving."""
+    row = _example(form)
+    columns = row | {
+        "properties": {name: _several(of, limits) for name, of in row["properties"].items()}
+    }
+    rows = _several(row, limits)
+    if form.bare:  # Its value may come without a name.
+        rows = _several({"anyOf": [row, row["properties"][form.bare]]}, limits)
+        columns = {"anyOf": [columns, rows]}
+    schemas = [_exactly(instances=rows), _exactly(inputs=columns)]
+    for schema in schemas:
+        schema["properties"]["signature_name"] = {"const": tensorflow_protocol.SIGNATURE}
+    return {"oneOf": schemas}
+
+
+def _tensorflow(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str, Any]:
     found: dict[str, Any] = {}
     example = hosted.model and {"instances": [hosted.model.form.example]}
-    rows = {"instances": {"type": "array"}, "signature_name": {"const": "serving_default"}}
-    columns = {"inputs": {"type": ["array", "object"]}}
-    schema = {"type": "object", "properties": rows | columns}
+    schema = _tensorflow_request(hosted.model.form, limits) if hosted.model else _OBJECT
     for path in _versions(f"/v1/models/{hosted.name}"):
         found[path] = _get("State of the model.", hosted.name)
         found[f"{path}/metadata"] = _get("Inputs and outputs.", hosted.name, 503)

@@ -43,11 +43,11 @@ class Predictor(Protocol):
     def read_lines(self, lines: Iterable[bytes], name: str, form: str) -> Iterator[Any]:
         """Yields the examples of a file without labels; `name` is for messages."""
 
-    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
+    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the examples of a file and their gold answers, None if it has none.
 
         Raises:
-          file_io.InputError: the file is of another task, or `labelled` and without labels.
+          file_io.InputError: the file is of another task, or `labeled` and without labels.
         """
 
     def of_request(self, fields: dict) -> Any:

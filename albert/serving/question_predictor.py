@@ -195,7 +195,7 @@ class Answerer:
         for guid, place, question, text in answer_text.read_questions(lines, name, context):
             yield Question(question, text, guid, place, num_answers)
 
-    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
+    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the questions of a SQuAD file and their answers; see `predictors.Predictor`."""
         found = squad_answers.read_squad_examples(path, is_training=False)
         questions = [

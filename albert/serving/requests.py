@@ -102,7 +102,7 @@ _SAMPLES: dict[str, Any] = {
     "context": "Ann wrote it in 1901.",
 }
 # JSON Schema of the values that each function reads.
-_TEXT_SCHEMA = {"type": "string", "minLength": 1}
+_TEXT_SCHEMA = {"type": "string", "pattern": r"\S"}
 SCHEMAS: dict[Callable, dict[str, Any]] = {
     _text: _TEXT_SCHEMA,
     _words: {

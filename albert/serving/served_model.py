@@ -20,7 +20,7 @@ _WORD = "a"  # a token in most vocabularies
 
 @dataclasses.dataclass(frozen=True)
 class IdModel:
-    """What a model takes and returns instead of texts.
+    """Names the tensors that a model takes and returns instead of texts.
 
     Attributes:
       inputs, outputs: lists of `tensors.Tensor`.

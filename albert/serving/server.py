@@ -248,8 +248,8 @@ class Server:
         app = web.Application(
             middlewares=[self._guard], client_max_size=self._settings.max_request_bytes
         )
-        router, model = app.router, tensorflow_protocol.MODELS + "/{name}"
-        version = model + "/versions/{version}"
+        router, model = app.router, tensorflow_protocol.MODELS + "/{name:[^/:]+}"
+        version = model + "/versions/{version:[^/:]+}"
         router.add_get("/livez", self._live)
         for path in ("/readyz", "/healthz"):
             router.add_get(path, self._health)

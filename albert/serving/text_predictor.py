@@ -114,22 +114,22 @@ class TextPredictor:
         for number, (place, row) in enumerate(rows):
             yield _example_of(row_task, row, place, number)
 
-    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
+    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the examples of a file and their labels; see `predictors.Predictor`.
 
         Args:
           path: a file with the columns of the training, or ``dev.tsv`` of a task of GLUE.
-          labelled: whether labels are needed.
+          labeled: whether labels are needed.
         """
-        task = self._task_of(path, labelled)
-        split = "dev" if labelled else "test"
+        task = self._task_of(path, labeled)
+        split = "dev" if labeled else "test"
         found = list(task.iter_examples(os.path.dirname(path), split, False, False))
         rows = ((f"{path}: {e.guid}", self._row_of((e.text_a, e.text_b))) for e in found)
         return list(self.examples_of(rows, self._plain_task.columns)), [
             example.label for example in found
         ]
 
-    def _task_of(self, path: str, labelled: bool) -> glue.GlueTask | custom.CustomTask:
+    def _task_of(self, path: str, labeled: bool) -> glue.GlueTask | custom.CustomTask:
         """Returns a task that reads a file as its split "dev", or without labels as "test"."""
         known = [row for row in glue.TASKS if row.name == self._row.name.lower()]
         if known and path.endswith(".tsv"):
@@ -139,7 +139,7 @@ class TextPredictor:
                 changes["test_columns"] = (row.id_column or 0, *row.text_columns)
                 changes["headerless"] = ("dev", "test") if "dev" in row.headerless else ()
             return dataclasses.replace(row, **changes)
-        return dataclasses.replace(self._row, files={"dev" if labelled else "test": path})
+        return dataclasses.replace(self._row, files={"dev" if labeled else "test": path})
 
     def of_request(self, fields: dict) -> str | tuple[str, str]:
         """Returns the example of a request."""

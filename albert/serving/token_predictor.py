@@ -71,17 +71,17 @@ class TokenPredictor:
         """
         return word_files.read_lines(lines, name, form, self.columns)
 
-    def read(self, path: str, labelled: bool) -> tuple[list, list | None]:
+    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the sentences of a file and their labels; see `predictors.Predictor`."""
-        sentences = list(word_files.read(path, "check_file", self.columns, labelled or None))
+        sentences = list(word_files.read(path, "check_file", self.columns, labeled or None))
         if not sentences:
             raise file_io.InputError(f"{path}: there is no sentence")
         unknown = {name for s in sentences for name in s.labels or ()} - set(self.labels)
-        if labelled and unknown:
+        if labeled and unknown:
             raise file_io.InputError(
                 f"{path} has the label {min(unknown)!r}; this model has {', '.join(self.labels)}"
             )
-        gold = [sentence.labels for sentence in sentences] if labelled else None
+        gold = [sentence.labels for sentence in sentences] if labeled else None
         return [word_files.without_labels(sentence) for sentence in sentences], gold
 
     def of_request(self, fields: dict) -> list[str]:

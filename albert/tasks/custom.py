@@ -212,7 +212,7 @@ class CustomTask:
             "labels": list(self.labels),
         }
 
-    def is_labelled(self, split: str) -> bool:
+    def is_labeled(self, split: str) -> bool:
         """Returns whether a split has labels; test data has them if its first row does."""
         if split != "test":
             return True
@@ -229,11 +229,11 @@ class CustomTask:
             names file and line.
         """
         self.check_splits([split])
-        labelled = self.is_labelled(split)
+        labeled = self.is_labeled(split)
         path = self.files[split]
         count = 0
         for place, row in tables.read_file(path, _SPLIT_FLAGS[split]):
-            label = self._label(row, place) if labelled else self.no_label
+            label = self._label(row, place) if labeled else self.no_label
             yield self.example(row, place, str(count), label, use_spm, do_lower_case)
             count += 1
         if not count:
@@ -273,7 +273,7 @@ class CustomTask:
     ) -> dict[str, float] | None:
         """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
         tables.write_classifier_files(output_dir, rows, ids, self.labels)
-        if not self.is_labelled("test"):
+        if not self.is_labeled("test"):
             return None
         return tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 

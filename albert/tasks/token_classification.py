@@ -91,7 +91,7 @@ def find_labels(
             "the labels: expected output_dir to be that of a training run, or train_file"
         )
     counts = {}
-    for sentence in word_files.read(files["train"], _SPLIT_FLAGS["train"], columns, labelled=True):
+    for sentence in word_files.read(files["train"], _SPLIT_FLAGS["train"], columns, labeled=True):
         for label in sentence.labels:
             counts[label] = counts.get(label, 0) + 1
     if len(counts) < 2:
@@ -398,8 +398,8 @@ class Files:
 
     def sentences(self, split: str) -> Iterator[word_files.Sentence]:
         """Yields the sentences of a split."""
-        labelled = None if split == "test" else True
-        yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labelled)
+        labeled = None if split == "test" else True
+        yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labeled)
 
     def parts(
         self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer

@@ -68,7 +68,7 @@ def format_of(path: str) -> str:
 
 
 def read(
-    path: str, flag: str, columns: Columns = Columns(), labelled: bool | None = None
+    path: str, flag: str, columns: Columns = Columns(), labeled: bool | None = None
 ) -> Iterator[Sentence]:
     """Yields the sentences of a file, whose name gives the format.
 
@@ -76,14 +76,14 @@ def read(
       path: the file.
       flag: name of its parameter, for messages.
       columns: columns of words and labels.
-      labelled: True: each word must have a label. False: labels are not read. None: they are read
+      labeled: True: each word must have a label. False: labels are not read. None: they are read
         if the first sentence has labels.
 
     Raises:
       file_io.InputError: the file does not exist or a line has another form; names file and line.
     """
     with file_io.open_input(path, flag, "rb") as lines:
-        yield from read_lines(lines, path, format_of(path), columns, labelled)
+        yield from read_lines(lines, path, format_of(path), columns, labeled)
 
 
 def read_lines(
@@ -91,7 +91,7 @@ def read_lines(
     name: str,
     form: str,
     columns: Columns = Columns(),
-    labelled: bool | None = None,
+    labeled: bool | None = None,
 ) -> Iterator[Sentence]:
     """Yields the sentences of the lines of a file.
 
@@ -99,16 +99,16 @@ def read_lines(
       lines: the lines.
       name: name of the file in messages.
       form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
-      columns, labelled: see `read`.
+      columns, labeled: see `read`.
     """
     if form == "txt":
         for number, line in file_io.text_lines(lines, name):
             words = words_of(line, f"{name} line {number}")
             yield Sentence(str(number - 1), words, None, f"{name} line {number}")
     elif form == "jsonl":
-        yield from _read_jsonl(lines, name, columns, labelled)
+        yield from _read_jsonl(lines, name, columns, labeled)
     else:
-        yield from _read_conll(lines, name, columns, labelled)
+        yield from _read_conll(lines, name, columns, labeled)
 
 
 def words_of(text: str, place: str) -> tuple[str, ...]:
@@ -133,16 +133,16 @@ def _check_names(texts, what, place):
         )
 
 
-def _read_jsonl(lines, name, columns, labelled):
+def _read_jsonl(lines, name, columns, labeled):
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
     for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
         if words_key not in row and isinstance(row.get(_TEXT), str):
             words = words_of(row[_TEXT], place)
         else:
             words = _texts(row, words_key, "words_column", place)
-        if labelled is None:
-            labelled = label_key in row
-        labels = _texts(row, label_key, "label_column", place) if labelled else None
+        if labeled is None:
+            labeled = label_key in row
+        labels = _texts(row, label_key, "label_column", place) if labeled else None
         if labels is not None and len(labels) != len(words):
             raise file_io.InputError(
                 f"{place}: expected as many {label_key} as {words_key}; found {len(labels)} and "
@@ -166,15 +166,15 @@ def _texts(row, key, flag, place):
     return tuple(found)
 
 
-def _read_conll(lines, name, columns, labelled):
+def _read_conll(lines, name, columns, labeled):
     rows, first, count = [], 1, 0
     for number, fields in _fields(lines, name):
         if fields:
             first = first if rows else number
             rows.append(fields)
         if rows and not fields:
-            sentence = _sentence(rows, name, first, count, columns, labelled)
-            labelled = sentence.labels is not None
+            sentence = _sentence(rows, name, first, count, columns, labeled)
+            labeled = sentence.labels is not None
             yield sentence
             rows, count = [], count + 1
 
@@ -200,14 +200,14 @@ def _fields(lines, name):
     yield number + 1, []
 
 
-def _sentence(rows, name, first, count, columns, labelled):
+def _sentence(rows, name, first, count, columns, labeled):
     """Returns the sentence of rows of columns, the first of which is line `first`."""
     place, width = f"{name} line {first}", len(rows[0])
     word = _column(columns.words, 0, width, "words_column", place)
-    if labelled is None:
-        labelled = width > 1
+    if labeled is None:
+        labeled = width > 1
     labels = None
-    if labelled:
+    if labeled:
         label = _column(columns.label, width - 1, width, "label_column", place)
         if label == word:
             raise file_io.InputError(

@@ -224,7 +224,7 @@ def _splitter(cleaning):
         import sentencex
     except ImportError as error:
         raise file_io.InputError(
-            f"finding sentences needs the package sentencex: pip install '.[corpus]' ({error}); or "
+            f"finding sentences needs the package sentencex: pip install sentencex ({error}); or "
             "say that each line is one (text_lines=sentences)"
         ) from error
     return functools.partial(sentencex.segment, cleaning.language)

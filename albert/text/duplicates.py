@@ -78,7 +78,7 @@ def _datasketch() -> Any:
         import datasketch
     except ImportError as error:
         raise file_io.InputError(
-            f"near duplicates need the package datasketch: pip install '.[corpus]' ({error})"
+            f"near duplicates need the package datasketch: pip install datasketch ({error})"
         ) from error
     return datasketch
 

@@ -182,7 +182,7 @@ def train_vocab(
       (serialized SentencePiece model, Counter of lines, sentences used and lines ignored).
 
     Raises:
-      file_io.InputError: unreadable text, or too little of it for so many pieces.
+      file_io.InputError: unreadable text, or too little of it for the number of pieces.
     """
     # Imported here: only needed when training begins.
     import sentencepiece
@@ -291,15 +291,14 @@ def train_wordpiece(
       (list of pieces by id, Counter of lines, sentences used and lines ignored).
 
     Raises:
-      file_io.InputError: unreadable text, too little of it for so many pieces, or the package
+      file_io.InputError: unreadable text, too little of it for the number of pieces, or the package
         tokenizers is missing.
     """
     try:
         import tokenizers
     except ImportError as error:
         raise file_io.InputError(
-            "a WordPiece vocabulary needs the package tokenizers: "
-            f"pip install '.[wordpiece]' ({error})"
+            f"a WordPiece vocabulary needs the package tokenizers: pip install tokenizers ({error})"
         ) from error
     plan = corpus.plan_blocks(input_paths)
     counts: collections.Counter[str] = collections.Counter()

@@ -24,7 +24,7 @@ from albert.training import results
 STATE = "stuck.json"
 # Verdicts on a run that has ended. With the first two, the run has learned nothing.
 STUCK, UNTRAINED, NOT_JUDGED = "stuck", "best at step 0", "not judged"
-LEARNT_NOTHING = (STUCK, UNTRAINED)
+LEARNED_NOTHING = (STUCK, UNTRAINED)
 # Minimum for learning: standard deviations above chance, and fraction of the maximum effect, that
 # of outputs equal to the labels. The second excludes outputs that hardly differ, for which many
 # examples can make even a tiny effect significant.

@@ -9,7 +9,7 @@ as `--runner=local` and as `--runner=beam`, with each number of workers, on all 
 use. Prints instances per second, the whole process from its start to its end included, the largest
 sum of the resident memory of all processes of the run, and the rate of Beam as a part of the local
 one; and whether all shards are the same, which is an error if not. Shards are deleted after each
-run, the text in the end. Needs Linux (/proc) and room for about nine times the text.
+run, the text at the end. Needs Linux (/proc) and room for about nine times the text.
 """
 
 import json
@@ -34,7 +34,7 @@ def define_flags():
     flags.DEFINE_string("input_file", None, "Text files, also .gz: globs.", required=True)
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
     flags.DEFINE_integer("megabytes", 1000, "Length of the text.")
-    flags.DEFINE_string("output_dir", None, "Folder for a folder that is removed in the end.")
+    flags.DEFINE_string("output_dir", None, "Folder for a folder that is removed at the end.")
     flags.DEFINE_list("workers", ["2", "4"], "Numbers of workers to try.")
     flags.DEFINE_list("runners", ["local", "beam"], "What to try.")
     flags.DEFINE_integer("num_shards", 8, "Files of a run.")
@@ -57,7 +57,7 @@ def write_text(paths, num_bytes, target):
     rng = np.random.default_rng(FLAGS.random_seed)
     with open(target, "wb") as file:
         for text in texts(paths):
-            # Line ends belong to the words beside them; those words are not changed.
+            # Line ends belong to the adjacent words; those words are not changed.
             words = text.split(" ")
             places = rng.choice(len(words), int(CHANGED * len(words)), replace=False)
             others = rng.permutation(places)

@@ -1,4 +1,4 @@
-"""Kills runs of create_pretraining_data at random moments and compares the files in the end.
+"""Kills runs of create_pretraining_data at random moments and compares the files at the end.
 
     python -m benchmarks.robustness.killed_data_creation --input_file='corpus/*.txt' \\
         --spm_model_file=30k-clean.model
@@ -60,7 +60,7 @@ def content(folder):
 
 
 def killed_run(folder, seconds):
-    """Kills a run after so long, then lets the same command end; whether it was still going on."""
+    """Kills a run, then lets the same command end; returns whether the run still ran."""
     process = start(folder, 2)
     try:
         process.wait(seconds)
@@ -68,9 +68,9 @@ def killed_run(folder, seconds):
         process.kill()
     if process.wait() == 0:
         return False
-    # Its workers may still go on for a moment: that must do no harm.
+    # Its workers may still run for a moment: that must do no harm.
     if start(folder, 1).wait():
-        sys.exit(f"{folder}: the run did not go on after {seconds:.2f} s")
+        sys.exit(f"{folder}: the run did not resume after {seconds:.2f} s")
     return True
 
 

@@ -32,7 +32,7 @@ def define_flags():
     flags.DEFINE_integer("kills", 10, "How often.")
     flags.DEFINE_integer("parallel", 2, "Trials at the same time.")
     flags.DEFINE_integer("train_step", 30, "Steps of a trial; a checkpoint every fifth part.")
-    flags.DEFINE_float("most_seconds", 8.0, "From a checkpoint to the kill, at the most.")
+    flags.DEFINE_float("most_seconds", 8.0, "Maximum from a checkpoint to the kill.")
     flags.DEFINE_integer("seed", 1, "Source of the moments.")
 
 
@@ -59,7 +59,7 @@ def _command(folder, data):
 
 
 def _progress(folder):
-    """What changes when a trial saves a checkpoint or ends."""
+    """Returns files that change when a trial saves a checkpoint or ends."""
     found = []
     for path, _, names in os.walk(folder):
         found += [os.path.join(path, name) for name in names if name.endswith(".index")]
@@ -73,7 +73,7 @@ def _children(pid):
 
 
 def _kill_at_random(command, folder, kills, source):
-    """Runs a command, killing it so many times; how many processes that were."""
+    """Runs a command, killing it several times; returns the number of processes."""
     killed = 0
     for number in range(kills + 1):
         before = _progress(folder)

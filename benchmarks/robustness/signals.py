@@ -64,7 +64,7 @@ class Run:
             self.lines.append(line)
 
     def phase(self):
-        """What it is doing, by its log."""
+        """Returns its present work, by its log."""
         found = "start"
         for line in list(self.lines):
             if "First step after" in line or re.search(r"\] step \d+/", line):
@@ -85,7 +85,7 @@ class Run:
 
 
 def check(run, folder, status, kind):
-    """What is wrong after a run has ended; None if nothing is."""
+    """Returns the fault of a run that has ended; None if there is none."""
     text = "".join(run.lines)
     if "Traceback" in text:
         return f"traceback: {text[-2000:]}"

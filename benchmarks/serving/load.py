@@ -70,7 +70,7 @@ class Process:
 
 
 class Load:
-    """What some clients saw: seconds of the answers, and how often each status came."""
+    """Results of some clients: seconds of the answers, and how often each status came."""
 
     def __init__(self):
         self.seconds, self.statuses, self.whole = [], {}, 0.0
@@ -137,7 +137,7 @@ async def lengths(url, texts):
     every = " ".join(words)
     first, again = [], []
     async with session() as made:
-        # Up and down, so that neighbours are not of one length.
+        # Up and down, so that neighbors are not of one length.
         order = [(7 * k) % _LENGTHS + 1 for k in range(_LENGTHS)]
         for seconds in (first, again):
             for length in order:

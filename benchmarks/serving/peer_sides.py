@@ -31,7 +31,7 @@ def answer_commands(predict, batches_file):
       predict: ``texts -> probabilities [N, labels]``.
       batches_file: JSON, {name: list of lists of texts}.
     """
-    # Libraries print to standard output, too.
+    # Libraries also print to standard output.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with open(batches_file, encoding="utf-8") as file:

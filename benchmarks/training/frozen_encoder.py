@@ -91,7 +91,7 @@ def make_run(config, folder):
 
 
 def stepping(made, config, compute, data):
-    """Function that takes the first so many steps; returns seconds per step, with its reading."""
+    """Function that takes a number of steps; returns seconds per step, with its reading."""
     model = made.build_model(config, compute, 1)
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)

@@ -1,4 +1,4 @@
-r"""How soon runs that do not learn are warned of, and that runs that learn are not.
+r"""How soon runs that do not learn get a warning, and that runs that learn get none.
 
     python -m benchmarks.training.stuck_runs --trial=collapse --data_dir=glue \
         --spm_model_file=30k.model
@@ -125,7 +125,7 @@ def main():
         shares = report(FLAGS.output_dir or folder, runs)
     warned = [share for share in shares if share is not None]
     early = sum(share < 0.3 for share in warned)
-    print(f"\n{len(warned)} of {len(shares)} runs were warned of, {early} before 30% of the steps")
+    print(f"\n{len(warned)} of {len(shares)} runs got a warning, {early} before 30% of the steps")
 
 
 if __name__ == "__main__":

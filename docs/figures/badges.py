@@ -7,12 +7,20 @@ from drawing import Drawing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEIGHT, GAP, LETTER = 24, 8, 7.2
-BADGES = [  # label, file, regular expression with the value
-    ("version", "albert/__init__.py", r'__version__ = "(.*)"'),
-    ("Python", "setup.py", r'python_requires="(.*)"'),
-    ("TensorFlow", "setup.py", r'"tensorflow(>=[\d.]+)"'),
-    ("license", "setup.py", r'"license": "(.*)"'),
-]
+
+
+def _badges() -> dict[str, str]:
+    """Reads the value of each badge from the sources."""
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    package = (ROOT / "albert" / "__init__.py").read_text(encoding="utf-8")
+    ((first, end),) = re.findall(r"PYTHON_MINORS = range\((\d+), (\d+)\)", setup)
+    (tensorflow,) = re.findall(r'"tensorflow>=([\d.]+)"', setup)
+    return {
+        "version": re.findall(r'__version__ = "(.*)"', package)[0],
+        "Python": f"3.{first} to 3.{int(end) - 1}",
+        "TensorFlow": f"{tensorflow} and later",
+        "license": re.findall(r'"license": "(.*)"', setup)[0],
+    }
 
 
 def _width(text: str) -> float:
@@ -21,10 +29,7 @@ def _width(text: str) -> float:
 
 def draw() -> str:
     """Returns the SVG."""
-    badges = []
-    for label, file, pattern in BADGES:
-        (value,) = re.findall(pattern, (ROOT / file).read_text(encoding="utf-8"))
-        badges.append((label, value))
+    badges = list(_badges().items())
     total = sum(_width(text) for badge in badges for text in badge) + GAP * (len(badges) - 1)
     drawing = Drawing(round(total), HEIGHT, "; ".join(" ".join(badge) for badge in badges))
     x = 0.0

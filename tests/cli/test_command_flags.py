@@ -1,4 +1,4 @@
-"""What the record of a run says of flags."""
+"""Flags in the record of a run."""
 
 import importlib
 

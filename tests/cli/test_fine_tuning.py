@@ -1,4 +1,4 @@
-"""What all fine-tuning scripts have in common."""
+"""The part that all fine-tuning scripts share."""
 
 import pytest
 from absl import flags

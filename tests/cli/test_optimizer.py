@@ -45,7 +45,7 @@ def refused(**given):
 
 @pytest.fixture
 def made(monkeypatch):
-    """What the optimizer is made with, instead of the optimizer."""
+    """Returns the optimizer's arguments instead of the optimizer."""
     told = {}
     monkeypatch.setattr(
         optimizers, "create_optimizer", lambda *values, **named: told.update(named, values=values)

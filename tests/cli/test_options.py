@@ -19,7 +19,7 @@ class Inner(options.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outer(options.Group):
-    """What a command takes."""
+    """Settings of a command."""
 
     inner: Inner = options.group(Inner, rate=0.2)
     folder: str | None = options.flag(None, "A folder.", required=True)

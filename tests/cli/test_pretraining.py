@@ -41,17 +41,17 @@ def make_rows():
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    record_files.write(str(folder / "labelled.tfrecord"), SPECS, make_rows(), {})
+    record_files.write(str(folder / "labeled.tfrecord"), SPECS, make_rows(), {})
     specs = [spec for spec in SPECS if spec.name != "next_sentence_labels"]
     rows = ({name: row[name] for name in (s.name for s in specs)} for row in make_rows())
-    record_files.write(str(folder / "unlabelled.tfrecord"), specs, rows, {})
+    record_files.write(str(folder / "unlabeled.tfrecord"), specs, rows, {})
     file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
     return folder
 
 
 @pytest.fixture
 def pretrain(inputs, run_script):
-    def run(output_dir, records="labelled", **given):
+    def run(output_dir, records="labeled", **given):
         given = {"do_eval": True, "num_train_steps": 2, **given}
         run_script(
             run_pretraining, albert_config_file=inputs / "config.json", output_dir=output_dir,
@@ -111,8 +111,8 @@ MASKED = {"masked_lm_accuracy", "masked_lm_loss"}
 @pytest.mark.slow
 def test_masked_words_alone(inputs, pretrain, tmp_path):
     folder = tmp_path / "none"
-    pretrain(folder, "unlabelled", sentence_task="none", num_train_steps=1)
-    pretrain(folder, "labelled", sentence_task="none")  # resumes; labels are ignored
+    pretrain(folder, "unlabeled", sentence_task="none", num_train_steps=1)
+    pretrain(folder, "labeled", sentence_task="none")  # resumes; labels are ignored
     found = last_results(folder)
     assert set(found) == MASKED | {"loss"}
     assert found["loss"] == found["masked_lm_loss"]
@@ -158,7 +158,7 @@ def test_next_sentences(pretrain, tmp_path, caplog):
     ):
         pretrain(folder)
     with pytest.raises(file_io.InputError, match="has no feature 'next_sentence_labels'"):
-        pretrain(tmp_path / "unlabelled", "unlabelled", sentence_task="nsp")
+        pretrain(tmp_path / "unlabeled", "unlabeled", sentence_task="nsp")
     # Evaluation by itself: the folder's task unless another is asked for.
     before = (folder / "eval_results.txt").read_text()
     pretrain(folder, do_train=False)

@@ -1,4 +1,4 @@
-"""What the flags of both SQuAD scripts make of a run."""
+"""Effects of the flags of both SQuAD scripts on a run."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""Flags of studies: what contradicts itself, and the head of a run in a folder that is there."""
+"""Flags of studies: what contradicts itself, and the head of a run in an existing folder."""
 
 import importlib
 

@@ -133,7 +133,7 @@ def test_files_of_predictions_with_their_answers(tmp_path, capsys):
     assert found["pairs"][0]["examples"]["difference"] == pytest.approx(9 / 60)
     assert [side["mean"]["estimate"] for side in found["sides"]] == pytest.approx([0.8, 0.95])
     for given, message in (
-        (arguments[:1], "a.tsv has no run.json beside it: name .* with --labels"),
+        (arguments[:1], "a.tsv has no run.json next to it: name .* with --labels"),
         ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
         ([*arguments, "--id_column=text"], "predictions of other examples .* --id_column"),
     ):
@@ -177,7 +177,7 @@ def test_a_level_that_is_none_is_refused(level):
 def test_without_scipy_it_says_what_to_install(runs, capsys, monkeypatch):
     for name in ("scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(file_io.InputError, match=r"pip install '\.\[stats\]'"):
+    with pytest.raises(file_io.InputError, match="pip install 'scipy>="):
         call(capsys, runs)
 
 

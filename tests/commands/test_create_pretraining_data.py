@@ -328,7 +328,7 @@ def members(process):
 
 
 def wait_until_all_ended(process):
-    wait_until(lambda: not members(process), seconds=20, say=lambda: "worker processes go on")
+    wait_until(lambda: not members(process), seconds=20, say=lambda: "worker processes still run")
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_a_step_that_fails_ends_the_demo_with_its_log(tmp_path):
 def test_ctrl_c_stops_at_once(tmp_path):
     process = _start(tmp_path, trouble="sleep")
     output = interrupt(process, tmp_path / "running")
-    assert "interrupted; ./run_demo.sh goes on from here" in output
+    assert "interrupted; ./run_demo.sh resumes here" in output
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_help_says_something(script):
 
 @pytest.mark.parametrize("script", COMMANDS)
 def test_help_shows_all_flags_of_a_script(script):
-    """Those of shared groups, too."""
+    """Also those of shared groups."""
     values = flags.FlagValues()
     app.define(_module(script).define_flags, values)
     shown = re.findall(r"^  (?:-\w,)?--(?:\[no\])?(\w+): ", values.main_module_help(), re.M)

@@ -104,7 +104,7 @@ def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
         assert re.search(rf'aria-label="{title}: ', text), title
     assert "training from 1.01 to 0.11; evaluation from 0.3 to 0.15" in text
     assert "&#39;--text_column=a b&#39;" in text and "1,000, of which 500" in text
-    assert f"predictions.tsv of this run beside {data}: 4 examples" in text
+    assert f"predictions.tsv of this run next to {data}: 4 examples" in text
     assert "each label, in test.tsv." in text and "Worst examples of test.tsv" in text
     assert "has changed" not in text
 
@@ -141,7 +141,7 @@ def test_predictions_of_a_later_session_are_paired_with_its_data(tmp_path):
         )
     text = write_report(tmp_path, f"--runs={run}")
     assert ["of b.tsv", "good", "bad", "0.6"] in cells(text) and "has changed" not in text
-    assert f"predictions.tsv of this run beside {path}: 1 example" in text
+    assert f"predictions.tsv of this run next to {path}: 1 example" in text
 
 
 def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch):
@@ -254,7 +254,7 @@ def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
     # The span has 0.7 if there is an answer, of which the null odds say 1 / (1 + exp(-1)).
     assert worst[2:] == ["Rome", "Paris", "0", "-1", "0.5117"] and "Rome &amp; Paris" in worst[1]
     assert not [row for row in cells(text) if row[:1] == ["Why?"]]
-    assert f"predictions.json of this run beside {data}: 3 examples" in text
+    assert f"predictions.json of this run next to {data}: 3 examples" in text
     assert "Worst answers to dev.json" in text
 
 

@@ -35,7 +35,7 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
-    """Output folder of an SST-2 model that has learnt its task, with predictions and an export."""
+    """Output folder of an SST-2 model that has learned its task, with predictions and an export."""
     folder = tmp_path_factory.mktemp("trained") / "out"
     chosen = glue_flags(
         inputs, folder, do_train=True, do_eval=True, do_predict=True, from_scratch=True,

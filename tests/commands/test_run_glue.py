@@ -97,7 +97,7 @@ def _commands(folder):
 
 def test_every_task_gets_the_values_of_the_reference(fake, tmp_path):
     result = _sweep({**fake, "TASKS": " ".join(name for name in VALUES if name != "QNLI")})
-    assert result.returncode == 1  # CoLA fails, the others go on
+    assert result.returncode == 1  # CoLA fails, the others continue
     for name, command in _commands(tmp_path).items():
         keys = "warmup_step learning_rate train_step save_checkpoints_steps train_batch_size"
         assert " ".join(command[key] for key in keys.split()) == VALUES[name]
@@ -313,7 +313,7 @@ def test_report_averages_what_is_done(tmp_path):
     assert len({len(line) for line in lines}) == 1
 
 
-def test_runs_that_have_learnt_nothing_are_shown_as_such(tmp_path):
+def test_runs_that_have_learned_nothing_are_shown_as_such(tmp_path):
     _results(tmp_path, "RTE", "40:40:0.53", value=0.53, baseline=0.53, verdict="stuck")
     for seed, value in ((1, 0.9), (2, 0.5), (3, 0.7)):
         verdict = "stuck" if seed == 2 else ""

@@ -55,7 +55,7 @@ def evaluated(inputs, run_script):
     ("optimizer", "rate", "steps"),
     [("adamw", 0.004, 300), pytest.param("lamb", 0.005, 600, marks=pytest.mark.slow)],
 )
-def test_a_model_learns_what_can_be_learnt(inputs, tmp_path, run_script, optimizer, rate, steps):
+def test_a_model_learns_what_can_be_learned(inputs, tmp_path, run_script, optimizer, rate, steps):
     flags = pretraining_flags(
         inputs, tmp_path, do_eval=True, optimizer=optimizer, num_train_steps=steps,
         save_checkpoints_steps=steps // 2, learning_rate=rate,

@@ -75,7 +75,7 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     last = results[-1]
     by_level = [float(last[f"eval_accuracy_{level}"]) for level in race.LEVELS]
     assert sum(by_level) / 2 == pytest.approx(accuracies[-1], abs=1e-6)
-    # The best is kept beside the one that the flag asks for.
+    # The best is kept in addition to the one that the flag asks for.
     assert [os.path.basename(p) for p in checkpoints.numbered(str(tmp_path))] == ["model.ckpt-120"]
     best = results[accuracies.index(max(accuracies))]
     assert weights(tmp_path / "model.ckpt-best")["global_step"] == int(best["global_step"])
@@ -104,7 +104,7 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script):
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20
     data = ("train_data", "eval_data", "predict_data")
     record = recorded_runs.check_record(tmp_path, "run_race", "configuration", "vocabulary", *data)
-    # The score on test data stands beside that of the best checkpoint.
+    # The score on test data stands next to that of the best checkpoint.
     test = record["test"]
     assert test["step"] == record["result"]["step"] == int(best["global_step"])
     assert test["eval_accuracy"] == pytest.approx(float(scores["eval_accuracy"]))

@@ -49,7 +49,7 @@ def training_flags(inputs, folder):
 
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
-    """Output folder of a model that has learnt its task, with answers and an export."""
+    """Output folder of a model that has learned its task, with answers and an export."""
     folder = tmp_path_factory.mktemp("trained_v1") / "out"
     flags = training_flags(inputs, folder)
     builders.run(run_squad_v1, **flags, export_dir=folder / "export")

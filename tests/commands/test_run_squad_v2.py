@@ -30,7 +30,7 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(inputs, tmp_path_factory):
-    """Output folder of a model that has learnt its task, with answers and an export."""
+    """Output folder of a model that has learned its task, with answers and an export."""
     folder = tmp_path_factory.mktemp("trained_v2") / "out"
     builders.run(
         run_squad_v2,

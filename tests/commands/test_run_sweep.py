@@ -263,7 +263,7 @@ def test_a_sweep_is_pruned_by_the_score_that_picks_the_best(tmp_path):
 @pytest.mark.slow
 def test_a_trial_that_is_killed_from_outside_is_tried_again_and_then_given_up(tmp_path):
     result = _sweep(tmp_path, "--grid=rate=0.3,0.4", "--script_flags=--die_at=0.3")
-    assert result.stdout.count("killed from outside; it goes on") == 2
+    assert result.stdout.count("killed from outside; it resumes") == 2
     summary = json.loads((tmp_path / "sweep_results.json").read_text())
     assert [trial["state"] for trial in summary["trials"]] == ["failed", "done"]
     assert "killed from outside 3 times (status -9)" in summary["trials"][0]["error"][0]
@@ -294,7 +294,7 @@ def _children(pid):
 
 
 def _kill_a_few_times(command, note, kills, seed):
-    """Runs a command until it ends by itself, killing it and its trials so many times before.
+    """Runs a command until it ends by itself, killing it and its trials several times before.
 
     Each time a trial has just taken a step, which `note` tells, so that each start comes further.
     """
@@ -330,7 +330,7 @@ def _check_notes(path):
         trial, _, pid = line.split()
         pids = last.setdefault(trial, [])
         if not pids or pids[-1] != pid:
-            assert pid not in pids, f"{trial}: {pid} went on beside {pids[-1]}"
+            assert pid not in pids, f"{trial}: {pid} ran at the same time as {pids[-1]}"
             pids.append(pid)
     return sum(len(pids) for pids in last.values())
 

@@ -60,7 +60,7 @@ def read_conll(path):
     return [[line.split("\t") for line in block.split("\n")] for block in blocks]
 
 
-def test_labels_are_learnt_and_scored(trained):
+def test_labels_are_learned_and_scored(trained):
     first, last = builders.read_results(trained / "model")
     assert float(last["f1"]) > 0.9 > float(first["f1"])
     assert {"precision", "recall", "eval_accuracy", "eval_loss", "f1_FOOD", "f1_MAN"} <= set(last)
@@ -140,7 +140,7 @@ def test_predictions_of_plain_texts(trained, tmp_path, run_script, capsys):
     labels, probabilities = one_by_one(trained, texts[0].split())
     assert found[0]["labels"] == labels
     np.testing.assert_allclose(found[0]["probabilities"], probabilities, atol=1e-5)
-    token_samples.write(tmp_path / "in.conll", TEST[:2], labelled=False)
+    token_samples.write(tmp_path / "in.conll", TEST[:2], labeled=False)
     run_script(predict, **chosen, input_file=tmp_path / "in.conll")
     printed = capsys.readouterr().out.strip("\n").split("\n\n")
     expected = ["\n".join(f"{f[0]}\t{f[2]}" for f in row) for row in rows[:2]]

@@ -91,7 +91,7 @@ def test_every_sentence_is_equally_likely_to_be_drawn(tmp_path):
 
 
 def test_a_corpus_may_be_larger_than_memory(tmp_path, monkeypatch):
-    """What is held while lines are drawn is a part of one file, however long that is."""
+    """Only a part of one file is in memory while lines are drawn, however long the file is."""
     monkeypatch.setattr(corpus, "PIECE_BYTES", 1 << 16)
     text = tmp_path / "text"
     text.write_text("".join(f"this is line number {n} of a long text\n" for n in range(100_000)))
@@ -344,6 +344,6 @@ def test_no_sentence_for_wordpieces(tmp_path):
 def test_the_extra_for_wordpieces_is_named(text, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(
-        file_io.InputError, match=r"WordPiece .* needs .* tokenizers: pip install '.\[wordpiece"
+        file_io.InputError, match="WordPiece .* needs .* tokenizers: pip install tokenizers"
     ):
         vocabulary.train_wordpiece(text.split(","), vocabulary.VocabRecipe())

@@ -233,7 +233,7 @@ def masked_file(path):
     return write(path, instances.serialize(first, lengths, segments, maskable, lengths))
 
 
-def test_records_are_recognised_by_their_features(paths, tmp_path):
+def test_records_are_recognized_by_their_features(paths, tmp_path):
     empty = write(tmp_path / "empty", [])
     assert dynamic_masking.inspect([empty, *paths]).without_masks
     other = dynamic_masking.inspect([masked_file(tmp_path / "masked"), empty])

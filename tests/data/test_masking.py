@@ -83,7 +83,7 @@ def test_runs_do_not_touch_taken_words():
             one_row([1, 1, 1, 1]), [4], masking.ngram_probabilities(3), rng, taken
         )
         outcomes.add(tuple(np.flatnonzero(chosen).tolist()))
-    # A run of two or three from word 2 is passed over, not cut, when word 3 is chosen already;
+    # A run of two or three from word 2 is skipped, not cut, when word 3 is chosen already;
     # from word 0 it always meets the taken word.
     assert outcomes == {(0, 2, 3), (0, 3), (2, 3), (3,)}
 

@@ -137,7 +137,7 @@ def test_a_source_without_records_is_refused(files):
     record_files.write(str(files / "empty-0"), SPECS, [], {})
     with pytest.raises(file_io.InputError, match="no records in .*empty-0"):
         numbers(files, "@books-*:1,@empty-*:1", 10)
-    # Beside others it does no harm, and memory for shuffling is judged by those.
+    # With others it does no harm, and memory for shuffling is judged by those.
     assert (
         input_pipeline.shuffle_buffer_size([str(files / "empty-0"), str(files / "books-0")]) > 1000
     )

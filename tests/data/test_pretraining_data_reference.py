@@ -262,7 +262,7 @@ def compare(name, statistic, theirs, ours):
 
 
 def runs(row, mask=None):
-    """Numbers of neighbouring words predicted together."""
+    """Numbers of neighboring words predicted together."""
     edges = np.flatnonzero(np.diff([0, *(row.predicted_sizes > 0), 0]))
     return (edges[1::2] - edges[::2]).tolist()
 

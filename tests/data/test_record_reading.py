@@ -12,7 +12,7 @@ from albert.io import file_io
 
 
 def example(number):
-    """What TensorFlow writes: packed lists, floats, bytes, negative numbers."""
+    """Records as TensorFlow writes them: packed lists, floats, bytes, negative numbers."""
     feature = {
         "numbers": tf.train.Feature(int64_list=tf.train.Int64List(value=[number, -3, 2**40])),
         "shares": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * (number % 3))),

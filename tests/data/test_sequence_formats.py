@@ -91,7 +91,7 @@ def test_sop_labels_only_what_was_swapped():
     documents = make_documents([30, 2, 3], [7], [20, 20, 1])
     for seed in range(20):
         pairs, counts = draw(documents, seed, max_seq_length=13, sentence_task="sop")
-        # A long sentence waits for a second one; single ones at the end are passed over.
+        # A long sentence waits for a second one; single ones at the end are skipped.
         assert counts == {"single_sentences_skipped": 3}
         spans = [sorted([tuple(pair[:2]), tuple(pair[2:4])]) for pair in pairs.tolist()]
         assert spans == [[(0, 30), (30, 32)], [(42, 62), (62, 82)]]
@@ -157,7 +157,7 @@ def test_pairs_are_sentences_of_one_document_each(lengths, task, max_seq_length,
         for begin, end in ((a, a_end), (b, b_end)):
             owner = np.searchsorted(document_ends, begin, side="right")
             assert begin == end or end <= document_ends[owner]
-    # Without random texts every sentence is used exactly once, or counted as passed over.
+    # Without random texts every sentence is used exactly once, or counted as skipped.
     if task in ("sop", "none"):
         used = sum(
             int(np.searchsorted(sorted(bounds), x)) * s

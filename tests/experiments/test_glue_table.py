@@ -65,4 +65,4 @@ def test_restarts_are_told(folder):
 def test_without_scipy_the_means_are_there(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     text = glue_table.to_markdown(glue_table.summarize(folder, ["RTE"]))
-    assert "0.7200" in text and "need SciPy: pip install '.[stats]'." in text
+    assert "0.7200" in text and "need SciPy: pip install 'scipy>=1.15'." in text

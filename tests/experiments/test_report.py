@@ -47,6 +47,6 @@ def test_tables_show_that_they_scroll():
     assert "overflow-x: auto" in rule
     assert rule.count("no-repeat local") == rule.count("no-repeat scroll") == 2
     for cell in ("th", "tr.best td"):
-        (colour,) = re.findall(rf"^{cell} \{{ background: #(\w+);", page, re.M)
-        assert len(colour) == 8, "the shadow is behind the cells"
+        (color,) = re.findall(rf"^{cell} \{{ background: #(\w+);", page, re.M)
+        assert len(color) == 8, "the shadow is behind the cells"
     assert ".scroll::-webkit-scrollbar, figure::-webkit-scrollbar { height:" in page

@@ -1,4 +1,4 @@
-"""What is run again, and how two runs are compared; without running anything."""
+"""Commands of reproductions, and comparisons of two runs; without running anything."""
 
 import copy
 import json
@@ -200,7 +200,7 @@ def test_a_default_that_was_another_one_is_given(run):
 
 
 def test_lines_of_a_resumed_run_are_compared_where_they_cover_the_same_steps(run, tmp_path):
-    """Its first line after the start is the mean of fewer steps; who changed what is told."""
+    """Its first line after the start is the mean of fewer steps; changes are listed."""
     flags = {"seed": flag(4), "output_dir": flag("x")}
     recorder = run_record.Recorder("run_classifier", [], flags, {})
     write_run(run, recorder, first=3, last=5, change=0.125)  # a line for steps 4 and 5

@@ -87,7 +87,7 @@ def test_bad_settings_are_named():
 
 def test_a_missing_scipy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(file_io.InputError, match=r"need the package scipy: pip install '.\[stats"):
+    with pytest.raises(file_io.InputError, match="need the package scipy: pip install 'scipy>="):
         statistics.mean_interval([1, 2])
 
 

@@ -1,4 +1,4 @@
-"""What a sweep does around its trials; tests/test_run_sweep.py runs whole ones."""
+"""The work of a sweep around its trials; tests/test_run_sweep.py runs whole ones."""
 
 import fcntl
 import os

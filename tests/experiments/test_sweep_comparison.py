@@ -1,4 +1,4 @@
-"""What the table of a sweep says about its differences."""
+"""Differences in the table of a sweep."""
 
 import sys
 
@@ -123,7 +123,7 @@ def test_without_scipy_the_table_is_there_and_says_what_to_install(monkeypatch):
     summary = sweep_comparison.add(summarize(EQUAL | {0.4: [FAILED] * 4}))
     text = results.to_markdown(summary)
     assert "| trial_0000 to 3" in text and "0.5150" in text
-    assert "Intervals and comparisons need SciPy: pip install '.[stats]'." in text
+    assert "Intervals and comparisons need SciPy: pip install 'scipy>=1.15'." in text
     assert "4 of 12 trials failed" in text and "interval of" not in text.partition("\n\n")[0]
 
 

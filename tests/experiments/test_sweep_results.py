@@ -102,7 +102,7 @@ def test_a_point_of_which_a_seed_is_missing_is_not_the_best():
     ]
 
 
-# --- what has not learnt ------------------------------------------------------------------------
+# --- what has not learned ------------------------------------------------------------------------
 
 
 def _summary(trials, **spec):
@@ -137,7 +137,7 @@ def test_runs_that_are_stuck_do_not_win():
     summary = _summary(trials, seeds=[0, 1, 2, 3])
     assert summary["best"] == 1
     assert list(_states(summary).values())[:2] == ["done", "done; 1 of 4 stuck"]
-    assert summary["points"][2]["mean"] == pytest.approx(0.8)  # of those that have learnt
+    assert summary["points"][2]["mean"] == pytest.approx(0.8)  # of those that have learned
     header, rows = sweep_results.rows(summary)
     assert header[2] == "eval_accuracy (dev, best of 5 checkpoints)"
     assert rows[1][4] == "4 of 4"

@@ -1,4 +1,4 @@
-"""What Optuna adds: points that follow from results, and trials that are not worth ending."""
+"""Parts that need Optuna: points that follow from results, and trials that are not worth ending."""
 
 import dataclasses
 import math

@@ -17,22 +17,22 @@ _ROWS = [("the bread was fine", "good"), ("the soup was old", "bad"), ("cake", "
 _WORDS = [[("the", "bad"), ("cook", "good")], [("bread", "fine")]]
 
 
-def write(folder, kind, labelled=True):
+def write(folder, kind, labeled=True):
     """A file of examples for a model of this kind."""
     if kind in (glue.KIND, "regression"):
         numbers = {"good": "5.0", "bad": "1.0", "fine": "3.5"}
         rows = [{"sentence": text} for text, _ in _ROWS]
         for row, (_, label) in zip(rows, _ROWS, strict=True):
-            if labelled:
+            if labeled:
                 row["label"] = label if kind == glue.KIND else numbers[label]
         path, lines = folder / "texts.jsonl", [json.dumps(row) for row in rows]
     elif kind == tokens.KIND:
         path = folder / "words.conll"
-        rows = [[" ".join(pair[: 1 + labelled]) for pair in words] for words in _WORDS]
+        rows = [[" ".join(pair[: 1 + labeled]) for pair in words] for words in _WORDS]
         lines = [line for words in rows for line in (*words, "")]
     elif kind == race.KIND:
-        path = folder / ("all.txt" if labelled else "questions.jsonl")
-        if labelled:
+        path = folder / ("all.txt" if labeled else "questions.jsonl")
+        if labeled:
             lines = [json.dumps(passage) for passage in builders.passages("high", "dev", 2)]
         else:
             question = {"article": "the bread", "question": "why ?", "options": ["good", "bad"]}
@@ -40,7 +40,7 @@ def write(folder, kind, labelled=True):
     else:
         path = folder / "squad.json"
         question = {"id": "1", "question": "what was fine ?"}
-        if labelled:
+        if labeled:
             question["answers"] = [{"text": "bread", "answer_start": 4}]
         paragraph = {"context": "the bread was fine .", "qas": [question]}
         lines = [json.dumps({"version": "1.1", "data": [{"paragraphs": [paragraph]}]})]
@@ -74,10 +74,10 @@ def test_models_are_compared(tmp_path, kind):
         other = agreement.measure(examples, found, opposite(found))
         assert other.rate < 1.0 and other.expected == same.expected
         assert other.to_dict()["agreement"] == round(other.rate, 6)
-    unlabelled = write(tmp_path, kind, labelled=False)
-    assert agreement.read(folder, unlabelled, "calibration_file", False).answers(found)
+    unlabeled = write(tmp_path, kind, labeled=False)
+    assert agreement.read(folder, unlabeled, "calibration_file", False).answers(found)
     with pytest.raises(file_io.InputError, match=r"label|right answers"):
-        agreement.read(folder, unlabelled, "check_file")
+        agreement.read(folder, unlabeled, "check_file")
 
 
 def test_scores_are_in_points(tmp_path):
@@ -99,8 +99,8 @@ def test_scores_are_in_points(tmp_path):
 
 def test_numbers_are_equal_within_a_hundredth_of_the_range_of_the_first(tmp_path):
     folder = serving_samples.trained_in(tmp_path / "run", "regression")
-    unlabelled = write(tmp_path, "regression", labelled=False)
-    examples = agreement.read(folder, unlabelled, "calibration_file", False)
+    unlabeled = write(tmp_path, "regression", labeled=False)
+    examples = agreement.read(folder, unlabeled, "calibration_file", False)
     assert agreement.agreement_rate(examples, [1.0, 2.0, 6.0], [1.04, 1.96, 6.04]) == 1.0
     assert agreement.agreement_rate(examples, [1.0, 2.0, 6.0], [1.06, 2.0, 6.0]) == pytest.approx(
         2 / 3

@@ -114,7 +114,7 @@ def random_texts(signs):
 
 @pytest.mark.parametrize("do_lower_case", [True, False])
 def test_ids_of_random_texts(do_lower_case, made):
-    """Equal scores may be told apart by their last bit; such a text may be cut another way."""
+    """Equal scores may differ in their last bit; such a text may be cut another way."""
     tokenizer, in_graph = made("sentencepiece", do_lower_case)
     texts = random_texts(SIGNS)
     found = in_graph.encode(tf.constant(texts)).to_list()

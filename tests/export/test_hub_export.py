@@ -192,7 +192,7 @@ def assert_same_gradients(hub_encoder, model, training):
 def test_loading_warns_of_nothing(module, caplog):
     hub_encoder = tf.saved_model.load(str(module))
     assert not caplog.records
-    # Gradients of gradients are there, too.
+    # Gradients of gradients also exist.
     with tf.GradientTape() as outer:
         with tf.GradientTape() as inner:
             loss = tf.reduce_sum(hub_encoder(make_inputs())["pooled_output"])
@@ -362,7 +362,7 @@ def test_casing_wordpiece_and_the_lack_of_a_sentence_task_are_kept(tmp_path, run
     assert checkpoints.restore(again, source.checkpoint, allow_new_heads=False).new == []
 
 
-def test_what_a_head_has_learnt_is_said(tmp_path, run_script, monkeypatch, caplog):
+def test_what_a_head_has_learned_is_said(tmp_path, run_script, monkeypatch, caplog):
     made = []
     monkeypatch.setattr(hub_export, "export_module", lambda model, *_: made.append(model))
     (tmp_path / "module").mkdir()

@@ -1,4 +1,4 @@
-"""What is read of a SentencePiece model, and exports that fail; the rest is in test_huggingface.py,
+"""Reading a SentencePiece model, and exports that fail; the rest is in test_huggingface.py,
 ids are compared in test_huggingface_peer.py.
 """
 

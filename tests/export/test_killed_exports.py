@@ -25,7 +25,7 @@ class Killed(BaseException):
 
 
 class Steps:
-    """Lets so many changes to files happen, and none after them."""
+    """Lets a number of changes to files happen, and none after them."""
 
     def __init__(self, monkeypatch, count):
         self.left = count

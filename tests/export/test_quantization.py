@@ -44,7 +44,7 @@ def test_columns_have_their_own_scales():
     np.testing.assert_allclose(weight * scales, kernel, rtol=0.02)
 
 
-def test_neighbours_in_a_column_never_overflow_sixteen_bits():
+def test_neighbors_in_a_column_never_overflow_sixteen_bits():
     kernel = np.random.default_rng(4).normal(size=[64, 500]).astype(np.float32)
     weight, scales = onnx_int8.quantize_columns(kernel)
     both = np.abs(weight[1:].astype(int)) + np.abs(weight[:-1])

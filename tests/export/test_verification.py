@@ -1,4 +1,4 @@
-"""What is found in folders of checkpoints, records and exported models."""
+"""Damage in folders of checkpoints, records and exported models."""
 
 import errno
 import os

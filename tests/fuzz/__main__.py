@@ -6,7 +6,7 @@
 Any content must give a result or an error that names the file, within 10 s of a processor, without
 waiting for two minutes and without memory out of proportion. With --keep, a content that does not
 is kept in tests/fuzz/corpus, which the tests read again.
-Some cases have other files beside theirs, or a file that changes while it is read; they are known
+Some cases have other files next to theirs, or a file that changes while it is read; they are known
 by their numbers alone.
 """
 
@@ -51,7 +51,7 @@ def main():
                     places[place] = number
                     case = runner.make_case(found[name], options.seed, number, found)
                     where = f"case {number}"
-                    if options.keep and case == runner.Case(case.content, found[name].beside):
+                    if options.keep and case == runner.Case(case.content, found[name].siblings):
                         where = runner.save(found[name], case.content)
                     print(f"\n{name}: {where}\n{finding}", flush=True)
                 number += 1

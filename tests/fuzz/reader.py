@@ -1,4 +1,4 @@
-"""What is read: samples that are accepted, and a function that reads a changed copy."""
+"""Readers: samples that are accepted, and a function that reads a changed copy."""
 
 import dataclasses
 import json
@@ -13,9 +13,9 @@ class Reader:
     Attributes:
       name: what the file is called.
       samples: list of contents that are read without an error.
-      read: ``(path)``; reads the file there, which may have others beside it, as deep as the
+      read: ``(path)``; reads the file there, which may have others next to it, as deep as the
         toolkit does. What it returns does not matter.
-      beside: {name: content} of files in the same folder.
+      siblings: {name: content} of files in the same folder.
       forge: ``(rng, sample) -> content``; a sample with other values inside its form, such as
         headers of an archive, whose checksums are right. None: there is no such form.
     """
@@ -23,7 +23,7 @@ class Reader:
     name: str
     samples: list
     read: Callable
-    beside: dict = dataclasses.field(default_factory=dict)
+    siblings: dict = dataclasses.field(default_factory=dict)
     forge: Callable | None = None
 
 

@@ -236,7 +236,7 @@ def _descriptions(work):
 
 
 def _read_record(path):
-    """As a run that goes on, its repetition and a model card read it."""
+    """As a resumed run, its repetition and a model card read it."""
     record = run_record.read(folder_of(path))
     run_record.read_metrics(folder_of(path))
     json.dumps(reproduction.changed_inputs(record), ensure_ascii=False).encode()
@@ -268,8 +268,8 @@ def _run_records(work):
             run_record.set_result(folder, 2, {"eval_accuracy": 0.5})
     files = {name: content_of(folder, name) for name in (run_record.RUN, run_record.METRICS)}
     for name, content in files.items():
-        beside = {other: value for other, value in files.items() if other != name}
-        yield Reader(name, [content], _read_record, beside)
+        siblings = {other: value for other, value in files.items() if other != name}
+        yield Reader(name, [content], _read_record, siblings)
 
 
 def _predict(path):
@@ -286,9 +286,9 @@ def _model_folder(work):
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
     files = {name: content_of(folder, name) for name in file_io.listdir(folder)}
     for name in ("model.json", "labels.json", "albert_config.json"):
-        beside = {other: content for other, content in files.items() if other != name}
+        siblings = {other: content for other, content in files.items() if other != name}
         yield Reader(f"model/{name}", [files[name]], _predict, {
-            f"model/{other}": content for other, content in beside.items()
+            f"model/{other}": content for other, content in siblings.items()
         })  # fmt: skip
 
 
@@ -457,13 +457,13 @@ def _checkpoints(work):
     files = _files(_save(work, "model.ckpt-7"), "model.ckpt-7")
     del files["model.ckpt-7.meta"]  # which is never read
     for name, content in files.items():
-        # Beside its manifest no other content of a file would get any further.
-        beside = {
+        # Next to its manifest no other content of a file would get any further.
+        siblings = {
             other: value
             for other, value in files.items()
             if other not in (name, "model.ckpt-7.manifest.json")
         }
-        yield Reader(name, [content], restore, beside)
+        yield Reader(name, [content], restore, siblings)
     tensors = {
         name: variable.numpy() for name, variable in checkpoints.variables_by_name(model).items()
     }
@@ -495,8 +495,8 @@ def _hub_modules(work):
         checkpoints.restore(root, source.checkpoint, strict=False)
 
     for name in map("module/{}".format, names):
-        beside = {other: content for other, content in files.items() if other != name}
-        yield Reader(name, [files[name]], locate, beside)
+        siblings = {other: content for other, content in files.items() if other != name}
+        yield Reader(name, [files[name]], locate, siblings)
 
 
 def _archives():

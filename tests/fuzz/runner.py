@@ -23,28 +23,28 @@ _FRAME = "tests/fuzz"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What a reader is given.
+    """Input of a reader.
 
     Attributes:
       content: of its file.
-      beside: {name: content} of other files in the folder.
+      siblings: {name: content} of other files in the folder.
       change: what happens to the file while it is read: at the opening of this number, from 1, it
         becomes this content, or is removed (None). () if nothing happens.
     """
 
     content: bytes
-    beside: dict
+    siblings: dict
     change: tuple = ()
 
 
-def write_case(folder, reader, content, beside=None):
-    """Writes a case and what belongs beside it; returns its path."""
+def write_case(folder, reader, content, siblings=None):
+    """Writes a case and the files next to it; returns its path."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     path = os.path.join(folder, reader.name)
-    beside = reader.beside if beside is None else beside
-    for name, other in {**beside, reader.name: content}.items():
+    siblings = reader.siblings if siblings is None else siblings
+    for name, other in {**siblings, reader.name: content}.items():
         target = os.path.join(folder, name)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "wb") as file:
@@ -54,7 +54,7 @@ def write_case(folder, reader, content, beside=None):
 
 @contextlib.contextmanager
 def _changing(path, change):
-    """A block in which a file changes once it has been opened so many times."""
+    """A block in which a file changes once it has been opened a number of times."""
     from albert.io import file_io
 
     real, opened = file_io.open_file, 0
@@ -79,13 +79,13 @@ def _changing(path, change):
 
 
 def run_case(folder, reader, case):
-    """What is wrong with how a reader takes a `Case`; None if nothing is.
+    """Returns the fault of a reader with a `Case`; None if there is none.
 
     Right is a result, or an `InputError` that names the file or its folder.
     """
     from albert.io import file_io
 
-    path = write_case(folder, reader, case.content, case.beside)
+    path = write_case(folder, reader, case.content, case.siblings)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     # On a busy machine a case waits for a processor; several threads use more than one.
     started, used = time.monotonic(), time.process_time()
@@ -108,7 +108,7 @@ def run_case(folder, reader, case):
 
 
 def place_of(finding):
-    """What findings of one cause have in common: the last line of our own code, or the text."""
+    """Returns the common part of findings with one cause: our last line of code, or the text."""
     frames = [line for line in finding.splitlines() if "/albert/" in line and _FRAME not in line]
     last = finding.strip().splitlines()[-1].split(":")[0]
     return f"{frames[-1].strip()} {last}" if frames else finding.strip()[:60]
@@ -120,7 +120,8 @@ def _work(connection, names, seed, root):
 
     work, folder = os.path.join(root, "work"), os.path.join(root, "case")
     for path in (work, folder):
-        os.makedirs(path, exist_ok=True)
+        shutil.rmtree(path, ignore_errors=True)  # files of a worker that was killed
+        os.makedirs(path)
     os.fsync = lambda file: None  # what is written is read at once, and is then of no use
     all_readers = readers.all_readers(work)
     with open(os.devnull, "w") as null, contextlib.redirect_stderr(null):
@@ -133,27 +134,27 @@ def _work(connection, names, seed, root):
 def make_case(reader, seed, number, all_readers):
     """A `Case`; a function of reader, seed and number, and of the samples of all readers."""
     rng = random.Random(f"{reader.name}/{seed}/{number}")
-    beside, change = dict(reader.beside), ()
+    siblings, change = dict(reader.siblings), ()
     if reader.forge and rng.random() < 0.5:
         content = reader.forge(rng, rng.choice(reader.samples))
         if rng.random() < 0.1:
             content = mutations.mutate(rng, [content])
     else:
         content = mutations.mutate(rng, reader.samples)
-    if rng.random() < 0.05:  # a file of another kind, or other files beside it
+    if rng.random() < 0.05:  # a file of another kind, or other files next to it
         samples = [sample for other in all_readers.values() for sample in other.samples]
-        name = rng.choice([None, *beside])
+        name = rng.choice([None, *siblings])
         if name is None:
             content = rng.choice(samples)
         elif rng.random() < 0.5:
-            beside[name] = rng.choice([*samples, *beside.values()])
+            siblings[name] = rng.choice([*samples, *siblings.values()])
         else:
-            del beside[name]
+            del siblings[name]
     if rng.random() < 0.05:  # a file that changes while it is read
         content = rng.choice([content, *reader.samples])
         other = rng.choice([None, b"", content[: len(content) // 2], *reader.samples])
         change = (rng.choice([1, 1, 2, 3]), other)
-    return Case(content, beside, change)
+    return Case(content, siblings, change)
 
 
 def hangs(connection, pid):
@@ -190,7 +191,7 @@ class Worker:
         self._process = None
 
     def run(self, name, number):
-        """What is wrong with a case; None if nothing is."""
+        """Returns the fault of a case; None if there is none."""
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()

@@ -169,9 +169,9 @@ def _serving(work):
         file_io.write_text(folder.model_file, "model")
     files = {name: content_of(exported, name) for name in file_io.listdir(exported)}
     name = serving_folder.NAME
-    beside = {other: content for other, content in files.items() if other != name}
+    siblings = {other: content for other, content in files.items() if other != name}
     yield Reader(name, [files[name]],
-                 lambda path: serving_folder.read(folder_of(path)), beside)  # fmt: skip
+                 lambda path: serving_folder.read(folder_of(path)), siblings)  # fmt: skip
     requests = [
         {"text": "A b."}, {"examples": [{"text": "A", "text_pair": "b"}]},
         {"instances": ["A b."], "signature_name": "serving_default"},

@@ -25,7 +25,17 @@ MAX_README, MAX_LINE = 250, 100
 WITHOUT_OPENING = {"README.md", "CONTRIBUTING.md"}
 WITHOUT_OPENING |= {f"docs/{name}.md" for name in ("architecture", "glossary", "troubleshooting")}
 # Options of other programs.
-OTHER_OPTIONS = {"flagfile", "help", "quick", "room", "logdir", "dir", "tag_set", "signature_def"}
+OTHER_OPTIONS = {
+    "strict",
+    "flagfile",
+    "help",
+    "quick",
+    "room",
+    "logdir",
+    "dir",
+    "tag_set",
+    "signature_def",
+}
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
@@ -204,7 +214,9 @@ def _file_of(module):
 
 def _names_in(path):
     """Names that a module defines or imports at its top level."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    inside = (node for block in body if isinstance(block, ast.With) for node in block.body)
+    for node in (*body, *inside):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign):
@@ -264,7 +276,7 @@ def test_the_readme_is_short():
 
 @pytest.mark.parametrize("page", sorted(set(GUIDE) - WITHOUT_OPENING))
 def test_pages_open_with_use_and_command(page):
-    """What you get, one command, what you need: before the first section."""
+    """The use, one command and the needs stand before the first section."""
     opening = text_of(page).split("\n## ")[0]
     assert re.search(r"^\*\*You get\*\*.*^```(bash|py|sh).*^\*\*You need\*\*", opening, re.M | re.S)
 

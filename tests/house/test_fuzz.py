@@ -1,6 +1,7 @@
 """The readers of the fuzzer: their samples, what once failed, and a few new cases of each."""
 
 import multiprocessing
+import os
 import random
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def test_what_once_failed_and_new_damage_are_named_or_read(all_readers, tmp_path
         cases = [runner.make_case(reader, 1, number, all_readers) for number in range(CASES)]
         for path in runner.kept(reader):
             with open(path, "rb") as file:
-                cases.append(runner.Case(file.read(), reader.beside))
+                cases.append(runner.Case(file.read(), reader.siblings))
         for case in cases:
             if finding := runner.run_case(str(tmp_path), reader, case):
                 findings.append(f"{reader.name}: {case.content[:200]}\n{finding}")
@@ -113,8 +114,18 @@ def test_a_process_that_hangs(monkeypatch, program, seconds, hangs):
         assert runner.hangs(ours, process.pid) == hangs
 
 
+def test_a_new_worker_starts_without_the_files_of_a_killed_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", os.fsync)  # a worker replaces it
+    monkeypatch.setattr(readers, "all_readers", lambda work: os.mkdir(os.path.join(work, "made")))
+    pipe, theirs = multiprocessing.Pipe()
+    for _ in range(2):
+        pipe.send(None)
+        runner._work(theirs, [], 1, str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["case", "work"]
+
+
 def test_a_case_is_a_function_of_its_number():
-    reader = readers.Reader("x.bin", [b"some content", b"other"], None, {"beside": b""})
+    reader = readers.Reader("x.bin", [b"some content", b"other"], None, {"siblings": b""})
 
     def make(seed):
         return [runner.make_case(reader, seed, number, {"x": reader}) for number in range(200)]
@@ -123,7 +134,7 @@ def test_a_case_is_a_function_of_its_number():
     assert cases == make(1) != make(2)
     assert len({case.content for case in cases}) > 150
     assert {case.change != () for case in cases} == {True, False}
-    assert {case.beside != reader.beside for case in cases} == {True, False}
+    assert {case.siblings != reader.siblings for case in cases} == {True, False}
 
 
 @pytest.mark.parametrize(("content", "left"), [(None, False), (b"new", True)])

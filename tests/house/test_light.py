@@ -2,19 +2,25 @@
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
 
 import pytest
 
+from albert.io import requirements
 from albert.serving import serving_folder
 from tests.support import serving_samples
 from tests.support.builders import SPM
-from tests.support.sources import COMMANDS, ROOT
+from tests.support.sources import COMMANDS, DOORS, ROOT
 
+WITHOUT = ("tokenization", "classifier_utils", "squad_utils", "race_utils")  # doors
 TEXT = "the boats leave before the sun is up\nit rained all night\nnobody knew who\n\n" * 20
-NEEDED = "error: this needs tensorflow, which is not installed: pip install 'tensorflow>=2.18'\n"
+NEEDED = (
+    "this needs tensorflow, which is not installed: pip install "
+    "'pyyaml>=6.0' 'safetensors>=0.4.3' 'tensorboard>=2.18' 'tensorflow>=2.18'\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +129,27 @@ def test_what_needs_tensorflow_says_so(tmp_path, blocked, command, flags):
     flags = [flag.format(tmp_path / "run") for flag in flags]
     result = run(command, *flags, without=blocked, cwd=ROOT)
     assert result.returncode == 1
-    assert result.stderr.endswith(NEEDED) and "Traceback" not in result.stderr
+    assert result.stderr.endswith(f"error: {NEEDED}") and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("name", [*DOORS, "a training's folder"])
+def test_imports_of_tensorflow_say_so(blocked, tmp_path, name):
+    code = f"import albert.{name}"
+    if name not in DOORS:
+        serving_samples.trained_in(tmp_path, "classifier")
+        code = f"from albert.serving import predictors; predictors.TextPredictor({str(tmp_path)!r})"
+    folders = os.pathsep.join([str(ROOT), str(blocked)])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+    )
+    if name in WITHOUT:
+        assert result.returncode == 0, result.stderr
+    else:
+        assert result.stderr.endswith(f"ModuleNotFoundError: {NEEDED}"), result.stderr
+        assert result.stderr.count("Traceback") == 1
 
 
 @pytest.mark.slow
@@ -137,3 +163,5 @@ def test_the_light_distribution_is_made_of_the_whole_one():
     whole = runpy.run_path(str(ROOT / "setup.py"), run_name="whole")
     lines = [line for name in whole["LIGHT_EXTRAS"] for line in whole["EXTRAS"][name]]
     assert not [line for line in [*whole["LIGHT"], *lines] if "tensor" in line]
+    rest = [r for r in whole["REQUIREMENTS"] if re.match(r"[\w-]+", r)[0] not in whole["LIGHT"]]
+    assert sorted(rest) == sorted(requirements.PACKAGES.values())

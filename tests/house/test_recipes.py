@@ -20,7 +20,7 @@ from tests.support.sources import ROOT
 RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.flags"))
 SWEEPS = sorted(path.name for path in (ROOT / "recipes").glob("*.json"))
 SCRIPT = re.compile(r"^# python -m albert\.(\w+)$", re.M)
-# Given beside the recipe, where a script cannot be parsed without.
+# Given with the recipe, where a script cannot be parsed without.
 REQUIRED = {
     "run_pretraining": ["--input_file=records", "--output_dir=out"],
     "run_classifier": ["--output_dir=out"],
@@ -164,7 +164,7 @@ def tiny(tmp_path_factory):
 
 
 def teacher_of(name, tiny, tmp_path):
-    """Flags of a run beside a teacher, which is trained where there is none yet."""
+    """Flags of a run with a teacher, which is trained where there is none yet."""
     if name not in tiny["teachers"]:
         tiny["teachers"][name] = tmp_path / "teacher"
         flags = {**tiny[name], "task_name": "SST-2", "output_dir": tmp_path / "teacher"}

@@ -141,8 +141,11 @@ def test_doors_only_import(door):
     """They carry names that users import; the code is in the rooms."""
     tree = ast.parse((PACKAGE / f"{door}.py").read_text(encoding="utf-8"))
     assert ast.get_docstring(tree)
-    kinds = {type(node) for node in tree.body[1:-1]}
-    assert kinds == {ast.ImportFrom} and ast.unparse(tree.body[-1]).startswith("__all__")
+    *body, names = tree.body[1:]
+    if isinstance(body[-1], ast.With):  # that says what to install
+        body[-1:] = body[-1].body
+    assert {type(node) for node in body} == {ast.ImportFrom}
+    assert ast.unparse(names).startswith("__all__")
 
 
 def test_no_import_cycle():
@@ -199,7 +202,7 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 
 
 def test_tests_share_modules_that_are_no_tests():
-    """A test file can be renamed, split or run alone; what several need is beside them."""
+    """A test file can be renamed, split or run alone; shared code is next to them."""
     for path in (ROOT / "tests").rglob("*.py"):
         for module, names in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
             parts = [*module.split("."), *(names if module == "tests" else [])]
@@ -208,7 +211,7 @@ def test_tests_share_modules_that_are_no_tests():
 
 
 def test_tests_replace_no_private_names():
-    """What a test has to set is a parameter or a public constant."""
+    """Values that a test has to set are parameters or public constants."""
     for path in (ROOT / "tests").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "setattr" in text else ():
@@ -468,7 +471,7 @@ def test_requirements_agree_with_setup():
 
 
 def test_the_oldest_tensorflow_is_the_same_everywhere():
-    """In what is installed, in what scripts refuse, in what is said and in what is tested."""
+    """In what is installed, in what scripts refuse, in what they print and in what is tested."""
     lists = _setup_lists()
     every = [
         *lists["REQUIREMENTS"],
@@ -509,12 +512,19 @@ def _test_names():
 
 
 def test_parity_names_tests_that_exist():
-    text = (ROOT / "PARITY.md").read_text(encoding="utf-8")
+    """Each section has a table of rows, and a folded one with the tests of each row."""
     known = set(_test_names())
-    rows = [line for line in text.splitlines() if re.match(r"\| (kept|fixed|changed) ", line)]
-    assert len(rows) > 40
-    for row in rows:
-        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
-        assert len(cells) == 4, row
-        named = re.findall(r"`(\w+/test_\w+\.py::\w+)`", cells[-1])
-        assert named and not set(named) - known, f"{row}\nnot there: {set(named) - known}"
+    count = 0
+    for section in re.split(r"(?m)^## ", (ROOT / "PARITY.md").read_text(encoding="utf-8"))[1:]:
+        lines = section.splitlines()
+        rows = [line for line in lines if re.match(r"\| (kept|fixed|changed)", line)]
+        tests = [line.strip("| ").split(" | ") for line in lines if re.match(r"\| \d+ \|", line)]
+        assert [number for number, _ in tests] == [str(n + 1) for n in range(len(rows))], section
+        for n, row in enumerate(rows, 1):
+            cells = row.strip("| ").split(" | ")
+            assert len(cells) == 3 and cells[0].split()[1] == str(n), row
+        for _, cell in tests:
+            named = re.findall(r"`(\w+/test_\w+\.py::\w+)`", cell)
+            assert named and not set(named) - known, f"not there: {set(named) - known}"
+        count += len(rows)
+    assert count > 40

@@ -1,6 +1,6 @@
 """A full disk at each write: what was there stays, and the message says how much was needed.
 
-The size of files is limited, which needs no rights and reaches what TensorFlow writes, too.
+The size of files is limited, which needs no rights and also reaches what TensorFlow writes.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from albert.training import evaluation, run_record, training_log
 
 @contextlib.contextmanager
 def files_of_at_most(count):
-    """Writing any file beyond so many bytes fails."""
+    """Writing more than a number of bytes to any file fails."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, limits[1]))
     try:

@@ -1,4 +1,4 @@
-"""What is refused, by name."""
+"""Rejected values, by name."""
 
 import pytest
 

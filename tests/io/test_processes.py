@@ -22,7 +22,7 @@ class Adder:
 
 
 class Shown:
-    """What was told of progress."""
+    """Reports of progress."""
 
     def __init__(self):
         self.done = 0

@@ -1,4 +1,4 @@
-"""What a long job shows while it goes on."""
+"""The display of a long job while it runs."""
 
 import io
 import sys

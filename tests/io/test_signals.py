@@ -1,4 +1,4 @@
-"""SIGTERM saves and ends a run, SIGUSR1 saves and goes on, whatever the run is doing."""
+"""SIGTERM saves and ends a run, SIGUSR1 saves and continues, whatever the run is doing."""
 
 import os
 import random
@@ -43,13 +43,13 @@ def handled():
 def test_sigterm_ends_at_once_what_has_nothing_to_save(handled):
     with pytest.raises(signals.Terminated):
         signal.raise_signal(signal.SIGTERM)
-        pytest.fail("went on")
+        pytest.fail("continued")
 
 
 def test_a_closed_terminal_ends_as_sigterm_does(handled):
     with pytest.raises(signals.Terminated):
         signal.raise_signal(signal.SIGHUP)
-        pytest.fail("went on")
+        pytest.fail("continued")
     assert signals.REQUESTS.by == "SIGHUP"
 
 
@@ -110,7 +110,7 @@ def test_where_there_is_something_to_save_sigterm_is_noted(handled):
     signals.REQUESTS.terminate = False
     with pytest.raises(signals.Terminated), signals.deferred(), signals.not_deferred():
         signal.raise_signal(signal.SIGTERM)
-        pytest.fail("went on")
+        pytest.fail("continued")
 
 
 def test_a_computation_is_told_of_a_signal_before_its_end(handled):

@@ -1,4 +1,4 @@
-"""Which damage to a checkpoint is found, and what a run goes on from then."""
+"""Which damage to a checkpoint is found, and from where a run resumes then."""
 
 import errno
 import json
@@ -52,7 +52,7 @@ def flip(path, place=-1):
     path.write_bytes(content)
 
 
-# What is done to model.ckpt-30, and what is said of it.
+# What is done to model.ckpt-30, and the message about it.
 DAMAGES = {
     "index cut": (lambda p: cut(p("index")), r"index has \d+ bytes, \d+ were written"),
     "index flipped": (lambda p: flip(p("index"), 9), r"index has the SHA-256 \w+…, \w+… was"),
@@ -128,7 +128,7 @@ def test_without_a_manifest_tensorflows_checksums_count(folder, caplog, kind):
 
 
 def test_values_are_read_though_the_manifest_fits(folder):
-    """What was damaged before its sum was taken."""
+    """Files that were damaged before their sum was taken."""
     flip(folder / f"model.ckpt-30.{DATA}")
     prefix = str(folder / "model.ckpt-30")
     checkpoints.write(prefix, 30, ["bert/kernel", "global_step"])
@@ -137,7 +137,7 @@ def test_values_are_read_though_the_manifest_fits(folder):
 
 
 def replace_by(folder, name, other, move=False):
-    """What another program does that knows of no manifests."""
+    """Writes as another program does that has no manifests."""
     for ending in ("index", DATA, "meta"):
         source, target = folder / f"{other}.{ending}", folder / f"{name}.{ending}"
         (os.replace if move else shutil.copyfile)(source, target)
@@ -195,7 +195,7 @@ def test_what_cannot_be_read_is_not_damaged(folder, monkeypatch, code, ending, w
             return
         (folder / "model.ckpt-30.manifest.json").unlink()
         content = path.read_bytes()
-        path.write_bytes(bytes(len(content)))  # TensorFlow finds it unreadable, too
+        path.write_bytes(bytes(len(content)))  # TensorFlow also finds it unreadable
     open_file = file_io.open_file
 
     def refused(name, mode="r"):
@@ -258,7 +258,7 @@ def test_what_a_manifest_says(folder):
 
 
 def test_a_kill_never_leaves_a_manifest_of_other_files(folder, monkeypatch):
-    """However far a save, a copy or a deletion came, no checkpoint stands beside a wrong one."""
+    """However far a save, a copy or a deletion came, no checkpoint stands next to a wrong one."""
 
     class Kill(BaseException):
         """Comes before the change of a file whose turn it is."""

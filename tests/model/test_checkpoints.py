@@ -128,7 +128,7 @@ def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
     checkpoints.save(older, model)
     with pytest.raises(file_io.InputError, match=f"; use another, such as {older}$"):
         checkpoints.restore(model, prefix)
-    os.remove(checkpoints.path_of(prefix))  # TensorFlow's own checks find it, too.
+    os.remove(checkpoints.path_of(prefix))  # TensorFlow's own checks also find it.
     with pytest.raises(file_io.InputError, match=f"damaged: .*; use another, such as {older}$"):
         checkpoints.restore(model, prefix)
     assert_same(model_weights(model), before)

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from albert.model import encoder, pretraining_heads
+from albert.model import configuration, encoder, pretraining_heads
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 PUBLISHED = {  # hidden size, layers, heads, intermediate size
@@ -87,8 +87,8 @@ def test_number_of_parameters(name):
 def test_files_name_every_setting_that_has_an_effect(name):
     values = json.loads((FOLDER / f"{name}.json").read_text())
     fields = {field.name for field in dataclasses.fields(encoder.AlbertConfig)}
-    # Without the key, all parameters are shared.
-    assert set(values) == fields - {"down_scale_factor", "share"}
+    # Without these keys all parameters are shared, as published.
+    assert set(values) == fields - {"down_scale_factor", *configuration.OWN_KEYS}
 
 
 @pytest.mark.parametrize("version", ["v1", "v2", "zh"])

@@ -94,7 +94,7 @@ def test_config_refuses_wrong_values(changes, message):
         ("vocab_siez", "vocab_size"),
     ],
 )
-def test_misspelt_key_is_an_error(key, meant):
+def test_misspelled_key_is_an_error(key, meant):
     with pytest.raises(file_io.InputError, match=f"unknown key '{key}'; did you mean '{meant}'"):
         encoder.AlbertConfig.from_dict(TINY | {key: 8})
 

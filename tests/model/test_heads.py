@@ -254,9 +254,9 @@ def test_masked_lm_denominator_has_its_epsilon():
 
 def test_loss_of_prediction_outputs_is_refused():
     model, features = MODELS["squad_v2"](), example_features()
-    unlabelled = {name: x for name, x in features.items() if not name.endswith("_positions")}
+    unlabeled = {name: x for name, x in features.items() if not name.endswith("_positions")}
     with pytest.raises(ValueError, match="needs the outputs of training=True"):
-        model.loss(model(unlabelled), features)
+        model.loss(model(unlabeled), features)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -72,7 +72,7 @@ def make_inputs(config, choices=None):
 
 
 def our_outputs(model, head, inputs):
-    """What we compute, under the names of transformers."""
+    """Computes our outputs, under the names of transformers."""
     if head == "encoder":
         encoded = model(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
         return {

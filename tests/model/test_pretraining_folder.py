@@ -1,4 +1,4 @@
-"""What pre-training leaves beside its checkpoints."""
+"""The files of pre-training next to its checkpoints."""
 
 import dataclasses
 

@@ -56,7 +56,7 @@ def test_next_sentence_has_names_of_its_own_and_the_same_values():
     assert {v.name for v in order.variables} == {v.name for v in following.variables}
 
 
-def test_without_a_sentence_task_masked_words_are_all_that_is_learnt():
+def test_without_a_sentence_task_masked_words_are_all_that_is_learned():
     both, alone, features = make_model("sop"), make_model("none"), make_features()
     head = {"cls/seq_relationship/output_weights:0", "cls/seq_relationship/output_bias:0"}
     pooler = {"bert/pooler/dense/kernel:0", "bert/pooler/dense/bias:0"}

@@ -69,7 +69,7 @@ def test_a_vocabulary_that_is_no_file_is_that_of_the_hub_module(golden, caplog, 
     module = str(golden / "hub_tf1")
     wanted = sources.locate(hub_handle=module).spm_model_file
     with caplog.at_level("WARNING", logger="absl"):
-        # Beside --spm_model_file --vocab_file is not used, so it needs no word.
+        # With --spm_model_file, --vocab_file is not used, so it needs no word.
         both = {"spm_model_file": given, "vocab_file": given} if flag == "spm_model_file" else {}
         source = sources.locate(hub_handle=module, **{flag: given, **both})
     assert source.spm_model_file == wanted

@@ -141,7 +141,7 @@ def test_a_row_that_fails_ends_its_own_request_only(started):
 
 
 def test_no_room_says_when_to_come_back(started):
-    times = iter(range(0, 10_000, 4))  # the clock goes on by 4 seconds whenever it is read
+    times = iter(range(0, 10_000, 4))  # the clock advances by 4 seconds whenever it is read
     model, running = started(capacity=3, clock=lambda: next(times))
     model.go.set()
     running.submit(rows(0)).result(30)

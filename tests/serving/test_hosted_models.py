@@ -32,7 +32,7 @@ def test_the_list_describes_each_model():
                 "path": "/models/second/predict",
                 "example": {
                     "type": "object",
-                    "properties": {"text": {"type": "string", "minLength": 1}},
+                    "properties": {"text": {"type": "string", "pattern": r"\S"}},
                     "required": ["text"],
                 },
             },

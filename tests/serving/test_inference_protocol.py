@@ -110,7 +110,7 @@ def test_texts_and_ids_in_json():
         status, reply, _ = await servers.post(client, f"{PATH}/infer", value)
         assert status == 400 and reply["error"].startswith("inputs[1].text: expected a text")
         for shape, data in (([2], ["four", "two"]), ([2, 1], [["four"], ["two"]])):
-            value["inputs"] = [of_texts(shape=shape, data=data)]
+            value |= {"inputs": [of_texts(shape=shape, data=data)], "model_name": "of KServe"}
             _, reply, _ = await servers.post(client, f"{PATH}/versions/1/infer", value)
             assert (reply["id"], reply["model_name"], reply["model_version"]) == (
                 "seven", "model", "1"
@@ -193,7 +193,7 @@ BAD = [
     ([], "the request: expected object, found list"),
     ({}, "inputs: expected list, found null"),
     ({"inputs": []}, "inputs: expected tensors of equally many rows, found nothing"),
-    ({"inputs": [of_texts("a")], "more": 1}, "the request: expected only id, inputs, outputs"),
+    ({"inputs": [of_texts("a")], "more": 1}, "the request: expected only id, inputs, model_name"),
     ({"inputs": [of_texts("a")], "id": 3}, "id: expected text, found whole number"),
     ({"inputs": [of_texts("a")], "id": "x" * 257}, "id: expected at most 256 characters"),
     ({"inputs": [of_texts("a")], "parameters": {"sequence_id": 1}},

@@ -1,6 +1,7 @@
 """The description in OpenAPI: valid, complete, and its examples are answered."""
 
 import html.parser
+import json
 import re
 
 import pytest
@@ -48,6 +49,48 @@ def test_examples_are_requests(form):
         form.read({**example, "unknown": 1}, "", requests.Limits())
 
 
+def bodies(form):
+    """Requests of both formats, good and bad."""
+    one = form.example
+    wrong = [{}, {**one, "unknown": 1}, one | dict.fromkeys(one, 1), one | dict.fromkeys(one, " ")]
+    named = [one | {other: one[name]} for other, name in form.other_names.items()]
+    renamed = [{other: one[name] for other, name in form.other_names.items()}]
+    for row in (one, *wrong, *named, *renamed):
+        yield from (row, {"examples": [row]}, {"instances": [row]}, {"instances": [one, row]})
+        yield {"inputs": {name: [value] for name, value in row.items()}}
+    values = list(one.values())
+    for rows in ([], [one] * 65, values, [values], "a"):
+        yield from ({"examples": rows}, {"instances": rows}, {"inputs": rows})
+    yield from ({"examples": [one], "unknown": 1}, {"instances": [one], "inputs": [one]})
+    yield from (
+        {"instances": [one], "signature_name": name} for name in ("other", "serving_default")
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_requests_are_answered_if_they_fit_the_schema(form):
+    jsonschema = pytest.importorskip("jsonschema")
+    form = getattr(requests, form)
+    paths = described(EchoModel(form=form))["paths"]
+    formats = {
+        f"/models/first{form.entry}": requests.read,
+        "/v1/models/first:predict": requests.read_tensorflow,
+    }
+    for path, read in formats.items():
+        content = paths[path]["post"]["requestBody"]["content"]
+        validator = jsonschema.Draft202012Validator(content["application/json"]["schema"])
+        answered = []
+        for body in bodies(form):
+            try:
+                read(json.dumps(body).encode(), form, requests.Limits())
+            except file_io.InputError as error:
+                assert not validator.is_valid(body), (path, body, error)
+            else:
+                assert validator.is_valid(body), (path, body)
+                answered.append(body)
+        assert len(answered) >= 2
+
+
 class Answers(EchoModel):
     """Gives classes and probabilities."""
 
@@ -62,6 +105,9 @@ def test_every_path_is_there_and_answers():
         document = (await servers.get(client, openapi.DOCUMENT))[1]
         for path, operations in document["paths"].items():
             assert "{" not in path
+            async with client.options(path) as response:
+                allowed = set(response.headers["Allow"].lower().split(","))
+                assert allowed - {"head"} == set(operations)
             for method, operation in operations.items():
                 body = operation.get("requestBody", {}).get("content", {})
                 value = body.get("application/json", {}).get("example")

@@ -54,7 +54,7 @@ HOSTILE = [
 
 
 class Seen:
-    """What clients saw: statuses, and everything that must not be."""
+    """Results of clients: statuses, and everything that must not happen."""
 
     def __init__(self):
         self.statuses, self.wrong, self.memory = {}, [], []

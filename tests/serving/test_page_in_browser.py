@@ -166,7 +166,7 @@ def test_each_kind_of_model(tmp_path, chromium, kind):
 
 
 def test_entities_and_pairs(chromium):
-    """What only some models give: words in entities; a second text."""
+    """Parts of only some models: words in entities; a second text."""
 
     class Entities(EchoModel):
         def answer(self, examples):

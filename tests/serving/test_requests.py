@@ -155,7 +155,7 @@ def test_replies_are_json():
 
 
 def test_texts_that_take_long_to_normalize_are_cut_before():
-    """A model cuts them, too; where all of a text is answered it is refused."""
+    """A model also cuts them; where all of a text is answered it is refused."""
     long, korean = "\ufdfa" * 50, "\uac01" * 50  # 18 and 3 characters each
     assert read({"text": korean}).examples == [{"text": korean}]
     assert read({"text": long}).examples == [{"text": long[:11]}]

@@ -85,7 +85,7 @@ def test_labels_of_texts_and_pairs(tmp_path):
     assert len(asked) == 4
     served_model.warm(dataclasses.replace(model, answer=asked.append), 4)
     tried = [(len(examples), len(examples[0]["text"].split())) for examples in asked[4:]]
-    assert tried == [(1, 2), (1, 10), (1, 18), (2, 18), (4, 18)]  # beside 6 other tokens
+    assert tried == [(1, 2), (1, 10), (1, 18), (2, 18), (4, 18)]  # in addition to 6 other tokens
 
 
 def test_numbers_words_and_choices(tmp_path):

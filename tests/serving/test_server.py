@@ -301,7 +301,7 @@ def start():
 
 
 def read_all(connection):
-    """What comes until the server closes the connection."""
+    """Receives until the server closes the connection."""
     with connection:
         return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
 

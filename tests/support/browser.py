@@ -29,7 +29,7 @@ def opened():
 
 @contextlib.contextmanager
 def in_thread(listening):
-    """Runs a server beside the test, whose thread is that of the browser.
+    """Runs a server next to the test, whose thread is that of the browser.
 
     Args:
       listening: function that returns an asynchronous context manager, which yields the port.

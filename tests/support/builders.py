@@ -52,7 +52,7 @@ def tiny_config(**changes):
 
 
 class WithoutEncoder(tf.Module):
-    """What the engine asks of any model, for models that have no encoder to make ready."""
+    """Implements the engine's demands on models, for those without an encoder to make ready."""
 
     def prepare_weights(self):
         return []
@@ -218,7 +218,7 @@ def make_features(name, lengths=LENGTHS, length=LENGTH):
 
 
 def optimized_nodes(concrete_function):
-    """What the graph optimizer makes of the nodes of a function."""
+    """Returns the nodes of a function after the graph optimizer."""
     graph = concrete_function.graph
     with graph.as_default():
         meta_graph = tf.compat.v1.train.export_meta_graph()

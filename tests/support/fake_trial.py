@@ -1,6 +1,6 @@
 """Stands in for a training script: learns nothing, but resumes, scores itself, fails and dies.
 
-A step takes a moment and is noted in a file of its own, so that a killed trial goes on where it was
+A step takes a moment and is noted in a file of its own, so that a killed trial resumes where it was
 and a test can see what ran when. The score depends on the flags alone.
 """
 
@@ -25,7 +25,7 @@ def define_flags(flag_values):
     flags.DEFINE_float("seconds", 0.0, "Of a step.", flag_values=flag_values)
     flags.DEFINE_float("fail_at", -1.0, "Rate that fails.", flag_values=flag_values)
     flags.DEFINE_float("die_at", -1.0, "Rate that is killed.", flag_values=flag_values)
-    flags.DEFINE_float("stuck_at", -1.0, "Rate that is warned of.", flag_values=flag_values)
+    flags.DEFINE_float("stuck_at", -1.0, "Rate that causes a warning.", flag_values=flag_values)
     flags.DEFINE_string("note", None, "File that gets a line a step.", flag_values=flag_values)
 
 

@@ -9,7 +9,7 @@ import time
 
 @dataclasses.dataclass
 class Site:
-    """What the server sends, and the requests that it got.
+    """Content that the server sends, and the requests that it got.
 
     Attributes:
       content: bytes of the file.

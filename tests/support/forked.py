@@ -71,7 +71,7 @@ def _reap():
 
 
 def attend(connection):
-    """Starts what a request asks for, tells its process id and, in the end, its status.
+    """Starts what a request asks for, tells its process id and, at the end, its status.
 
     If the other side hangs up, the process is killed.
     """

@@ -1,9 +1,9 @@
-"""Ends a run that makes shards at every one of its steps, each time for good, and goes on.
+"""Ends a run that makes shards at every one of its steps, each time for good, and resumes it.
 
     python -m tests.support.killed_runs text output spm_model_file stride
 
 A step is a file that is opened, a part of it that is written (half of that part gets there), a
-name that is changed or taken away. Of so many steps (the stride) one is tried; prints how many
+name that is changed or taken away. One of each `stride` steps is tried; prints how many
 there are. No TensorFlow, so that processes may
 be forked, each of which is killed by a signal that nothing can catch.
 """
@@ -84,7 +84,7 @@ def make_job(vocabulary):
 
 
 def _in_child(steps, *arguments):
-    """Status of a process that makes the shards and is killed after so many steps."""
+    """Status of a process that makes the shards and is killed after a number of steps."""
     global _left
     if not (child := os.fork()):
         _left = steps

@@ -26,7 +26,7 @@ def plain_matches(a, b):
 
 
 def plain_place(matches, at, length, is_start):
-    """Place in the other sequence of the element `at`, by its nearest matched neighbours."""
+    """Place in the other sequence of the element `at`, by its nearest matched neighbors."""
     if matches[at] >= 0:
         return matches[at]
     before = [m for m in matches[:at] if m >= 0]

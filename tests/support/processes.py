@@ -12,7 +12,7 @@ def wait_until(condition, *processes, seconds=300, say=lambda: ""):
     Args:
       condition: function without arguments.
       *processes: they must not end before.
-      seconds: how long at the most.
+      seconds: the maximum time.
       say: function without arguments; what a failure says, such as the end of a log.
     """
     deadline = time.monotonic() + seconds
@@ -34,13 +34,13 @@ def interrupt(process, running, kind=signal.SIGINT, status=130):
     assert process.returncode == status
     with contextlib.suppress(ProcessLookupError):
         os.kill(int(running.read_text()), 0)
-        raise AssertionError("the process that the script waited for goes on")
+        raise AssertionError("the process that the script waited for still runs")
     return output
 
 
 @contextlib.contextmanager
 def killed_at_the_end(processes):
-    """However the block ends, no process of the list goes on."""
+    """However the block ends, no process of the list still runs."""
     try:
         yield processes
     finally:

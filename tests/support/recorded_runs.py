@@ -1,4 +1,4 @@
-"""What a finished run must have left in ``run.json`` and ``metrics.jsonl``, whatever its script."""
+"""Checks ``run.json`` and ``metrics.jsonl`` of a finished run of any script."""
 
 import numpy as np
 

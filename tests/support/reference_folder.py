@@ -38,7 +38,7 @@ def data_of_best(folder):
 
 
 def make(source, target):
-    """A folder whose best is the only copy of what has been learnt; step 0 always answers the same.
+    """A folder whose best is the only copy of what is learned; step 0 always answers the same.
 
     Args:
       source: output folder with a best checkpoint.

@@ -88,7 +88,7 @@ def features(kind, rows, length):
 
 
 def expected(trained, given):
-    """What Python computes of features."""
+    """Computes the outputs for features in Python."""
     found = trained_model.from_training_folder(trained)(given)
     if trained.kind == squad_task.V1:
         found = {name: np.where(given["input_mask"], x, -1e30) for name, x in found.items()}

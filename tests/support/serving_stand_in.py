@@ -2,8 +2,8 @@
 
     python -m tests.support.serving_stand_in PORT SECONDS [slow|broken|patient]
 
-Each text takes SECONDS; the reply is the text. "slow": loading takes as long, too, and waits for no
-longer than it is told to go on; "broken": loading fails; "patient": clients have five seconds
+Each text takes SECONDS; the reply is the text. "slow": loading also takes as long, and waits for no
+longer than it may continue; "broken": loading fails; "patient": clients have five seconds
 instead of one to send a request.
 """
 

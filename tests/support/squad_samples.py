@@ -50,12 +50,12 @@ def write_inputs(folder, version):
     """train.json, dev.json, test.json (without answers) and albert_config.json."""
     for split, count in COUNTS.items():
         file_io.write_json(str(folder / f"{split}.json"), content(split, count, version))
-    unlabelled = content("dev", 3, version)
-    for paragraph in unlabelled["data"][0]["paragraphs"]:
+    unlabeled = content("dev", 3, version)
+    for paragraph in unlabeled["data"][0]["paragraphs"]:
         for question in paragraph["qas"]:
             del question["answers"]
             question.pop("is_impossible", None)
-    file_io.write_json(str(folder / "test.json"), unlabelled)
+    file_io.write_json(str(folder / "test.json"), unlabeled)
     config = builders.tiny_config(
         embedding_size=32, hidden_size=64, num_hidden_layers=2, intermediate_size=192,
         max_position_embeddings=64, initializer_range=0.1,

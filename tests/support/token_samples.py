@@ -9,7 +9,7 @@ LABELS = ["O", "B-FOOD", "B-MAN", "I-FOOD", "I-MAN"]
 
 
 def sentences(count, seed=0):
-    """Lists of (word, label): "fresh bread" is one entity, two nouns beside each other are two."""
+    """Lists of (word, label): "fresh bread" is one entity, two adjacent nouns are two."""
     rng = random.Random(seed)
     for _ in range(count):
         words = []
@@ -24,16 +24,16 @@ def sentences(count, seed=0):
         yield words
 
 
-def write(path, rows, labelled=True):
+def write(path, rows, labeled=True):
     """In the form that the name of the file calls for, CoNLL's with a column that is not read."""
     rows = list(rows)
     if path.suffix == ".jsonl":
-        keys = ("words", "labels") if labelled else ("words",)
+        keys = ("words", "labels") if labeled else ("words",)
         objects = [dict(zip(keys, zip(*row, strict=True), strict=False)) for row in rows]
         lines = [json.dumps(row) for row in objects]
     else:
-        lines = ["-DOCSTART- -X- O", ""] if labelled else []
+        lines = ["-DOCSTART- -X- O", ""] if labeled else []
         for row in rows:
-            lines += [f"{word} NN {label}" if labelled else word for word, label in row] + [""]
+            lines += [f"{word} NN {label}" if labeled else word for word, label in row] + [""]
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -57,7 +57,7 @@ def run(script, arguments, strategies, after=None):
 
 
 def agreement(strategy):
-    """What each worker says, what it gets from the chief, and how it takes other settings."""
+    """Checks each worker's messages, values from the chief and reaction to other settings."""
     workers = distribution.workers(strategy)
     told = distribution.from_chief(strategy, lambda: {"text": "ä", "index": workers.index})
     with strategy.scope():

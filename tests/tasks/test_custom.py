@@ -135,10 +135,10 @@ def test_all_forms_give_the_same_examples(tmp_path):
 def test_test_data_may_lack_labels(tmp_path):
     (tmp_path / "test.csv").write_text("text\nc\n")
     task = task_of(tmp_path, test=str(tmp_path / "test.csv"))
-    assert not task.is_labelled("test")
+    assert not task.is_labeled("test")
     assert [example.label for example in task.iter_examples(None, "test")] == ["x"]
     (tmp_path / "test.csv").write_text("text,label\nc,y\n")
-    assert task.is_labelled("test")
+    assert task.is_labeled("test")
     assert [example.label for example in task.iter_examples(None, "test")] == ["y"]
 
 
@@ -250,7 +250,7 @@ def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, r
 
 
 @pytest.mark.slow
-def test_labelled_test_data_is_scored(inputs, tmp_path, run_script):
+def test_labeled_test_data_is_scored(inputs, tmp_path, run_script):
     flags = own_flags(inputs, tmp_path, test_file=inputs / "own" / "dev.csv", train_step=1)
     run_script(run_classifier, **flags, do_train=True, do_eval=True, do_predict=True)
     lines = (tmp_path / "predict_results.txt").read_text().splitlines()

@@ -184,7 +184,7 @@ def test_offsets_of_odd_texts(tokenizer, text):
     assert (window.tok_start_to_orig_index, window.tok_end_to_orig_index) == expected
     if unicodedata.is_normalized("NFKD", text) and not set("\t\n\u0301\u0323") & set(text):
         # Every character can match, so the offsets cut out just what the piece spells.
-        # A lone "▁" at the front stands for no character and so takes its neighbour's place.
+        # A lone "▁" at the front stands for no character and so takes its neighbor's place.
         for piece, start, end in zip(tokenizer.tokenize(text), *expected, strict=True):
             if (piece, start) != ("▁", 0):
                 assert text[start : end + 1].lower().strip() == piece.replace("▁", "")
@@ -216,7 +216,7 @@ def test_answers_of_odd_texts(tokenizer, text, data):
 
 def test_offsets_of_wordpieces(wordpiece):
     # Spaces are in no piece; "xylem!" has a piece for each letter, "的" stands alone, and "Ж" is
-    # unknown, so its place is all between its neighbours.
+    # unknown, so its place is all between its neighbors.
     text = "Books, Étages 的一 Ж was"
     item = squad_features.SquadExample("q", "Where?", text)
     (window,) = features_of(wordpiece, [item])

@@ -48,7 +48,7 @@ def test_matches_are_those_of_the_full_table(texts):
 @given(LEFT, st.lists(st.text("ab cy", min_size=1, max_size=5), max_size=8))
 @example("xab", ["b", "y"])
 @example("x", ["x", "y"])
-def test_alignment_follows_the_neighbour_rule(text, pieces):
+def test_alignment_follows_the_neighbor_rule(text, pieces):
     lengths = list(map(len, pieces))
     alignment = squad_spans.align(text, "".join(pieces), lengths, 0)
     if alignment is None:
@@ -62,7 +62,7 @@ def test_alignment_follows_the_neighbour_rule(text, pieces):
 
 
 def test_alignment_of_a_worked_example():
-    # "ﬁ" is spelt by two characters, the double space by one; the first piece adds a space.
+    # "ﬁ" is spelled by two characters, the double space by one; the first piece adds a space.
     text = "oﬁ  co".replace("ﬁ", squad_spans.NO_MATCH)
     alignment = squad_spans.align(text, " ofi co", [4, 3], 4)
     assert alignment.piece_start.tolist() == [0, 2]

@@ -23,11 +23,11 @@ Blackburn NNP I-NP I-PER
 ALL = word_files.Columns()
 
 
-def read(content, form="conll", columns=ALL, labelled=None):
+def read(content, form="conll", columns=ALL, labeled=None):
     lines = io.BytesIO(content).readlines()
     return [
         (s.guid, s.words, s.labels, s.place)
-        for s in word_files.read_lines(lines, "f", form, columns, labelled)
+        for s in word_files.read_lines(lines, "f", form, columns, labeled)
     ]
 
 
@@ -47,7 +47,7 @@ def test_columns_of_conll():
     assert read(b"\n\none\ntwo\n\nthree") == [
         ("0", ("one", "two"), None, "f line 3"), ("1", ("three",), None, "f line 6")
     ]  # fmt: skip
-    assert read(CONLL, labelled=False)[0][2] is None
+    assert read(CONLL, labeled=False)[0][2] is None
 
 
 def test_objects_of_jsonl():
@@ -86,7 +86,7 @@ def test_objects_of_jsonl():
 )
 def test_mistakes_are_named(content, form, message):
     with pytest.raises(file_io.InputError, match=message):
-        read(content, form, labelled=True)
+        read(content, form, labeled=True)
 
 
 @pytest.mark.parametrize("number", ["0", "5", "-5", "x"])

@@ -106,7 +106,7 @@ def test_mistakes_name_file_and_line(tmp_path, name, content, message):
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "gb18030"])
 def test_other_encodings(tmp_path, encoding, monkeypatch):
-    monkeypatch.setattr(corpus_cleaning, "READ_BYTES", 7)  # in the middle of characters, too
+    monkeypatch.setattr(corpus_cleaning, "READ_BYTES", 7)  # also in the middle of characters
     text = "\n\none\ntwo é\n\nthrée\n"
     (tmp_path / "a.txt").write_bytes(text.encode(encoding))
     counts = collections.Counter()

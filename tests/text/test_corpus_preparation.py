@@ -271,7 +271,7 @@ def test_bad_files_are_skipped_and_named(tmp_path):
         text = (folder / corpus_preparation.REPORT_TEXT).read_text()
         assert "  skipped: 4 file(s) that cannot be read\n    input_file: " in text
         assert all(name in text for name in bad)
-    # A folder where a bad file ended a run is gone on with.
+    # A run resumes in a folder where a bad file ended it.
     assert prepare(paths, tmp_path / "out", skipping)["skipped_files"] == skipped
     assert written(tmp_path / "out") == documents
     with pytest.raises(file_io.InputError, match=r"of which 1 were skipped \(.*latin.txt line 2"):

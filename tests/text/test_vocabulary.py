@@ -8,7 +8,7 @@ from albert.text import vocabulary
 
 
 def drawn(sizes, below, seed, at_a_time):
-    """(block, place, line) of the sample, with so many lines at a time."""
+    """(block, place, line) of the sample, with a number of lines at a time."""
     found = []
     for block, counts in enumerate(sizes):
         for place, count in enumerate(counts):

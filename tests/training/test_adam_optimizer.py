@@ -98,7 +98,7 @@ def test_a_resumed_run_goes_on_as_the_unbroken_one(tmp_path):
 
 
 def test_slots_are_those_of_the_other_optimizers(tmp_path):
-    """They hold the same means, so another optimizer may go on from them."""
+    """They hold the same means, so another optimizer may continue from them."""
     model = Weights()
     optimizer = optimizers.create_optimizer(0.1, 20, 5, optimizer="lamb", clip_norm=None)
     optimizer.build(model.variables)

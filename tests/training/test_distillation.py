@@ -203,7 +203,7 @@ def test_micro_batches_make_the_update_of_the_whole_batch(tmp_path):
         updated(model, "pretraining", count, compiled=count > 1)
         values.append({v.name: v.numpy() for v in model.variables})
     for variable, value in values[0].items():
-        # Adam moves by 1e-2 a step where a gradient is hardly more than rounding, too.
+        # Adam moves by 1e-2 a step where a gradient is hardly more than rounding.
         np.testing.assert_allclose(values[1][variable], value, atol=2e-4, err_msg=variable)
 
 

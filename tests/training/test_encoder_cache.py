@@ -60,7 +60,7 @@ def make_cache(folder, settings=None, dtype="float32", is_sequence=True, part_by
 
 
 def looked_up(cache, numbers, specs=SPECS, choices=()):
-    """What the cache adds to a batch, and what the encoder makes of it."""
+    """Values that the cache adds to a batch, and those of the encoder."""
     rows = [make_row(number, specs, choices) for number in numbers]
     batch = {
         name: tf.constant(np.stack([row[name] for row in rows]), tf.int32)

@@ -80,7 +80,7 @@ def test_nothing_is_left(tmp_path, monkeypatch, end, error):
     else:
         with pytest.raises(error):
             builders.run(run_pretraining, **flags)
-    # What describes the inputs beside the run need not be waited for, but it ends.
+    # The background description of the inputs need not be waited for, but it ends.
     wait_until(lambda: set(threading.enumerate()) <= before, seconds=20, say=threading.enumerate)
     assert children() == running
     assert os.listdir(temporary) == []

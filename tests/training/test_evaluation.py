@@ -244,7 +244,7 @@ def test_if_all_are_deleted_at_their_turn_it_is_said(folder, monkeypatch):
         evaluation.evaluate_all(make_engine(folder), None)
 
 
-# --- a best checkpoint that is there already ----------------------------------------------------
+# --- an existing best checkpoint --------------------------------------------------------------
 
 REFERENCE_SCORES = {0: 0.25, 20: 0.5, 40: 0.75}
 BLOCK = "global_step = {}\nloss = 1.5\nscore = {}\nbest = {}\n" + "=" * 50 + "\n"
@@ -465,7 +465,7 @@ def test_a_run_killed_anywhere_loses_no_best(tmp_path, killed_at, stage):
         assert checkpoints.resolve(str(folder)) == found
         step = tf.train.load_variable(found, "step")
         assert step in (10, 30)
-        if stage == "evaluation":  # beside a trainer, which deletes what it has saved
+        if stage == "evaluation":  # next to a trainer, which deletes what it has saved
             checkpoints.delete(str(folder / "model.ckpt-30"))
         run()
         assert best_step(folder) >= (step if stage == "evaluation" else 30)

@@ -43,7 +43,7 @@ def features_of(name):
 
 
 def cached_outputs(model, name, features):
-    """What the encoder makes of each text, as the cache adds it to a batch."""
+    """Outputs of the encoder for each text, as the cache adds them to a batch."""
     texts = {
         key: tf.reshape(features[key], [-1, features[key].shape[-1]])
         for key in ("input_ids", "input_mask", "segment_ids")

@@ -1,4 +1,4 @@
-"""What a batch tells about whether outputs follow the labels."""
+"""Statistics of a batch that show whether outputs follow the labels."""
 
 import itertools
 

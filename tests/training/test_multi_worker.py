@@ -112,7 +112,7 @@ def evaluation_run(folder, name):
 
 @pytest.fixture(scope="module")
 def done(folder):
-    """Runs everything that is compared: two workers beside one process with two devices."""
+    """Runs everything that is compared: two workers, and one process with two devices."""
     one, two = {"distribution_strategy": "one_device"}, {"distribution_strategy": "mirrored"}
     alone = {
         "logical_cpus": 2,
@@ -346,7 +346,7 @@ def test_a_signal_to_one_worker_lets_all_save_the_same_step(folder, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_worker_ends_the_other_and_both_go_on(folder, tmp_path):
-    """First the second of two workers is killed, and, when both go on, the chief."""
+    """First the second of two workers is killed, and, when both have resumed, the chief."""
     logs = [tmp_path / f"worker{i}.log" for i in range(2)]
     last = -1
     for victim in (1, 0):

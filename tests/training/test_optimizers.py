@@ -13,7 +13,7 @@ from albert.training import optimizers
 from tests.support import forked
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
-# In each recorded run the rate was read in time for so many steps, and one step late from then on
+# In each recorded run the rate was read in time for this many steps, and one step late from then on
 # (the recorded weights allow no other schedule); ours is always read in time.
 STEPS_IN_TIME = {
     "adamw": 1,
@@ -185,7 +185,7 @@ def test_the_schedule_as_a_table(arguments, table):
 
 
 def test_a_pace_moves_the_end_of_the_schedule():
-    """The rate goes on from where it is, also in a function that was compiled before."""
+    """The rate continues from where it is, also in a function that was compiled before."""
     pace = optimizers.Pace()
     optimizer = optimizers.create_optimizer(1.0, 1, 0.2, pace=pace)
     rate = tf.function(optimizer.learning_rate, autograph=False)

@@ -14,7 +14,7 @@ CONFIG = builders.tiny_config(max_position_embeddings=64)
 
 
 def foreign(folder, model):
-    """A folder with a checkpoint and, in a folder beside it, the configuration."""
+    """A folder with a checkpoint and, in a folder next to it, the configuration."""
     folder.mkdir()
     checkpoints.save(str(folder / "model.ckpt-best"), model)
     file_io.write_text(f"{folder}.json", CONFIG.to_json_string())

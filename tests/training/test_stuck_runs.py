@@ -1,4 +1,4 @@
-"""Which runs are taken to learn, and when that is said."""
+"""Which runs are taken to learn, and when this is reported."""
 
 import dataclasses
 import json
@@ -14,10 +14,10 @@ from albert.training import stuck_runs
 
 def association(scores, kernel):
     """As `learning_signals` computes it for a batch, in numpy."""
-    centred = [m - m.mean(0) - m.mean(1, keepdims=True) + m.mean() for m in (scores, kernel)]
+    centered = [m - m.mean(0) - m.mean(1, keepdims=True) + m.mean() for m in (scores, kernel)]
     count = len(scores)
-    variance = np.sum(centred[0] ** 2) / max(count - 1, 1)
-    return np.array([np.trace(centred[0]), variance, np.trace(centred[1]), count])
+    variance = np.sum(centered[0] ** 2) / max(count - 1, 1)
+    return np.array([np.trace(centered[0]), variance, np.trace(centered[1]), count])
 
 
 def signs(rng, skill, batches=64, positives=0.5, noise=0.1, batch=32):
@@ -87,7 +87,7 @@ def watch(folder, **changes):
 
 
 def steps_of(watch, until, start=0, most=13):
-    """The steps at which a run with calls of at most so many steps calls the watch."""
+    """The steps at which a run with calls of a limited number of steps calls the watch."""
     step = start
     while step < until:
         step += min(most, until - step, watch.steps_to_stop(step))
@@ -112,7 +112,7 @@ def test_the_first_judgement_comes_after_the_warm_up_and_the_share(tmp_path, war
 
 
 def test_what_came_before_a_window_does_not_count(tmp_path, caplog):
-    """A run that learnt at low rates of the warm-up and then collapsed."""
+    """A run that learned at low rates of the warm-up and then collapsed."""
     with caplog.at_level("WARNING", logger="absl"):
         run(watch(tmp_path), 1000, lambda step: 0.5 if step <= 205 else 0)
     assert len(caplog.messages) == 1
@@ -161,7 +161,7 @@ def test_the_verdict_is_that_of_the_end(tmp_path):
 
     assert verdict(lambda step: 0) == stuck_runs.STUCK
     assert verdict(lambda step: 0.1) == ""
-    assert verdict(lambda step: 0.1 if step > 500 else 0) == ""  # warned of, and then it learnt
+    assert verdict(lambda step: 0.1 if step > 500 else 0) == ""  # a warning, and then it learned
     assert verdict(lambda step: 0.1, best_step=0) == stuck_runs.UNTRAINED
     assert verdict(lambda step: 0, until=150) == stuck_runs.NOT_JUDGED
     assert verdict(lambda step: 0, until=150, best_step=0) == stuck_runs.UNTRAINED

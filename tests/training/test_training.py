@@ -149,7 +149,7 @@ def test_evaluations_have_steps_of_their_own(path, tmp_path):
     assert evaluated(tmp_path) == [0, 15, 20]
     assert saved(tmp_path) == [0, 10, 15, 20]
     assert checkpoints.find_best(str(tmp_path))
-    # A run that goes on from a checkpoint between them does not evaluate it.
+    # A run that resumes from a checkpoint between them does not evaluate it.
     for step in (15, 20):
         checkpoints.delete(str(tmp_path / f"model.ckpt-{step}"))
     for name in ("eval_results.txt", "best_trial.txt"):
@@ -304,7 +304,7 @@ def test_a_budget_ends_training_by_the_clock(path, tmp_path):
     builders.assert_same(
         builders.weights(tmp_path / "b" / last), builders.weights(tmp_path / "a" / last)
     )
-    # A run that goes on after its end keeps the steps, too.
+    # A run that continues after its end also keeps the steps.
     checkpoints.delete(str(tmp_path / "a" / last))
     train(path, make_run(tmp_path / "a", limits=limits(), **intervals))
     assert saved(tmp_path / "a")[-1] == steps and trained_rows(tmp_path / "a") == rows
@@ -324,7 +324,7 @@ def test_functions_are_compiled_once(path, tmp_path, caplog):
     # Nor is the untrained model evaluated.
     assert caplog.text.count("Evaluated") == 2 and evaluated(tmp_path) == [10, 12]
     assert caplog.text.count("An evaluation takes about") == 1
-    # What fits is not known before steps are timed, so that no time left is told of 12 of them.
+    # What fits is not known before steps are timed, so that 12 of them have no time left.
     assert "Training from step 0; batch" in caplog.text and "step 12/12 " in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""What a training run reports."""
+"""Reports of a training run."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.support.sources import ROOT
 
 
 def totals(steps, loss, waited=0.0, tokens=None):
-    """What the engine reports of so many steps: sums and weights."""
+    """The engine's report on a number of steps: sums and weights."""
     found = {"loss": (loss * steps, steps), training_log.INPUT_SECONDS: (waited, steps)}
     return found | ({training_log.TOKENS: (tokens, steps)} if tokens is not None else {})
 
@@ -104,7 +104,7 @@ def test_tokens_are_counted_also_by_a_run_that_goes_on(tmp_path, caplog, monkeyp
     assert "examples/s  12 tokens/s  input" in caplog.text and "left  50 tokens" in caplog.text
     rows = log_tokens(folder, 3, 5, 7, reported=(5,))
     assert rows[1:] == [("save", 3, 60, None), ("train", 5, 72, 3.0)]
-    # Nothing is said where the count of earlier steps is not known.
+    # Nothing is reported where the count of earlier steps is not known.
     assert log_tokens(folder, 2, 5, reported=(3,))[1:] == [("train", 3, 55, None)]
     file_io.remove(os.path.join(folder, run_record.METRICS))
     assert log_tokens(folder, 2, 5, 5, reported=(4,)) == [("train", 4, None, 2.5)]

@@ -248,11 +248,12 @@ def best_answers_v2(
 ) -> list[list[Answer]]:
     """Finds the best answers of each question by beams of starts and ends.
 
+    Arguments that are not listed are those of `best_answers_v1`.
+
     Args:
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
         "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
       start_n_top, end_n_top: K and M.
-      For the rest see `best_answers_v1`.
 
     Returns:
       For each example a list of `Answer`, best first; the text is "" if there is none.
@@ -409,10 +410,11 @@ def predictions_v2(
 ) -> tuple[dict[str, str], dict[str, list[dict]], dict[str, float]]:
     """Answers questions under the rules of SQuAD 2.0, with "" if predicted to be unanswerable.
 
+    Arguments that are not listed are those of `best_answers_v2`.
+
     Args:
       null_score_diff_threshold: null odds from which a question is not answered; by default those
         that maximize F1 on these examples, or 0 if their answers are not known.
-      For the rest see `best_answers_v2`.
 
     Returns:
       ``(predictions, nbest, null_odds)``: for the first two see `predictions_v1`; for the last see

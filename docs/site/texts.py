@@ -1,0 +1,48 @@
+"""Texts of the site: pages from outside docs/, anchors, a notebook as a page, what pages load."""
+
+import json
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NOTEBOOK = "tutorials/fine_tuning.ipynb"
+# Pages by their files in the repository; those of docs/ keep their names.
+PAGES = {
+    "README.md": "index.md",
+    "PARITY.md": "parity.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/RESULTS.md": "results.md",
+    NOTEBOOK: "tutorial.md",
+}
+DOORS = """
+    modeling heads checkpoints optimization tokenization classifier_utils squad_utils race_utils
+""".split()
+# What makes a browser load something.
+LOADED = re.compile(
+    r"<(?:script|img|source|iframe|video|audio|embed|use)\b[^>]*\b(?:src|srcset|href)=[\"']?"
+    r"(?:https?:)?//[^\"'\s>]*|<link\b(?![^>]*rel=[\"']?canonical)[^>]*href=[\"']?(?:https?:)?//"
+    r"[^\"'\s>]*|(?:@import|url\()\s*[\"']?(?:https?:)?//[^\"')\s]*"
+)
+
+
+def slug(heading: str, separator: str = "-") -> str:
+    """Returns the anchor of a heading as GitHub makes it, so that links work there and here."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", separator)
+
+
+def notebook_page(path: pathlib.Path) -> str:
+    """Returns a notebook as Markdown, with what its cells printed."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def loaded_from_elsewhere(text: str) -> list[str]:
+    """Returns what a page, a style sheet or a drawing loads from other hosts."""
+    return LOADED.findall(text)
