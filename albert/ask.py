@@ -40,9 +40,7 @@ class Settings(options.Group):
         None, "SQuAD file, one of whose questions is asked and shown with its answer."
     )
     index: int | None = options.flag(None, "Number of that question in the file, from 0.")
-    num_answers: int = options.flag(
-        3, "Maximum number of answers to print for a question.", check=options.positive
-    )
+    num_answers: int = options.count(3, "Maximum number of answers to print for a question.")
     inference: model_settings.Inference = options.group(model_settings.Inference)
 
 

@@ -34,11 +34,10 @@ class Settings(options.Group):
         "Record files to write, comma-separated; filled in turn. With --num_shards: the prefix of "
         "the shard names.",
     )
-    num_shards: int | None = options.flag(
+    num_shards: int | None = options.count(
         None,
         "Write this number of files <output_file>-00000-of-…; the same command resumes a run that "
         "was killed.",
-        check=options.positive,
     )
     work: runner.Runner = options.group(runner.Runner)
     overwrite_shards: bool = options.flag(
@@ -78,12 +77,8 @@ class Settings(options.Group):
     )
     max_seq_length: int = options.flag(512, "Tokens in an instance.")
     random_seed: int = options.flag(12345, "Same seed, same files, for any --num_workers.")
-    dupe_factor: int = options.flag(
-        40, "Passes over the text, each with other pairs and masks.", check=options.positive
-    )
-    num_workers: int | None = options.flag(
-        None, "Processes; all cores by default, 1 starts none.", check=options.positive
-    )
+    dupe_factor: int = options.count(40, "Passes over the text, each with other pairs and masks.")
+    num_workers: int | None = options.count(None, "Processes; all cores by default, 1 starts none.")
     short_seq_prob: float = options.flag(
         0.1,
         "Fraction of documents cut into instances of random length.",

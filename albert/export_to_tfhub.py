@@ -40,8 +40,8 @@ class Settings(options.Group):
         "Also make this folder: a SavedModel that turns strings into the module's inputs (needs "
         "tensorflow-text).",
     )
-    max_seq_length: int = options.flag(
-        128, "Length of the inputs that --preprocessing_path makes.", check=options.positive
+    max_seq_length: int = options.count(
+        128, "Length of the inputs that --preprocessing_path makes."
     )
     card: card_settings.Card = options.group(card_settings.Card)
 

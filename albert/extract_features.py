@@ -31,10 +31,8 @@ class Settings(options.Group):
         "the last layer).",
         choices=("tokens", "mean", "first", "pooled"),
     )
-    max_seq_length: int = options.flag(
-        512, "Longest input in tokens; longer ones are cut.", check=options.positive
-    )
-    batch_size: int = options.flag(32, "Texts computed together.", check=options.positive)
+    max_seq_length: int = options.count(512, "Longest input in tokens; longer ones are cut.")
+    batch_size: int = options.count(32, "Texts computed together.")
 
     def check(self) -> None:
         """Rejects unknown file types, and layers without effect; raises `file_io.InputError`."""

@@ -54,10 +54,9 @@ class Settings(options.Group):
     id_column: str | None = options.flag(
         None, "Column of the id; as in training. Empty: rows are numbered."
     )
-    batch_size: int = options.flag(
+    batch_size: int = options.count(
         32,
         "Texts computed together. Standard input is answered whenever this many lines have come.",
-        check=options.positive,
     )
     inference: model_settings.Inference = options.group(model_settings.Inference)
 

@@ -68,10 +68,8 @@ class Settings(options.Group):
     data_dir: str | None = options.flag(
         None, "Folder with the evaluation sets: glue/, squad/, race/."
     )
-    num_workers: int | None = options.flag(
-        None,
-        "Processes, each with one file at a time; all cores by default.",
-        check=options.positive,
+    num_workers: int | None = options.count(
+        None, "Processes, each with one file at a time; all cores by default."
     )
 
     def evaluation_sets(self) -> tuple[str, ...]:

@@ -24,10 +24,8 @@ class Settings(options.Group):
         "Maximum number of pairs of each paradigm, from the front; by default all.",
         minimum=1,
     )
-    batch_size: int = options.flag(
-        256,
-        "Maximum number of masked copies of sentences that are computed together.",
-        check=options.positive,
+    batch_size: int = options.count(
+        256, "Maximum number of masked copies of sentences that are computed together."
     )
 
 

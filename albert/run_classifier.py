@@ -18,6 +18,7 @@ from albert.cli import (
 )
 from albert.io import file_io, tables
 from albert.tasks import custom, glue
+from albert.training import contracts
 
 _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 
@@ -155,10 +156,10 @@ def make_data(settings: Settings, row: Any, start: fine_tuning.Start) -> Any:
     length = settings.max_seq_length
     text = model_settings.text_settings(length, start.source)
     shared = ("train", "dev") if settings.cached_dir else ()
+    cache = contracts.FeatureCache(paths, text, start.strategy, shared)
     return glue.make_data(
-        row, start.tokenizer, length, settings.data_dir, text, paths, start.strategy, shared,
-        settings.predict_on,
-    )  # fmt: skip
+        row, start.tokenizer, length, settings.data_dir, cache, settings.predict_on
+    )
 
 
 def export_models(settings: Settings, row: Any, model: Any, tokenizer: Any, specs: Any) -> None:
@@ -180,19 +181,14 @@ def prepare(settings: Settings, row: Any, start: fine_tuning.Start) -> fine_tuni
     dropout_prob = settings.classifier_dropout_prob
     task = glue.make_task(row, dropout_prob, start.head)
 
-    def describe(write):
-        custom.save_description(
-            write, settings.output_dir, row, start.config, start.source, settings.max_seq_length,
-            dropout_prob, start.head,
-        )  # fmt: skip
-
     def export(runner):
         model = fine_tuning.model_to_export(settings, start, task, runner)
         if model:
             export_models(settings, row, model, start.tokenizer, data.specs("test"))
 
-    length = (settings.train_step, settings.warmup_step)
-    return fine_tuning.Work(task, data, describe, *length, settings.do_eval, export)
+    description = custom.settings_of(row, settings.max_seq_length, dropout_prob, start.head)
+    steps = (settings.train_step, settings.warmup_step)
+    return fine_tuning.Work(task, data, description, *steps, settings.do_eval, export)
 
 
 def make_script(settings: Settings, row: Any) -> fine_tuning.Script:
@@ -215,7 +211,7 @@ def main(values: flags.FlagValues) -> None:
     row = find_row(settings)
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval}
-    splits = [split for split, wanted in stages.items() if wanted]
+    splits = [split for split, is_run in stages.items() if is_run]
     row.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])
     command = command_flags.Command.of(values, "run_classifier")
     fine_tuning.main(settings, make_script(settings, row), command)

@@ -9,6 +9,7 @@ from absl import flags
 from albert.cli import app, command_flags, fine_tuning, model_settings, options, training
 from albert.io import file_io
 from albert.tasks import race
+from albert.training import contracts
 
 _DATA = {
     "train_file": "race_train.tf_record",
@@ -39,23 +40,17 @@ class Settings(fine_tuning.StepSettings):
     do_predict: bool = options.flag(False, "Score the test data and write its predictions.")
     high_only: bool = options.flag(False, "Only the questions for high schools.")
     middle_only: bool = options.flag(False, "Only the questions for middle schools.")
-    max_seq_length: int = options.flag(
-        512,
-        "Longest input in tokens; articles are cut at their end to fit.",
-        check=options.positive,
+    max_seq_length: int = options.count(
+        512, "Longest input in tokens; articles are cut at their end to fit."
     )
     max_qa_length: int = options.flag(
         128, "Maximum tokens of question and option; the last are kept."
     )
-    train_batch_size: int = options.flag(
-        32, "Questions per step, over all devices; each has 4 inputs.", check=options.positive
+    train_batch_size: int = options.count(
+        32, "Questions per step, over all devices; each has 4 inputs."
     )
-    eval_batch_size: int = options.flag(
-        8, "Questions per evaluation step, over all devices.", check=options.positive
-    )
-    predict_batch_size: int = options.flag(
-        8, "Questions per prediction step, over all devices.", check=options.positive
-    )
+    eval_batch_size: int = options.count(8, "Questions per evaluation step, over all devices.")
+    predict_batch_size: int = options.count(8, "Questions per prediction step, over all devices.")
     dropout_prob: float = options.flag(
         0.1,
         "Dropout of the pooled output in training.",
@@ -63,11 +58,9 @@ class Settings(fine_tuning.StepSettings):
         alias="classifier_dropout_prob",
     )
     optimizer: training.Optimizer = options.group(training.Optimizer, learning_rate=1e-5)
-    train_step: int = options.flag(12000, "Total number of steps.", check=options.positive)
+    train_step: int = options.count(12000, "Total number of steps.")
     warmup_step: int = options.flag(1000, "Steps over which the learning rate rises from 0.")
-    save_checkpoints_steps: int = options.flag(
-        100, "Steps between checkpoints.", check=options.positive
-    )
+    save_checkpoints_steps: int = options.count(100, "Steps between checkpoints.")
     num_keep_checkpoint: int = fine_tuning.keep_flag()
 
     @property
@@ -110,21 +103,16 @@ def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
         settings.max_seq_length,
         settings.max_qa_length,
         settings.data_dir,
-        text,
-        dict(zip(("train", "dev", "test"), paths, strict=True)),
-        start.strategy,
+        contracts.FeatureCache(
+            dict(zip(("train", "dev", "test"), paths, strict=True)), text, start.strategy
+        ),
         high_only=settings.high_only,
         middle_only=settings.middle_only,
     )
-
-    def describe(write):
-        description = {**text, "dropout_prob": settings.dropout_prob, **start.head.settings}
-        write(settings.output_dir, race.KIND, start.config, start.source, description)
-
     return fine_tuning.Work(
         race.make_task(settings.dropout_prob, start.head),
         data,
-        describe,
+        {**text, "dropout_prob": settings.dropout_prob, **start.head.settings},
         settings.train_step,
         settings.warmup_step,
         settings.do_eval,

@@ -14,12 +14,8 @@ from albert.tasks.squad import records as squad_records
 class Settings(squad.Settings):
     """Settings of the command."""
 
-    start_n_top: int = options.flag(
-        5, "Starts of an answer to consider in each window.", check=options.positive
-    )
-    end_n_top: int = options.flag(
-        5, "Ends to consider for each of these starts.", check=options.positive
-    )
+    start_n_top: int = options.count(5, "Starts of an answer to consider in each window.")
+    end_n_top: int = options.count(5, "Ends to consider for each of these starts.")
     dropout_prob: float = options.flag(
         0.1,
         "Dropout of the part that predicts whether there is an answer.",

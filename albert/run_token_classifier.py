@@ -8,7 +8,8 @@ from typing import Any
 from absl import flags
 
 from albert.cli import app, command_flags, fine_tuning, model_settings, options
-from albert.tasks import token_classification, word_files
+from albert.tasks import custom, token_classification, word_files
+from albert.training import contracts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,20 +28,12 @@ class Settings(fine_tuning.ClassifierSettings):
         None, "Column of the labels: -1 is the last; for jsonl a key, labels."
     )
     do_predict: bool = options.flag(False, "Predict the labels of --test_file.")
-    max_seq_length: int = options.flag(
-        512,
-        "Longest input in tokens; longer sentences are cut into parts.",
-        check=options.positive,
+    max_seq_length: int = options.count(
+        512, "Longest input in tokens; longer sentences are cut into parts."
     )
-    train_batch_size: int = options.flag(
-        32, "Sentences per step, over all devices.", check=options.positive
-    )
-    eval_batch_size: int = options.flag(
-        8, "Sentences per evaluation step, over all devices.", check=options.positive
-    )
-    predict_batch_size: int = options.flag(
-        8, "Sentences per prediction step, over all devices.", check=options.positive
-    )
+    train_batch_size: int = options.count(32, "Sentences per step, over all devices.")
+    eval_batch_size: int = options.count(8, "Sentences per evaluation step, over all devices.")
+    predict_batch_size: int = options.count(8, "Sentences per prediction step, over all devices.")
     classifier_dropout_prob: float = options.flag(
         0.1, "Dropout of the encoder's output.", check=options.fraction
     )
@@ -72,9 +65,8 @@ def make_data(settings: Settings, files: Any, start: fine_tuning.Start) -> Any:
     folder, length = settings.output_dir, settings.max_seq_length
     paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
     text = model_settings.text_settings(length, start.source)
-    return token_classification.make_data(
-        files, start.tokenizer, length, text, paths, start.strategy
-    )
+    cache = contracts.FeatureCache(paths, text, start.strategy)
+    return token_classification.make_data(files, start.tokenizer, length, cache)
 
 
 def export_models(settings: Settings, model: Any, labels: Any, tokenizer: Any) -> None:
@@ -95,20 +87,17 @@ def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
     length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
     task = token_classification.make_task(files.labels, length, dropout_prob, start.head)
 
-    def describe(write):
-        token_classification.save_description(
-            write, settings.output_dir, files, start.config, start.source, length, dropout_prob,
-            start.head,
-        )  # fmt: skip
-
     def export(runner):
         model = fine_tuning.model_to_export(settings, start, task, runner)
         if model:
             export_models(settings, model, files.labels, start.tokenizer)
 
+    description = custom.label_settings(
+        files.labels, files.columns, length, dropout_prob, start.head
+    )
     steps = (settings.train_step, settings.warmup_step)
     data = make_data(settings, files, start)
-    return fine_tuning.Work(task, data, describe, *steps, settings.do_eval, export)
+    return fine_tuning.Work(task, data, description, *steps, settings.do_eval, export)
 
 
 def main(values: flags.FlagValues) -> None:

@@ -37,35 +37,29 @@ class Settings(options.Group):
         "Write a WordPiece vocabulary, as BERT has, to <output_prefix>.txt (needs the extra "
         "wordpiece). Scripts find it next to a checkpoint as vocab.txt.",
     )
-    vocab_size: int = options.flag(
-        30000, "Number of pieces, special ones included.", check=options.positive
-    )
+    vocab_size: int = options.count(30000, "Number of pieces, special ones included.")
     do_lower_case: bool = options.flag(True, "Lower-case the text.")
     character_coverage: float = options.flag(
         0.99995,
         "Fraction of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
         check=_check_coverage,
     )
-    input_sentence_size: int = options.flag(
+    input_sentence_size: int = options.count(
         10_000_000,
         "Maximum number of sentences to train on, drawn at random from all. Ten million need tens "
         "of GB.",
-        check=options.positive,
     )
-    num_threads: int = options.flag(
-        1,
-        "Threads of SentencePiece; more are faster and give slightly other pieces.",
-        check=options.positive,
+    num_threads: int = options.count(
+        1, "Threads of SentencePiece; more are faster and give slightly other pieces."
     )
     random_seed: int = options.flag(
         12345, "Decides which sentences are drawn; same seed, same pieces."
     )
     drawing: runner.Runner = options.group(runner.Runner)
-    num_workers: int | None = options.flag(
+    num_workers: int | None = options.count(
         None,
         "Processes of --runner=beam, which draw the sentences; all cores by default. The training "
         "runs in this process.",
-        check=options.positive,
     )
 
     def check(self) -> None:

@@ -75,10 +75,10 @@ def check_tensorflow() -> None:
             found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
     # The newest counts: remains of an older distribution do no harm.
     if found and max(found)[0] < _MIN_TENSORFLOW:
-        wanted = ".".join(map(str, _MIN_TENSORFLOW))
+        minimum = ".".join(map(str, _MIN_TENSORFLOW))
         raise file_io.InputError(
-            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {wanted} or newer: "
-            f"pip install 'tensorflow>={wanted}'"
+            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {minimum} or newer: "
+            f"pip install 'tensorflow>={minimum}'"
         )
 
 
@@ -112,20 +112,20 @@ class FindTensorFlow:
         return spec
 
 
-def _terminated(left=""):
+def _report_termination(left=""):
     """Prints what remains after SIGTERM; returns the exit status."""
     by = signals.REQUESTS.by
     print(f"ended by {by}; {left or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
 
 
-def _interrupted(left=""):
+def _report_interrupt(left=""):
     """Prints what remains after Ctrl-C; returns the exit status."""
     print(left or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
     return 130
 
 
-def _lost_worker(error):
+def _report_lost_worker(error):
     from albert.training import distribution
 
     return distribution.lost_worker(error)
@@ -198,23 +198,23 @@ def run(
         logging.set_verbosity(logging.INFO)
         try:
             check_tensorflow()
-            with signals.obeyed():
+            with signals.ensure_end():
                 main(flags.FLAGS)
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
-            return _interrupted(str(interrupt))
+            return _report_interrupt(str(interrupt))
         except signals.Terminated as terminated:
-            return _terminated(str(terminated))
+            return _report_termination(str(terminated))
         except Exception as error:
             end = signals.root_interrupt(error)
-            lost = "tensorflow" in sys.modules and _lost_worker(error)
+            lost = "tensorflow" in sys.modules and _report_lost_worker(error)
             # The other workers end for the same reason.
             if end is signals.Terminated or (signals.REQUESTS.terminate and lost):
-                return _terminated()
+                return _report_termination()
             if end is KeyboardInterrupt:
-                return _interrupted()
+                return _report_interrupt()
             reason = lost or requirements.missing(error)
             if not reason:
                 raise

@@ -13,7 +13,7 @@ WITHOUT_WEIGHTS = "a run without --init_from_teacher"
 
 @dataclasses.dataclass(frozen=True)
 class Distillation:
-    """How --teacher changes a run; without it, nothing changes.
+    """The changes that --teacher makes to a run; without it, there are none.
 
     Attributes:
       with_teacher: ``(contracts.Task) -> contracts.Task`` that also learns from the teacher.

@@ -13,7 +13,7 @@ from albert.model import configuration, head_config
 from albert.training import stuck_runs, subsets
 
 CACHE_FOLDER = "encoder_cache"
-_OF_LAYER = ("head_activation", "head_input_activation", "head_dropout_prob")
+_LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
 _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the runs of a study
 
 
@@ -34,10 +34,8 @@ class Schedule(training.Schedule):
         "Times that a run that does not learn is restarted with the next seed.",
         check=options.not_negative,
     )
-    num_seeds: int = options.flag(
-        1,
-        "Runs to make, the first with --seed, each in a folder seed_<n>.",
-        check=options.positive,
+    num_seeds: int = options.count(
+        1, "Runs to make, the first with --seed, each in a folder seed_<n>."
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
@@ -118,7 +116,7 @@ class Study(options.Group):
         """Returns the head that the flags describe."""
         if not self.head_hidden_size:
             return head_config.NO_LAYER
-        names = ("head_hidden_size", *_OF_LAYER)
+        names = ("head_hidden_size", *_LAYER_FLAGS)
         return head_config.Head(**{name: getattr(self, name) for name in names})
 
     def check(self) -> None:
@@ -128,7 +126,7 @@ class Study(options.Group):
           file_io.InputError: names the flags.
         """
         if not self.head_hidden_size:
-            given = [name for name in _OF_LAYER if name in self.given]
+            given = [name for name in _LAYER_FLAGS if name in self.given]
             self.refuse_given("a layer of --head_hidden_size", *given)
         if not self.freeze_encoder:
             self.refuse_given("--freeze_encoder", "cache_encoder_outputs")
@@ -150,9 +148,7 @@ class Settings(training.Settings, abc.ABC):
     """Settings of every fine-tuning command."""
 
     do_predict: bool = options.flag(False, "Predict the test data.")
-    predict_batch_size: int = options.flag(
-        8, "Examples per prediction step, over all devices.", check=options.positive
-    )
+    predict_batch_size: int = options.count(8, "Examples per prediction step, over all devices.")
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
     schedule: Schedule = options.group(Schedule)
     study: Study = options.group(Study)
@@ -250,10 +246,8 @@ class StepSettings(Settings):
     do_eval: bool = options.flag(
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."
     )
-    eval_batch_size: int = options.flag(
-        8, "Examples per evaluation step, over all devices.", check=options.positive
-    )
-    train_step: int = options.flag(1000, "Total number of steps.", check=options.positive)
+    eval_batch_size: int = options.count(8, "Examples per evaluation step, over all devices.")
+    train_step: int = options.count(1000, "Total number of steps.")
     warmup_step: int = options.flag(0, "Steps over which the learning rate rises from 0.")
 
     @property
@@ -338,8 +332,7 @@ class Work:
     Attributes:
       task: `contracts.Task`.
       data: `contracts.Data`.
-      describe: ``(write) -> None`` that describes the output folder; see
-        `stages.Run.complete_folder`.
+      description: settings of the model for its folder; see `model_folder.write`.
       num_train_steps, num_warmup_steps: length of training.
       do_eval: whether checkpoints are evaluated.
       export: function that writes the SavedModels of --export_dir with the `engine.Engine`; all
@@ -349,7 +342,7 @@ class Work:
 
     task: Any
     data: Any
-    describe: Callable[[Callable], None]
+    description: dict[str, Any]
     num_train_steps: int
     num_warmup_steps: int
     do_eval: bool
@@ -419,7 +412,7 @@ def main(settings: Settings, script: Script, command: command_flags.Command) -> 
     )
     work = script.prepare(start)
     recorder = command.recorder(source, script.teacher)
-    run = make_run(settings, start, work, script.recipe, recorder)
+    run = make_run(settings, start, work, script, recorder)
     task, data = apply_options(settings, work, run)
     runner = stages.run(distilled.with_teacher(task), data, run)
     if settings.export_dir:
@@ -528,10 +521,15 @@ def model_to_export(settings: Settings, start: Start, task: Any, runner: Any) ->
 
 
 def make_run(
-    settings: Settings, start: Start, work: Work, recipe: str, recorder: Any = None
+    settings: Settings, start: Start, work: Work, script: Script, recorder: Any = None
 ) -> Any:
     """Returns the `stages.Run` of a command; `recorder` is a `run_record.Recorder`."""
+    from albert.tasks import kinds
     from albert.training import stages
+
+    def complete_folder(replace):
+        model = start.config, start.source, work.description
+        kinds.write_folder(settings.output_dir, script.kind, *model, replace)
 
     steps = work.num_train_steps
     return stages.Run(
@@ -547,11 +545,11 @@ def make_run(
         init_checkpoint=start.checkpoint,
         from_scratch=settings.model.from_scratch,
         rename=start.rename,
-        complete_folder=work.describe,
+        complete_folder=complete_folder,
         do_eval=work.do_eval,
         do_predict=settings.do_predict,
         record=recorder,
-        **training.run_arguments(settings, steps, work.num_warmup_steps, recipe),
+        **training.run_arguments(settings, steps, work.num_warmup_steps, script.recipe),
     )
 
 

@@ -5,7 +5,7 @@
         "Where a command computes."
 
         use_tpu: bool = options.flag(False, "Run on a TPU.")
-        num_tpu_cores: int = options.flag(8, "TPU cores.", check=options.positive)
+        num_tpu_cores: int = options.count(8, "TPU cores.")
 
 A command's settings are a group that holds other groups:
 ``device: Device = options.group(Device)``. `define` defines the absl flags of a group, `read`
@@ -67,6 +67,11 @@ def flag(default: Any, help: str, **rest: Any) -> Any:
     """Returns the field of a flag; the arguments are those of `Flag`."""
     row = Flag(default, help, **rest)
     return dataclasses.field(default=default, metadata={_FLAG: row})
+
+
+def count(default: int | None, help: str) -> Any:
+    """Returns the field of a flag for a whole number that must be at least 1."""
+    return flag(default, help, check=positive)
 
 
 def group(kind: type, **defaults: Any) -> Any:

@@ -15,22 +15,17 @@ from albert.io import file_io
 class Masks(options.Group):
     """Flags for the number and the choice of masked tokens."""
 
-    max_predictions_per_seq: int = options.flag(
+    max_predictions_per_seq: int = options.count(
         20,
         "Maximum number of masked tokens in an instance; records that hold masks fit only the "
         "value that they were made with.",
-        check=options.positive,
     )
     masked_lm_prob: float = options.flag(
         0.15,
         "Fraction of the tokens to mask, where masks are drawn.",
         check=options.unit_interval,
     )
-    ngram: int = options.flag(
-        3,
-        "Longest run of words masked together, where masks are drawn.",
-        check=options.positive,
-    )
+    ngram: int = options.count(3, "Longest run of words masked together, where masks are drawn.")
     favor_shorter_ngram: bool = options.flag(
         True,
         "Where masks are drawn, runs of n words have probability ~ 1/n; if false in reverse order.",
@@ -120,20 +115,14 @@ class Settings(training.Settings):
     do_eval: bool = options.flag(
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."
     )
-    max_seq_length: int = options.flag(
-        512, "Tokens per example, as the records were made.", check=options.positive
-    )
-    train_batch_size: int = options.flag(
-        4096, "Examples per step, over all devices.", check=options.positive
-    )
+    max_seq_length: int = options.count(512, "Tokens per example, as the records were made.")
+    train_batch_size: int = options.count(4096, "Examples per step, over all devices.")
     train_batch_tokens: int = options.flag(
         0,
         "Above 0: real tokens per step, in place of --train_batch_size; batches of shorter "
         "examples hold more of them. For one device.",
     )
-    eval_batch_size: int = options.flag(
-        64, "Examples per evaluation step, over all devices.", check=options.positive
-    )
+    eval_batch_size: int = options.count(64, "Examples per evaluation step, over all devices.")
     sentence_task: str = options.flag(
         "sop",
         "What the model learns of two texts in addition to masked words: their order, whether one "
@@ -143,7 +132,7 @@ class Settings(training.Settings):
     poly_power: float = options.flag(
         1.0, "Power of the polynomial decay of the learning rate to 0."
     )
-    num_train_steps: int = options.flag(125000, "Total number of steps.", check=options.positive)
+    num_train_steps: int = options.count(125000, "Total number of steps.")
     num_warmup_steps: int = options.flag(3125, "Steps over which the learning rate rises from 0.")
     start_warmup_step: int = options.flag(0, "Step at which the warm-up starts.")
     average_last: float = options.flag(
@@ -152,15 +141,11 @@ class Settings(training.Settings):
         "model.ckpt-average.",
         check=options.unit_interval,
     )
-    save_checkpoints_steps: int = options.flag(
-        5000, "Steps between checkpoints.", check=options.positive
-    )
+    save_checkpoints_steps: int = options.count(5000, "Steps between checkpoints.")
     keep_checkpoint_max: int = options.flag(
         5, "Checkpoints kept in addition to the best; 0 keeps all."
     )
-    max_eval_steps: int = options.flag(
-        100, "Maximum batches per evaluation.", check=options.positive
-    )
+    max_eval_steps: int = options.count(100, "Maximum batches per evaluation.")
     masked_lm_budget: float = options.flag(
         0.0,
         "Above 0: mask records that have masks again at every step, this fraction of the tokens.",
@@ -293,29 +278,29 @@ def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
     possible = distribution.from_chief(
         strategy, lambda: model_folder.sentence_tasks(path, checkpoint)
     )
-    wanted = settings.sentence_task
+    requested = settings.sentence_task
     if not settings.do_train and "sentence_task" not in settings.given:
-        wanted = possible[0]
-    if wanted in possible:
-        return wanted, wanted
+        requested = possible[0]
+    if requested in possible:
+        return requested, requested
     trained = f"{path} holds a model trained with --sentence_task={' or '.join(possible)}"
     if settings.do_train:
         raise file_io.InputError(
-            f"{trained}: it cannot continue with --sentence_task={wanted}. To start a new run "
+            f"{trained}: it cannot continue with --sentence_task={requested}. To start a new run "
             "from its weights, give it as --init_checkpoint and use another --output_dir"
         )
     if possible == ["none"]:
         raise file_io.InputError(
-            f"{trained}: it has no head that --sentence_task={wanted} could measure"
+            f"{trained}: it has no head that --sentence_task={requested} could measure"
         )
-    _log_measured_task(trained, wanted, possible[0])
-    return wanted, possible[0]
+    _log_measured_task(trained, requested, possible[0])
+    return requested, possible[0]
 
 
-def _log_measured_task(trained, wanted, task):
+def _log_measured_task(trained, requested, task):
     from albert.model import pretraining_heads
 
-    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, wanted))
+    head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, requested))
     if labels is None:
         logging.info("%s: its %s head is not measured", trained, head)
         return

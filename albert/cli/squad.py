@@ -45,19 +45,13 @@ class Settings(fine_tuning.Settings):
     do_predict: bool = options.flag(
         False, "Answer --predict_file with the best checkpoint, and score it."
     )
-    max_seq_length: int = options.flag(
-        384,
-        "Longest input in tokens; longer texts are read in windows.",
-        check=options.positive,
+    max_seq_length: int = options.count(
+        384, "Longest input in tokens; longer texts are read in windows."
     )
     doc_stride: int = options.flag(128, "Tokens from the start of one window to that of the next.")
     max_query_length: int = options.flag(64, "Maximum tokens of a question; the rest is cut off.")
-    train_batch_size: int = options.flag(
-        32, "Windows per step, over all devices.", check=options.positive
-    )
-    predict_batch_size: int = options.flag(
-        8, "Windows per prediction step, over all devices.", check=options.positive
-    )
+    train_batch_size: int = options.count(32, "Windows per step, over all devices.")
+    predict_batch_size: int = options.count(8, "Windows per prediction step, over all devices.")
     num_train_epochs: float = options.flag(
         3.0, "Total steps are the questions times this, divided by the batch size."
     )
@@ -67,14 +61,10 @@ class Settings(fine_tuning.Settings):
         check=options.unit_interval,
     )
     keep_checkpoint_max: int = fine_tuning.keep_flag()
-    n_best_size: int = options.flag(
-        20,
-        "Answers kept of each question, and ends considered in each window.",
-        check=options.positive,
+    n_best_size: int = options.count(
+        20, "Answers kept of each question, and ends considered in each window."
     )
-    max_answer_length: int = options.flag(
-        30, "Maximum tokens of an answer.", check=options.positive
-    )
+    max_answer_length: int = options.count(30, "Maximum tokens of an answer.")
     answerable_only: bool = options.flag(
         False, "Omit questions without an answer, in training and evaluation."
     )
@@ -202,10 +192,6 @@ def work_on(
         )
     task = squad_task.make_task(kind, questions.settings, lambda: questions.to_answer)
 
-    def describe(write):
-        description = questions.settings.to_dict()
-        write(settings.output_dir, kind, start.config, start.source, description)
-
     def export(runner):
         from albert.export import saved_model_export
         from albert.training import distribution
@@ -219,7 +205,7 @@ def work_on(
     return fine_tuning.Work(
         task,
         questions.data(task.evaluator),
-        describe,
+        questions.settings.to_dict(),
         steps,
         int(steps * settings.warmup_proportion),
         do_eval=known and (settings.do_train or _scores_all(settings)),

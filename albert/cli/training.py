@@ -337,15 +337,9 @@ class Settings(options.Group):
 
     output_dir: str = options.flag(None, "Folder of checkpoints and results.", required=True)
     do_train: bool = options.flag(False, "Train.")
-    max_seq_length: int = options.flag(
-        512, "Longest input in tokens; longer ones are cut.", check=options.positive
-    )
-    train_batch_size: int = options.flag(
-        32, "Examples per step, over all devices.", check=options.positive
-    )
-    save_checkpoints_steps: int = options.flag(
-        1000, "Steps between checkpoints.", check=options.positive
-    )
+    max_seq_length: int = options.count(512, "Longest input in tokens; longer ones are cut.")
+    train_batch_size: int = options.count(32, "Examples per step, over all devices.")
+    save_checkpoints_steps: int = options.count(1000, "Steps between checkpoints.")
     devices: Devices = options.group(Devices)
     compute: Compute = options.group(Compute)
     course: Course = options.group(Course)

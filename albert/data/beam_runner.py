@@ -82,7 +82,7 @@ def run(add_steps: AddSteps, arguments: Sequence[str], num_workers: int = 1) -> 
         try:
             shown = progress.Progress("pipeline", 1, "runs")
             tasks = [add_steps]
-            for _ in processes.run(_Runner, num_workers, tasks, 1, shown, apart=True):
+            for _ in processes.run(_Runner, num_workers, tasks, 1, shown, always_start=True):
                 pass
             return
         except processes.WorkerLost as error:
@@ -317,7 +317,7 @@ def _add_record_steps(
     _ = (
         made[1]
         | "counts" >> beam.Values()
-        | "total" >> beam.CombineGlobally(_total)
+        | "total" >> beam.CombineGlobally(_add_counters)
         | "note" >> beam.Map(_write_counts, os.path.join(work.folder, _COUNTS))
     )
 
@@ -404,7 +404,7 @@ def _write_unit(path: str, made: Iterable[tuple[int | None, Any]]) -> dict[str, 
     raise ValueError(f"{path}: the unit ended without its counts")
 
 
-def _total(counters: Iterable[collections.Counter[str]]) -> collections.Counter[str]:
+def _add_counters(counters: Iterable[collections.Counter[str]]) -> collections.Counter[str]:
     total: collections.Counter[str] = collections.Counter()
     for counter in counters:
         total.update(counter)
@@ -459,10 +459,10 @@ def join_shard(
       folder: folder of the work.
     """
     shard, found = group
-    instance_shards.write_shard(folder, shard, _contents(sorted(filter(None, found))), job)
+    instance_shards.write_shard(folder, shard, _read_contents(sorted(filter(None, found))), job)
 
 
-def _contents(buckets: Iterable[tuple[int, str, int]]) -> Iterator[tuple[int, bytes]]:
+def _read_contents(buckets: Iterable[tuple[int, str, int]]) -> Iterator[tuple[int, bytes]]:
     for _, path, number in buckets:
         with file_io.open_file(path, "rb") as file:
             while content := file.read(BYTES_AT_A_TIME):

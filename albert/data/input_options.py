@@ -9,7 +9,7 @@ Tensors = dict[str, Any]  # features of a batch: `tf.Tensor` by name
 
 @dataclasses.dataclass(frozen=True)
 class TrainInput:
-    """How records become training batches.
+    """Options that turn records into training batches.
 
     Attributes:
       trim_batches: cut each batch to its real length.
@@ -32,7 +32,7 @@ class TrainInput:
 
 @dataclasses.dataclass(frozen=True)
 class EvalInput:
-    """How records become batches for evaluation and prediction.
+    """Options that turn records into batches for evaluation and prediction.
 
     Attributes:
       trim_batches: cut each batch to its real length and sort by it.

@@ -226,17 +226,17 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
         if missing := [path for path in named if path not in existing]:
             raise file_io.InputError(f"the shard {missing[0]} is missing: {again}")
         for path in chosen:
-            wanted = named.get(path)
-            if wanted is None:
+            listed = named.get(path)
+            if listed is None:
                 raise file_io.InputError(
                     f"{path} is not one of the shards that {manifest_path(prefix)} names, but of "
                     "another set: remove it"
                 )
             size = file_io.size(path)
-            if size != wanted["bytes"] or counts[path] != wanted["instances"]:
+            if size != listed["bytes"] or counts[path] != listed["instances"]:
                 raise file_io.InputError(
                     f"the shard {path} has {counts[path]} records and {size} bytes, by its "
-                    f"manifest {wanted['instances']} and {wanted['bytes']}: {again}"
+                    f"manifest {listed['instances']} and {listed['bytes']}: {again}"
                 )
 
 
@@ -299,19 +299,19 @@ def _describe(
     }
 
 
-def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+def _difference(found: Mapping[str, Any], ours: Mapping[str, Any]) -> str | None:
     """Returns how two descriptions differ, in words; None if they are equal."""
-    if found.get("version") != wanted["version"]:
+    if found.get("version") != ours["version"]:
         return f"were made by version {found.get('version')} of this format, now {VERSION}"
-    names = set(found["settings"]) | set(wanted["settings"])
+    names = set(found["settings"]) | set(ours["settings"])
     # First, as without masks their settings are missing also.
     for name in sorted(names, key=lambda name: (name != "mask_in_training", name)):
-        old, new = found["settings"].get(name), wanted["settings"].get(name)
+        old, new = found["settings"].get(name), ours["settings"].get(name)
         if old != new:
             if name == "vocab_file":
                 return "were made with another vocabulary"
             return f"were made with {name}={old}, now it is {new}"
-    old, new = found["inputs"], wanted["inputs"]
+    old, new = found["inputs"], ours["inputs"]
     if len(old) != len(new):
         return f"were made of {len(old)} input file(s), now there are {len(new)}"
     for before, now in zip(old, new, strict=True):

@@ -26,7 +26,7 @@ _WORD_CHARACTERS = PUNCTUATION | frozenset(string.ascii_letters)
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig:
-    """How many tokens are predicted and how they are chosen.
+    """The number of predicted tokens and how they are chosen.
 
     Attributes:
       max_predictions_per_seq: maximum number of tokens masked in one sequence.
@@ -58,14 +58,14 @@ def limit_warning(config: MaskingConfig, seq_length: int) -> str | None:
       config: `MaskingConfig`.
       seq_length: S.
     """
-    wanted = round(seq_length * config.masked_lm_prob)
-    if config.max_predictions_per_seq >= 0.9 * wanted:
+    requested = round(seq_length * config.masked_lm_prob)
+    if config.max_predictions_per_seq >= 0.9 * requested:
         return None
     return (
         f"max_predictions_per_seq={config.max_predictions_per_seq} allows only "
         f"{config.max_predictions_per_seq / seq_length:.1%} of {seq_length} tokens to be masked, "
-        f"but masked_lm_prob={config.masked_lm_prob:g} asks for {wanted}; "
-        f"max_predictions_per_seq={wanted} would allow that"
+        f"but masked_lm_prob={config.masked_lm_prob:g} asks for {requested}; "
+        f"max_predictions_per_seq={requested} would allow that"
     )
 
 
@@ -118,8 +118,8 @@ def ngram_probabilities(ngram: int, favor_shorter: bool = True) -> np.ndarray:
 
 def num_to_predict(lengths: npt.ArrayLike, config: MaskingConfig) -> np.ndarray:
     """Returns how many of [B] tokens to mask, as [B] integers; halves are rounded to even."""
-    wanted = np.rint(np.asarray(lengths) * config.masked_lm_prob).astype(np.int64)
-    return np.minimum(config.max_predictions_per_seq, np.maximum(1, wanted))
+    counts = np.rint(np.asarray(lengths) * config.masked_lm_prob).astype(np.int64)
+    return np.minimum(config.max_predictions_per_seq, np.maximum(1, counts))
 
 
 def choose_words(

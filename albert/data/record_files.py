@@ -125,13 +125,13 @@ def _stale_reason(
     if not file_io.exists(manifest_path(path)):
         return "has no manifest (it is unfinished, or another program made it)"
     try:
-        manifest = file_io.read_json(manifest_path(path), "manifest", dict, most=None)
+        manifest = file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None)
     except file_io.InputError as error:
         return f"cannot be used: {error}"
     if manifest.get("version") != MANIFEST_VERSION:
         return f"has manifest version {manifest.get('version')}, expected {MANIFEST_VERSION}"
-    wanted = {"num_examples": int, "num_bytes": int, "specs": list, "settings": dict}
-    if not all(isinstance(manifest.get(key), kind) for key, kind in wanted.items()):
+    expected = {"num_examples": int, "num_bytes": int, "specs": list, "settings": dict}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in expected.items()):
         return "has a manifest of another form"
     if manifest["num_bytes"] != file_io.size(path):
         return f"has {file_io.size(path)} bytes, its manifest says {manifest['num_bytes']}"
@@ -223,11 +223,11 @@ def _make_once(path: str, find_reason: Callable[[], str | None], make: Callable[
 
 def read_ids(path: str) -> list | None:
     """Reads the ids of the examples of a record file, in order; None if its manifest has none."""
-    return file_io.read_json(manifest_path(path), "manifest", dict, most=None).get("ids")
+    return file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None).get("ids")
 
 
 def _read_count(path: str) -> int:
-    count = file_io.read_json(manifest_path(path), "manifest", most=None)["num_examples"]
+    count = file_io.read_json(manifest_path(path), "manifest", max_bytes=None)["num_examples"]
     logging.info("Using %s: %d examples made earlier", path, count)
     return count
 
@@ -328,7 +328,7 @@ def mismatch(path: str, count: int) -> str | None:
     """
     if not file_io.exists(manifest_path(path)):
         return None
-    manifest = file_io.read_json(manifest_path(path), "manifest", dict, most=None)
+    manifest = file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None)
     found = {"num_bytes": file_io.size(path), "num_examples": count}
     wrong = [
         f"{name} is {value}, by its manifest {manifest.get(name)}"
@@ -405,10 +405,10 @@ def check_example(
             )
         feature = example.features.feature[spec.name]
         kind = feature.WhichOneof("kind")
-        wanted = {"int64": "int64_list", "float32": "float_list"}[spec.dtype]
-        if kind != wanted:
+        expected = {"int64": "int64_list", "float32": "float_list"}[spec.dtype]
+        if kind != expected:
             raise file_io.InputError(
-                f"{path}: {spec.name} is a {kind}, expected a {wanted}. {hint}"
+                f"{path}: {spec.name} is a {kind}, expected a {expected}. {hint}"
             )
         found = len(getattr(feature, kind).value)
         if spec.size is not None and found != spec.size:

@@ -81,8 +81,7 @@ def draw_pairs(
             if is_single and sentence_task == "none":
                 counts["single_sentences_without_b"] += 1
             elif is_single or (sentence_task == "nsp" and rng.random() < 0.5):
-                missing = target - (first[1] - first[0])
-                second, is_same = _random_text(documents, index, missing, rng)
+                second, is_same = _random_text(documents, index, target - first[1] + first[0], rng)
                 counts["random_next"] += 1
                 counts["random_next_single_sentence"] += is_single
                 counts["random_next_same_document"] += is_same

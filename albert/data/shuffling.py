@@ -25,7 +25,7 @@ FLUSH_BYTES = 16 << 20  # of records that are collected in memory before they ar
 # A bucket longer than this is shuffled in parts, each a random choice of its records.
 MEMORY_BYTES = 4 * BUCKET_BYTES
 _SEGMENT_HEADER = struct.Struct("<QQQQ")  # block, pass, number of the segment, records
-Wanted = Callable[[str, int, int], bool]  # (path, block, pass) -> whether to read these records
+Chooser = Callable[[str, int, int], bool]  # (path, block, pass) -> whether to read these records
 
 
 def num_buckets(expected_bytes: float) -> int:
@@ -151,8 +151,8 @@ def write_segment(
     return Segment(tuple(key), path, start + len(header), len(records), num_bytes)
 
 
-def _segments(paths: Iterable[str], wanted: Wanted | None) -> list[Segment]:
-    """Returns the wanted segments of bucket files, in the order of their keys."""
+def _segments(paths: Iterable[str], choose: Chooser | None) -> list[Segment]:
+    """Returns the chosen segments of bucket files, in the order of their keys."""
     segments = []
     for path in paths:
         size = file_io.size(path)
@@ -164,7 +164,7 @@ def _segments(paths: Iterable[str], wanted: Wanted | None) -> list[Segment]:
                 end = file.tell() + int(lengths.sum())
                 if len(lengths) < count or end > size:
                     break  # Its writer was killed; the segment is incomplete.
-                if wanted is None or wanted(path, *key[:2]):
+                if choose is None or choose(path, *key[:2]):
                     num_bytes = _SEGMENT_HEADER.size + end - offset
                     segments.append(Segment(tuple(key), path, offset, count, num_bytes))
                 file.seek(end)
@@ -183,17 +183,17 @@ def _read_segment(segment: Segment) -> list[bytes]:
 
 
 def shuffled_bucket(
-    paths: Iterable[str], rng: np.random.Generator, wanted: Wanted | None = None
+    paths: Iterable[str], rng: np.random.Generator, choose: Chooser | None = None
 ) -> Iterator[bytes]:
     """Yields the records of a bucket in random order.
 
     Args:
       paths: its files.
       rng: source of randomness.
-      wanted: ``(path, block, pass) -> bool``, which records of which files to read; by default
+      choose: ``(path, block, pass) -> bool``, which records of which files to read; by default
         all.
     """
-    yield from shuffled_segments(_segments(paths, wanted), rng)
+    yield from shuffled_segments(_segments(paths, choose), rng)
 
 
 def shuffled_segments(segments: Sequence[Segment], rng: np.random.Generator) -> Iterator[bytes]:

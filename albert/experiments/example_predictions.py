@@ -291,7 +291,7 @@ def _read_answers(run, path):
 
 def _answers_of(path, data, is_v2):
     """Reads answers by question; `is_v2` None: whether a question has no answer says so."""
-    dataset = file_io.read_json(data, "SQuAD file", most=None)
+    dataset = file_io.read_json(data, "SQuAD file", max_bytes=None)
     with report_data.damage_named(data):
         gold = squad_metrics.gold_answers(dataset)
         texts = {
@@ -300,7 +300,7 @@ def _answers_of(path, data, is_v2):
             for paragraph in article["paragraphs"]
             for question in paragraph["qas"]
         }
-    found = file_io.read_json(path, "answers", most=None)
+    found = file_io.read_json(path, "answers", max_bytes=None)
     is_v2 = is_v2 if is_v2 is not None else not all(gold.values())
     if not is_v2:  # its rules cannot score questions without an answer
         gold = {key: answers for key, answers in gold.items() if answers}

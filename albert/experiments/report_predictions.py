@@ -230,7 +230,7 @@ def read_answers(run: report_data.Run) -> Answers | None:
     path = run.find(run.predicted["path"])
     if not path:
         return None
-    dataset = file_io.read_json(path, "SQuAD file", most=None)
+    dataset = file_io.read_json(path, "SQuAD file", max_bytes=None)
     with report_data.damage_named(path):
         gold, questions = squad_metrics.gold_answers(dataset), _questions(dataset)
     final, nbest = map(_read_by_question, names, (str, _BEST))
@@ -261,7 +261,7 @@ _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a quest
 
 def _read_by_question(path, shape):
     """Reads {question id: value} from a file and checks the shape of the values."""
-    found = file_io.read_json(path, "answers", most=None)
+    found = file_io.read_json(path, "answers", max_bytes=None)
     json_shapes.check(found, {"*": shape}, path)
     return found
 

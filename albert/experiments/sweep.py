@@ -378,7 +378,7 @@ def _signals_interrupt():
         signals.REQUESTS.by = signal.Signals(number).name
         raise signals.Terminated
 
-    kinds = (signal.SIGINT, *signals.ending())
+    kinds = (signal.SIGINT, *signals.end_signals())
     before = {number: signal.signal(number, interrupt) for number in kinds}
     try:
         yield

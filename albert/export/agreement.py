@@ -18,12 +18,12 @@ from albert.serving import inference, predictors
 _TOLERANCE = 0.01  # fraction of the range of the expected numbers
 
 
-def _equal(expected: Sequence, found: Sequence) -> np.ndarray:
+def _compare_answers(expected: Sequence, found: Sequence) -> np.ndarray:
     """Compares two lists of answers one by one: an array of bools."""
     return np.array([one == other for one, other in zip(expected, found, strict=True)])
 
 
-def _near(expected: Sequence, found: Sequence) -> np.ndarray:
+def _compare_numbers(expected: Sequence, found: Sequence) -> np.ndarray:
     """Compares numbers with a tolerance from the range of `expected`, as labels may be missing."""
     expected, found = np.array(expected), np.array(found)
     return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
@@ -45,7 +45,7 @@ class Examples:
     answers: Callable
     metric: str | None
     score: Callable
-    same: Callable = _equal
+    same: Callable = _compare_answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +123,7 @@ def read(
         answers=answers,
         metric=None if gold is None else reader.metric,
         score=functools.partial(reader.score, gold),
-        same=_near if reader.gives_numbers else _equal,
+        same=_compare_numbers if reader.gives_numbers else _compare_answers,
     )
 
 

@@ -267,7 +267,7 @@ def kept_lengths(
     return lengths_a - drop_a, lengths_b - (excess - drop_a)
 
 
-def _cut(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+def _truncate(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """Keeps the first `lengths` [B] ids of each row of a ragged tensor."""
     return tf.RaggedTensor.from_tensor(ids.to_tensor(), lengths=lengths)
 
@@ -300,7 +300,7 @@ class TextPacker(tf.Module):
             *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
             self._max_seq_length - 3,
         )
-        return self.pack(*(_cut(*pair) for pair in zip((first, second), lengths, strict=True)))
+        return self.pack(*(_truncate(*pair) for pair in zip((first, second), lengths, strict=True)))
 
     def pack(
         self, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None

@@ -275,7 +275,7 @@ def remove(path: str) -> None:
 
 def copy(source: str, target: str) -> None:
     """Copies a file through a temporary name, so `target` is never half-written."""
-    with _renamed_at_the_end(target, size(source)) as temporary:
+    with _rename_on_success(target, size(source)) as temporary:
         if is_remote(source) or is_remote(target):
             _gfile().copy(source, temporary, overwrite=True)
         else:
@@ -290,7 +290,7 @@ def link(source: str, target: str) -> None:
     try:
         if is_remote(source) or is_remote(target):
             raise OSError("links are for local files")
-        with _renamed_at_the_end(target, None) as temporary:
+        with _rename_on_success(target, None) as temporary:
             remove(temporary)
             os.link(source, temporary)
     except (OSError, InputError):
@@ -369,7 +369,7 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _renamed_at_the_end(path: str, count: int | None) -> Iterator[str]:
+def _rename_on_success(path: str, count: int | None) -> Iterator[str]:
     """Yields a temporary name, which becomes `path` only if the block succeeds."""
     temporary = temporary_name(path)
     with room_for(path, count):
@@ -393,7 +393,7 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
     Raises:
       NoRoomError: the disk is full.
     """
-    with _renamed_at_the_end(path, count) as temporary, open_file(temporary, mode) as file:
+    with _rename_on_success(path, count) as temporary, open_file(temporary, mode) as file:
         yield file
         if not is_remote(path):
             file.flush()
@@ -504,31 +504,33 @@ def write_json(path: str, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def read_bytes(path: str, what: str, most: int | None = SMALL) -> bytes:
+def read_bytes(path: str, what: str, max_bytes: int | None = SMALL) -> bytes:
     """Reads a file that the user named; see `open_input`.
 
     Args:
       path: the file.
       what: its purpose, for messages.
-      most: maximum number of bytes; None for any number.
+      max_bytes: maximum number of bytes; None for any number.
 
     Raises:
       InputError: see `open_input`; or the file is larger.
     """
     try:
         with open_input(path, what, "rb") as file:
-            content = file.read(-1 if most is None else most + 1)
+            content = file.read(-1 if max_bytes is None else max_bytes + 1)
     except OSError as error:
         raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
-    if most is not None and len(content) > most:
-        raise InputError(f"{what}: {path} has more than {most} bytes, a small file was expected")
+    if max_bytes is not None and len(content) > max_bytes:
+        raise InputError(
+            f"{what}: {path} has more than {max_bytes} bytes, a small file was expected"
+        )
     return content
 
 
-def read_text(path: str, what: str, most: int | None = SMALL) -> str:
+def read_text(path: str, what: str, max_bytes: int | None = SMALL) -> str:
     """Reads the text of a file that the user named; see `read_bytes`."""
     try:
-        return read_bytes(path, what, most).decode("utf-8")
+        return read_bytes(path, what, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
 
@@ -576,27 +578,27 @@ def parse_json(text: str) -> Any:
         raise InputError(str(error)) from error
 
 
-def read_json(path: str, what: str, kind: Any = None, most: int | None = SMALL) -> Any:
+def read_json(path: str, what: str, kind: Any = None, max_bytes: int | None = SMALL) -> Any:
     """Reads a JSON file that the user named.
 
     Args:
       path: the file.
       what: its purpose, for messages.
       kind: `dict` or `list`, if only an object or a list is valid.
-      most: maximum number of bytes; None for any number.
+      max_bytes: maximum number of bytes; None for any number.
 
     Raises:
       InputError: the file is missing, too large, malformed (see `parse_json`) or holds another kind
         of value; names the file.
     """
-    text = read_text(path, what, most).removeprefix("\ufeff")
+    text = read_text(path, what, max_bytes).removeprefix("\ufeff")
     try:
         value = parse_json(text)
     except InputError as error:
         raise InputError(f"{what}: {path} is not valid JSON: {error}") from error
     if kind is not None and not isinstance(value, kind):
-        wanted = {dict: "an object", list: "a list"}[kind]
-        raise InputError(f"{what}: {path} must hold {wanted}, found a {type(value).__name__}")
+        expected = {dict: "an object", list: "a list"}[kind]
+        raise InputError(f"{what}: {path} must hold {expected}, found a {type(value).__name__}")
     return value
 
 

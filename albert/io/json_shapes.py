@@ -42,8 +42,8 @@ def check(value: Any, shape: Any, place: str) -> None:
         if missing:
             raise file_io.InputError(f"{place}: there is no {missing[0]!r}")
         for key, part in value.items():
-            if wanted := named.get(key, shape.get("*", ANY)):
-                check(part, wanted, f"{place}.{key}")
+            if expected := named.get(key, shape.get("*", ANY)):
+                check(part, expected, f"{place}.{key}")
     else:
         _check_type(value, shape if isinstance(shape, tuple) else (shape,), place)
 
@@ -53,8 +53,8 @@ def _check_type(value: Any, types: tuple[type, ...], place: str) -> None:
     if isinstance(value, bool):  # For Python, booleans are also integers.
         is_right = bool in types or ANY in types
     if not is_right:
-        wanted = " or ".join(_NAMES[kind] for kind in types)
-        raise file_io.InputError(f"{place}: expected {wanted}, found {_NAMES[type(value)]}")
+        expected = " or ".join(_NAMES[kind] for kind in types)
+        raise file_io.InputError(f"{place}: expected {expected}, found {_NAMES[type(value)]}")
     if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise file_io.InputError(f"{place}: the number has {len(str(value))} digits: too large")
 

@@ -56,7 +56,7 @@ class Lock:
             if text is None:
                 continue  # It has just been released.
             holder = _parse(text)
-            reason = self._why_gone(holder)
+            reason = self._find_end(holder)
             if reason is None:
                 return holder
             if self._remove(text):
@@ -101,12 +101,12 @@ class Lock:
         if _read(self.path) == self._text:
             file_io.remove(self.path)
 
-    def _why_gone(self, holder: dict[str, Any]) -> str | None:
+    def _find_end(self, holder: dict[str, Any]) -> str | None:
         """Returns the evidence that a holder no longer writes; None without any."""
         if holder.get("machine") == file_io.machine():
             started = _start_of(holder.get("pid"))
             return None if started and started == holder.get("process_start") else "has ended"
-        silent = self._silence()
+        silent = self._seconds_silent()
         if silent > HEARTBEAT_SECONDS * MISSED:
             return f"has sent no heartbeat for {silent:.0f} seconds"
         return None
@@ -117,7 +117,7 @@ class Lock:
         except FileNotFoundError:
             return None
 
-    def _silence(self) -> float:
+    def _seconds_silent(self) -> float:
         """Returns the seconds since the last heartbeat, by the clock of the file system."""
         probe = f"{file_io.temporary_name(self.path)}.now"
         try:

@@ -70,16 +70,16 @@ def mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
 
 
 def _find_mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
-    for name, wanted in files.items():
+    for name, entry in files.items():
         path = start + name
         if not file_io.exists(path):
             return f"{path} is missing"
-        if (size := file_io.size(path)) != wanted["bytes"]:
-            return f"{path} has {size} bytes, {wanted['bytes']} were written"
-    for name, wanted in files.items():  # This takes longer.
+        if (size := file_io.size(path)) != entry["bytes"]:
+            return f"{path} has {size} bytes, {entry['bytes']} were written"
+    for name, entry in files.items():  # This takes longer.
         digest = file_io.sha256(start + name)
-        if digest != wanted["sha256"]:
-            sums = f"{digest[:12]}…, {wanted['sha256'][:12]}…"
+        if digest != entry["sha256"]:
+            sums = f"{digest[:12]}…, {entry['sha256'][:12]}…"
             return f"{start}{name} has the SHA-256 {sums} was written"
     return None
 

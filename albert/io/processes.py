@@ -73,7 +73,7 @@ def run(
     tasks: list[Any],
     num_workers: int,
     shown: progress.Progress,
-    apart: bool = False,
+    always_start: bool = False,
 ) -> Iterator[Any]:
     """Yields the result of each task, in the order in which they end.
 
@@ -84,12 +84,12 @@ def run(
       tasks: list.
       num_workers: processes; 1 works in this process.
       shown: shows the progress.
-      apart: also start a process for a single worker.
+      always_start: also start a process for a single worker.
 
     Raises:
       WorkerLost: a process was killed. Errors of the workers are raised as they are.
     """
-    if num_workers <= 1 and not apart:
+    if num_workers <= 1 and not always_start:
         worker = start(arguments, shown.advance)
         for task in tasks:
             yield worker.run(task)
@@ -165,7 +165,7 @@ def _starting_workers() -> Iterator[None]:
     open to it until its imports are done. A signal to the parent waits until they are started.
     """
     is_main_thread = threading.current_thread() is threading.main_thread()
-    kinds = (signal.SIGINT, *signals.ending()) if is_main_thread else ()
+    kinds = (signal.SIGINT, *signals.end_signals()) if is_main_thread else ()
     arrived: list[int] = []
     handlers = {
         kind: signal.signal(kind, lambda number, _: arrived.append(number)) for kind in kinds

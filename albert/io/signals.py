@@ -74,7 +74,7 @@ class Requests:
 REQUESTS = Requests()
 
 
-def ending() -> list[signal.Signals]:
+def end_signals() -> list[signal.Signals]:
     """Returns the signals that end this process: SIGTERM and, unless it is ignored, SIGHUP."""
     is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
@@ -83,15 +83,15 @@ def ending() -> list[signal.Signals]:
 def install() -> None:
     """Handles these signals from now on, in this process but not in its children."""
     REQUESTS.pid = os.getpid()
-    for number in (*ending(), signal.SIGUSR1):
+    for number in (*end_signals(), signal.SIGUSR1):
         signal.signal(number, _handle)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def ignore() -> None:
-    """After the work: the exit status is known, and no signal is to change it while Python ends."""
-    for number in (*ending(), signal.SIGUSR1):
+    """Ignores signals after the work, so that none changes the exit status while Python ends."""
+    for number in (*end_signals(), signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -171,7 +171,7 @@ def not_deferred() -> Iterator[None]:
         REQUESTS.deferred = before
 
 
-def obeyed() -> contextlib.AbstractContextManager[None]:
+def ensure_end() -> contextlib.AbstractContextManager[None]:
     """Returns a context in which SIGTERM and Ctrl-C end the process even if Python cannot run.
 
     Python cannot run if a computation of TensorFlow takes longer than `REQUESTS.seconds`, for

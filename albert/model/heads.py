@@ -20,6 +20,8 @@ from albert.model import checkpoints, encoder, head_config, kernels, layers
 # Feature that holds the encoder's output for the other features, see `frozen_encoder`.
 ENCODER_OUTPUT = "encoder_output"
 
+Tensors = Mapping[str, tf.Tensor]  # features or outputs by name
+
 
 class Model(tf.Module):
     """The base class of all models: the encoder, as `albert`, and the computation of the losses.
@@ -47,12 +49,12 @@ class Model(tf.Module):
 
     @property
     def uses_pooler(self) -> bool:
-        """Whether the loss depends on the pooler, which every model has for its checkpoints."""
+        """Tells whether the loss depends on the pooler; every model has one for its checkpoints."""
         return True
 
     @property
     def is_frozen(self) -> bool:
-        """Whether training does not change the encoder, see `freeze_encoder`."""
+        """Tells whether training leaves the encoder unchanged, see `freeze_encoder`."""
         return self._is_frozen
 
     @property
@@ -89,26 +91,21 @@ class Model(tf.Module):
         return self.albert(*encoder_inputs(features), self._uses_dropout(training), seed)
 
     @abc.abstractmethod
-    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns each term's weights of the examples (or masked positions): dict of tensors."""
 
     @abc.abstractmethod
-    def example_losses(
-        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns each term's losses of the examples, shaped like `example_weights`."""
 
-    def loss_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def loss_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns the total weight of a batch in each loss term, from inputs only: scalars."""
         return {
             term: tf.reduce_sum(weights) for term, weights in self.example_weights(features).items()
         }
 
     def losses(
-        self,
-        outputs: Mapping[str, tf.Tensor],
-        features: Mapping[str, tf.Tensor],
-        weights: Mapping[str, tf.Tensor] | None = None,
+        self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> dict[str, tf.Tensor]:
         """Computes the loss terms of a batch.
 
@@ -128,26 +125,23 @@ class Model(tf.Module):
             for term, losses in self.example_losses(outputs, features).items()
         }
 
-    def total(self, losses: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def total(self, losses: Tensors) -> tf.Tensor:
         """Adds up a dict of loss terms: the scalar that training minimizes."""
         return tf.add_n(list(losses.values()))
 
     def loss(
-        self,
-        outputs: Mapping[str, tf.Tensor],
-        features: Mapping[str, tf.Tensor],
-        weights: Mapping[str, tf.Tensor] | None = None,
+        self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> tf.Tensor:
         """Returns the `total` of `losses`: a scalar."""
         return self.total(self.losses(outputs, features, weights))
 
 
-def encoder_inputs(features: Mapping[str, tf.Tensor]) -> tuple[Any, Any, Any]:
+def encoder_inputs(features: Tensors) -> tuple[Any, Any, Any]:
     """Returns ids, mask and token types, each [B, S]; the last two are None if missing."""
     return features["input_ids"], features.get("input_mask"), features.get("segment_ids")
 
 
-def real_examples(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def real_examples(features: Tensors) -> tf.Tensor:
     """Returns float [B]: 0 for examples that only pad the batch, else 1."""
     if "is_real_example" in features:
         return tf.cast(tf.reshape(features["is_real_example"], [-1]), tf.float32)
@@ -207,7 +201,7 @@ class HiddenLayer(tf.Module):
 
     @property
     def has_layer(self) -> bool:
-        """Whether there is a dense layer."""
+        """Tells whether there is a dense layer."""
         return self._dense is not None
 
     def __call__(self, x: tf.Tensor, dropout: layers.Dropout) -> tf.Tensor:
@@ -274,7 +268,7 @@ class _LabelModel(Model):
         self.output = LabelWeights("", num_outputs, config, seed, self.hidden.size)
 
     def encoder_output(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> tf.Tensor:
         """Computes the head's input for each text: the pooled output [B, H]."""
         # The last layer is computed at the first position only.
@@ -310,12 +304,10 @@ class _LabelModel(Model):
             outputs["per_example_loss"] = self._label_loss(features["label_ids"], outputs["logits"])
         return outputs
 
-    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         return {self._term: real_examples(features)}
 
-    def example_losses(
-        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
 
 
@@ -349,7 +341,7 @@ class ClassifierModel(_LabelModel):
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
         logits, further = self._scores(features, training, seed, "classifier")
@@ -378,7 +370,7 @@ class RegressionModel(_LabelModel):
         return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits and predictions [B], probabilities [B, 1]; all hold the scores."""
         scores, _ = self._scores(features, training, seed, "classifier")
@@ -402,7 +394,7 @@ class _SequenceModel(Model):
         self.hidden = HiddenLayer(head, config, seed)
 
     def encoder_output(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> tf.Tensor:
         """Computes the head's input for each text: the sequence output [B, S, H]."""
         return self._encode(features, training, seed).sequence_output
@@ -447,7 +439,7 @@ class TokenClassifierModel(_SequenceModel):
         self.output = LabelWeights("cls/token/", num_labels, config, seed, size)
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
         dropout = layers.Dropout(training, seed)
@@ -459,13 +451,11 @@ class TokenClassifierModel(_SequenceModel):
         shape = tf.concat([tf.shape(sequence)[:2], [logits.shape[-1]]], 0)
         return _choice(tf.reshape(logits, shape))
 
-    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         real = real_examples(features)[:, tf.newaxis]
         return {"token_loss": tf.cast(features["first_pieces"], tf.float32) * real}  # [B, S]
 
-    def example_losses(
-        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
         logits, labels = outputs["logits"], features["label_ids"]
         losses = cross_entropy(labels, tf.reshape(logits, [-1, logits.shape[-1]]))
         return {"token_loss": tf.reshape(losses, tf.shape(labels))}
@@ -513,7 +503,7 @@ class MultipleChoiceModel(_LabelModel):
         return tf.reshape(x, [-1, last if by_text else last // choices])
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
@@ -554,7 +544,7 @@ class SquadV1Model(_SquadModel):
         self.output = LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: start_logits and end_logits [B, S].
 
@@ -571,12 +561,10 @@ class SquadV1Model(_SquadModel):
         start, end = tf.unstack(logits, 2, axis=-1)
         return self._with_loss({"start_logits": start, "end_logits": end}, features, training)
 
-    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         return {"span_loss": real_examples(features)}
 
-    def example_losses(
-        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
         start = cross_entropy(features["start_positions"], outputs["start_logits"])
         end = cross_entropy(features["end_positions"], outputs["end_logits"])
         return {"span_loss": 0.5 * (start + end)}
@@ -617,7 +605,7 @@ class SquadV2Model(_SquadModel):
         self.answer = layers.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Runs the graph of training or of prediction.
 
@@ -693,13 +681,11 @@ class SquadV2Model(_SquadModel):
         logits = self.answer(dropout(hidden, self._dropout_rate, "answer_class"))  # [B, 1]
         return tf.cast(logits[:, 0], tf.float32)
 
-    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         real = real_examples(features)
         return {"span_loss": real, "answerability_loss": real}
 
-    def example_losses(
-        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns the losses of the examples; each term includes its factor of one half.
 
         Raises:

@@ -194,7 +194,7 @@ class Reader:
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Returns {name: shape as a list}."""
-        return {name: list(self._oriented(name).shape) for name in self._tensors}
+        return {name: list(self._orient(name).shape) for name in self._tensors}
 
     def has_tensor(self, name: str) -> bool:
         """Returns whether the file has a value for a variable."""
@@ -202,9 +202,9 @@ class Reader:
 
     def get_tensor(self, name: str) -> np.ndarray:
         """Returns a float32 array of the variable's shape."""
-        return np.ascontiguousarray(self._oriented(name))
+        return np.ascontiguousarray(self._orient(name))
 
-    def _oriented(self, name):
+    def _orient(self, name):
         return self._tensors[name].T if name.endswith("/kernel") else self._tensors[name]
 
 
@@ -228,7 +228,7 @@ def _read_tensors(path):
 def _read_file(path):
     import safetensors
 
-    content = file_io.read_bytes(path, "weights", most=None)
+    content = file_io.read_bytes(path, "weights", max_bytes=None)
     try:
         tensors = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:

@@ -88,17 +88,17 @@ class ModelFolder:
             )
         return value
 
-    def length(self, name: str = "max_seq_length", least: int = 3) -> int:
+    def length(self, name: str = "max_seq_length", minimum: int = 3) -> int:
         """Returns the setting of a length of inputs, in tokens.
 
         Args:
           name: name of the setting.
-          least: minimum length that leaves space for text; by default one piece, [CLS] and [SEP].
+          minimum: minimum length that leaves space for text; by default one piece, [CLS] and [SEP].
 
         Raises:
-          file_io.InputError: the length is missing, below `least`, or above the model's maximum.
+          file_io.InputError: the length is missing, below `minimum`, or above the model's maximum.
         """
-        return self.setting(name, lambda value: self.config.is_length(value) and value >= least)
+        return self.setting(name, lambda value: self.config.is_length(value) and value >= minimum)
 
 
 def load_tokenizer(
@@ -124,8 +124,13 @@ def write(
     config: configuration.AlbertConfig,
     source: sources.Source,
     settings: dict[str, Any],
+    replace: bool = True,
 ) -> bool:
-    """Writes all files of a folder except checkpoints, before its first checkpoint.
+    """Writes all files of a folder except checkpoints.
+
+    Training writes them before its first checkpoint. A run that does not train completes the folder
+    of a checkpoint, with `replace=False`: it never replaces an existing file, and if the folder's
+    values differ from the run's, it changes nothing and a warning lists the differences.
 
     Args:
       path: output folder of the training; created if missing.
@@ -134,68 +139,45 @@ def write(
       source: `sources.Source` with the vocabulary to copy.
       settings: JSON-ready dict of the settings needed to use the model, such as the maximum input
         length and the names of the labels.
+      replace: whether to replace existing files.
 
     Returns:
-      True, as the files were written.
+      Whether the files were written.
+
+    Raises:
+      file_io.InputError: an existing file that must not be replaced is damaged.
     """
+    description = _description(kind, config, source, settings)
+    if not replace and not _lacks_description(path, description, config, source):
+        return False
     file_io.make_dirs(path)
-    _write_config(path, config)
-    _write_rest(path, kind, config, source, settings)
+    config_file = os.path.join(path, sources.CONFIG_NAME)
+    if replace or not file_io.exists(config_file):
+        file_io.write_text(config_file, config.to_json_string())
+    copy_vocabulary(path, source)
+    # Written last: a folder with a description is complete.
+    file_io.write_json(os.path.join(path, sources.DESCRIPTION_NAME), description)
+    if not replace:
+        logging.info(
+            "Added the files that make %s usable without flags (%s)", path, sources.DESCRIPTION_NAME
+        )
     return True
 
 
-def write_if_absent(
-    path: str,
-    kind: str,
-    config: configuration.AlbertConfig,
-    source: sources.Source,
-    settings: dict[str, Any],
-) -> bool:
-    """Completes a folder after a run that did not train; never replaces an existing file.
-
-    If the folder's values differ from the run's, the folder is left unchanged and a warning lists
-    the differences.
-
-    Args:
-      path, kind, config, source, settings: see `write`; the folder holds a checkpoint.
-
-    Returns:
-      Whether anything was written.
-
-    Raises:
-      file_io.InputError: an existing file is damaged.
-    """
+def _lacks_description(path, ours, config, source):
+    """Returns whether a folder has no description; warns if its files differ from the run's."""
     name = os.path.join(path, sources.DESCRIPTION_NAME)
-    ours = _description(kind, config, source, settings)
-    found = _read_description(name) if file_io.exists(name) else ours
+    has_description = file_io.exists(name)
+    found = _read_description(name) if has_description else ours
     differing = _differing_entries(_without_file_names(found), _without_file_names(ours))
     differing += _differing_files(path, found, config, source)
     if differing:
         logging.warning(
             "%s is not changed, though this run used other values: %s",
-            path if found is ours else name,
+            name if has_description else path,
             "; ".join(differing),
         )
-    if differing or found is not ours:
-        return False
-    if not file_io.exists(os.path.join(path, sources.CONFIG_NAME)):
-        _write_config(path, config)
-    _write_rest(path, kind, config, source, settings)
-    logging.info(
-        "Added the files that make %s usable without flags (%s)", path, sources.DESCRIPTION_NAME
-    )
-    return True
-
-
-def _write_config(path, config):
-    file_io.write_text(os.path.join(path, sources.CONFIG_NAME), config.to_json_string())
-
-
-def _write_rest(path, kind, config, source, settings):
-    description = _description(kind, config, source, settings)
-    copy_vocabulary(path, source)
-    # Written last: a folder with a description is complete.
-    file_io.write_json(os.path.join(path, sources.DESCRIPTION_NAME), description)
+    return not has_description and not differing
 
 
 def _description(kind, config, source, settings):

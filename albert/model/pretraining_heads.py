@@ -3,7 +3,6 @@
 Letters in shapes: see the docstring of the package.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -92,7 +91,7 @@ class PretrainingModel(heads.Model):
         return self.sentence_head is not None
 
     def __call__(
-        self, features: Mapping[str, tf.Tensor], training: bool = False, seed: Any = None
+        self, features: heads.Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict of outputs.
 
@@ -134,7 +133,7 @@ class PretrainingModel(heads.Model):
         chosen = self.albert.at_positions(*inputs, True, seed, positions)
         return chosen[:, 1:], {"pooled_output": self.albert.pool(chosen[:, 0])}
 
-    def example_weights(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def example_weights(self, features: heads.Tensors) -> dict[str, tf.Tensor]:
         real = heads.real_examples(features)
         masked = tf.cast(features["masked_lm_weights"], tf.float32) * real[:, tf.newaxis]
         weights = {"masked_lm_loss": tf.reshape(masked, [-1])}
@@ -143,7 +142,7 @@ class PretrainingModel(heads.Model):
         return weights
 
     def example_losses(
-        self, outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]
+        self, outputs: heads.Tensors, features: heads.Tensors
     ) -> dict[str, tf.Tensor]:
         losses = {"masked_lm_loss": outputs["masked_lm_example_loss"]}
         if self.sentence_head:
@@ -153,10 +152,7 @@ class PretrainingModel(heads.Model):
         return losses
 
     def losses(
-        self,
-        outputs: Mapping[str, tf.Tensor],
-        features: Mapping[str, tf.Tensor],
-        weights: Mapping[str, tf.Tensor] | None = None,
+        self, outputs: heads.Tensors, features: heads.Tensors, weights: heads.Tensors | None = None
     ) -> dict[str, tf.Tensor]:
         weights = dict(self.loss_weights(features) if weights is None else weights)
         weights["masked_lm_loss"] += _MASKED_LM_EPSILON

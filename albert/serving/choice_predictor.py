@@ -122,7 +122,7 @@ class ChoicePredictor:
         found = inference.find(model_dir, race.KIND)
         folder = found.folder
         max_qa_length = folder.length("max_qa_length", 1)
-        self.max_seq_length = folder.length(least=max_qa_length + race.BESIDE_ENDING)
+        self.max_seq_length = folder.length(minimum=max_qa_length + race.BESIDE_ENDING)
         self._lengths = self.max_seq_length, max_qa_length
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.infer = found.load(runtime, threads)

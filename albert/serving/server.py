@@ -565,7 +565,7 @@ async def _load_all(
 async def _serve(settings: Settings, loads: Sequence[Callable]) -> None:
     server, stop = Server(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, *signals.ending()):
+    for number in (signal.SIGINT, *signals.end_signals()):
         loop.add_signal_handler(number, stop.set)
     names = settings.model_names or (settings.model_name,)
     try:

@@ -54,7 +54,7 @@ class TextPredictor:
         self._row = custom.CustomTask({}, self.columns, labels, name)
         self.labels = self._row.labels
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.max_seq_length = folder.length(least=glue.min_length(self._row))
+        self.max_seq_length = folder.length(minimum=glue.min_length(self._row))
         plain = dataclasses.replace(self.columns, guid=None)
         self._plain_task = dataclasses.replace(self._row, columns=plain)
         self._number_score = None if self.labels else glue.REGRESSION_SCORES[0]

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -325,35 +325,38 @@ def find_task(
     return CustomTask(files, columns, find_labels(output_dir, files, columns, kind))
 
 
-def save_description(
-    write: Callable[..., bool],
-    output_dir: str,
+def settings_of(
     row: glue.GlueTask | CustomTask,
-    config: Any,
-    source: Any,
     max_seq_length: int,
     dropout_prob: float,
     head: head_config.Head = head_config.NO_LAYER,
-) -> None:
-    """Writes the settings of a classifier, so that its output folder contains all that it needs.
+) -> dict[str, Any]:
+    """Returns the settings that describe a classifier, for `model_folder.write`.
 
     Args:
-      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
-      output_dir: the folder.
       row: the task.
-      config: `encoder.AlbertConfig`.
-      source: `sources.Source` with the vocabulary.
       max_seq_length: S of the training.
       dropout_prob: dropout of the pooled output in training.
       head: `head_config.Head`.
     """
-    settings = {
+    return {
         "task_name": row.name,
-        "labels": list(row.labels),
+        **label_settings(row.labels, row.columns, max_seq_length, dropout_prob, head),
+    }
+
+
+def label_settings(
+    labels: Iterable[str],
+    columns: Any,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head,
+) -> dict[str, Any]:
+    """Returns the settings that describe any model with labels; `columns` is a dataclass."""
+    return {
+        "labels": list(labels),
         "max_seq_length": max_seq_length,
         "classifier_dropout_prob": dropout_prob,
-        "columns": dataclasses.asdict(row.columns),
+        "columns": dataclasses.asdict(columns),
         **head.settings,
     }
-    if write(output_dir, glue.KIND, config, source, settings):
-        save_labels(output_dir, row.labels)

@@ -471,10 +471,7 @@ def make_data(
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
     data_dir: str,
-    settings: dict[str, Any],
-    paths: dict[str, str],
-    strategy: Any,
-    shared: Sequence[str] = (),
+    cache: contracts.FeatureCache,
     predicted: str = "test",
 ) -> contracts.Data:
     """Returns the `contracts.Data` of a GLUE task.
@@ -484,7 +481,7 @@ def make_data(
       tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
       data_dir: folder of the tasks' folders.
-      settings, paths, strategy, shared: see `contracts.data_of_examples`.
+      cache: where the features are kept.
       predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
         scored once more.
 
@@ -510,11 +507,8 @@ def make_data(
         featurize=partial(
             convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
         ),
-        settings=settings,
         fingerprint=lambda split: glue_task.fingerprint(data_dir, source(split)),
-        paths=paths,
-        strategy=strategy,
-        shared=shared,
+        cache=cache,
         write_predictions=write_predictions,
         files=lambda split: [glue_task.path(data_dir, source(split))],
         limits={"label_ids": len(glue_task.labels), "is_real_example": 2},

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from albert.io import file_io
-from albert.model import head_config, model_folder, sources
+from albert.model import configuration, head_config, model_folder, sources
 from albert.tasks import custom, glue, race, token_classification
 from albert.tasks.squad import task as squad_task
 
@@ -161,6 +161,20 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     return model_folder.read(path, *names)
 
 
+def write_folder(
+    path: str,
+    kind: str,
+    config: configuration.AlbertConfig,
+    source: sources.Source,
+    settings: dict[str, Any],
+    replace: bool = True,
+) -> None:
+    """Writes the files that make a model usable without flags; see `model_folder.write`."""
+    written = model_folder.write(path, kind, config, source, settings, replace)
+    if written and KINDS[kind].has_labels:
+        custom.save_labels(path, settings["labels"])
+
+
 def _check_undescribed(path, names):
     """Raises InputError if a folder without description holds a checkpoint; says what to run."""
     from albert.model import checkpoints
@@ -172,14 +186,14 @@ def _check_undescribed(path, names):
         return
     message = f"{path} has no {sources.DESCRIPTION_NAME}: "
     found = _find_by_variables(numbered[-1])
-    wanted = [row for row in found if row.name in names]
-    if not wanted:
+    matching = [row for row in found if row.name in names]
+    if not matching:
         kinds = " or ".join(row.name for row in found) or "pre-trained"
         raise file_io.InputError(
             f"{message}by its weights it is a model of kind {kinds}; expected {' or '.join(names)}"
         )
     commands = " or ".join(
-        f"python -m albert.{row.command} --do_predict --output_dir={path}" for row in wanted
+        f"python -m albert.{row.command} --do_predict --output_dir={path}" for row in matching
     )
     raise file_io.InputError(
         f"{message}another program or an older version has trained it. A prediction with the flags "

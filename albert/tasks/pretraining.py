@@ -34,7 +34,7 @@ def limits(config: encoder.AlbertConfig) -> dict[str, int]:
     }
 
 
-def _counting(features):
+def _used_values(features):
     """Returns {name: bool tensor}: whether a value is used, by a real token or a weight above 0."""
     is_token, used = features["input_mask"] != 0, features["masked_lm_weights"] != 0
     return {
@@ -45,11 +45,11 @@ def _counting(features):
     }
 
 
-def _wrong(features, limits):
+def _invalid_values(features, limits):
     """Returns {name: bool tensor}: whether a value is used but invalid."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
     limits = {**limits, "masked_lm_positions": real}
-    found, counting = record_values.find_wrong(features, limits), _counting(features)
+    found, counting = record_values.find_wrong(features, limits), _used_values(features)
     found = {name: values & counting.get(name, True) for name, values in found.items()}
     found["masked_lm_weights"] |= features["masked_lm_weights"] < 0
     return found
@@ -70,10 +70,10 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
       tf.errors.InvalidArgumentError: a value is invalid, such as a position with a weight that is
         not a real token; `record_values.report_damage` finds its record.
     """
-    with tf.control_dependencies([record_values.refuse(_wrong(features, limits))]):
+    with tf.control_dependencies([record_values.refuse(_invalid_values(features, limits))]):
         cleared = {
             name: tf.where(counts, features[name], 0)
-            for name, counts in _counting(features).items()
+            for name, counts in _used_values(features).items()
         }
         return {**features, **cleared}
 
@@ -97,7 +97,7 @@ def _describe(name, place, features, limits):
 # --- metrics -------------------------------------------------------------------------------------
 
 
-def _correct(labels, logits):
+def _is_correct(labels, logits):
     """Returns [rows]: 1 if the label has the highest of the logits [rows, V], else 0.
 
     A maximum is several times faster than an argmax over a large vocabulary.
@@ -130,7 +130,7 @@ def _row_sums(outputs, features, head, sentence):
     weights = features["masked_lm_weights"]  # [B, P]
     ids = tf.reshape(features["masked_lm_ids"], [-1])
     losses = tf.reshape(outputs["masked_lm_example_loss"], tf.shape(weights))
-    correct = tf.reshape(_correct(ids, outputs["masked_lm_logits"]), tf.shape(weights))
+    correct = tf.reshape(_is_correct(ids, outputs["masked_lm_logits"]), tf.shape(weights))
     sums = {
         "masked_lm_loss": tf.reduce_sum(losses * weights, axis=1),
         "masked_lm_correct": tf.reduce_sum(correct * weights, axis=1),
@@ -141,7 +141,7 @@ def _row_sums(outputs, features, head, sentence):
         log_probs = outputs[f"{head}_log_probs"]  # [B, 2]
         sums |= {
             f"{sentence}_loss": -tf.gather(log_probs, labels, batch_dims=1),
-            f"{sentence}_correct": _correct(labels, log_probs),
+            f"{sentence}_correct": _is_correct(labels, log_probs),
             f"{sentence}_weight": tf.ones_like(labels, tf.float32),
         }
     return sums
@@ -294,7 +294,9 @@ def _report_damage(files, lengths, masker, limits, sentence_labels, paths):
     """Returns `record_values.report_damage` of what `make_data` was given."""
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
     specs = instances.feature_specs(*lengths, False, sentence_labels)
-    find_wrong, describe = (functools.partial(f, limits=limits) for f in (_wrong, _describe))
+    find_wrong, describe = (
+        functools.partial(f, limits=limits) for f in (_invalid_values, _describe)
+    )
 
     def find_masked():
         masked = [path for path in paths if path not in unmasked]

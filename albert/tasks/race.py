@@ -409,9 +409,7 @@ def make_data(
     max_seq_length: int,
     max_qa_length: int,
     data_dir: str,
-    settings: dict[str, Any],
-    paths: dict[str, str],
-    strategy: Any,
+    cache: contracts.FeatureCache,
     high_only: bool = False,
     middle_only: bool = False,
 ) -> contracts.Data:
@@ -422,8 +420,7 @@ def make_data(
       max_seq_length: S.
       max_qa_length: maximum tokens of question and option.
       data_dir: folder that holds the folder RACE.
-      settings, paths, strategy: see `contracts.data_of_examples`; the settings contain
-        `max_qa_length`.
+      cache: where the features are kept; its settings contain `max_qa_length`.
       high_only, middle_only: whether to omit the other level.
 
     Raises:
@@ -453,10 +450,8 @@ def make_data(
             max_qa_length=max_qa_length,
             tokenizer=tokenizer,
         ),
-        settings=settings,
         fingerprint=partial(fingerprint, data_dir, **levels),
-        paths=paths,
-        strategy=strategy,
+        cache=cache,
         write_predictions=write_predictions,
         files=partial(files, data_dir, **levels),
         limits={"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)},

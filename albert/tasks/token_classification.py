@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ _SHOWN = 20  # maximum number of labels in messages
 # --- labels -------------------------------------------------------------------------------------
 
 
-def _shown(labels):
+def _format(labels):
     return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
 
 
@@ -96,18 +96,19 @@ def find_labels(
             counts[label] = counts.get(label, 0) + 1
     if len(counts) < 2:
         raise file_io.InputError(
-            f"{files['train']}: expected two labels or more, found {_shown(list(counts)) or 'none'}"
+            f"{files['train']}: expected two labels or more, found "
+            f"{_format(list(counts)) or 'none'}"
         )
     foreign = label_order(counts.keys() - set(known or counts))
     if foreign:
         raise file_io.InputError(
-            f"{files['train']} has labels {_shown(foreign)}, which the model to start from does "
-            f"not have: it has {_shown(known)} ({checkpoint}). Start from the model that it was "
+            f"{files['train']} has labels {_format(foreign)}, which the model to start from does "
+            f"not have: it has {_format(known)} ({checkpoint}). Start from the model that it was "
             "made from, or name the labels as it does"
         )
     labels = known or label_order(counts)
     found = [f"{label} ({counts.get(label, 0)})" for label in labels]
-    logging.info("%d labels: %s", len(labels), _shown(found))
+    logging.info("%d labels: %s", len(labels), _format(found))
     return labels
 
 
@@ -182,7 +183,7 @@ def _label_ids(sentence, labels):
     unknown = [label for label in sentence.labels if label not in places]
     if unknown:
         raise file_io.InputError(
-            f"{sentence.place}: label {unknown[0]!r}, expected one of {_shown(labels)} "
+            f"{sentence.place}: label {unknown[0]!r}, expected one of {_format(labels)} "
             f"({custom.LABELS_NAME})"
         )
     return [places[label] for label in sentence.labels]
@@ -299,7 +300,7 @@ class Evaluator:
 
     def result(self) -> dict[str, float]:
         """Returns ``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
-        rows = self._joined()
+        rows = self._join()
         pairs = by_sentence(rows, "label_ids", "predictions")
         true, predicted = (
             [[self._labels[i] for i in row] for row in column]
@@ -312,13 +313,13 @@ class Evaluator:
         """Returns the same scores if every word gets the most frequent label."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
         frequent = self._labels[np.argmax(np.bincount(labels))]
-        pairs = by_sentence(self._joined(), "label_ids")
+        pairs = by_sentence(self._join(), "label_ids")
         true = [[self._labels[i] for i in row] for (row,) in pairs]
         loss = metrics.baseline_loss(labels)
         constant = [[frequent] * len(row) for row in true]
         return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
 
-    def _joined(self):
+    def _join(self):
         return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
 
     def _scores(self, true, predicted):
@@ -465,9 +466,7 @@ def make_data(
     files: Files,
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
-    settings: dict[str, Any],
-    paths: dict[str, str],
-    strategy: Any,
+    cache: contracts.FeatureCache,
 ) -> contracts.Data:
     """Returns the `contracts.Data` of token classification.
 
@@ -475,7 +474,7 @@ def make_data(
       files: the files of sentences.
       tokenizer: tokenizer of the model.
       max_seq_length: S.
-      settings, paths, strategy: see `contracts.data_of_examples`.
+      cache: where the features are kept.
 
     Raises:
       file_io.InputError: `max_seq_length` leaves no space for a piece.
@@ -487,10 +486,8 @@ def make_data(
         specs=feature_specs(max_seq_length),
         examples=functools.partial(files.parts, **sizes),
         featurize=functools.partial(convert_part, **sizes),
-        settings=settings,
         fingerprint=files.fingerprint,
-        paths=paths,
-        strategy=strategy,
+        cache=cache,
         write_predictions=files.write_predictions,
         files=lambda split: [files.files[split]],
         limits={"label_ids": len(files.labels), "first_pieces": 2},
@@ -507,36 +504,3 @@ def check_length(max_seq_length: int) -> None:
         raise file_io.InputError(
             f"max_seq_length={max_seq_length} must be at least 3: a piece, [CLS] and [SEP]"
         )
-
-
-def save_description(
-    write: Callable[..., bool],
-    output_dir: str,
-    files: Files,
-    config: Any,
-    source: Any,
-    max_seq_length: int,
-    dropout_prob: float,
-    head: head_config.Head,
-) -> None:
-    """Writes the settings of a token classifier, so that its output folder has all that it needs.
-
-    Args:
-      write: `model_folder.write`, or after a run without training `model_folder.write_if_absent`.
-      output_dir: the folder.
-      files: the files of sentences.
-      config: `encoder.AlbertConfig`.
-      source: `sources.Source` with the vocabulary.
-      max_seq_length: S of the training.
-      dropout_prob: dropout of the encoder's output in training.
-      head: `head_config.Head`.
-    """
-    settings = {
-        "labels": list(files.labels),
-        "max_seq_length": max_seq_length,
-        "classifier_dropout_prob": dropout_prob,
-        "columns": dataclasses.asdict(files.columns),
-        **head.settings,
-    }
-    if write(output_dir, KIND, config, source, settings):
-        custom.save_labels(output_dir, files.labels)

@@ -122,7 +122,7 @@ def _texts(path: str) -> Iterator[str]:
             for _, line in file_io.text_lines(file, path):
                 yield from line.rstrip("\r\n").split("\t")
         return
-    content = file_io.read_text(path, "contamination", most=None).removeprefix("\ufeff")
+    content = file_io.read_text(path, "contamination", max_bytes=None).removeprefix("\ufeff")
     try:
         yield from _strings(json.loads(content))
     except json.JSONDecodeError:

@@ -28,7 +28,7 @@ class Segment:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How a corpus is divided.
+    """A division of a corpus.
 
     Attributes:
       blocks: tuples of `Segment`s; the end of a segment ends a document.

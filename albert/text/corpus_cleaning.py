@@ -34,7 +34,7 @@ _LAST_MARK = 0x1FFFF  # Later marks only select variants of characters.
 
 @dataclasses.dataclass(frozen=True)
 class Cleaning:
-    """How texts are read and cleaned.
+    """Settings for reading and cleaning texts.
 
     Attributes:
       text_field: name of the text in lines of JSON.
@@ -83,8 +83,8 @@ def read_documents(
     """
     try:
         with archives.open_input(path, "input_file") as file:
-            content = _as_utf8(file, path, cleaning.encoding)
-            numbered = file_io.text_lines(_counted(_limited_lines(content, path), counts), path)
+            content = _read_as_utf8(file, path, cleaning.encoding)
+            numbered = file_io.text_lines(_count_lines(_limited_lines(content, path), counts), path)
             if is_json_lines(path):
                 yield from _json_texts(numbered, path, cleaning.text_field)
             else:
@@ -111,7 +111,7 @@ def check_encoding(name: str) -> None:
         ) from error
 
 
-def _as_utf8(file, path, encoding):
+def _read_as_utf8(file, path, encoding):
     """Yields the content of a file in parts, converted to UTF-8; as it is if it should be UTF-8."""
     is_utf8 = codecs.lookup(encoding).name == "utf-8"
     decoder, place = codecs.getincrementaldecoder(encoding)(), 0
@@ -119,13 +119,13 @@ def _as_utf8(file, path, encoding):
         if is_utf8:  # The reader of the lines checks it, and knows their numbers.
             yield content
             continue
-        yield _recoded(decoder, content, path, encoding, place)
+        yield _recode(decoder, content, path, encoding, place)
         place += len(content)
     if not is_utf8:
-        yield _recoded(decoder, b"", path, encoding, place)
+        yield _recode(decoder, b"", path, encoding, place)
 
 
-def _recoded(decoder, content, path, encoding, place):
+def _recode(decoder, content, path, encoding, place):
     waiting = len(decoder.getstate()[0])
     try:
         return decoder.decode(content, final=not content).encode()
@@ -157,7 +157,7 @@ def _check_length(line, number, path):
     return line
 
 
-def _counted(lines, counts):
+def _count_lines(lines, counts):
     for line in lines:
         counts["bytes"] += len(line)
         yield line
@@ -292,11 +292,11 @@ def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
         return {}
     found = {"mean": sum(length * count for length, count in lengths.items()) / total}
     seen = 0
-    wanted = collections.deque(
+    waiting = collections.deque(
         [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
     )
     for length, count in sorted(lengths.items()):
         seen += count
-        while wanted and seen >= max(1, wanted[0][1] * total):
-            found[wanted.popleft()[0]] = length
+        while waiting and seen >= max(1, waiting[0][1] * total):
+            found[waiting.popleft()[0]] = length
     return found

@@ -442,7 +442,10 @@ def _write(
     with contextlib.ExitStack() as stack:
         for text in documents.texts(gone):
             pieces = [piece.split("\n") for piece in text.split("\n\n")]
-            kept = [[line for line in piece if not _is_in(line, boilerplate)] for piece in pieces]
+            kept = [
+                [line for line in piece if not _is_boilerplate(line, boilerplate)]
+                for piece in pieces
+            ]
             dropped = sum(map(len, pieces)) - sum(map(len, kept))
             counts["boilerplate_lines"] += dropped
             if dropped and not cleaner.is_long_enough(sum(kept, []), counts):
@@ -458,7 +461,7 @@ def _write(
     return {"files": num_files, **statistics.result()}
 
 
-def _is_in(line: str, boilerplate: set[int]) -> bool:
+def _is_boilerplate(line: str, boilerplate: set[int]) -> bool:
     if not boilerplate or len(line) < MIN_BOILERPLATE:
         return False
     return duplicates.text_hash(line) in boilerplate

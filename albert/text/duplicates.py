@@ -131,9 +131,9 @@ def repeated(
     for part in range(parts):
         key_chunks, place_chunks, start = [], [], 0
         for chunk in keys():
-            wanted = np.flatnonzero(chunk % np.uint64(parts) == part)
-            key_chunks.append(chunk[wanted])
-            place_chunks.append(wanted + start)
+            places = np.flatnonzero(chunk % np.uint64(parts) == part)
+            key_chunks.append(chunk[places])
+            place_chunks.append(places + start)
             start += len(chunk)
         if not sum(map(len, key_chunks)):
             continue

@@ -303,7 +303,7 @@ def train_wordpiece(
     plan = corpus.plan_blocks(input_paths)
     counts: collections.Counter[str] = collections.Counter()
     words = _count_words(draw(plan, recipe, counts), recipe, counts)
-    kept = _covering(words, recipe.character_coverage)
+    kept = _most_frequent(words, recipe.character_coverage)
     # A word with another character is unknown to any such vocabulary.
     words = {word: count for word, count in words.items() if kept.issuperset(word)}
     inside = {character for word in words for character in word[1:]}
@@ -321,7 +321,7 @@ def train_wordpiece(
         special_tokens=first,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_repeated(words), trainer)
+    tokenizer.train_from_iterator(_repeat_words(words), trainer)
     vocab = tokenizer.get_vocab()
     if len(vocab) < recipe.vocab_size:
         raise file_io.InputError(_too_high(len(vocab), recipe, counts))
@@ -339,7 +339,7 @@ def _count_words(lines, recipe, counts):
     return words
 
 
-def _covering(words, coverage):
+def _most_frequent(words, coverage):
     """Returns the most frequent characters that together are the fraction `coverage` of all."""
     characters = collections.Counter()
     for word, count in words.items():
@@ -354,7 +354,7 @@ def _covering(words, coverage):
     return kept
 
 
-def _repeated(words: Mapping[str, int]) -> Iterator[str]:
+def _repeat_words(words: Mapping[str, int]) -> Iterator[str]:
     """Yields texts in which each word occurs as often as it was counted."""
     for word, count in words.items():
         for start in range(0, count, _REPEATED_WORDS):

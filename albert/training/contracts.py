@@ -99,12 +99,33 @@ class Data:
     words_per_token: float | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class FeatureCache:
+    """The files that keep the features of a task.
+
+    Attributes:
+      paths: {split: record file}.
+      settings: JSON-ready dict of everything that the features depend on, except the data.
+      strategy: `tf.distribute.Strategy`, whose workers share the files.
+      shared: splits whose folder may also have records made with other settings, see
+        `record_files.shared_name`.
+    """
+
+    paths: Mapping[str, str]
+    settings: Mapping[str, Any]
+    strategy: Any
+    shared: Sequence[str] = ()
+
+
 def data_of_examples(
-    name: str, specs: tuple, examples: Callable[[str], Iterable[Any]],
-    featurize: Callable[[Any], dict], settings: dict[str, Any],
-    fingerprint: Callable[[str], dict], paths: dict[str, str], strategy: Any,
-    shared: Sequence[str] = (), **rest: Any,
-) -> Data:  # fmt: skip
+    name: str,
+    specs: tuple,
+    examples: Callable[[str], Iterable[Any]],
+    featurize: Callable[[Any], dict],
+    fingerprint: Callable[[str], dict],
+    cache: FeatureCache,
+    **rest: Any,
+) -> Data:
     """Builds the `Data` of examples that are read from files, featurized and cached.
 
     Args:
@@ -112,12 +133,8 @@ def data_of_examples(
       specs: tuple of `input_pipeline.FeatureSpec`, the same for all splits.
       examples: ``(split) -> iterable`` of the task's own examples, each with a `guid`.
       featurize: ``(example) -> feature dict`` of numpy arrays.
-      settings: JSON-ready dict of everything that the features depend on, except the data.
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
-      paths: {split: record file}.
-      strategy: `tf.distribute.Strategy`.
-      shared: splits whose folder may also have records made with other settings, see
-        `record_files.shared_name`.
+      cache: where the features are kept.
       **rest: `write_predictions`, `files` and `limits` of `Data`.
     """
 
@@ -125,11 +142,11 @@ def data_of_examples(
         from albert.data import record_files
         from albert.training import distribution
 
-        path = paths[split]
-        made_with = {**settings, "task": name, "split": split, **fingerprint(split)}
+        path = cache.paths[split]
+        made_with = {**cache.settings, "task": name, "split": split, **fingerprint(split)}
         # Workers on the chief's file system use its file; others make an identical one.
-        with distribution.chief_first(strategy):
-            if split in shared:
+        with distribution.chief_first(cache.strategy):
+            if split in cache.shared:
                 path = record_files.shared_name(path, specs, made_with)
             if split == "test":
                 rows = ((example.guid, featurize(example)) for example in examples(split))
@@ -150,7 +167,7 @@ def data_of_examples(
     def ids_of(split):
         from albert.data import record_files
 
-        return record_files.read_ids(paths[split])
+        return record_files.read_ids(cache.paths[split])
 
     return Data(
         specs=lambda split: specs,

@@ -54,7 +54,7 @@ def find(
     end = time.monotonic() + seconds
     logging.info("Connecting to the TPU %s; it has %d seconds to answer", _place(address), seconds)
     # For a name the resolver asks Google Cloud, up to four times and without a time limit.
-    with _tpu_errors(address), _limited_requests(seconds / 4):
+    with _tpu_errors(address), _limit_requests(seconds / 4):
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=zone, project=project
         )
@@ -96,7 +96,7 @@ def _tpu_errors(address):
 
 
 @contextlib.contextmanager
-def _limited_requests(seconds):
+def _limit_requests(seconds):
     """Limits the time that Python's network requests wait in the block."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
@@ -290,14 +290,14 @@ def create_strategy(
 
 def _multi_worker_strategy(cluster):
     wait_for_workers(cluster)
-    with _ended_by_signals():
+    with _end_on_signals():
         return tf.distribute.MultiWorkerMirroredStrategy()
 
 
 @contextlib.contextmanager
-def _ended_by_signals():
+def _end_on_signals():
     """Lets signals end the process while TensorFlow connects and Python cannot handle them."""
-    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, *signals.ending())}
+    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, *signals.end_signals())}
     for kind in handlers:
         signal.signal(kind, signal.SIG_DFL)
     try:
@@ -333,7 +333,7 @@ def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> Non
         ) from error
     with listener:
         while silent:
-            silent = {index for index in silent if not _answers(cluster.addresses[index])}
+            silent = {index for index in silent if not _is_answering(cluster.addresses[index])}
             if silent and time.monotonic() > logged + seconds_between_lines:
                 logged = time.monotonic()
                 names = ", ".join(map(cluster.name, sorted(silent)))
@@ -350,7 +350,7 @@ def _listen(port):
     return socket.create_server(("", port), backlog=1024)
 
 
-def _answers(address):
+def _is_answering(address):
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=1):
@@ -365,7 +365,7 @@ def _gpus():
 
 def _tpu_strategy(address, zone, project):
     resolver = find(address, zone, project)
-    with _ended_by_signals():
+    with _end_on_signals():
         connect(resolver, address)
     return tf.distribute.TPUStrategy(resolver)
 

@@ -173,7 +173,7 @@ class OutputCache:
         """Loads a part; returns whether it is valid."""
         path = os.path.join(self.folder, name)
         try:
-            index = file_io.read_json(f"{path}.json", "index", most=None)
+            index = file_io.read_json(f"{path}.json", "index", max_bytes=None)
             keys, counts = list(map(bytes.fromhex, index["keys"])), index["rows"]
             if not all(isinstance(count, int) and count >= 0 for count in counts):
                 return False
@@ -361,7 +361,7 @@ def _data_key(path):
 
 
 def _describe_data(path):
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", most=None)
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
     names = ("num_examples", "settings")
     return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
 

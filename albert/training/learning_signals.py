@@ -42,7 +42,7 @@ def _association(scores, kernel):
     return tf.stack([tf.linalg.trace(scores), variance, tf.linalg.trace(kernel), count])
 
 
-def _equal(labels):
+def _compare_pairs(labels):
     """Compares labels [B] pairwise; returns [B, B], 1 for equal labels."""
     return tf.cast(labels[:, tf.newaxis] == labels[tf.newaxis], tf.float32)
 
@@ -69,7 +69,7 @@ def of_classes(
         return tf.reduce_sum(tf.one_hot(ids, classes), axis=0)
 
     return {
-        "association": _association(scores, _equal(labels)),
+        "association": _association(scores, _compare_pairs(labels)),
         "labels": count(labels),
         "predictions": count(outputs["predictions"]),
         "correct": tf.reduce_sum(
@@ -121,7 +121,7 @@ def of_labels(
 def _of_starts(probabilities, features):
     """Returns scores [B, B] and kernel [B, B] of the start positions of answers."""
     starts = tf.reshape(features["start_positions"], [-1])
-    return tf.gather(probabilities, starts, axis=1), _equal(starts)
+    return tf.gather(probabilities, starts, axis=1), _compare_pairs(starts)
 
 
 def of_spans(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -154,4 +154,6 @@ def of_spans_or_none(
     impossible = tf.reshape(features["is_impossible"], [-1])
     odds = tf.nn.sigmoid(outputs["cls_logits"])
     answerability = tf.gather(tf.stack([1.0 - odds, odds], axis=1), impossible, axis=1)
-    return {"association": _association(scores + answerability, kernel + _equal(impossible))}
+    return {
+        "association": _association(scores + answerability, kernel + _compare_pairs(impossible))
+    }

@@ -15,7 +15,7 @@ from absl import logging
 
 from albert.data import input_pipeline
 from albert.io import file_io, locks
-from albert.model import checkpoints, encoder, model_folder
+from albert.model import checkpoints, encoder
 from albert.training import (
     budget,
     contracts,
@@ -41,8 +41,8 @@ class Run:
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename: see `checkpoints.restore`.
-      complete_folder: ``(write)`` adds the files that make the output folder usable without flags.
-        write is `model_folder.write` before training, else `model_folder.write_if_absent`.
+      complete_folder: ``(replace)`` adds the files that make the output folder usable without
+        flags; see `model_folder.write`. replace is True before training, else False.
       do_train, do_eval, do_predict: the stages to run; with training each checkpoint is evaluated
         when it is saved.
       checkpoint: the checkpoint to evaluate or to predict with, see `checkpoints.choose`. "all"
@@ -62,7 +62,7 @@ class Run:
     init_checkpoint: str | None = None
     from_scratch: bool = False
     rename: Callable[[str], str] | None = None
-    complete_folder: Callable[[Callable], Any] = lambda write: None
+    complete_folder: Callable[[bool], Any] = lambda replace: None
     do_train: bool = False
     do_eval: bool = False
     do_predict: bool = False
@@ -102,7 +102,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
     with _locking_folder(run) as run, _recording(run, data, splits):
         paths = {split: data.records(split) for split in splits}
         if run.do_train and distribution.is_chief(run.strategy):
-            run.complete_folder(model_folder.write)
+            run.complete_folder(True)
         with data.reading([path for found in paths.values() for path in found]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.do_train:
@@ -346,6 +346,6 @@ def complete_folder(run: Run) -> None:
         used = checkpoints.choose(folder, run.checkpoint_to_use)
         # A checkpoint of another folder is no evidence for this folder.
         if os.path.abspath(os.path.dirname(used)) == os.path.abspath(folder):
-            run.complete_folder(model_folder.write_if_absent)
+            run.complete_folder(False)
     except (OSError, tf.errors.OpError, file_io.InputError) as error:
         logging.warning("%s could not be made usable without flags: %s", folder, error)

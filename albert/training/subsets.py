@@ -74,7 +74,7 @@ def _copy(path, specs, settings, fraction, strategy):
     from albert.training import distribution
 
     target = f"{path}.share-{fraction:g}-seed-{settings['seed']}"
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", most=None)
+    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
     made_with = {**manifest["settings"], **settings}
 
     def make_rows():

@@ -136,10 +136,10 @@ class TrainingLog:
         """
         if self._quiet:
             return
-        taken = step - self._step
+        steps = step - self._step
         elapsed = time.time() - self._started
         self._started = time.time()
-        self._show(taken * self._batch_size)
+        self._show(steps * self._batch_size)
         self._step = step
         totals = dict(totals)
         waited = float(totals.pop(INPUT_SECONDS)[0])
@@ -148,7 +148,7 @@ class TrainingLog:
             logging.info("First step after %.1f s", elapsed)
             self._first = False
         else:
-            self._timed_steps += taken
+            self._timed_steps += steps
             self._seconds += elapsed
             self._input_seconds += waited
         if TOKENS not in totals:
@@ -157,7 +157,7 @@ class TrainingLog:
             self._tokens_seen += int(totals[TOKENS][0])
         if self._meter:
             tokens = int(totals[TOKENS][0]) if TOKENS in totals else None
-            self._meter.add_steps(taken, tokens, work)
+            self._meter.add_steps(steps, tokens, work)
         self._means.add(totals)
         if report or step == self.last_step:
             self._report(step, rate)

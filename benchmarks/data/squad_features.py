@@ -63,11 +63,8 @@ def features(examples, tokenizer, is_training, num_processes):
     return squad_records.convert_examples_to_records(
         examples,
         tokenizer,
-        FLAGS.max_seq_length,
-        FLAGS.doc_stride,
-        FLAGS.max_query_length,
+        (FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length),
         is_training,
-        tokenizer.do_lower_case,
         num_processes,
     )
 

@@ -1,4 +1,4 @@
-"""Whether the memory of a long run stays flat: pre-training a tiny model, evaluated often.
+"""Measures whether the memory of a long run stays flat: pre-training a tiny model, evaluated often.
 
     python -m benchmarks.robustness.memory_growth
     python -m benchmarks.robustness.memory_growth --steps=400 --evaluations=20

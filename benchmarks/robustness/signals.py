@@ -1,4 +1,4 @@
-"""Whether signals at any moment of a run lose a step that was finished, or change its end.
+"""Checks that signals at any moment of a run lose no finished step and do not change its end.
 
     python -m benchmarks.robustness.signals --signals=50
 

@@ -148,15 +148,14 @@ class Side:
 
 def random_model(folder):
     """Writes the folder of a run that has not learned anything: of two labels, for single texts."""
-    from albert.model import checkpoints, encoder, heads, model_folder, sources
-    from albert.tasks import glue
+    from albert.model import checkpoints, encoder, heads, sources
+    from albert.tasks import custom, glue, kinds
 
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
     source = sources.Source("", None, FLAGS.spm_model_file, None, do_lower_case=True)
     row = glue.get_task("SST-2")
-    from albert.tasks import custom
-
-    custom.save_description(model_folder.write, folder, row, config, source, 512, 0)
+    settings = custom.settings_of(row, 512, 0)
+    kinds.write_folder(folder, glue.KIND, config, source, settings)
     model, rng = heads.ClassifierModel(config, 2, seed=1), np.random.default_rng(2)
     for variable in model.variables:
         if variable.shape.rank == 1:  # Zeros and ones might be left out of the computation.

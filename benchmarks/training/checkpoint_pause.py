@@ -1,4 +1,4 @@
-"""How long saving a checkpoint holds training up, against how long it takes to write.
+"""Measures how long saving a checkpoint pauses training, and how long it takes to write.
 
     python -m benchmarks.training.checkpoint_pause \\
         --albert_config_file=configs/albert_xlarge_v2.json

@@ -73,7 +73,7 @@ def write_records(folder, settings):
     examples = squad_answers.read_squad_examples(FLAGS.train_file, is_training=True)
     examples = squad_answers.shuffle_examples(examples)[: FLAGS.questions]
     made = squad_records.convert_examples_to_records(
-        examples, tokenizer, **settings.window, is_training=True, do_lower_case=True
+        examples, tokenizer, tuple(settings.window.values()), is_training=True
     )
     record_files.write_serialized(path, specs, (record for record, _ in made), {})
     return path, specs

@@ -1,4 +1,4 @@
-"""Where the time of one training or inference step goes, and how fast its products are.
+"""Measures where the time of one training or inference step goes, and how fast its products are.
 
     python -m benchmarks.training.step_profile
     python -m benchmarks.training.step_profile --albert_config_files=configs/albert_small.json

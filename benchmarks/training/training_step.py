@@ -8,7 +8,7 @@
 Without a task: random tokens at full length, 16 x 128. With one: its training examples in batches
 of 32 as they come, padded by both sides to the longest of each batch (ours then computes the real
 tokens alone). `--transformers_python` and `--keras_hub_python` are the Pythons of environments that
-have them; without one that peer is left out. Weights are random: speed does not depend on them.
+have them; without one that peer is skipped. Weights are random: speed does not depend on them.
 
 With `--trees=.,../before` source trees are compared instead: each runs its own copy of this file,
 in turns, one process per mode and turn.

@@ -1,4 +1,4 @@
-"""How scripts start and end."""
+"""Start and end of commands."""
 
 import importlib
 import os
@@ -187,7 +187,7 @@ def test_a_defect_of_ours_still_shows_where_it_is():
 
 
 @pytest.mark.parametrize(
-    ("message", "wanted"),
+    ("message", "expected"),
     [
         (
             "train_batch_size=7 must be a multiple of 2",
@@ -201,11 +201,11 @@ def test_a_defect_of_ours_still_shows_where_it_is():
         ("other_flag=1", "other_flag=1"),
     ],
 )
-def test_messages_name_the_flags_of_the_script(message, wanted):
+def test_messages_name_the_flags_of_the_script(message, expected):
     values = flags.FlagValues()
     flags.DEFINE_integer("train_batch_size", 1, "", flag_values=values)
     flags.DEFINE_integer("seed", 1, "", flag_values=values)
     flags.DEFINE_string("output_dir", None, "", flag_values=values)
     flags.DEFINE_bool("do_train", True, "", flag_values=values)
     values(["script"])
-    assert app.with_flag_names(message, values) == wanted
+    assert app.with_flag_names(message, values) == expected

@@ -40,8 +40,8 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
 
 
 @pytest.mark.parametrize("name", "pretraining classifier race squad_v1 squad_v2".split())
-def test_what_nobody_has_set_is_a_default(name):
-    """Also a second name of a flag, and a default that is no number."""
+def test_flags_that_are_not_given_are_defaults(name):
+    """Also a second name of a flag, and a default that is not a number."""
     module = importlib.import_module(f"albert.run_{name}")
     values = flags.FlagValues()
     module.define_flags(values)

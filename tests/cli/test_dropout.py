@@ -12,7 +12,7 @@ from absl import flags, logging
 from albert import run_squad_v1
 from albert.cli import options, training
 from albert.io import file_io
-from albert.model import encoder, layers, model_folder, sources
+from albert.model import encoder, layers, sources
 from albert.training import stages
 
 SPM = pathlib.Path(__file__).parent.parent / "testdata" / "tiny.model"
@@ -132,7 +132,7 @@ def features():
 
 
 def is_dropped(task, run, output):
-    """Whether training gives the model's outputs otherwise than prediction."""
+    """Returns whether the model's outputs differ between training and prediction."""
     model = task.build_model(run.model_config, layers.Compute(), 1)
     inputs = features()
     if "race" in task.name:
@@ -149,7 +149,7 @@ def test_rates_reach_model_and_folder(started, tmp_path, told, script):
     rates = {"hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.0}
     task, run = started(script, classifier_dropout_prob=0, hidden_dropout_prob=0.25)
     assert is_dropped(task, run, "logits")
-    run.complete_folder(model_folder.write)
+    run.complete_folder(True)
     config = json.loads((tmp_path / "out" / "albert_config.json").read_text())
     assert {name: config[name] for name in ENCODER} == rates
     settings = json.loads((tmp_path / "out" / "model.json").read_text())["settings"]
@@ -161,10 +161,10 @@ def test_rates_reach_model_and_folder(started, tmp_path, told, script):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logging, "warning", lambda text, *rest: warned.append(text % rest))
         _, later = started(script)
-        later.complete_folder(model_folder.write_if_absent)
+        later.complete_folder(False)
         assert not warned
         _, later = started(script, do_lower_case=False)
-        later.complete_folder(model_folder.write_if_absent)
+        later.complete_folder(False)
         assert len(warned) == 1 and "do_lower_case" in warned[0] and "dropout" not in warned[0]
 
 
@@ -174,6 +174,6 @@ def test_rates_of_pretraining_reach_model_and_folder(started, tmp_path, monkeypa
     assert not is_dropped(*started("run_pretraining"), "masked_lm_logits")
     task, run = started("run_pretraining", hidden_dropout_prob=0.25)
     assert is_dropped(task, run, "masked_lm_logits")
-    run.complete_folder(model_folder.write)
+    run.complete_folder(True)
     config = json.loads((tmp_path / "out" / "albert_config.json").read_text())
     assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.25, 0.0)

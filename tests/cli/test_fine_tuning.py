@@ -55,13 +55,14 @@ def test_training_without_evaluation_keeps_all_checkpoints_by_default(kind, tmp_
     script, keep, evaluate = RUNS[kind]
     source = sources.Source(None, None, None, None, True)
     start = fine_tuning.Start(None, source, None, None, head_config.NO_LAYER)
+    shared = fine_tuning.Script(kind="", best_metric="", recipe="", prepare=None)
 
     def kept(**given):
         stages = {"do_train": True, evaluate: False} | REQUIRED.get(script, {})
         values = builders.flag_values(script, output_dir=tmp_path, **{**stages, **given})
         settings = options.read(script.Settings, values)
         work = fine_tuning.Work(None, None, None, 100, 10, settings.evaluates)
-        return fine_tuning.make_run(settings, start, work, "").run_config.keep_checkpoint_max
+        return fine_tuning.make_run(settings, start, work, shared).run_config.keep_checkpoint_max
 
     assert kept() == 0
     assert kept(**{keep: 3}) == 3

@@ -1,4 +1,4 @@
-"""How a fine-tuned model computes, from flags."""
+"""Flags for the computation of a fine-tuned model."""
 
 import re
 import types
@@ -19,7 +19,7 @@ def values_of(*given):
 
 
 @pytest.mark.parametrize(
-    ("exported", "given", "wanted"),
+    ("exported", "given", "expected"),
     [
         (None, [], "float32"),
         (None, ["--precision=bfloat16"], "bfloat16"),
@@ -27,7 +27,7 @@ def values_of(*given):
         ("int8", ["--precision=bfloat16"], None),
     ],
 )
-def test_precision_is_that_of_the_flag(monkeypatch, exported, given, wanted):
+def test_precision_is_that_of_the_flag(monkeypatch, exported, given, expected):
     serving = exported and types.SimpleNamespace(precision=exported, path="exported")
     asked = []
 
@@ -41,10 +41,10 @@ def test_precision_is_that_of_the_flag(monkeypatch, exported, given, wanted):
         settings = options.read(model_settings.Inference, values_of(*given))
         return model_settings.find_trained("run", settings, "a", "b")
 
-    if wanted is None:
+    if expected is None:
         message = "precision=bfloat16: exported was exported in int8 and computes in nothing else"
         with pytest.raises(file_io.InputError, match=re.escape(message)):
             load()
     else:
-        assert load().precision == wanted
+        assert load().precision == expected
     assert asked == [("run", ("a", "b"))]

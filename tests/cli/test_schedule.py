@@ -184,11 +184,11 @@ def test_each_seed_is_the_same_command(script, monkeypatch, capsys):
     ((study, numbers),) = studies
     assert numbers == (7, 3) and capsys.readouterr().out == "the table\n"
     assert (study.folder, study.script) == ("out", script)
-    wanted = values_of(script, learning_rate=1e-3, log_every_steps=5)
+    expected = values_of(script, learning_rate=1e-3, log_every_steps=5)
     child = flags.FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(child)
     child(["script", *study.arguments(8, "out/seed_8")])
-    different = {name for name in child if repr(child[name].value) != repr(wanted[name].value)}
+    different = {name for name in child if repr(child[name].value) != repr(expected[name].value)}
     # The data is made once, in the folder of the study.
     data = {"cached_dir", "train_file", "eval_file", "predict_file"}
     data |= {"train_feature_file", "predict_feature_file", "predict_feature_left_file"}

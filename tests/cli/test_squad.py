@@ -46,7 +46,8 @@ def test_the_optimizer_is_that_of_the_flag(changes, kind):
     source = sources.Source(None, None, None, None, True)
     start = fine_tuning.Start(None, source, None, None, head_config.NO_LAYER)
     work = squad.work_on(settings, squad_task.V1, start, questions)
-    run = fine_tuning.make_run(settings, start, work, "recipes/squad_v1.flags")
+    script = fine_tuning.Script(squad_task.V1, "f1", "recipes/squad_v1.flags", prepare=None)
+    run = fine_tuning.make_run(settings, start, work, script)
     assert run.run_config.num_train_steps == 9
     assert type(run.make_optimizer()) is kind
 

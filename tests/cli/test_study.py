@@ -101,17 +101,17 @@ def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
     def head(**values):
         return fine_tuning.find_head(settings_of("run_race", output_dir=tmp_path, **values))
 
-    wanted = head_config.Head(8, "tanh", "linear", 0.0)
+    expected = head_config.Head(8, "tanh", "linear", 0.0)
     assert head() == head(head_hidden_size=0) == head_config.NO_LAYER
-    assert head(head_hidden_size=8, head_activation="tanh") == wanted
+    assert head(head_hidden_size=8, head_activation="tanh") == expected
     settings = {"head_hidden_size": 8, "head_activation": "tanh", "max_seq_length": 32}
     file_io.write_json(str(tmp_path / "model.json"), {"settings": settings})
     # Prediction takes what is there; training starts again, but does not resume another.
-    assert head(do_train=False) == wanted
+    assert head(do_train=False) == expected
     assert head(do_train=False, head_hidden_size=0) == head_config.NO_LAYER
     assert head() == head_config.NO_LAYER
     (tmp_path / "model.ckpt-3.index").touch()
-    assert head(head_hidden_size=8, head_activation="tanh") == wanted
+    assert head(head_hidden_size=8, head_activation="tanh") == expected
     with pytest.raises(file_io.InputError, match="--head_hidden_size=8, .* to have no --head_hid"):
         head()
     with pytest.raises(file_io.InputError, match="head_activation=tanh.*head_activation=relu"):

@@ -131,7 +131,7 @@ def test_memory_is_estimated_for_the_parts_that_are_computed(settings, monkeypat
     found = settings("--recompute", "--estimate_memory", *given)
     with pytest.raises(SystemExit):
         training.end_with_estimate(found, "config", tf.distribute.get_strategy())
-    assert told["rest"] == (1, True, 0, 1, "lamb")
+    assert told["rest"] == (1, True, 0, 1, "lamb", False)
     assert told["make"](1, False) == layers.Compute("float32", True, False, 2 if gains else 1)
     for saving in ((2, False), (1, True)):
         assert told["make"](*saving) == layers.Compute("float32", True, saving[1], 1)

@@ -50,7 +50,7 @@ def _places(sentence):
 
 
 def _time(sentence):
-    """Which time of the day a sentence begins with."""
+    """The time of the day that a sentence begins with."""
     (place,) = [i for i, time in enumerate(demo_data.TIMES) if sentence.lower().startswith(time)]
     return place
 

@@ -156,9 +156,9 @@ def test_the_best_of_the_reference_is_not_lost(inputs, evaluated, tmp_path, run_
 def test_memory_can_be_saved_without_changing_the_result(inputs, evaluated, tmp_path, run_script):
     saving = {"gradient_accumulation_steps": 4, "recompute": True}
     run_script(run_pretraining, **pretraining_flags(inputs, tmp_path, **saving))
-    wanted, found = (weights(folder / "model.ckpt-10") for folder in (evaluated, tmp_path))
-    for name in wanted:
-        np.testing.assert_allclose(found[name], wanted[name], atol=1e-4, err_msg=name)
+    expected, found = (weights(folder / "model.ckpt-10") for folder in (evaluated, tmp_path))
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
 
 
 @pytest.mark.slow
@@ -166,9 +166,9 @@ def test_memory_can_be_saved_without_changing_the_result(inputs, evaluated, tmp_
 def test_low_precision_follows_float32(inputs, evaluated, tmp_path, run_script, precision):
     flags = pretraining_flags(inputs, tmp_path, precision=precision, do_eval=True)
     run_script(run_pretraining, **flags)
-    found, wanted = (float(read_results(path)[-1]["loss"]) for path in (tmp_path, evaluated))
-    assert found == pytest.approx(wanted, rel=0.02)
-    assert found != wanted
+    found, expected = (float(read_results(path)[-1]["loss"]) for path in (tmp_path, evaluated))
+    assert found == pytest.approx(expected, rel=0.02)
+    assert found != expected
 
 
 def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_script, capsys):

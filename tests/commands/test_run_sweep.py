@@ -324,7 +324,7 @@ def _kill_a_few_times(command, note, kills, seed):
 
 
 def _check_notes(path):
-    """Of each trial no process wrote after the next one had begun."""
+    """No process of a trial wrote after the trial's next one had begun."""
     last = {}
     for line in path.read_text().splitlines():
         trial, _, pid = line.split()

@@ -27,12 +27,12 @@ def write(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wanted", [40, 10**6])
-def test_the_same_lines(tmp_path, wanted):
+@pytest.mark.parametrize("expected", [40, 10**6])
+def test_the_same_lines(tmp_path, expected):
     pytest.importorskip("apache_beam")
     plan = corpus.plan_blocks(write(tmp_path), 1000, 10**6)
     assert len(plan.blocks) > 5
-    recipe, found = vocabulary.VocabRecipe(input_sentence_size=wanted, random_seed=5), []
+    recipe, found = vocabulary.VocabRecipe(input_sentence_size=expected, random_seed=5), []
     folder = str(tmp_path / "lines")
     for draw in (vocabulary.drawn_lines, beam_runner.draw):
         arguments = {}
@@ -41,7 +41,7 @@ def test_the_same_lines(tmp_path, wanted):
         counts = collections.Counter()
         found.append((list(draw(plan, recipe, counts, **arguments)), counts))
     assert found[0] == found[1]
-    assert len(found[0][0]) == min(wanted, found[0][1]["lines"])
+    assert len(found[0][0]) == min(expected, found[0][1]["lines"])
     assert not os.path.exists(folder)
 
 

@@ -76,15 +76,15 @@ def test_what_is_read_is_what_was_written():
 def test_masks_are_those_of_mask_batch(config):
     """The same function on the same arrays, so with the same statistics."""
     rows = ids, lengths, _, maskable = make_rows(40)
-    wanted = masking.mask_batch(
+    expected = masking.mask_batch(
         ids, lengths, VOCABULARY.word_starts[ids], maskable, config, 200, VOCABULARY.mask_id,
         np.random.default_rng([5, 0, 3]),
     )  # fmt: skip
     found = masked_batch(serialize(rows), 3, config=config, seed=5)
-    np.testing.assert_array_equal(found["input_ids"], wanted.input_ids)
-    np.testing.assert_array_equal(found["masked_lm_positions"], wanted.positions)
-    np.testing.assert_array_equal(found["masked_lm_ids"], wanted.labels)
-    filled = np.arange(config.num_slots) < wanted.num_predictions[:, None]
+    np.testing.assert_array_equal(found["input_ids"], expected.input_ids)
+    np.testing.assert_array_equal(found["masked_lm_positions"], expected.positions)
+    np.testing.assert_array_equal(found["masked_lm_ids"], expected.labels)
+    filled = np.arange(config.num_slots) < expected.num_predictions[:, None]
     np.testing.assert_array_equal(found["masked_lm_weights"], filled.astype(np.float32))
 
 
@@ -124,10 +124,10 @@ def test_masks_can_be_drawn_again_at_every_step():
         np.testing.assert_array_equal(once[name], again[name])
     assert (once["masked_lm_positions"].numpy() != other["masked_lm_positions"].numpy()).any()
     # By the words of the records, not by those of the vocabulary.
-    wanted = masking.mask_batch(
+    expected = masking.mask_batch(
         ids, lengths, starts, maskable, CONFIG, 200, 4, np.random.default_rng([1, 0, 5])
     )
-    np.testing.assert_array_equal(once["masked_lm_positions"], wanted.positions)
+    np.testing.assert_array_equal(once["masked_lm_positions"], expected.positions)
     for features in (once, other):
         arrays = [features[name].numpy() for name in ("input_ids", *PREDICTED)]
         np.testing.assert_array_equal(dynamic_masking.unmask(*arrays), ids)
@@ -163,10 +163,10 @@ def test_a_resumed_run_gets_the_same_masks(paths):
     whole = list(training(paths)({"batch_size": 16}).take(8))
     for step in (1, 5):
         rest = training(paths)({"batch_size": 16, "first_step": step}).take(8 - step)
-        for found, wanted in zip(rest, whole[step:], strict=True):
-            assert found.keys() == wanted.keys()
-            for name in wanted:
-                np.testing.assert_array_equal(found[name], wanted[name])
+        for found, expected in zip(rest, whole[step:], strict=True):
+            assert found.keys() == expected.keys()
+            for name in expected:
+                np.testing.assert_array_equal(found[name], expected[name])
     # The second epoch masks the same texts otherwise.
     first = {tuple(row) for batch in whole[:3] for row in batch["input_ids"].numpy()}
     second = {tuple(row) for batch in whole[4:7] for row in batch["input_ids"].numpy()}
@@ -200,15 +200,15 @@ def evaluated(paths, **params):
 
 def test_an_evaluation_always_sees_the_same_masks(paths, monkeypatch):
     monkeypatch.setattr(input_pipeline, "REWRITE_BATCH", 16)  # several blocks
-    wanted = evaluated(paths)
-    assert sorted(wanted) == list(range(50))
-    assert evaluated(paths, batch_size=3) == wanted
-    assert evaluated(paths, replicas_per_pipeline=2) == wanted
+    expected = evaluated(paths)
+    assert sorted(expected) == list(range(50))
+    assert evaluated(paths, batch_size=3) == expected
+    assert evaluated(paths, replicas_per_pipeline=2) == expected
     together = {}
     for i in range(2):
         together.update(evaluated(paths, num_input_pipelines=2, input_pipeline_id=i))
-    assert together == wanted
-    assert len({tuple(places) for _, places in wanted.values()}) > 40
+    assert together == expected
+    assert len({tuple(places) for _, places in expected.values()}) > 40
 
 
 def test_evaluated_records_hold_what_was_read(paths):

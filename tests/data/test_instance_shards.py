@@ -190,6 +190,13 @@ def test_finished_shards_are_kept(text, golden, tmp_path, monkeypatch):
     assert create(text, tmp_path / "out" / "part", job) == counts
 
 
+def stop_before_shuffling(monkeypatch, text, prefix, job):
+    with monkeypatch.context() as patch:
+        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create(text, prefix, job)
+
+
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -212,10 +219,7 @@ def test_changes_are_refused_by_name_or_made_again(
     if finished:
         create(text, prefix, job)
     else:
-        with monkeypatch.context() as patch:
-            patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                create(text, prefix, job)
+        stop_before_shuffling(monkeypatch, text, prefix, job)
     before = set(os.listdir(tmp_path / "out"))
     if isinstance(change, dict):
         job = make_job(golden, **change)
@@ -274,10 +278,7 @@ def test_two_runs_at_once_and_impossible_numbers(text, golden, tmp_path):
 def test_a_pass_that_two_runs_have_made_counts_once(text, golden, tmp_path, monkeypatch):
     """The last worker of a killed run may finish a pass that the next run makes again."""
     job = make_job(golden)
-    with monkeypatch.context() as patch:
-        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            create(text, tmp_path / "out" / "part", job)
+    stop_before_shuffling(monkeypatch, text, tmp_path / "out" / "part", job)
     for path in (tmp_path / "out" / "part.unfinished").glob("*.1.*"):
         copy = path.with_name(path.name.replace(".1.", ".2.") + "0")
         copy.write_bytes(path.read_bytes())
@@ -288,10 +289,7 @@ def test_a_pass_that_two_runs_have_made_counts_once(text, golden, tmp_path, monk
 
 def test_damaged_work_is_not_published(text, golden, tmp_path, monkeypatch):
     job = make_job(golden)
-    with monkeypatch.context() as patch:
-        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            create(text, tmp_path / "out" / "part", job)
+    stop_before_shuffling(monkeypatch, text, tmp_path / "out" / "part", job)
     path = next((tmp_path / "out" / "part.unfinished").glob("bucket-*"))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(file_io.InputError, match="unfinished holds .* of .* instances: .*damaged"):
@@ -334,10 +332,7 @@ def test_damaged_descriptions_are_refused_or_made_again(
         create(text, prefix, job)
     create(text, prefix, job, overwrite_shards=True)
     assert content(tmp_path / "out") == expected
-    with monkeypatch.context() as patch:
-        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            create(text, tmp_path / "new" / "part", job)
+    stop_before_shuffling(monkeypatch, text, tmp_path / "new" / "part", job)
     (tmp_path / "new" / "part.unfinished" / "job.json").write_text(damaged)
     with pytest.raises(file_io.InputError, match="the shards there are unfinished and"):
         create(text, tmp_path / "new" / "part", job)
@@ -347,10 +342,7 @@ def test_damaged_descriptions_are_refused_or_made_again(
 
 def test_a_damaged_journal_is_named(text, golden, tmp_path, monkeypatch):
     job = make_job(golden)
-    with monkeypatch.context() as patch:
-        patch.setattr(shuffling, "shuffled_bucket", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            create(text, tmp_path / "part", job)
+    stop_before_shuffling(monkeypatch, text, tmp_path / "part", job)
     (journal,) = (tmp_path / "part.unfinished").glob("done.*")
     for rubbish in ("[1, 2]", "[", "[0, 0, 3]"):
         journal.write_text(f"{rubbish}\n")

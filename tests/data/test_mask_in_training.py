@@ -234,7 +234,7 @@ def test_damaged_compressed_files_are_named(inputs, tmp_path, run_script, name, 
 
 
 def test_a_record_of_a_compressed_file_is_named(inputs, tmp_path, run_script):
-    """A masked position that is none, in the last of the records."""
+    """An invalid masked position, in the last of the records."""
     serialized = list(record_files.serialized_examples([str(inputs / "static.gz")]).take(40))
     example = tf.train.Example.FromString(serialized[-1].numpy())
     example.features.feature["masked_lm_positions"].int64_list.value[0] = -1

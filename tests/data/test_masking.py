@@ -216,8 +216,8 @@ def test_budget_is_used_up_when_single_tokens_may_be_chosen(batch, seed):
     config = masking.MaskingConfig(do_whole_word_mask=False, masked_lm_prob=0.3, ngram=1)
     rng = np.random.default_rng(seed)
     masked = masking.mask_batch(*batch, config, VOCAB_SIZE, MASK_ID, rng)
-    wanted = np.minimum(masking.num_to_predict(batch[1], config), batch[3].sum(axis=1))
-    np.testing.assert_array_equal(masked.num_masked, wanted)
+    expected = np.minimum(masking.num_to_predict(batch[1], config), batch[3].sum(axis=1))
+    np.testing.assert_array_equal(masked.num_masked, expected)
 
 
 @hypothesis.given(batches(), st.integers(0, 10**6))

@@ -56,7 +56,7 @@ def text(shared):
         places_of[tuple(tokens[place : place + 8])].append(place)
 
     def locate(part):
-        """Where a part of an instance lies in the text, None if that is not certain."""
+        """The place of a part of an instance in the text, None if that is not certain."""
         part = part.tolist()
         found = [p for p in places_of[tuple(part[:8])] if tokens[p : p + len(part)] == part]
         return (found[0], found[0] + len(part)) if len(found) == 1 else None
@@ -204,15 +204,15 @@ def test_layout_and_masks_obey_the_same_rules(name, theirs, ours, text):
         ]
         assert not np.isin(row.labels, specials).any()
         assert (np.diff(row.positions) > 0).all()
-        wanted = masking.num_to_predict(len(row.ids), settings.mask)
-        assert len(row.positions) <= wanted * (2 if settings.mask.do_permutation else 1)
+        expected = masking.num_to_predict(len(row.ids), settings.mask)
+        assert len(row.positions) <= expected * (2 if settings.mask.do_permutation else 1)
         if settings.mask.do_whole_word_mask:
             whole = row.predicted_sizes == row.word_sizes
             assert (whole | (row.predicted_sizes == 0)).all()
 
 
 def test_documents_without_short_targets_give_the_same_chunks(theirs, text):
-    """Which sentences go together is certain there, and so is the number of instances."""
+    """The pairs of sentences are certain there, and so is the number of instances."""
     documents = text.documents
     settings = instances.Settings(max_seq_length=SEQ_LENGTH, short_seq_prob=0, sentence_task="none")
     pairs, _ = sentence_pairs.draw_pairs(documents, "none", random.Random(0), settings.max_tokens)
@@ -273,9 +273,9 @@ def replacements(row, mask=None):
 
 
 def shortfall(row, mask):
-    """Predictions that are missing from the wanted number."""
-    wanted = int(masking.num_to_predict(len(row.ids), mask))
-    yield wanted * (1 + mask.do_permutation) - len(row.positions)
+    """Predictions that are missing from the expected number."""
+    expected = int(masking.num_to_predict(len(row.ids), mask))
+    yield expected * (1 + mask.do_permutation) - len(row.positions)
 
 
 def places(row, mask=None):
@@ -289,12 +289,12 @@ def word_sizes(row, mask=None):
 
 
 def last_words(row, mask=None):
-    """Which of the last three words are predicted: runs there are cut by the end."""
+    """Masks among the last three words, whose runs are cut by the end."""
     yield tuple((row.predicted_sizes[-3:] > 0).tolist())
 
 
 def labels(row, mask=None):
-    """Of instances of full length: short ones come from a few documents only."""
+    """Counts instances of full length only: short ones come from a few documents."""
     if len(row.ids) == SEQ_LENGTH:
         yield row.label
 

@@ -12,26 +12,27 @@ from albert.tasks import glue, race, token_classification, word_files
 from albert.tasks.squad import question_files
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
+from albert.training import contracts
 from tests.support import builders
 
 LENGTH = 16
 CONFIG = builders.tiny_config(vocab_size=160, type_vocab_size=2)
 STRATEGY = tf.distribute.get_strategy()
-BESIDES = {"tokenizer": None, "settings": {}, "paths": {}, "strategy": STRATEGY}
+CACHE = contracts.FeatureCache({}, {}, STRATEGY)
 
 
 def glue_data(name):
     task = glue.get_task(name)
-    return glue.make_data(task, max_seq_length=LENGTH, data_dir="", **BESIDES)
+    return glue.make_data(task, None, LENGTH, "", CACHE)
 
 
 def race_data():
-    return race.make_data(max_seq_length=LENGTH, max_qa_length=8, data_dir="", **BESIDES)
+    return race.make_data(None, LENGTH, 8, "", CACHE)
 
 
 def token_data():
     files = token_classification.Files({}, word_files.Columns(), ("O", "B-A", "I-A"))
-    return token_classification.make_data(files, max_seq_length=LENGTH, **BESIDES)
+    return token_classification.make_data(files, None, LENGTH, CACHE)
 
 
 def squad_data():
@@ -127,8 +128,8 @@ def test_what_is_right_is_read_as_before(tmp_path, task):
     data = record_values.checked(plain, CONFIG)
     for split in ("train", "dev"):
         paths = write(str(tmp_path / split), data.specs(split))
-        found, wanted = read_all(data, paths, split), read_all(plain, paths, split)
-        for batch, other in zip(found, wanted, strict=True):
+        found, expected = read_all(data, paths, split), read_all(plain, paths, split)
+        for batch, other in zip(found, expected, strict=True):
             assert batch.keys() == other.keys()
             for name, values in batch.items():
                 np.testing.assert_array_equal(values, other[name])

@@ -1,4 +1,4 @@
-"""How documents become inputs: nothing lost, nothing twice, the right [SEP]s, pieces, lengths."""
+"""Documents become inputs: nothing lost, nothing twice, the right [SEP]s, pieces, lengths."""
 
 import collections
 import random

@@ -107,10 +107,10 @@ def test_questions_with_onnxruntime(tmp_path, kind):
     for question, context in QUESTIONS:
         answers, null_odds = names["ask"](question, context)
         reply = predictor.ask(question, context)
-        wanted = [answer for answer in reply.answers if answer.start is not None]
-        assert [row[::2] for row in answers] == [(a.text, a.start) for a in wanted]
-        wanted = [answer.probability for answer in wanted]
-        assert [p for _, p, _ in answers] == pytest.approx(wanted, abs=1e-5)
+        expected = [answer for answer in reply.answers if answer.start is not None]
+        assert [row[::2] for row in answers] == [(a.text, a.start) for a in expected]
+        expected = [answer.probability for answer in expected]
+        assert [p for _, p, _ in answers] == pytest.approx(expected, abs=1e-5)
         assert null_odds == (reply.null_odds and pytest.approx(reply.null_odds, abs=1e-4))
         several += len(answers) > 1
     assert several

@@ -174,10 +174,10 @@ def test_vectors(tmp_path, kind):
     path = tmp_path / f"vectors.{kind}"
     write = getattr(embeddings, f"write_{kind}")
     write(str(path), [row])
-    wanted = path.read_bytes()
+    expected = path.read_bytes()
 
     def check():
-        return None if path.read_bytes() == wanted else pytest.fail("half")
+        return None if path.read_bytes() == expected else pytest.fail("half")
 
     assert killed_everywhere(lambda: write(str(path), [row]), check) > 2
     assert os.listdir(tmp_path) == [path.name]

@@ -32,9 +32,9 @@ def test_float_models_are_those_of_python(tmp_path, kind):
     of_one_size = found.get_signature_runner("fixed_length")
     for rows, length in ((3, 9), (1, 24), (1, LENGTH)):
         features = serving_samples.features(kind, rows, length)
-        wanted = serving_samples.expected(trained, features)
-        serving_samples.assert_close(of_any_size(features), wanted, features, 1e-5)
-    serving_samples.assert_close(of_one_size(**features), wanted, features, 1e-5)
+        expected = serving_samples.expected(trained, features)
+        serving_samples.assert_close(of_any_size(features), expected, features, 1e-5)
+    serving_samples.assert_close(of_one_size(**features), expected, features, 1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,10 @@ def graph_of(folder):
 def test_int8_answers_are_those_of_python(int8):
     trained, folder = int8
     features = serving_samples.features("classifier", 4, 12)
-    wanted = serving_samples.expected(trained, features)["probabilities"]
+    expected = serving_samples.expected(trained, features)["probabilities"]
     answers = runtimes.load(folder)(features)["probabilities"]
-    np.testing.assert_allclose(answers, wanted, atol=0.05)
-    assert np.abs(answers - wanted).max() > 1e-6  # float32 would be closer
+    np.testing.assert_allclose(answers, expected, atol=0.05)
+    assert np.abs(answers - expected).max() > 1e-6  # float32 would be closer
 
 
 def test_int8_weights_are_shared_and_have_a_scale_for_each_output(int8):

@@ -36,8 +36,8 @@ def test_what_is_built_is_computed():
     ids = np.array([[1, 2, 3], [4, 5, 7]])
     hidden = ids @ kernel + bias
     normal = (hidden - hidden.mean(-1, keepdims=True)) / hidden.std(-1, keepdims=True)
-    wanted = (hidden @ kernel[:2] + bias, normal * bias + bias, ids[:, 2], ids[:, :1, None])
-    for found, value in zip(run(graph, ids), wanted, strict=True):
+    expected = (hidden @ kernel[:2] + bias, normal * bias + bias, ids[:, 2], ids[:, :1, None])
+    for found, value in zip(run(graph, ids), expected, strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-6)
 
 

@@ -24,10 +24,10 @@ def test_real_tokens_alone_are_watched(tmp_path):
     trained = serving_samples.trained_in(tmp_path / "run", squad_task.V2)
     model = onnx_export.Model(trained)
     observed, answers = onnx_int8.observe(model, examples_of(squad_task.V2))
-    wanted = trained_model.from_training_folder(trained)(
+    expected = trained_model.from_training_folder(trained)(
         serving_samples.features(squad_task.V2, 3, 12)
     )
-    np.testing.assert_allclose(answers, wanted["cls_logits"], atol=1e-5)
+    np.testing.assert_allclose(answers, expected["cls_logits"], atol=1e-5)
     assert set(observed) == {(depth, part) for depth in (0, 1) for part in onnx_export.PARTS}
     tokens = 12 + 10 + 8  # rows are kept as long as there are few
     assert {one.rows.shape[0] for one in observed.values()} == {tokens}

@@ -28,18 +28,18 @@ def test_float_models_are_those_of_python(tmp_path, kind):
     score = runtimes.load(folder)
     for rows, length in ((3, 9), (1, 24)):
         features = serving_samples.features(kind, rows, length)
-        wanted = serving_samples.expected(trained, features)
-        serving_samples.assert_close(score(features), wanted, features, 1e-5)
+        expected = serving_samples.expected(trained, features)
+        serving_samples.assert_close(score(features), expected, features, 1e-5)
 
 
 def test_bfloat16_is_close(tmp_path):
     trained = serving_samples.trained_in(tmp_path / "run", "classifier", initializer_range=0.2)
     score = runtimes.load(write(tmp_path / "out", trained, "bfloat16"))
     features = serving_samples.features("classifier", 3, 9)
-    wanted = serving_samples.expected(trained, features)["probabilities"]
+    expected = serving_samples.expected(trained, features)["probabilities"]
     found = score(features)["probabilities"]
-    np.testing.assert_allclose(found, wanted, atol=0.05)
-    assert np.abs(found - wanted).max() > 1e-5  # float32 would be closer
+    np.testing.assert_allclose(found, expected, atol=0.05)
+    assert np.abs(found - expected).max() > 1e-5  # float32 would be closer
 
 
 def test_int8_is_refused(tmp_path):
@@ -70,11 +70,11 @@ def test_texts_get_the_answers_of_python(texts):
     given = TEXTS if kind == "classifier" else TEXTS[:2]
     found = model.signatures["serving_default"](text=tf.constant(given))
     if kind == "classifier":
-        wanted = list(predictors.TextPredictor(trained.path).predict(given))
-        assert [x.decode() for x in found["prediction"].numpy()] == [x.prediction for x in wanted]
+        expected = list(predictors.TextPredictor(trained.path).predict(given))
+        assert [x.decode() for x in found["prediction"].numpy()] == [x.prediction for x in expected]
         return
-    wanted = list(token_predictor.TokenPredictor(trained.path).predict(given))
-    for row, prediction in zip(found["labels"].numpy(), wanted, strict=True):
+    expected = list(token_predictor.TokenPredictor(trained.path).predict(given))
+    for row, prediction in zip(found["labels"].numpy(), expected, strict=True):
         assert [x.decode() for x in row if x] == list(prediction.labels)
 
 
@@ -90,9 +90,11 @@ def test_texts_of_choices_get_the_answers_of_python(tmp_path):
     columns = [tf.constant([getattr(q, name) for q in questions]) for name in CHOICE_INPUTS]
     serve = tf.saved_model.load(f"{folder.path}/saved_model_text").signatures["serving_default"]
     found = serve(**dict(zip(CHOICE_INPUTS, columns, strict=True)))
-    wanted = list(choice_predictor.ChoicePredictor(trained.path).predict(questions))
-    np.testing.assert_allclose(found["probabilities"], [x.probabilities for x in wanted], atol=1e-5)
-    assert found["prediction"].numpy().tolist() == [x.number for x in wanted]
+    expected = list(choice_predictor.ChoicePredictor(trained.path).predict(questions))
+    np.testing.assert_allclose(
+        found["probabilities"], [x.probabilities for x in expected], atol=1e-5
+    )
+    assert found["prediction"].numpy().tolist() == [x.number for x in expected]
 
 
 def test_both_models_say_what_they_are(texts):

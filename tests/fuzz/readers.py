@@ -26,7 +26,7 @@ from albert.model import (
     sources,
 )
 from albert.serving import choice_predictor, predictors
-from albert.tasks import custom, glue, pretraining, race, token_classification, word_files
+from albert.tasks import custom, glue, kinds, pretraining, race, token_classification, word_files
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import threshold_file
 from albert.text import corpus, corpus_cleaning, tokenization
@@ -281,7 +281,8 @@ def _model_folder(work):
     folder = os.path.join(work, "folder")
     row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
     source = sources.Source(None, None, str(SPM), None, True)
-    custom.save_description(model_folder.write, folder, row, tiny_config(), source, 32, 0.1)
+    settings = custom.settings_of(row, 32, 0.1)
+    kinds.write_folder(folder, glue.KIND, tiny_config(), source, settings)
     model = glue.make_task(row).build_model(tiny_config(), layers.Compute(), 1)
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
     files = {name: content_of(folder, name) for name in file_io.listdir(folder)}

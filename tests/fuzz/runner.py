@@ -158,7 +158,7 @@ def make_case(reader, seed, number, all_readers):
 
 
 def hangs(connection, pid):
-    """Whether a process waits, or computes, too long for an answer; returns once there is one.
+    """Returns whether a process waits or computes too long; returns once there is an answer.
 
     Processor time counts: on a busy machine any case takes long. It includes the imports, which the
     first answer comes after.

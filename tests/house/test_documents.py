@@ -80,6 +80,11 @@ def _values(script):
     return values
 
 
+@functools.cache
+def _flags_of(script):
+    return frozenset(_values(script))
+
+
 # --- commands and flags -------------------------------------------------------------------------
 
 
@@ -131,7 +136,7 @@ def test_environment_of_the_sweep_is_documented_there():
 
 @pytest.mark.parametrize("page", GUIDE)
 def test_flags_named_in_the_text_exist(page):
-    known = {name for script in sources.COMMANDS for name in _values(script)} | OTHER_OPTIONS
+    known = set().union(*map(_flags_of, sources.COMMANDS)) | OTHER_OPTIONS
     known |= {f"no{name}" for name in known}
     named = set(re.findall(r"--(\w+)", text_of(page)))
     assert named <= known, named - known
@@ -139,7 +144,7 @@ def test_flags_named_in_the_text_exist(page):
 
 @pytest.mark.parametrize("page", GUIDE)
 def test_flags_follow_a_script_that_has_them(page):
-    """In the text (`script --flag=…`) and in programs with parts left out."""
+    """In the text (`script --flag=…`) and in programs with omitted parts."""
     text = without_blocks(page)
     shown = re.findall(
         rf"`(?:python -m albert\.)?({'|'.join(sources.COMMANDS)}) ([^`]*--[^`]*)`", text
@@ -148,7 +153,7 @@ def test_flags_follow_a_script_that_has_them(page):
         for line in lines_of(block):
             shown += re.findall(r"python -m albert\.(\w+)(.*)", line)
     for script, arguments in shown:
-        known = set(_values(script))
+        known = _flags_of(script)
         for name in re.findall(r"--(\w+)", arguments):
             has = {name, name.removeprefix("no")} & known or name == "help"
             assert has, f"{script} has no --{name}"

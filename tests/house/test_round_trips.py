@@ -53,9 +53,9 @@ def test_fine_tuning_is_the_same_from_every_form(inputs, tmp_path, run_script, m
         "hf": {"init_checkpoint": tmp_path / "hf"},
         "slim": {"init_checkpoint": tmp_path / "slim"},
     }
-    wanted = fine_tune(inputs, tmp_path / "plain", run_script, init_checkpoint=model)
+    expected = fine_tune(inputs, tmp_path / "plain", run_script, init_checkpoint=model)
     for name, start in forms.items():
-        assert_same(fine_tune(inputs, tmp_path / name, run_script, **start), wanted)
+        assert_same(fine_tune(inputs, tmp_path / name, run_script, **start), expected)
         report = json.loads((tmp_path / name / "load_report.json").read_text())
         assert report["new"] == ["output_bias", "output_weights"]
     # What was fine-tuned goes out and comes back as a start for the next run.

@@ -1,11 +1,10 @@
 """The rules of the code base, checked on its sources: rooms, imports, file access, sizes."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
-
-import pytest
 
 from albert.cli import app
 from tests.support.sources import (
@@ -17,7 +16,7 @@ from tests.support.sources import (
     PLAIN_MODULES,
     ROOMS,
     ROOT,
-    TYPED_MODULES,
+    parsed,
     room_of,
     tree_of,
 )
@@ -46,6 +45,20 @@ OWN_GENERATORS = re.compile(
     r"random\.Random|np\.random\.(default_rng|Generator|RandomState)"
     r"|tf\.random\.(experimental\.)?Generator.*"
 )
+
+
+def for_each(names):
+    """Makes one test of a check of each name: thousands of tests would take longer to report."""
+
+    def decorate(check):
+        def test():
+            for name in names:
+                check(name)
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return decorate
 
 
 def imports_of(tree):
@@ -94,7 +107,7 @@ def length(node):
 _RUNS_FILES = "load_model unsafe_load yaml torch joblib dill marshal shelve eval exec".split()
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_nothing_that_is_read_is_run(name):
     """See SECURITY.md; `pickle` is for pipes between processes of one program."""
     for node in ast.walk(tree_of(name)):
@@ -116,7 +129,7 @@ def test_every_room_has_a_sentence_and_its_public_list_and_imports_nothing():
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert folders == set(ROOMS)
     for path in PACKAGE.glob("*/**/__init__.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         room = ".".join(path.parent.relative_to(PACKAGE).parts)
         public = [n for n in tree.body if isinstance(n, ast.Assign)]
         assert ast.get_docstring(tree) and not list(imports_of(tree)), room
@@ -136,7 +149,7 @@ def test_what_rooms_share_is_public():
                 assert module in public, f"{name} imports {other}, which is private"
 
 
-@pytest.mark.parametrize("door", DOORS)
+@for_each(DOORS)
 def test_doors_only_import(door):
     """They carry names that users import; the code is in the rooms."""
     tree = ast.parse((PACKAGE / f"{door}.py").read_text(encoding="utf-8"))
@@ -164,7 +177,7 @@ def test_no_import_cycle():
         visit(name)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_absl_flags_only_in_scripts(name):
     uses = any(
         module == "absl.flags" or (module == "absl" and {"flags", "app"} & set(names))
@@ -204,7 +217,7 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 def test_tests_share_modules_that_are_no_tests():
     """A test file can be renamed, split or run alone; shared code is next to them."""
     for path in (ROOT / "tests").rglob("*.py"):
-        for module, names in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+        for module, names in imports_of(parsed(path)):
             parts = [*module.split("."), *(names if module == "tests" else [])]
             found = [part for part in parts if part.startswith("test_")]
             assert not found, f"tests/{path.name} imports {found[0]}"
@@ -213,8 +226,7 @@ def test_tests_share_modules_that_are_no_tests():
 def test_tests_replace_no_private_names():
     """Values that a test has to set are parameters or public constants."""
     for path in (ROOT / "tests").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)) if "setattr" in text else ():
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setattr":
                 texts = [n.value for n in node.args if isinstance(n, ast.Constant)]
                 names = [text.split(".")[-1] for text in texts if isinstance(text, str)]
@@ -225,7 +237,7 @@ def test_tests_replace_no_private_names():
 # --- files, chance, flags -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n in MODULES if room_of(n) not in ("", "cli")])
+@for_each([n for n in MODULES if room_of(n) not in ("", "cli")])
 def test_libraries_speak_of_parameters_not_of_flags(name):
     if name in ("tasks.kinds", "experiments.example_predictions"):
         return  # name commands with their flags, which may be those of another script
@@ -234,9 +246,9 @@ def test_libraries_speak_of_parameters_not_of_flags(name):
     assert not found, f"{name}: a script adds the dashes, see command_line.with_flag_names"
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_no_function_is_rewritten_by_autograph(name):
-    """That takes longer than tracing, and no code here needs it."""
+    """Autograph takes longer than tracing, and no code here needs it."""
     tree = tree_of(name)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     compiled = [call for call in calls if dotted(call.func) == "tf.function"]
@@ -247,7 +259,7 @@ def test_no_function_is_rewritten_by_autograph(name):
         assert given.get("autograph") == "False", f"{name} line {call.lineno}"
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "io.file_io"])
+@for_each([name for name in MODULES if name != "io.file_io"])
 def test_files_are_touched_only_in_file_io(name):
     modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
     assert not modules & FILE_MODULES, f"{name} imports {modules & FILE_MODULES}; use file_io"
@@ -257,7 +269,7 @@ def test_files_are_touched_only_in_file_io(name):
             assert not FILE_CALLS.fullmatch(call), f"{name} line {node.lineno}: {call}; use file_io"
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_no_hidden_random_state(name):
     for node in ast.walk(tree_of(name)):
         if isinstance(node, ast.Call):
@@ -270,45 +282,6 @@ def test_no_hidden_random_state(name):
             for node in ast.walk(statement):
                 made = isinstance(node, ast.Call) and OWN_GENERATORS.fullmatch(dotted(node.func))
                 assert not made, f"{name} line {node.lineno}: a generator for the whole module"
-
-
-def _attributes(tree):
-    """Attributes read from the flag values, and functions of the room `cli` that are called."""
-    read, called = set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id in ("values", "flag_values"):
-                read.add(node.attr)
-            elif f"cli.{node.value.id}" in CLI:
-                called.add(node.attr)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            called.add(node.func.id)
-        # values[name] in a loop over names that stand in the source as strings
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            read.update(e.value for e in node.elts if isinstance(e, ast.Constant))
-    return read, called
-
-
-def _flags_read_by(script):
-    modules, waiting = ["cli.options"], [script]
-    while waiting:
-        found = CLI & own_imports(waiting.pop()) - set(modules)
-        modules += found
-        waiting += found
-    shared = {}  # functions of one name in several modules count together
-    for node in (node for name in modules for node in tree_of(name).body):
-        shared.setdefault(getattr(node, "name", None), []).append(node)
-    own = [node for node in tree_of(script).body if getattr(node, "name", "") != "define_flags"]
-    read, called = _attributes(ast.Module(own, []))
-    waiting, seen = list(called), set()
-    while waiting:
-        name = waiting.pop()
-        if name in shared and name not in seen and not name.startswith("require_"):
-            seen.add(name)
-            more, called = _attributes(ast.Module(shared[name], []))
-            read |= more
-            waiting += called
-    return read
 
 
 def _attributes_of_settings(script):
@@ -324,27 +297,21 @@ def _attributes_of_settings(script):
     return strings | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
-@pytest.mark.parametrize("script", COMMANDS)
+@for_each(COMMANDS)
 def test_every_flag_is_read(script):
     import importlib
 
-    from absl import flags
+    from albert.cli import options
 
-    values, module = flags.FlagValues(), importlib.import_module(f"albert.{script}")
-    if hasattr(module, "Settings"):
-        from albert.cli import options
-
-        unread = set(options.names(module.Settings)) - _attributes_of_settings(script)
-    else:
-        module.define_flags(values)
-        unread = set(values) - _flags_read_by(script)
+    module = importlib.import_module(f"albert.{script}")
+    unread = set(options.names(module.Settings)) - _attributes_of_settings(script)
     assert not unread, f"{script} defines flags that nothing reads: {sorted(unread)}"
 
 
 # --- sizes and names ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_sizes(name):
     for function in functions_of(name):
         if function.name != "define_flags":  # a table, however long
@@ -355,7 +322,7 @@ def test_sizes(name):
 def test_arguments_are_written_one_by_one_and_functions_have_names():
     for folder in ("albert", "benchmarks", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(path)):
                 if isinstance(node, ast.Call):
                     spread = [a.value for a in node.args if isinstance(a, ast.Starred)]
                     display = any(isinstance(a, (ast.Tuple, ast.List)) for a in spread)
@@ -364,7 +331,7 @@ def test_arguments_are_written_one_by_one_and_functions_have_names():
                     assert not isinstance(node.targets[0], ast.Name), f"{path}:{node.lineno}"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each(COMMANDS)
 def test_scripts_define_only_settings_and_share_one_form(name):
     classes = {node.name for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)}
     assert classes <= {"Settings"}
@@ -373,13 +340,13 @@ def test_scripts_define_only_settings_and_share_one_form(name):
     assert "app.run(main, define_flags)" in ast.unparse(tree_of(name).body[-1])
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_names_say_what_is_inside(name):
     """The three `…_utils` of the reference are doors."""
     assert not re.search(r"utils?$|helpers?$|misc|common$", name)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each(MODULES)
 def test_public_things_have_docstrings(name):
     tree = tree_of(name)
     assert ast.get_docstring(tree), f"{name} has no docstring"
@@ -392,7 +359,7 @@ def test_public_things_have_docstrings(name):
         assert ast.get_docstring(node) or short, f"{name}.{node.name} has no docstring"
 
 
-@pytest.mark.parametrize("name", TYPED_MODULES)
+@for_each(MODULES)
 def test_public_functions_are_annotated(name):
     classes = [node for node in tree_of(name).body if isinstance(node, ast.ClassDef)]
     bodies = [tree_of(name).body, *(c.body for c in classes if not c.name.startswith("_"))]
@@ -404,7 +371,12 @@ def test_public_functions_are_annotated(name):
         assert node.returns and not bare, f"{name}.{node.name} is not annotated: {bare}"
 
 
-@pytest.mark.parametrize("name", MODULES)
+@functools.cache
+def _texts_of_tests():
+    return [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+
+
+@for_each(MODULES)
 def test_every_module_is_tested(name):
     """By a test file of its name or by one that imports it."""
     room, _, module = name.rpartition(".")
@@ -414,8 +386,7 @@ def test_every_module_is_tested(name):
     imported = re.compile(
         rf"^ *from {package} import ([^\n(]*|\([^)]*)\b{module}\b|albert\.{re.escape(name)}\b", re.M
     )
-    tests = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    assert any(imported.search(text) for text in tests), f"no test imports albert.{name}"
+    assert any(map(imported.search, _texts_of_tests())), f"no test imports albert.{name}"
 
 
 # --- requirements -------------------------------------------------------------------------------
@@ -458,7 +429,7 @@ def _third_party(folder):
     for path in folder.rglob("*.py"):
         if "testdata" in path.parts:  # run by other interpreters
             continue
-        for module, _ in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+        for module, _ in imports_of(parsed(path)):
             top = module.split(".")[0]
             if top not in sys.stdlib_module_names and top not in ("albert", "tests"):
                 found.add(DISTRIBUTIONS.get(top, top))

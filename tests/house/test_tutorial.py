@@ -43,8 +43,8 @@ def test_it_is_plain_python_that_runs_scripts_of_the_project():
         for node in ast.walk(ast.parse(cell)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "albert":
                 called.append(node.args[0].value)
-    wanted = {"make_demo_data", "run_classifier", "run_sweep", "report"}
-    assert wanted <= set(called) <= set(MODULES)
+    expected = {"make_demo_data", "run_classifier", "run_sweep", "report"}
+    assert expected <= set(called) <= set(MODULES)
 
 
 def check_rates(shown):

@@ -135,7 +135,7 @@ def test_the_heart_beats_and_a_lost_lock_is_noticed(tmp_path, monkeypatch):
 
 
 def test_of_many_that_take_over_one_wins(tmp_path):
-    """The file of whoever was faster is not taken away as the stale one."""
+    """The file of a faster process is not removed as the stale one."""
     for _ in range(20):
         with locks.written_by_one(str(tmp_path)):
             kept = (tmp_path / ".lock").read_text()

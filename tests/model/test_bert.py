@@ -153,9 +153,9 @@ def write_as_google(folder, model, config=GOOGLE, with_state=False):
 
 
 def assert_same(model, other):
-    wanted = checkpoints.variables_by_name(other)
+    expected = checkpoints.variables_by_name(other)
     for name, variable in checkpoints.variables_by_name(model).items():
-        np.testing.assert_array_equal(variable, wanted[name], err_msg=name)
+        np.testing.assert_array_equal(variable, expected[name], err_msg=name)
 
 
 def test_a_folder_of_google_is_all_that_is_needed(tmp_path):
@@ -203,16 +203,16 @@ def assert_outputs(model, arrays, names, tolerance=2e-5):
     found["all_encoder_layers"] = tf.stack(encoded.all_encoder_layers)
     real = arrays["in/input_mask"].astype(bool)
     for name in names:
-        ours, wanted = np.asarray(found[name]), arrays[f"out/{name}"]
+        ours, expected = np.asarray(found[name]), arrays[f"out/{name}"]
         if name in ("sequence_output", "all_encoder_layers"):
-            ours, wanted = ours[..., real, :], wanted[..., real, :]
-        ours = ours.reshape(wanted.shape)
-        np.testing.assert_allclose(ours, wanted, rtol=0, atol=tolerance, err_msg=name)
+            ours, expected = ours[..., real, :], expected[..., real, :]
+        ours = ours.reshape(expected.shape)
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize("author", ["google", "hf"])
 def test_recorded_outputs(shared, author):
-    """Those of google-research/bert, and of Hugging Face with the exact gelu."""
+    """Configurations of google-research/bert, and of Hugging Face with the exact gelu."""
     folder = shared / "golden" / "bert" / author
     source = sources.locate(checkpoint=str(folder), needs_vocabulary=False)
     config = encoder.AlbertConfig.from_json_file(source.config_file)

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from albert.model import encoder, pretraining_heads
+from albert.model import configuration, encoder, pretraining_heads
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 PUBLISHED = {  # hidden size, layers, heads, intermediate size
@@ -87,21 +87,20 @@ def test_number_of_parameters(name):
 def test_files_name_every_setting_that_has_an_effect(name):
     values = json.loads((FOLDER / f"{name}.json").read_text())
     fields = {field.name for field in dataclasses.fields(encoder.AlbertConfig)}
-    # Without the key, all parameters are shared.
-    assert set(values) == fields - {"down_scale_factor", "share"}
+    # Without these keys all parameters are shared, as published.
+    assert set(values) == fields - {"down_scale_factor", *configuration.OWN_KEYS}
+
+
+def shape_of(config):
+    names = "hidden_size num_hidden_layers num_attention_heads intermediate_size".split()
+    return tuple(getattr(config, name) for name in names)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2", "zh"])
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_published_shapes(size, version):
     config = load(f"albert_{size}_{version}")
-    shape = (
-        config.hidden_size,
-        config.num_hidden_layers,
-        config.num_attention_heads,
-        config.intermediate_size,
-    )
-    assert shape == PUBLISHED[size]
+    assert shape_of(config) == PUBLISHED[size]
     assert config.vocab_size == (21128 if version == "zh" else 30000)
     assert (config.embedding_size, config.num_hidden_groups, config.inner_group_num) == (128, 1, 1)
     rate = 0.1 if version == "v1" and size != "xxlarge" else 0.0
@@ -124,13 +123,7 @@ def test_number_of_variables_does_not_depend_on_layers():
 )
 def test_berts_share_nothing(name, size):
     config = load(name)
-    shape = (
-        config.hidden_size,
-        config.num_hidden_layers,
-        config.num_attention_heads,
-        config.intermediate_size,
-    )
-    assert shape == PUBLISHED[size]
+    assert shape_of(config) == PUBLISHED[size]
     assert config.num_hidden_groups == config.num_hidden_layers
     assert config.embedding_size == config.hidden_size
     assert (config.vocab_size, config.hidden_act) == (30522, "gelu")

@@ -458,6 +458,6 @@ def test_the_output_layer_is_stored_transposed():
     assert layer.weights.shape == (5, 12) and layer.weights.name == "cls/output_weights:0"
     layer.bias.assign(tf.range(5.0))
     x = tf.random.stateless_normal([2, 12], [1, 2])
-    wanted = x.numpy() @ layer.weights.numpy().T + np.arange(5)
-    np.testing.assert_allclose(layer(x), wanted, atol=1e-6)
+    expected = x.numpy() @ layer.weights.numpy().T + np.arange(5)
+    np.testing.assert_allclose(layer(x), expected, atol=1e-6)
     assert layer(tf.cast(x, tf.bfloat16)).dtype == tf.float32

@@ -147,10 +147,10 @@ def test_a_round_trip_changes_no_bit(tmp_path, head, config, architecture, caplo
     assert report.unused == []
     pooler = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert report.new == (pooler if head in WITHOUT_POOLER else [])
-    wanted = model_weights(model)
+    expected = model_weights(model)
     for name, value in model_weights(other).items():
         if name not in report.new:
-            np.testing.assert_array_equal(value, wanted[name], err_msg=name)
+            np.testing.assert_array_equal(value, expected[name], err_msg=name)
     tokenizer = tokenization.FullTokenizer(spm_model_file=source.spm_model_file)
     assert tokenizer.vocab_size == 400
 
@@ -265,8 +265,8 @@ def test_half_precision_becomes_float32(tmp_path, kind):
     write_safetensors(folder / "model.safetensors", halves)
     other = encoder.AlbertModel(CONFIG, 2)
     checkpoints.restore(other, str(folder))
-    wanted = model.embedding_table.numpy().astype(dtype).astype(np.float32)
-    np.testing.assert_array_equal(other.embedding_table, wanted)
+    expected = model.embedding_table.numpy().astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(other.embedding_table, expected)
 
 
 def test_second_names_of_shared_weights_are_understood(tmp_path):

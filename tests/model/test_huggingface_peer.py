@@ -185,13 +185,13 @@ def test_token_ids_are_the_same(tmp_path, tokenizer, peer):
     )
     ids = [tokenizer.encode(text) for text in TEXTS]
     for name in TOKENIZERS:
-        wanted = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
+        expected = [[tokenizer.cls_id, *row, tokenizer.sep_id] for row in ids]
         # The class itself reads `` and '' as quotation marks.
         count = len(TEXTS) - name.startswith("Albert")
-        assert answer[name]["ids"][:count] == wanted[:count], name
+        assert answer[name]["ids"][:count] == expected[:count], name
         pair = answer[name]["pair"]
-        assert pair["input_ids"] == [*wanted[0], *wanted[1][1:]]
-        assert pair["token_type_ids"] == [0] * len(wanted[0]) + [1] * (len(wanted[1]) - 1)
+        assert pair["input_ids"] == [*expected[0], *expected[1][1:]]
+        assert pair["token_type_ids"] == [0] * len(expected[0]) + [1] * (len(expected[1]) - 1)
 
 
 @pytest.mark.slow
@@ -228,5 +228,5 @@ def test_wordpiece_vocabularies_are_written_too(tmp_path, wordpiece, peer):
         [{"do": "tokenize", "folder": str(tmp_path), "classes": classes, "texts": TEXTS}]
     )
     for name in classes:
-        wanted = [[wordpiece.cls_id, *wordpiece.encode(t), wordpiece.sep_id] for t in TEXTS]
-        assert answer[name]["ids"] == wanted, name
+        expected = [[wordpiece.cls_id, *wordpiece.encode(t), wordpiece.sep_id] for t in TEXTS]
+        assert answer[name]["ids"] == expected, name

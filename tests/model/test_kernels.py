@@ -27,10 +27,10 @@ def test_numbers_are_rounded_as_a_cast_does(dtype, compiled):
         narrowed = tf.function(narrowed, jit_compile=True, autograph=False)
         # What is compiled takes the smallest numbers for 0, as the processor then does.
         x = tf.where(tf.abs(x) < np.finfo(np.float32).tiny, 0.0, x)
-    found, wanted = (tf.cast(y, tf.float32).numpy() for y in (narrowed(x), tf.cast(x, dtype)))
-    np.testing.assert_array_equal(found, wanted)
-    known = ~np.isnan(wanted)
-    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(wanted[known]))
+    found, expected = (tf.cast(y, tf.float32).numpy() for y in (narrowed(x), tf.cast(x, dtype)))
+    np.testing.assert_array_equal(found, expected)
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]))
 
 
 def outputs_and_gradients(function, inputs, upstream):
@@ -79,9 +79,9 @@ def test_functions_and_their_gradients_equal_the_plain_ones(function, plain, sha
     upstream = tf.constant(draw("m"), dtype)
     found = outputs_and_gradients(function, inputs, upstream)
     wide = [tf.cast(x, tf.float32) for x in inputs]
-    wanted = outputs_and_gradients(plain, wide, tf.cast(upstream, tf.float32))
+    expected = outputs_and_gradients(plain, wide, tf.cast(upstream, tf.float32))
     tolerance = {"float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
-    for ours, exact, kind in zip(found, wanted, "m" + shapes, strict=True):
+    for ours, exact, kind in zip(found, expected, "m" + shapes, strict=True):
         assert ours.dtype == (tf.float32 if kind.isupper() else dtype)
         np.testing.assert_allclose(
             tf.cast(ours, tf.float32), exact, rtol=10 * tolerance, atol=tolerance
@@ -139,8 +139,8 @@ def test_masked_softmax_and_its_gradient_equal_the_plain_ones(masked, length):
     for function in (kernels.masked_softmax, plain):
         of_scores = functools.partial(function, bias=bias)
         found.append(outputs_and_gradients(of_scores, [scores], upstream))
-    for ours, wanted in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-7)
+    for ours, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-7)
     assert kernels.masked_softmax(tf.cast(scores, tf.bfloat16), bias).dtype == tf.bfloat16
 
 
@@ -154,8 +154,8 @@ def test_adam_update_follows_its_formula(shape, decay):
     found = kernels.adam_update(*tensors, beta_1=0.9, beta_2=0.99, epsilon=1e-6, decay=decay)
     mean = 0.9 * mean + 0.1 * gradient / 2
     square = 0.99 * square + 0.01 * (gradient / 2) ** 2
-    wanted = (mean, square, mean / (np.sqrt(square) + 1e-6) + decay * variable)
-    for ours, value in zip(found, wanted, strict=True):
+    expected = (mean, square, mean / (np.sqrt(square) + 1e-6) + decay * variable)
+    for ours, value in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, value, rtol=1e-5, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Ways of computing that must not change results: padding left out, recomputation, precision."""
+"""Options that must not change results: skipping padding, recomputation, precision."""
 
 import functools
 
@@ -77,9 +77,9 @@ def training_graph(model, features):
     return run
 
 
-def assert_same_gradients(found, wanted, tolerance=1e-6):
-    assert found[0] == pytest.approx(wanted[0], rel=tolerance)
-    for name, gradient in wanted[1].items():
+def assert_same_gradients(found, expected, tolerance=1e-6):
+    assert found[0] == pytest.approx(expected[0], rel=tolerance)
+    for name, gradient in expected[1].items():
         scale = max(np.abs(gradient).max(), 0.05)
         np.testing.assert_allclose(found[1][name], gradient, atol=5 * tolerance * scale, rtol=0)
 
@@ -149,10 +149,10 @@ def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
         key: x[:, :9] if x.shape.rank == 2 else x for key, x in features.items()
     }  # the same examples, not padded at all
     run = gradient_function(model).python_function
-    wanted = gradients(model, unpadded, run)
-    assert_same_gradients(gradients(skipping, features), wanted)
+    expected = gradients(model, unpadded, run)
+    assert_same_gradients(gradients(skipping, features), expected)
     padded = gradients(model, features, run)
-    assert padded[0] > wanted[0] + 0.1  # the reference's softmax takes padding in
+    assert padded[0] > expected[0] + 0.1  # the reference's softmax takes padding in
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -161,11 +161,11 @@ def test_outputs_are_the_same_and_zero_at_padding(compiled):
     model = make_encoder(layers.Compute(skip_padding=True))
     call = tf.function(model, autograph=False) if compiled else model
     arguments = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
-    wanted = make_encoder()(*arguments)
+    expected = make_encoder()(*arguments)
     found = call(*arguments)
     mask = features["input_mask"].numpy().astype(bool)
-    assert len(found.all_encoder_layers) == len(wanted.all_encoder_layers) == BLOCKS
-    for ours, plain in zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True):
+    assert len(found.all_encoder_layers) == len(expected.all_encoder_layers) == BLOCKS
+    for ours, plain in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         assert ours.shape == plain.shape
         if ours.shape.rank == 3:
             assert not ours.numpy()[~mask].any()
@@ -181,8 +181,8 @@ def test_single_positions_equal_the_whole_sequence(skip_padding):
     positions = tf.constant([[0, 8, 8], [23, 1, 5], [2, 2, 0], [16, 0, 3]])
     whole = model(*arguments)
     some = model.at_positions(*arguments, positions=positions)
-    wanted = tf.gather(whole.sequence_output, positions, batch_dims=1)
-    np.testing.assert_allclose(some, wanted, atol=2e-6)
+    expected = tf.gather(whole.sequence_output, positions, batch_dims=1)
+    np.testing.assert_allclose(some, expected, atol=2e-6)
     first = model.at_positions(*arguments)
     np.testing.assert_allclose(model.pool(first[:, 0]), whole.pooled_output, atol=2e-6)
 
@@ -201,8 +201,8 @@ def test_recomputation_draws_the_same_dropout():
         make_model("pretraining", layers.Compute(recompute=recompute), **rates, **SHARED)
         for recompute in (False, True)
     )
-    wanted = gradients(plain, features, gradient_function(plain).python_function)
-    assert_same_gradients(gradients(recomputing, features), wanted)
+    expected = gradients(plain, features, gradient_function(plain).python_function)
+    assert_same_gradients(gradients(recomputing, features), expected)
 
 
 @pytest.mark.slow
@@ -290,14 +290,14 @@ def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
 )
 def test_low_precision_stays_near(name, dtype, compiled, usual_gradients):
     # The loss of squad_v1 takes padding in.
-    wanted = usual_gradients(name, layers.Compute(skip_padding=name == "squad_v1"))
+    expected = usual_gradients(name, layers.Compute(skip_padding=name == "squad_v1"))
     found = usual_gradients(name, layers.Compute(dtype, skip_padding=True), compiled)
-    assert found[0] == pytest.approx(wanted[0], rel=0.02)
-    assert any((found[1][key] != wanted[1][key]).any() for key in wanted[1])
+    assert found[0] == pytest.approx(expected[0], rel=0.02)
+    assert any((found[1][key] != expected[1][key]).any() for key in expected[1])
     assert {gradient.dtype for gradient in found[1].values()} == {np.dtype(np.float32)}
     ours, plain = (
         np.concatenate([gradient.ravel() for gradient in result[1].values()])
-        for result in (found, wanted)
+        for result in (found, expected)
     )
     assert ours @ plain / np.linalg.norm(ours) / np.linalg.norm(plain) > 0.995
 

@@ -139,12 +139,12 @@ def test_a_run_without_training_adds_what_is_missing(tmp_path):
     source = source_in(tmp_path / "elsewhere")
     folder = foreign(tmp_path / "out", source)
     given = (folder, "squad_v1", CONFIG, source, SETTINGS)
-    assert model_folder.write_if_absent(*given)
+    assert model_folder.write(*given, replace=False)
     found = model_folder.read(folder)
     assert (found.kind, found.config, found.settings) == ("squad_v1", CONFIG, SETTINGS)
     assert model_folder.load_tokenizer(found.source, found.config).sp_model is not None
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    assert not model_folder.write_if_absent(*given)
+    assert not model_folder.write(*given, replace=False)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
 
 
@@ -163,19 +163,21 @@ def test_what_is_there_is_kept_with_a_warning(tmp_path, caplog):
         (CONFIG, dataclasses.replace(source, do_lower_case=False), SETTINGS, "do_lower_case true"),
         (wide, source, SETTINGS, r"intermediate_size 16 \(here 32\)"),
     ]
-    model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    model_folder.write(folder, "squad_v1", CONFIG, source, SETTINGS, replace=False)
     (out / "30k.model").rename(out / "renamed.model")
     text = (out / "model.json").read_text().replace("30k.model", "renamed.model")
     (out / "model.json").write_text(text)
     with caplog.at_level("WARNING", logger="absl"):
-        model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        model_folder.write(folder, "squad_v1", CONFIG, source, SETTINGS, replace=False)
         assert not caplog.text  # the vocabulary's name is no difference
         for config, files, settings, message in cases:
             caplog.clear()
-            assert not model_folder.write_if_absent(folder, "squad_v1", config, files, settings)
+            assert not model_folder.write(
+                folder, "squad_v1", config, files, settings, replace=False
+            )
             assert re.search(rf"model.json is not changed, .*{message}", caplog.text)
         (out / "renamed.model").write_bytes(b"another")
-        model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        model_folder.write(folder, "squad_v1", CONFIG, source, SETTINGS, replace=False)
         assert "the vocabulary" in caplog.text
     assert (out / "model.json").read_text() == text
     assert not (out / "30k.model").exists()
@@ -189,14 +191,14 @@ def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
     other = dataclasses.replace(CONFIG, intermediate_size=32).to_json_string()
     (out / name).write_text(other)
     with caplog.at_level("WARNING", logger="absl"):
-        assert not model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+        assert not model_folder.write(folder, "squad_v1", CONFIG, source, SETTINGS, replace=False)
     assert "out is not changed, though this run used other values" in caplog.text
     assert (out / name).read_text() == other and not (out / "model.json").exists()
     # Another form of the same configuration stays too, but is no obstacle.
     (out / name).unlink()
     legacy = {**CONFIG.to_dict(), "net_structure_type": 0}
     (out / "albert_config.json").write_text(json.dumps(legacy))
-    assert model_folder.write_if_absent(folder, "squad_v1", CONFIG, source, SETTINGS)
+    assert model_folder.write(folder, "squad_v1", CONFIG, source, SETTINGS, replace=False)
     assert json.loads((out / "albert_config.json").read_text()) == legacy
 
 

@@ -38,9 +38,9 @@ def test_answers_are_those_of_the_model(dtype, changes):
             variable.assign(variable + np.linspace(-0.3, 0.3, variable.shape[0]))
     infer.refresh()
     for batch in (features(1, 7), features(3, 12)):
-        wanted = tf.function(model, autograph=False)(batch)
+        expected = tf.function(model, autograph=False)(batch)
         for name, found in infer(batch).items():
-            np.testing.assert_allclose(found, wanted[name], rtol=0, atol=1e-6, err_msg=name)
+            np.testing.assert_allclose(found, expected[name], rtol=0, atol=1e-6, err_msg=name)
 
 
 def test_no_call_prepares_weights_of_the_encoder():

@@ -44,15 +44,17 @@ def losses_and_gradients(model, features):
 def test_next_sentence_has_names_of_its_own_and_the_same_values():
     order, following, features = make_model("sop"), make_model("nsp"), make_features()
     for training in (False, True):
-        wanted, found = order(features, training), following(features, training)
-        renamed = {name.replace("sentence_order", "next_sentence"): x for name, x in wanted.items()}
-        assert set(found) == set(renamed) != set(wanted)
+        expected, found = order(features, training), following(features, training)
+        renamed = {
+            name.replace("sentence_order", "next_sentence"): x for name, x in expected.items()
+        }
+        assert set(found) == set(renamed) != set(expected)
         for name, value in renamed.items():
             np.testing.assert_array_equal(found[name], value)
-    (wanted, _), (found, _) = (losses_and_gradients(m, features) for m in (order, following))
-    assert list(wanted) == ["masked_lm_loss", "sentence_order_loss"]
+    (expected, _), (found, _) = (losses_and_gradients(m, features) for m in (order, following))
+    assert list(expected) == ["masked_lm_loss", "sentence_order_loss"]
     assert list(found) == ["masked_lm_loss", "next_sentence_loss"]
-    assert found["next_sentence_loss"] == wanted["sentence_order_loss"]
+    assert found["next_sentence_loss"] == expected["sentence_order_loss"]
     assert {v.name for v in order.variables} == {v.name for v in following.variables}
 
 
@@ -63,11 +65,11 @@ def test_without_a_sentence_task_masked_words_are_all_that_is_learned():
     assert {v.name for v in both.variables} - {v.name for v in alone.variables} == head
     trained = {v.name for v in alone.trained_variables}
     assert {v.name for v in alone.variables} - trained == pooler
-    wanted, _ = losses_and_gradients(both, features)
+    expected, _ = losses_and_gradients(both, features)
     labels = features.pop("next_sentence_labels")
     found, gradients = losses_and_gradients(alone, features)
     assert list(found) == ["masked_lm_loss"] and labels.shape == [3, 1]
-    np.testing.assert_allclose(found["masked_lm_loss"], wanted["masked_lm_loss"], rtol=1e-6)
+    np.testing.assert_allclose(found["masked_lm_loss"], expected["masked_lm_loss"], rtol=1e-6)
     assert all(gradient is not None for gradient in gradients.values())
     outputs = alone(features)
     assert not any("sentence" in name or "next" in name for name in outputs)

@@ -1,4 +1,4 @@
-"""Where a model's files are looked for."""
+"""Finds the files of a model."""
 
 import json
 import pathlib

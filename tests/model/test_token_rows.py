@@ -17,8 +17,8 @@ def test_rows_are_put_back_and_found(skip_padding):
     rows = token_rows.make_rows(ids, mask, 2, skip_padding)
     flat = rows.flatten(ids)[:, tf.newaxis]  # [T, 1]
     assert len(flat) == (40 if skip_padding else 48)
-    wanted = ids * mask if skip_padding else ids
-    np.testing.assert_array_equal(rows.unflatten(flat)[..., 0], wanted)
+    expected = ids * mask if skip_padding else ids
+    np.testing.assert_array_equal(rows.unflatten(flat)[..., 0], expected)
     positions = np.array([[0, 2], [0, 3], [15, 1]])
     found = tf.gather(flat, rows.rows_at(positions))[:, 0]
     np.testing.assert_array_equal(found, np.take_along_axis(ids, positions, 1).ravel())
@@ -28,12 +28,12 @@ def test_heads_of_tokens_are_those_of_all_positions():
     x = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
     padded, tokens = (token_rows.make_rows(IDS, MASK, 2, skip) for skip in (False, True))
     real = MASK.ravel().astype(bool)
-    wanted = padded.split_heads(tf.constant(x), 1)[0]
+    expected = padded.split_heads(tf.constant(x), 1)[0]
     found = tokens.split_heads(tf.gather(x, tokens.flatten(IDS)), 1)[0]
     np.testing.assert_array_equal(
-        np.moveaxis(found, 1, 2)[MASK > 0], np.moveaxis(wanted, 1, 2)[MASK > 0]
+        np.moveaxis(found, 1, 2)[MASK > 0], np.moveaxis(expected, 1, 2)[MASK > 0]
     )
-    np.testing.assert_array_equal(padded.merge_heads(wanted).numpy()[real], x[real])
+    np.testing.assert_array_equal(padded.merge_heads(expected).numpy()[real], x[real])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

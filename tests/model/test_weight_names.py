@@ -29,9 +29,9 @@ def test_the_table_of_names_is_one_to_one(architecture):
 def test_names_of_google_are_those_of_our_variables():
     theirs = [f"bert/encoder/layer_{n}/{name}" for n in range(3) for name in GOOGLE_LAYER]
     ours = {weight_names.from_google(name) for name in theirs}
-    wanted = set(checkpoints.variables_by_name(pretraining_heads.PretrainingModel(BERT)))
+    expected = set(checkpoints.variables_by_name(pretraining_heads.PretrainingModel(BERT)))
     assert len(ours) == len(theirs)
-    assert ours == {name for name in wanted if name.startswith("bert/encoder/")}
+    assert ours == {name for name in expected if name.startswith("bert/encoder/")}
     same = "bert/encoder/transformer/group_0/inner_group_0/LayerNorm/beta"
     assert weight_names.from_google(same) == same
     assert weight_names.from_google("bert/encoder/layer_1/output/dense/kernel/adam_m") == (

@@ -19,7 +19,7 @@ from albert.serving import (
     token_predictor,
     trained_model,
 )
-from albert.tasks import race, token_classification, word_files
+from albert.tasks import custom, kinds, race, token_classification, word_files
 from albert.tasks.squad import task as squad_task
 from tests.support import builders, serving_samples
 
@@ -40,10 +40,9 @@ def classifier(folder, labels, pair=None):
 
 def token_classifier(folder):
     labels = ("O", "B-PER", "I-PER")
-    files = token_classification.Files({}, word_files.Columns(), labels)
-    token_classification.save_description(
-        model_folder.write, str(folder), files, CONFIG, SOURCE, LENGTH, 0.1, head_config.NO_LAYER
-    )
+    columns, kind = word_files.Columns(), token_classification.KIND
+    settings = custom.label_settings(labels, columns, LENGTH, 0.1, head_config.NO_LAYER)
+    kinds.write_folder(str(folder), kind, CONFIG, SOURCE, settings)
     made = token_classification.make_task(labels, LENGTH)
     return save(folder, made.build_model(CONFIG, layers.Compute(), 4))
 

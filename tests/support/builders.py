@@ -19,11 +19,10 @@ from albert.model import (
     encoder,
     heads,
     layers,
-    model_folder,
     pretraining_heads,
     sources,
 )
-from albert.tasks import custom, glue
+from albert.tasks import custom, glue, kinds
 from albert.text import tokenization
 
 TESTDATA = pathlib.Path(__file__).parent.parent / "testdata"
@@ -136,7 +135,8 @@ def write_classifier(
     config = config or tiny_config()
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
     source = sources.Source("", None, str(SPM), None, True)
-    custom.save_description(model_folder.write, str(folder), row, config, source, length, 0.1)
+    settings = custom.settings_of(row, length, 0.1)
+    kinds.write_folder(str(folder), glue.KIND, config, source, settings)
     model = glue.make_task(row).build_model(config, layers.Compute(), seed)
     checkpoints.save(f"{folder}/model.ckpt-{step}", model)
     return str(folder)
@@ -230,7 +230,7 @@ def optimized_nodes(concrete_function):
 def optimized_sums(function):
     """{name: number of terms} of the sums that the graph optimizer makes of a `tf.function`'s.
 
-    Those over the parts of one tensor are left out.
+    Loops over the parts of one tensor are omitted.
     """
     nodes = optimized_nodes(function.get_concrete_function())
     terms = {

@@ -29,7 +29,7 @@ def make_records(unit, job, num_buckets):
 
 def shuffle_bucket(*arguments):
     found = beam_runner.shuffle_bucket(*arguments)
-    _end_once("shuffle_bucket")  # The file has its name, but nobody knows.
+    _end_once("shuffle_bucket")  # The file has its name, but no note says so.
     return found
 
 

@@ -4,7 +4,7 @@
 def plain_matches(a, b):
     """Longest common subsequence by the full table: for each place of b one of a, or -1.
 
-    Walking back, a character of a is left out where that costs nothing, else one of b, else both
+    Walking back, a character of a is skipped where that costs nothing, else one of b, else both
     are matched.
     """
     best = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]

@@ -66,14 +66,16 @@ PLAIN_MODULES = [
     name for name in MODULES if room_of(name) in ("", "io", "text", "cli") or name in PLAIN
 ]
 
-# Public functions of all modules are annotated; mypy checks those named in pyproject.toml.
-TYPED_MODULES = MODULES
-
 
 @functools.cache
+def parsed(path):
+    """Syntax tree of a file, which several tests walk through."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def tree_of(name):
     """Syntax tree of a module of the package."""
-    return ast.parse(path_of(name).read_text(encoding="utf-8"))
+    return parsed(path_of(name))
 
 
 def path_of(name):

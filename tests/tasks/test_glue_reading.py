@@ -1,4 +1,4 @@
-"""GLUE files: layouts, text preparation, lines that are left out, and every message."""
+"""GLUE files: layouts, text preparation, skipped lines, and every message."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from albert.data import input_pipeline, record_files
 from albert.io import file_io
 from albert.tasks import glue
 from albert.text import tokenization
-from albert.training import distribution
+from albert.training import contracts, distribution
 from tests.support import builders
 
 SPLITS = ("train", "dev", "test")
@@ -302,10 +302,12 @@ def _data(folder, tokenizer, settings=None, length=16, shared=()):
         tokenizer,
         length,
         str(folder),
-        settings or {},
-        dict.fromkeys(SPLITS, str(folder / "records")),
-        distribution.create_strategy("one_device"),
-        shared,
+        contracts.FeatureCache(
+            dict.fromkeys(SPLITS, str(folder / "records")),
+            settings or {},
+            distribution.create_strategy("one_device"),
+            shared,
+        ),
     )
 
 
@@ -317,8 +319,8 @@ def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, wordpiece):
         (path,) = data.records("dev")
         (serialized,) = tf.data.TFRecordDataset(path)
         features = input_pipeline.parse(data.specs("dev"), [serialized])
-        wanted = chosen.cls_id, *chosen.encode(text), chosen.sep_id
-        assert features["input_ids"][0, : len(wanted)].numpy().tolist() == list(wanted)
+        expected = chosen.cls_id, *chosen.encode(text), chosen.sep_id
+        assert features["input_ids"][0, : len(expected)].numpy().tolist() == list(expected)
 
 
 def test_ids_of_test_data_come_from_the_cache(tmp_path, tokenizer):

@@ -11,9 +11,10 @@ from albert.data import input_pipeline
 from albert.io import file_io
 from albert.tasks import race
 from albert.text import tokenization
-from albert.training import distribution
+from albert.training import contracts
 from tests.support import builders
 
+STRATEGY = tf.distribute.get_strategy()
 PASSAGE = {
     "id": "middle7.txt",
     "article": "The  Cook\nserved soup .",
@@ -76,9 +77,9 @@ def test_examples(tmp_path):
     assert second.endings == ("what now ? a", "what now ? b", "what now ? c", "what now ? d")
     assert [example.label for example in examples] == [0, 3, 0, 3]
     assert [example.level for example in examples] == ["middle"] * 2 + ["high"] * 2
-    for wanted in ("middle", "high"):
-        chosen = race.read_race_examples(str(tmp_path), "dev", **{f"{wanted}_only": True})
-        assert chosen == [example for example in examples if example.level == wanted]
+    for level in ("middle", "high"):
+        chosen = race.read_race_examples(str(tmp_path), "dev", **{f"{level}_only": True})
+        assert chosen == [example for example in examples if example.level == level]
     cased = race.read_race_examples(str(tmp_path), "dev", do_lower_case=False)
     assert cased[0].article == "The Cook served soup ."
     raw = race.read_race_examples(str(tmp_path), "dev", use_spm=False)
@@ -92,16 +93,8 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
     raw, _ = race.read_race_examples(str(tmp_path), "dev", middle_only=True, use_spm=False)
     expected = race.convert_example(first, 40, 20, tokenizer)
     seen = builders.watch_cleaning(monkeypatch)
-    data = race.make_data(
-        tokenizer,
-        40,
-        20,
-        str(tmp_path),
-        {},
-        {"dev": str(tmp_path / "records")},
-        distribution.create_strategy("one_device"),
-        middle_only=True,
-    )
+    cache = contracts.FeatureCache({"dev": str(tmp_path / "records")}, {}, STRATEGY)
+    data = race.make_data(tokenizer, 40, 20, str(tmp_path), cache, middle_only=True)
     (path,) = data.records("dev")
     assert seen[: 1 + len(raw.endings)] == [raw.article, *raw.endings]
     (serialized,) = tf.data.TFRecordDataset(path).take(1)
@@ -215,8 +208,8 @@ def test_the_article_is_cut_at_its_end_and_the_ending_at_its_start(tokenizer, tm
 def test_a_task_writes_what_it_declares(tokenizer, tmp_path):
     write_passages(tmp_path, level="high")
     paths = {split: str(tmp_path / f"{split}.tf_record") for split in ("dev", "test")}
-    strategy = distribution.create_strategy("one_device")
-    data = race.make_data(tokenizer, 32, 8, str(tmp_path), {}, paths, strategy, high_only=True)
+    cache = contracts.FeatureCache(paths, {}, STRATEGY)
+    data = race.make_data(tokenizer, 32, 8, str(tmp_path), cache, high_only=True)
     assert data.records("dev") == [paths["dev"]]
     (serialized,) = tf.data.TFRecordDataset(paths["dev"]).batch(1).take(1)
     features = input_pipeline.parse(data.specs("dev"), serialized)
@@ -228,8 +221,8 @@ def test_a_task_writes_what_it_declares(tokenizer, tmp_path):
 def test_a_length_without_room_for_the_article_is_refused(tokenizer, max_qa_length):
     message = f"max_qa_length={max_qa_length} must be .* 4 below max_seq_length=32"
     with pytest.raises(file_io.InputError, match=message):
-        race.make_data(tokenizer, 32, max_qa_length, "", {}, {}, None)
-    race.make_data(tokenizer, 32, 28, "", {}, {}, None)
+        race.make_data(tokenizer, 32, max_qa_length, "", None)
+    race.make_data(tokenizer, 32, 28, "", None)
 
 
 # --- scores -----------------------------------------------------------------------------------

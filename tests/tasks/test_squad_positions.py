@@ -36,8 +36,8 @@ def check_targets(questions, windows):
         ("end_positions", "end_position"),
         ("is_impossible", "is_impossible"),
     ):
-        wanted = [int(getattr(window, attribute)) for window in windows]
-        np.testing.assert_array_equal(found[name], wanted, err_msg=name)
+        expected = [int(getattr(window, attribute)) for window in windows]
+        np.testing.assert_array_equal(found[name], expected, err_msg=name)
     assert found["place_is_known"].all()
     return found
 

@@ -35,7 +35,7 @@ def _examples(count, is_training):
 
 def _records(tokenizer, items, is_training, num_processes=1, **kwargs):
     return squad_records.convert_examples_to_records(
-        items, tokenizer, 32, 8, 6, is_training, tokenizer.do_lower_case, num_processes, **kwargs
+        items, tokenizer, (32, 8, 6), is_training, num_processes, **kwargs
     )
 
 

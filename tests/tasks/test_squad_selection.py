@@ -1,4 +1,4 @@
-"""Which questions of a SQuAD file a study works on."""
+"""Selects the questions of a SQuAD file for a study."""
 
 import pytest
 
@@ -43,8 +43,8 @@ def test_what_does_not_fit_in_one_span_is_left_out(tokenizer):
     ]
     for limit in (lengths[0], lengths[4], lengths[4] + 1, max(lengths)):
         chosen = selection.Selection(drop_longer_than=limit)
-        wanted = [number for number, length in enumerate(lengths) if length <= limit]
-        assert ids(chosen, examples, tokenizer, longest) == wanted
+        expected = [number for number, length in enumerate(lengths) if length <= limit]
+        assert ids(chosen, examples, tokenizer, longest) == expected
     with pytest.raises(file_io.InputError, match="is left by .*drop_longer_than"):
         ids(selection.Selection(drop_longer_than=4), examples, tokenizer)
 
@@ -52,8 +52,8 @@ def test_what_does_not_fit_in_one_span_is_left_out(tokenizer):
 def test_a_share_is_of_what_is_left(tokenizer):
     examples = [example(number, ("x",) if number % 2 else ()) for number in range(100)]
     chosen = selection.Selection(True, None, 0.2, "eval_fraction", 3)
-    wanted = [2 * place + 1 for place in subsets.choose_indices(50, 0.2, 3)]
-    assert ids(chosen, examples, tokenizer) == wanted
+    expected = [2 * place + 1 for place in subsets.choose_indices(50, 0.2, 3)]
+    assert ids(chosen, examples, tokenizer) == expected
     with pytest.raises(file_io.InputError, match="eval_fraction=2"):
         selection.Selection(share=2, share_name="eval_fraction")
 

@@ -17,7 +17,7 @@ LEFT, RIGHT = st.text("ab cx", max_size=30), st.text("ab cy", max_size=30)
 
 @st.composite
 def edited(draw):
-    """A text and a copy with some characters left out, doubled or changed."""
+    """A text and a copy with some characters omitted, doubled or changed."""
     text = draw(st.text("ab c", min_size=1, max_size=200))
     copy = list(text)
     for place in draw(st.lists(st.integers(0, len(text) - 1), max_size=8)):

@@ -80,8 +80,8 @@ def test_batches_of_all_lengths_give_the_same_answers(squad_file, tokenizer, tmp
         assert other.texts == found[0].texts
         for key, answers in other.nbest.items():
             probabilities = [answer["probability"] for answer in answers]
-            wanted = [answer["probability"] for answer in found[0].nbest[key]]
-            np.testing.assert_allclose(probabilities[:3], wanted[:3], atol=1e-4)
+            expected = [answer["probability"] for answer in found[0].nbest[key]]
+            np.testing.assert_allclose(probabilities[:3], expected[:3], atol=1e-4)
     assert set(found[0].texts) == {example.qas_id for example in questions.examples}
 
 
@@ -180,16 +180,16 @@ def test_training_records_hold_the_features(squad_file, tokenizer, tmp_path):
     assert make_training_records(path, squad_file, tokenizer) == path
     columns = parsed(path, is_training=True)
     shuffled = squad_answers.shuffle_examples(examples)
-    wanted = list(
+    expected = list(
         squad_features.convert_examples_to_features(shuffled, tokenizer, 48, 16, 10, True, True)
     )
-    assert len(wanted) > len(examples)
+    assert len(expected) > len(examples)
     for name in ("input_ids", "input_mask", "segment_ids", "p_mask"):
-        np.testing.assert_array_equal(columns[name], [getattr(f, name) for f in wanted])
-    np.testing.assert_array_equal(columns["unique_ids"], [f.unique_id for f in wanted])
-    np.testing.assert_array_equal(columns["start_positions"], [f.start_position for f in wanted])
-    np.testing.assert_array_equal(columns["end_positions"], [f.end_position for f in wanted])
-    np.testing.assert_array_equal(columns["is_impossible"], [f.is_impossible for f in wanted])
+        np.testing.assert_array_equal(columns[name], [getattr(f, name) for f in expected])
+    np.testing.assert_array_equal(columns["unique_ids"], [f.unique_id for f in expected])
+    np.testing.assert_array_equal(columns["start_positions"], [f.start_position for f in expected])
+    np.testing.assert_array_equal(columns["end_positions"], [f.end_position for f in expected])
+    np.testing.assert_array_equal(columns["is_impossible"], [f.is_impossible for f in expected])
     before = modified(path)
     make_training_records(path, squad_file, tokenizer)
     assert modified(path) == before

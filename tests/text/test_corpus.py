@@ -137,17 +137,17 @@ def test_compressed_text_is_divided_as_its_content(tmp_path, ending, monkeypatch
     (plain,) = write(tmp_path, TEXT)
     path = tmp_path / f"text{ending}"
     path.write_bytes(PACKERS[ending](TEXT))
-    plan, wanted = (corpus.plan_blocks([str(name)], 100) for name in (path, plain))
+    plan, expected = (corpus.plan_blocks([str(name)], 100) for name in (path, plain))
     assert plan.num_bytes == len(TEXT) and len(plan.blocks) > 10
     places = [[(part.start, part.end) for part in block] for block in plan.blocks]
-    assert places == [[(part.start, part.end) for part in block] for block in wanted.blocks]
+    assert places == [[(part.start, part.end) for part in block] for block in expected.blocks]
     opened = []
     monkeypatch.setattr(
         archives,
         "open_input",
         lambda *names, open_input=archives.open_input: opened.append(1) or open_input(*names),
     )
-    assert lines_of(plan) == lines_of(wanted)
+    assert lines_of(plan) == lines_of(expected)
     assert len(opened) == 1 + len(sum(plan.blocks, ()))  # the compressed one once
     # In any order, and when the file has changed.
     backwards = [list(corpus.read_lines(part)) for block in plan.blocks[::-1] for part in block]

@@ -472,7 +472,7 @@ def test_import_brings_no_tensorflow():
 
 
 def test_ascii_text_is_not_decomposed(monkeypatch):
-    """That takes ten times as long as all the rest."""
+    """Normalizing again would take ten times as long as all the rest."""
     seen, normalize = [], unicodedata.normalize
     monkeypatch.setattr(
         unicodedata, "normalize", lambda form, text: seen.append(text) or normalize(form, text)
@@ -505,6 +505,6 @@ def test_long_texts_are_decomposed_as_short_ones_are():
         whole = unicodedata.normalize("NFKD", text)
         expected = "".join(c for c in whole if not unicodedata.combining(c))
         assert tokenization.preprocess_text(text, remove_space=False) == expected
-        parts = "".join(c for c in text if c not in "\u0f73")  # a mark that is none by its class
+        parts = "".join(c for c in text if c not in "\u0f73")  # a mark, but not by its class
         expected = unicodedata.normalize("NFD", parts)
         assert tokenization.wordpiece.decompose("NFD", parts) == expected

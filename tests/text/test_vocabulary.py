@@ -21,14 +21,14 @@ def drawn(sizes, below, seed, at_a_time):
 
 def test_a_sample_has_the_wanted_size_and_does_not_depend_on_the_work():
     sizes = [[30, 0, 70], [], [1], [500, 299]]
-    for wanted in (1, 20, 450, 899):
-        below = vocabulary.sample_limit(sizes, wanted, 3)
+    for expected in (1, 20, 450, 899):
+        below = vocabulary.sample_limit(sizes, expected, 3)
         found = drawn(sizes, below, 3, 1000)
-        assert len(found) == wanted
+        assert len(found) == expected
         assert drawn(sizes, below, 3, 7) == found
-        assert drawn(sizes, vocabulary.sample_limit(sizes, wanted, 4), 4, 7) != found
-    for wanted in (900, 10_000):
-        assert len(drawn(sizes, vocabulary.sample_limit(sizes, wanted, 3), 3, 7)) == 900
+        assert drawn(sizes, vocabulary.sample_limit(sizes, expected, 4), 4, 7) != found
+    for expected in (900, 10_000):
+        assert len(drawn(sizes, vocabulary.sample_limit(sizes, expected, 3), 3, 7)) == 900
 
 
 def test_the_least_numbers_are_the_sample():
@@ -38,8 +38,8 @@ def test_the_least_numbers_are_the_sample():
         + [vocabulary.line_numbers(1, 1, place)(count) for place, count in enumerate(sizes[1])]
     )
     assert len(set(numbers.tolist())) == 3500
-    for wanted in (1, 40, 3499):
-        assert vocabulary.sample_limit(sizes, wanted, 1) == np.sort(numbers)[wanted]
+    for expected in (1, 40, 3499):
+        assert vocabulary.sample_limit(sizes, expected, 1) == np.sort(numbers)[expected]
     # Whether or not the last segments have one of them.
     for seed in range(50):
         numbers = np.concatenate([vocabulary.line_numbers(seed, block, 0)(2) for block in range(6)])

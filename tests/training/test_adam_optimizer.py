@@ -1,4 +1,4 @@
-"""Adam against its paper's algorithm in float64, also resumed and with updates left out."""
+"""Adam against its paper's algorithm in float64, also resumed and with skipped updates."""
 
 import numpy as np
 import pytest
@@ -56,10 +56,10 @@ def algorithm_1(weights, last, beta_1=0.9, beta_2=0.999, epsilon=1e-8):
 
 
 def assert_equal_to_the_algorithm(model, last, **constants):
-    wanted = algorithm_1(
+    expected = algorithm_1(
         [w.numpy().astype(np.float64) for w in Weights().weights], last, **constants
     )
-    for variable, value in zip(model.weights, wanted, strict=True):
+    for variable, value in zip(model.weights, expected, strict=True):
         np.testing.assert_allclose(variable, value, rtol=0, atol=3e-6, err_msg=variable.name)
 
 

@@ -24,8 +24,8 @@ def spelled_out(measured, first, last, save_every, eval_every):
 @pytest.mark.parametrize("eval_every", [0, 10, 15, 40, 1000])
 @pytest.mark.parametrize(("first", "last"), [(1, 1), (1, 29), (15, 30), (29, 31), (30, 100)])
 def test_the_rest_of_a_run_takes_the_sum_of_its_parts(first, last, eval_every):
-    wanted = spelled_out(MEASURED, first, last, 30, eval_every)
-    assert MEASURED.seconds_left(first, last, 30, eval_every) == pytest.approx(wanted)
+    expected = spelled_out(MEASURED, first, last, 30, eval_every)
+    assert MEASURED.seconds_left(first, last, 30, eval_every) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seconds", [-5.0, 0.0, 5.0, 5.6, 100.0, 1234.5])
@@ -267,7 +267,7 @@ def test_a_damaged_file_is_named(tmp_path, change, message):
 
 
 def test_all_workers_have_the_plans_of_the_chief(tmp_path):
-    """Those of the chief are written down and handed on; the others write nothing."""
+    """The chief writes its measurements and sends them; the others write nothing."""
     machine = Machine(tmp_path, steady)
     plan = {"step": 4, "share": 0.0, "num_train_steps": 33, "seconds": 50.0, "is_known": False}
     answers = iter([None, [300.0, 1.0], None, plan])
@@ -275,7 +275,7 @@ def test_all_workers_have_the_plans_of_the_chief(tmp_path):
         machine.settings(), str(tmp_path), 0, 100, 0, lambda make: next(answers), writes=False
     )
     assert pacer.resume(0) == budget.UNKNOWN
-    for step, wanted in ((0, budget.UNKNOWN), (1, 33)):
+    for step, expected in ((0, budget.UNKNOWN), (1, 33)):
         assert pacer.steps_to_stop(step) == 1
-        assert pacer.update(step + 1) == wanted
+        assert pacer.update(step + 1) == expected
     assert not list(tmp_path.iterdir())

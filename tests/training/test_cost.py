@@ -168,5 +168,5 @@ def test_the_log_writes_the_cost_before_checkpoints_and_at_the_end(tmp_path, cap
             meter.write_if_due()
             assert run_record.read_cost(folder).steps == 2
     flop = run_record.read_cost(folder).flop
-    wanted = f"cost: 24.7 million tokens, {flop:.2g} FLOP, 1,234 processor seconds, 1.9 GB"
-    assert wanted in caplog.text
+    expected = f"cost: 24.7 million tokens, {flop:.2g} FLOP, 1,234 processor seconds, 1.9 GB"
+    assert expected in caplog.text

@@ -99,12 +99,12 @@ def test_the_cosine_is_that_of_numpy_and_0_without_a_direction():
     a, b = rng.normal(size=(2, 2, 5, 7)).astype(np.float32)
     a[1, 3] = 0
     norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    wanted = np.divide((a * b).sum(-1), norms, out=np.zeros((2, 5)), where=norms > 0)
+    expected = np.divide((a * b).sum(-1), norms, out=np.zeros((2, 5)), where=norms > 0)
     x = tf.constant(a)
     with tf.GradientTape() as tape:
         tape.watch(x)
         found = distillation.cosine(x, b)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
     assert np.isfinite(tape.gradient(found, x)).all()
 
 
@@ -114,15 +114,15 @@ def test_losses_are_means_over_what_is_taught(tmp_path, name):
     model = build(prefix, name, weights=(5.0, 2.0, 1.0), temperature=3.0)
     features = make_features(name)
     outputs = model(features, training=True, seed=tf.constant([1, 2]))
-    wanted = teacher(features)
+    expected = teacher(features)
     logits = TASKS[name][2]
-    np.testing.assert_allclose(outputs[f"teacher_{logits}"], wanted[logits], atol=1e-4)
+    np.testing.assert_allclose(outputs[f"teacher_{logits}"], expected[logits], atol=1e-4)
 
     terms = {key: float(value) for key, value in model.losses(outputs, features).items()}
     weights = np.array([1, 1, 1, 0, 0, 0]) if name == "pretraining" else np.array([1, 1, 0])
-    each = divergence(wanted[logits].numpy(), outputs[logits].numpy(), 3.0)
-    wanted = 9.0 * (each * weights).sum() / weights.sum()
-    np.testing.assert_allclose(terms["distillation_loss"], wanted, rtol=1e-3)
+    each = divergence(expected[logits].numpy(), outputs[logits].numpy(), 3.0)
+    expected = 9.0 * (each * weights).sum() / weights.sum()
+    np.testing.assert_allclose(terms["distillation_loss"], expected, rtol=1e-3)
 
     ours = outputs["sequence_output"].numpy()
     theirs = outputs["teacher_sequence_output"].numpy()
@@ -132,9 +132,9 @@ def test_losses_are_means_over_what_is_taught(tmp_path, name):
     np.testing.assert_allclose(terms["hidden_cosine_loss"], (1 - cosines).mean(), rtol=1e-3)
 
     own = sum(v for k, v in terms.items() if k not in ("distillation_loss", "hidden_cosine_loss"))
-    wanted = 5 * terms["distillation_loss"] + 2 * own + terms["hidden_cosine_loss"]
+    expected = 5 * terms["distillation_loss"] + 2 * own + terms["hidden_cosine_loss"]
     np.testing.assert_allclose(
-        float(model.total(model.losses(outputs, features))), wanted, rtol=1e-5
+        float(model.total(model.losses(outputs, features))), expected, rtol=1e-5
     )
 
 

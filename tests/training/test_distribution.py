@@ -175,7 +175,7 @@ def test_one_device_is_not_a_fixed_shape_device():
 
 
 @pytest.mark.parametrize("endless", [False, True])
-def test_nobody_waits_for_the_tuning_of_the_input_of_one_device(endless):
+def test_tuning_of_the_input_of_one_device_is_not_waited_for(endless):
     strategy = distribution.create_strategy("one_device")
     seen = []
 

@@ -72,8 +72,8 @@ def looked_up(cache, numbers, specs=SPECS, choices=()):
 def check(cache, numbers):
     found, batch = looked_up(cache, numbers)
     longest = batch["input_mask"].numpy().sum(1).max()
-    wanted = Encoder()(*(batch[name].numpy() for name in batch))[:, :longest]
-    np.testing.assert_array_equal(found, wanted)
+    expected = Encoder()(*(batch[name].numpy() for name in batch))[:, :longest]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_texts_are_encoded_once_and_kept(tmp_path, caplog):
@@ -176,8 +176,8 @@ def test_pooled_outputs_of_choices(tmp_path):
     cache.fill(paths, specs, encoder, 3)
     found, batch = looked_up(cache, [18, 0], specs, choices)
     flat = [batch[name].numpy().reshape(-1, LENGTH) for name in batch]
-    wanted = Encoder(False)(*flat).reshape(2, race.NUM_CHOICES, WIDTH)
-    np.testing.assert_array_equal(found, wanted)
+    expected = Encoder(False)(*flat).reshape(2, race.NUM_CHOICES, WIDTH)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_low_precision_is_kept_as_it_is(tmp_path):
@@ -188,10 +188,10 @@ def test_low_precision_is_kept_as_it_is(tmp_path):
     cache = make_cache(tmp_path / "cache", dtype="bfloat16")
     cache.fill(write(tmp_path / "train", range(20)), SPECS, encode, 4)
     found, batch = looked_up(cache, [7, 3])
-    wanted = tf.cast(Encoder()(*(batch[name].numpy() for name in batch)) / 3, tf.bfloat16)
+    expected = tf.cast(Encoder()(*(batch[name].numpy() for name in batch)) / 3, tf.bfloat16)
     assert found.dtype == tf.bfloat16
     np.testing.assert_array_equal(
-        tf.cast(found, tf.float32), tf.cast(wanted, tf.float32)[:, : found.shape[1]]
+        tf.cast(found, tf.float32), tf.cast(expected, tf.float32)[:, : found.shape[1]]
     )
 
 

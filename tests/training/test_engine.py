@@ -269,7 +269,7 @@ def test_a_finished_run_does_nothing_more(path, tmp_path):
 
 def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypatch):
     train(make_engine(tmp_path / "ten", num_train_steps=10, log_every_steps=1), path)
-    wanted = checkpoints.read_tensors(str(tmp_path / "ten" / "model.ckpt-10"))
+    expected = checkpoints.read_tensors(str(tmp_path / "ten" / "model.ckpt-10"))
     past_ten, waited = threading.Event(), []
     write, update = checkpoints.write_tensors, training_log.TrainingLog.update
 
@@ -288,7 +288,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypa
     train(make_engine(tmp_path / "thirty", log_every_steps=1), path)
     assert waited == [True]
     found = checkpoints.read_tensors(str(tmp_path / "thirty" / "model.ckpt-10"))
-    for name, value in wanted.items():
+    for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-6)
     assert checkpoints.step_of(checkpoints.numbered(str(tmp_path / "thirty"))[-1]) == 30
 
@@ -509,7 +509,7 @@ def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest,
 
 
 def test_what_is_logged_does_not_depend_on_the_steps_of_a_call(path, tmp_path):
-    """How many there are is a question of speed; `reproduce` compares these lines."""
+    """The number of steps per call only matters for speed; `reproduce` compares these lines."""
     rows = []
     for most in (1, 3, 1000):
         folder = tmp_path / str(most)

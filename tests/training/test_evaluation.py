@@ -153,8 +153,8 @@ def test_results_of_one_alone_stay_beside_those_of_others(folder):
     evaluation.evaluate(make_engine(folder, dict.fromkeys(SCORES, 0.9)), None, "last")
     blocks = before.split(f"{rule}\n")
     changed = blocks[2].replace("score = 0.5\nbest = 0.75", "score = 0.9")
-    wanted = f"{rule}\n".join([*blocks[:2], changed, ""])
-    assert (folder / "eval_results.txt").read_text() == wanted
+    expected = f"{rule}\n".join([*blocks[:2], changed, ""])
+    assert (folder / "eval_results.txt").read_text() == expected
 
 
 def test_results_of_squad_have_the_form_of_the_reference(folder, golden):
@@ -164,16 +164,16 @@ def test_results_of_squad_have_the_form_of_the_reference(folder, golden):
     block = evaluation.evaluate(engine, None)
     assert block.step == 10
     rule, third = "=" * 50, "83.33333333333333"
-    wanted = (
+    expected = (
         f"global_step = 0\nloss = 1.5\nscore = 25.5\nbest score = 25.5\n{rule}\n"
         f"global_step = 10\nloss = 1.5\nscore = {third}\nbest score = {third}\n{rule}\n"
         f"global_step = 20\nloss = 1.5\nscore = 50.0\nbest score = {third}\n{rule}\n"
         f"loss = 1.5\nscore = {third}\nbest perf happened at step: 10\n"
     )
-    assert (folder / "eval_results.txt").read_text() == wanted
+    assert (folder / "eval_results.txt").read_text() == expected
     assert (folder / "best_trial.txt").read_text() == f"20:10:{third}"
     evaluation.evaluate(engine, None, "best")
-    assert (folder / "eval_results.txt").read_text() == wanted
+    assert (folder / "eval_results.txt").read_text() == expected
     theirs = (golden / "runs" / "squad_v1" / "eval_results.txt").read_text().split(rule)
     assert theirs[0].splitlines()[-1].startswith("best f1 = ") and "f1 = 3.6363636363636362" in (
         theirs[3].splitlines()
@@ -185,7 +185,7 @@ def test_results_of_squad_have_the_form_of_the_reference(folder, golden):
     later.model.step.assign(30.0)
     on_checkpoint(str(folder / "model.ckpt-30"), 30)
     found = (folder / "eval_results.txt").read_text().split(f"{rule}\n")
-    assert found[:3] == wanted.split(f"{rule}\n")[:3] and len(found) == 5
+    assert found[:3] == expected.split(f"{rule}\n")[:3] and len(found) == 5
     assert found[4] == "loss = 1.5\nscore = 90.0\nbest perf happened at step: 30\n"
 
 

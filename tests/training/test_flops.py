@@ -75,8 +75,8 @@ def test_a_tiny_model_counted_by_hand():
     pooler = 2 * 12 * 12
     head = 8 * 12 * 8 + 8 * 8 * 50 + 2 * 12 * 2
     # A multiply-add is two operations; the backward pass is two forward passes.
-    wanted = 3 * 2 * (mapping + 3 * layer + last + pooler + head)
-    assert flops.of_training(model, work) == wanted == 1_538_400
+    expected = 3 * 2 * (mapping + 3 * layer + last + pooler + head)
+    assert flops.of_training(model, work) == expected == 1_538_400
 
 
 @pytest.mark.parametrize(

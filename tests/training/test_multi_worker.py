@@ -30,7 +30,7 @@ PARTS = {"gradient_accumulation_steps": 2}
 
 
 def free_addresses(count):
-    """localhost addresses whose ports nobody uses now."""
+    """localhost addresses with unused ports."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -205,8 +205,8 @@ def test_two_devices_train_and_evaluate_as_one(done, kind, devices):
     assert_same_training(folder / f"{kind}_{devices}", folder / f"{kind}_one")
     assert_same_results(folder / f"{kind}_{devices}", folder / f"{kind}_one")
     costs = [run_record.read_cost(str(folder / f"{kind}_{name}")) for name in (devices, "one")]
-    found, wanted = ([cost.steps, cost.examples, cost.tokens] for cost in costs)
-    assert found == wanted and wanted[0] == STEPS
+    found, expected = ([cost.steps, cost.examples, cost.tokens] for cost in costs)
+    assert found == expected and expected[0] == STEPS
     # Lengths and numbers of rows are rounded up in each device.
     assert costs[0].flop == pytest.approx(costs[1].flop, rel=0.3)
 
@@ -215,9 +215,9 @@ def test_two_devices_train_and_evaluate_as_one(done, kind, devices):
 def test_two_devices_predict_and_export_as_one(done, devices):
     folder, _ = done
     paths = [folder / f"classifier_{name}" / "test_results.tsv" for name in (devices, "one")]
-    found, wanted = (np.loadtxt(path, delimiter="\t") for path in paths)
-    assert len(wanted) == 21
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    found, expected = (np.loadtxt(path, delimiter="\t") for path in paths)
+    assert len(expected) == 21
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     (exported,) = (folder / f"classifier_{devices}" / "export").iterdir()
     assert "serving_default" in tf.saved_model.load(str(exported)).signatures
 
@@ -227,8 +227,8 @@ def test_a_run_goes_on_with_other_devices(done, name, step):
     """From one process to two workers, and from these to one."""
     folder, _ = done
     assert_same_training(folder / name, folder / "pretraining_one", range(step + 1, STEPS + 1))
-    found, wanted = (builders.read_results(folder / x)[-1] for x in (name, "pretraining_one"))
-    assert_same_block(found, wanted)
+    found, expected = (builders.read_results(folder / x)[-1] for x in (name, "pretraining_one"))
+    assert_same_block(found, expected)
 
 
 def test_only_the_chief_writes_and_reports(done):

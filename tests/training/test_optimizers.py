@@ -246,11 +246,11 @@ def test_which_variables_decay():
     model = pretraining_heads.PretrainingModel(config)
     excluded = optimizers.EXCLUDED_FROM_DECAY
 
-    def names(wanted):
+    def names(expected):
         return {
             v.name.split(":")[0]
             for v in model.trainable_variables
-            if optimizers.matches(excluded, v) is wanted
+            if optimizers.matches(excluded, v) is expected
         }
 
     kernels = {

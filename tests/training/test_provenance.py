@@ -47,8 +47,8 @@ def test_hashes_of_inputs(tmp_path, monkeypatch):
     one.write_bytes(b"a" * 100)
     two.write_bytes(b"b" * 50)
     found = run_record.describe_input(str(one), [str(one)])
-    wanted = hashlib.sha256(b"a" * 100).hexdigest()
-    assert found == {"path": str(one), "bytes": 100, "sha256": wanted}
+    expected = hashlib.sha256(b"a" * 100).hexdigest()
+    assert found == {"path": str(one), "bytes": 100, "sha256": expected}
     both = [str(one), str(two)]
     found = run_record.describe_input(str(tmp_path), both)
     assert (found["bytes"], found["count"], found["files"]) == (150, 2, both)

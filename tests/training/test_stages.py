@@ -52,9 +52,9 @@ def test_a_classifier_can_be_used_alone_after_one_run(reviews, tmp_path, run_scr
         run_script(run_classifier, **bare)
     run_script(run_classifier, **flags_for(reviews, folder, do_predict=True))
     assert model_folder.read(str(folder), "classifier").settings["max_seq_length"] == 32
-    wanted = (folder / "test_results.tsv").read_text()
+    expected = (folder / "test_results.tsv").read_text()
     run_script(run_classifier, **bare, max_seq_length=32)
-    assert (folder / "test_results.tsv").read_text() == wanted
+    assert (folder / "test_results.tsv").read_text() == expected
     run_script(predict, **asked)
     assert len((tmp_path / "found.tsv").read_text().splitlines()) == 2
 
@@ -71,11 +71,11 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
     run_script(run_classifier, **flags, checkpoint=other / "model.ckpt-best")
     assert not (folder / "model.json").exists()
 
-    def full(*args):
+    def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, caplog.at_level("WARNING", logger="absl"):
-        patch.setattr(model_folder, "write_if_absent", full)
+        patch.setattr(model_folder, "write", full)
         run_script(run_classifier, **flags)
     assert "could not be made usable without flags: [Errno 28] No space left" in caplog.text
     assert not (folder / "model.json").exists()

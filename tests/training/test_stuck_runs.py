@@ -133,7 +133,7 @@ def test_a_resumed_run_is_judged_like_an_unbroken_one(tmp_path, caplog):
         (tmp_path / name).mkdir()
     unbroken = watch(tmp_path / "unbroken")
     run(unbroken, 300, lambda step: 0, saves=range(301), most=1)
-    wanted = json.loads((tmp_path / "unbroken" / "stuck.json").read_text())
+    expected = json.loads((tmp_path / "unbroken" / "stuck.json").read_text())
     first = watch(tmp_path / "broken")
     run(first, 185, lambda step: 0, saves=(185,), most=1)
     run(first, 195, lambda step: 0, start=185, most=1)  # lost
@@ -145,7 +145,7 @@ def test_a_resumed_run_is_judged_like_an_unbroken_one(tmp_path, caplog):
             run(second, end, lambda step: 0, start=start, saves=range(start, end + 1), most=1)
     found = json.loads((tmp_path / "broken" / "stuck.json").read_text())
     assert len(caplog.messages) == 1
-    assert found == wanted and found["told"]["step"] == 200
+    assert found == expected and found["told"]["step"] == 200
     assert [judgement["step"] for judgement in found["judgements"]] == [200, 240, 280]
     assert len(found["signs"]) == 20
 
@@ -165,7 +165,7 @@ def test_the_verdict_is_that_of_the_end(tmp_path):
     assert verdict(lambda step: 0.1, best_step=0) == stuck_runs.UNTRAINED
     assert verdict(lambda step: 0, until=150) == stuck_runs.NOT_JUDGED
     assert verdict(lambda step: 0, until=150, best_step=0) == stuck_runs.UNTRAINED
-    assert stuck_runs.verdict(str(tmp_path), 10) == ""  # nobody watched it
+    assert stuck_runs.verdict(str(tmp_path), 10) == ""  # not watched
 
 
 def test_with_restarts_the_run_ends(tmp_path):

@@ -55,9 +55,9 @@ def updated(name, steps, compute=None, count=1, prepare=None, compiled=False):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("pretraining", 2), ("classifier", 8)])
 def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
-    wanted, wanted_results, _ = updated(name, 3)
+    expected, wanted_results, _ = updated(name, 3)
     found, results, _ = updated(name, 3, count=count, compiled=True)
-    for variable, value in wanted.items():
+    for variable, value in expected.items():
         np.testing.assert_allclose(found[variable], value, atol=2e-5, err_msg=variable)
     for ours, whole in zip(results, wanted_results, strict=True):
         assert set(ours) == set(whole)
@@ -152,9 +152,9 @@ def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
 
 @pytest.mark.slow
 def test_a_scaled_loss_makes_the_same_update():
-    wanted, _, _ = updated("classifier", 3)
+    expected, _, _ = updated("classifier", 3)
     found, results, optimizer = updated("classifier", 3, prepare=lambda o: o.scale_loss())
-    for variable, value in wanted.items():
+    for variable, value in expected.items():
         np.testing.assert_allclose(found[variable], value, atol=1e-6, err_msg=variable)
     assert results[-1]["loss_scale"][0] == optimizer.gradient_scale().numpy() == 2.0**15
     ratios = [results[-1][f"trust_ratio_{name}"][0] for name in ("lowest", "median", "highest")]

@@ -206,7 +206,7 @@ def restarting(num_restarts):
 @pytest.mark.slow
 def test_restarts_take_the_next_seed_and_go_on_exactly_after_a_kill(path, tmp_path, monkeypatch):
     train(path, make_run(tmp_path / "good", JUDGED, seed=5))
-    wanted = builders.weights(tmp_path / "good" / "model.ckpt-40")
+    expected = builders.weights(tmp_path / "good" / "model.ckpt-40")
     folder = tmp_path / "out"
     run = make_run(folder, restarting(2), seed=3)
     # Killed in the first attempt, in the second, and in the third, each after a checkpoint.
@@ -227,7 +227,7 @@ def test_restarts_take_the_next_seed_and_go_on_exactly_after_a_kill(path, tmp_pa
     assert not kills
     found = json.loads((folder / "attempts.json").read_text())
     assert [(a["seed"], a["step"]) for a in found["given_up"]] == [(3, 20), (4, 20)]
-    builders.assert_same(builders.weights(folder / "model.ckpt-40"), wanted)
+    builders.assert_same(builders.weights(folder / "model.ckpt-40"), expected)
     assert {block["restarts"] for block in builders.read_results(folder)} == {"2"}
     for number in (1, 2):
         assert saved(folder / f"attempt_{number}") == [0, 10]
@@ -273,7 +273,7 @@ def limits(minutes=3.0, **changes):
 
 
 def trained_rows(folder):
-    """{step: what it says of training, of which speed and time are left out}."""
+    """{step: logged values of training, without speed and time}."""
     of_speed = {"seconds", "examples_per_second", "tokens_per_second", "input_share"}
     return {
         row["step"]: {name: value for name, value in row.items() if name not in of_speed}

@@ -1,5 +1,6 @@
 """Reports of a training run."""
 
+import itertools
 import os
 import re
 import subprocess
@@ -30,12 +31,16 @@ def scalars(folder):
     }
 
 
-def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
-    clock = iter(range(0, 1000, 2))
-    # Only for this module: logging reads the time too.
+def set_clock(monkeypatch, seconds):
+    """Time passes only when the log reads it; only for this module, as logging also reads it."""
+    clock = itertools.count(0, seconds)
     monkeypatch.setattr(
         training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
     )
+
+
+def test_means_over_the_steps_since_the_last_report(tmp_path, caplog, monkeypatch):
+    set_clock(monkeypatch, 2)
     with (
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(str(tmp_path), 0, 100, batch_size=8, created=-10.5) as log,
@@ -66,10 +71,7 @@ def test_workers_without_a_folder_report_nothing(tmp_path, caplog, monkeypatch):
 
 
 def test_slow_training_has_a_speed_too(tmp_path, caplog, monkeypatch):
-    clock = iter(range(0, 10000, 400))
-    monkeypatch.setattr(
-        training_log, "time", types.SimpleNamespace(time=lambda: float(next(clock)))
-    )
+    set_clock(monkeypatch, 400)
     with (
         caplog.at_level("INFO", logger="absl"),
         training_log.TrainingLog(str(tmp_path), 0, 3, batch_size=8, created=0.0) as log,

@@ -114,13 +114,13 @@ def _check_header(path, line, settings):
         raise StaleFeaturesError(
             f"{path} has version {header.get('version')}, expected {_FILE_VERSION}"
         )
-    found, wanted = header.get("settings"), json.loads(json.dumps(settings))
+    found, expected = header.get("settings"), json.loads(json.dumps(settings))
     if not isinstance(found, dict):
         raise StaleFeaturesError(f"{path} does not say what it was made with")
-    for key in sorted(set(found) | set(wanted)):
-        if found.get(key) != wanted.get(key):
+    for key in sorted(set(found) | set(expected)):
+        if found.get(key) != expected.get(key):
             raise StaleFeaturesError(
-                f"{path} was made with {key} = {found.get(key)!r}, now it is {wanted.get(key)!r}"
+                f"{path} was made with {key} = {found.get(key)!r}, now it is {expected.get(key)!r}"
             )
 
 

@@ -41,7 +41,7 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
         training question has no or several answers, or its answer is not at the given position.
         The message names the file and the place or the id.
     """
-    content = file_io.read_json(path, "SQuAD file", most=None)
+    content = file_io.read_json(path, "SQuAD file", max_bytes=None)
     examples = []
     for place, paragraph in _paragraphs(path, content):
         text = _field(path, place, paragraph, "context", str)
@@ -93,7 +93,7 @@ def _read_question(path, place, question, text, is_training):
         place = f"question {example.qas_id!r} ({place})"
         for answer in _field(path, place, question, "answers", list):
             answers.append(_field(path, place, answer, "text", str))
-            starts.append(_start(answer, text))
+            starts.append(_find_start(answer, text))
         example.answers, example.answer_starts = tuple(answers), tuple(starts)
     example.is_impossible = bool(question.get("is_impossible", False))
     if is_training:
@@ -103,7 +103,7 @@ def _read_question(path, place, question, text, is_training):
     return example
 
 
-def _start(answer, text):
+def _find_start(answer, text):
     """Returns the first character of an answer; None if it is missing or the text differs."""
     start = answer.get("answer_start")
     is_there = isinstance(start, int) and start >= 0 and text.startswith(answer["text"], start)

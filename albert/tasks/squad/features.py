@@ -381,15 +381,6 @@ def _place_answer(windows, spans, answer):
 Batch = list[tuple[SquadExample, list | str]]
 
 
-def check_lower_case(tokenizer: tokenization.FullTokenizer, do_lower_case: bool) -> None:
-    """Raises InputError if `do_lower_case` differs from the tokenizer's."""
-    if bool(do_lower_case) != bool(tokenizer.do_lower_case):
-        raise InputError(
-            f"do_lower_case is {do_lower_case} but the tokenizer was made with "
-            f"{tokenizer.do_lower_case}"
-        )
-
-
 def convert_examples_to_features(
     examples: Iterable[SquadExample],
     tokenizer: tokenization.FullTokenizer,
@@ -415,7 +406,11 @@ def convert_examples_to_features(
     Raises:
       InputError: contradictory lengths, or too many questions dropped in training (at the end).
     """
-    check_lower_case(tokenizer, do_lower_case)
+    if bool(do_lower_case) != bool(tokenizer.do_lower_case):
+        raise InputError(
+            f"do_lower_case is {do_lower_case} but the tokenizer was made with "
+            f"{tokenizer.do_lower_case}"
+        )
     featurizer = Featurizer(tokenizer, max_seq_length, doc_stride, max_query_length, is_training)
     report = FeatureReport() if report is None else report
     made = batches(enumerate(examples), featurizer, convert=list)

@@ -69,7 +69,7 @@ def make_target_adder(
     return prepare
 
 
-def _right(outputs, features, names):
+def _compare(outputs, features, names):
     """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`."""
     import tensorflow as tf
 
@@ -90,7 +90,7 @@ def train_metrics(
     """Returns the accuracy of both positions as (sum, weight) pairs; see `eval_rows`."""
     import tensorflow as tf
 
-    right = zip(("start_accuracy", "end_accuracy"), _right(outputs, features, names), strict=True)
+    right = zip(("start_accuracy", "end_accuracy"), _compare(outputs, features, names), strict=True)
     return {name: (tf.reduce_sum(x), tf.cast(tf.size(x), tf.float32)) for name, x in right}
 
 
@@ -105,7 +105,7 @@ def eval_rows(
     """
     if "start_positions" not in features:
         return {}
-    rows = (*_right(outputs, features, names), outputs["per_example_loss"])
+    rows = (*_compare(outputs, features, names), outputs["per_example_loss"])
     return dict(zip(_ROWS, (*rows, features["place_is_known"]), strict=True))
 
 

@@ -174,10 +174,9 @@ class QuestionFiles:
         return squad_records.convert_examples_to_records(
             examples,
             self.tokenizer,
-            **self.settings.window,
-            is_training=is_training,
-            do_lower_case=self.tokenizer.do_lower_case,
-            num_processes=self.num_processes,
+            tuple(self.settings.window.values()),
+            is_training,
+            self.num_processes,
         )
 
     def _cached(self, path, fingerprint, make_rows):

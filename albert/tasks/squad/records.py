@@ -102,11 +102,8 @@ def _to_rows(is_training, windows):
 def convert_examples_to_records(
     examples: Sequence[SquadExample],
     tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    doc_stride: int,
-    max_query_length: int,
+    lengths: tuple[int, int, int],
     is_training: bool,
-    do_lower_case: bool,
     num_processes: int = 1,
     report: squad_features.FeatureReport | None = None,
 ) -> Iterator[tuple[bytes, SquadFeatures | None]]:
@@ -117,6 +114,7 @@ def convert_examples_to_records(
 
     Args:
       examples: `SquadExample`s in the order of the records.
+      lengths: (max_seq_length, doc_stride, max_query_length), see `squad_features.Featurizer`.
       num_processes: worker processes, among which paragraphs are split. With 1, or for few
         examples, this process does the work.
       For the rest see `squad_features.convert_examples_to_features`.
@@ -128,8 +126,7 @@ def convert_examples_to_records(
       InputError: as there.
       RuntimeError: a worker process ended before its work was done.
     """
-    squad_features.check_lower_case(tokenizer, do_lower_case)
-    settings = (tokenizer, max_seq_length, doc_stride, max_query_length, is_training)
+    settings = (tokenizer, *lengths, is_training)
     featurizer = squad_features.Featurizer(*settings)
     report = squad_features.FeatureReport() if report is None else report
     num_processes = min(num_processes, len(examples) // MIN_EXAMPLES_PER_PROCESS)

@@ -71,7 +71,7 @@ class Selection:
             left = [example for example in left if _is_answerable(example, path)]
             logging.info("%s: %d of %d questions have an answer", path, len(left), len(examples))
         if self.drop_longer_than is not None:
-            fitting = self._fitting(left, tokenizer, max_query_length)
+            fitting = self._select_fitting(left, tokenizer, max_query_length)
             logging.info(
                 "%s: %d of %d questions fit in %d tokens with their text",
                 path,
@@ -91,7 +91,7 @@ class Selection:
             logging.info("%s: %d questions, %s=%g", path, len(left), self.share_name, self.share)
         return left
 
-    def _fitting(self, examples, tokenizer, max_query_length):
+    def _select_fitting(self, examples, tokenizer, max_query_length):
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))
         tokens = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
         questions = tokenizer.encode_batch([example.question_text for example in examples])
