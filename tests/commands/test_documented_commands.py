@@ -10,7 +10,7 @@ import shutil
 import pytest
 from absl import flags
 
-from tests.house.test_documents import SCRIPT_COMMANDS
+from tests.support import documents
 
 # Given after the documented flags, so that a run takes seconds.
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
@@ -46,10 +46,12 @@ def run(command):
 
 
 def commands(page):
-    for of, line in SCRIPT_COMMANDS:
-        name = shlex.split(line)[2].removeprefix("albert.")
-        if of == page and name not in NOT_RUN:
-            yield name, line
+    for line in documents.commands(page):
+        words = shlex.split(line)
+        if words[:2] == ["python", "-m"]:
+            name = words[2].removeprefix("albert.")
+            if name not in NOT_RUN:
+                yield name, line
 
 
 def make_data(folder):
