@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import flags
@@ -208,15 +208,17 @@ def _points_that_name_all(plan: sweep_plan.Plan) -> Iterator[dict[str, Any]]:
         yield {name: values[min(place, len(values) - 1)] for name, values in ends.items()}
 
 
-def describe_plan(settings: Settings, plan: sweep_plan.Plan) -> str:
-    """Returns what --plan prints.
+def describe_plan(settings: Settings, plan: sweep_plan.Plan, common: Mapping[str, str]) -> str:
+    """Returns what --plan prints; `common` are the flags that all trials have.
 
     Raises:
-      file_io.InputError: the spread over seeds is not known, or a difference is not a number
-        above 0.
+      file_io.InputError: the spread over seeds is not known, the finished runs are of another task,
+        or a difference is not a number above 0.
     """
     folders = list(settings.plan_from or ()) or sweep_power.find_finished(settings.output_dir)
     runs = sweep_power.read_runs(report_data.find_folders(folders) if folders else [], plan.metric)
+    if runs is not None:
+        sweep_power.check_task(runs, plan.script, common.get("task_name"))
     if settings.assumed_deviation is not None:
         spread = sweep_power.assume_spread(settings.assumed_deviation)
     elif runs is None:
@@ -276,7 +278,7 @@ def main(values: flags.FlagValues) -> None:
     check_baseline(plan, settings.output_dir, settings.baseline)
     plan = plan.scored_by(common.get("metric_for_best"))  # trials pick checkpoints by it
     if settings.plan:
-        print(app.with_flag_names(describe_plan(settings, plan), values), end="")
+        print(app.with_flag_names(describe_plan(settings, plan, common), values), end="")
         return
     settings.refuse_given("--plan", "plan_from", "detect", "assumed_deviation")
     runner = sweep.Sweep(

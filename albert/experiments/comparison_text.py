@@ -31,12 +31,12 @@ _CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, 
 
 def score(value: float | None) -> str:
     """Returns a score as tables show it; "-" if it is unknown."""
-    return "-" if value is None else f"{value:.4f}"
+    return "-" if value is None else f"{round(value, 4) + 0:.4f}"  # + 0: no "-0.0000"
 
 
 def interval(low: float | None, high: float | None) -> str:
     """Returns an interval as tables show it; "-" if it is unknown."""
-    return "-" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+    return "-" if low is None or high is None else f"{score(low)} to {score(high)}"
 
 
 def p_value(p: float | None) -> str:
@@ -203,14 +203,17 @@ def to_markdown(compared: Compared, num_examples: int = 0) -> str:
     pairs = [row for pair in compared.pairs for row in pair_rows(pair)]
     lines.append(_aligned(PAIRS, pairs))
     changed = [
-        [pair.second, verb, row.key, row.text, row.label, row.first, row.second]
+        [
+            *(f"{pair.second} minus {pair.first}", verb),
+            *(row.key, row.text, row.label, row.first, row.second),
+        ]
         for pair in compared.pairs
         if pair.examples is not None
         for verb, rows in (("gains", pair.examples.gained), ("loses", pair.examples.lost))
         for row in rows[:num_examples]
     ]
     if changed:
-        header = ["side", "gains or loses", "example", "text", "right", "first", "second"]
+        header = ["pair", "gains or loses", "example", "text", "right", "first", "second"]
         lines.append(_aligned(header, changed))
     header, rows = _cost_rows(compared)
     if rows:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert.experiments import statistics, sweep_journal
-from albert.training import stuck_runs
+from albert.training import results, stuck_runs
 
 _DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is printed
 _OUTCOMES = {
@@ -58,6 +58,8 @@ def add(
     chosen = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
     if len(chosen) > 1 and any(len(scores[i]) > 1 for i in chosen):
         _compare(summary, scores, chosen, baseline, found)
+    if baseline is not None or any(len(values) > 1 for values in scores):
+        found["notes"] += _not_compared(points, chosen)
     if len(chosen) > 1:
         found["notes"] += _price_of_picking([scores[i] for i in chosen], summary["minimize"])
     return {**summary, "comparison": found}
@@ -113,6 +115,22 @@ def _outcomes(summary, restarts):
             f"{restarts} restarts with other seeds after attempts that did not learn: the scores "
             "are those of the attempts that did."
         )
+    return notes
+
+
+def _not_compared(points, chosen):
+    """Returns sentences about points that are no better than a constant answer, or all but one."""
+    poor = sum(
+        any(remark.startswith(results.NOT_BETTER) for remark in point["remarks"])
+        for i, point in enumerate(points)
+        if i not in chosen
+    )
+    notes = []
+    if poor:
+        notes.append(f"{poor} of {len(points)} points not compared: {results.NOT_BETTER}.")
+    if len(chosen) < 2 <= len(points):
+        left = points[chosen[0]]["name"] if chosen else "none"
+        notes.append(f"Nothing is compared: of the points that can be, left is {left}.")
     return notes
 
 

@@ -101,6 +101,27 @@ def read_runs(folders: Sequence[str], metric: str | None) -> Runs | None:
     )
 
 
+def check_task(runs: Runs, script: str, task: str | None) -> None:
+    """Rejects finished runs of another script or task than those of the sweep.
+
+    Args:
+      runs: finished runs.
+      script: script of the sweep, with or without its package.
+      task: its task; None: it has none, or trials differ in it.
+
+    Raises:
+      file_io.InputError: they differ.
+    """
+    side = runs.sides[0]
+    own, of_runs = script.rpartition(".")[2], (side.task[0], (side.task[1] or "").lower())
+    if of_runs != (own, (task or of_runs[1]).lower()):
+        raise file_io.InputError(
+            f"plan_from: {side.folder} is {' of the task '.join(filter(None, of_runs))}, but the "
+            f"sweep is {' of the task '.join(filter(None, (own, task)))}: name finished runs of "
+            "the same task, or give assumed_deviation without them"
+        )
+
+
 def _seconds(record: dict[str, Any]) -> float:
     """Returns the time by the clock of the sessions that trained, with reading and evaluations."""
     times = [

@@ -17,6 +17,7 @@ from albert.io import file_io
 RESULTS = "eval_results.txt"
 AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
+NOT_BETTER = "no better than a constant answer"  # how such a remark begins
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
 _MAX_SCORE = 1e6  # maximum absolute value; percentages and losses are far below
@@ -107,7 +108,7 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
     # Scores are written as float32.
     value, bound = np.float32(value), np.float32(baseline)
     is_better = value < bound if minimize else value > bound
-    return "" if is_better else f"no better than a constant answer ({baseline:.4f})"
+    return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
 
 
 def _is_metric(key):

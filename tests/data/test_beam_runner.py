@@ -49,7 +49,7 @@ def test_a_lost_worker_is_tried_again_a_few_times(monkeypatch):
     attempts = []
 
     def lose(times):
-        def run(start, arguments, tasks, *others, apart):
+        def run(start, arguments, tasks, *others, always_start):
             attempts.append((arguments, tasks))
             if len(attempts) <= times:
                 raise processes.WorkerLost("killed")

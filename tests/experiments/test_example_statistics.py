@@ -137,16 +137,19 @@ def drawn_models(seeds, examples, paired, rng):
     return a, b
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [example_statistics.MIN_BOTH, 10])
 @pytest.mark.parametrize("paired", [False, True])
-def test_the_multi_bootstrap_covers_new_seeds_and_new_examples(paired):
-    rng, found = np.random.default_rng(0), []
-    for index in range(300):
-        a, b = drawn_models(example_statistics.MIN_SEEDS, 30, paired, rng)
+def test_the_multi_bootstrap_covers_new_seeds_and_new_examples(paired, n):
+    rng, found = np.random.default_rng(n), []
+    for index in range(2000):
+        a, b = drawn_models(n, 30, paired, rng)
         comparison = example_statistics.multi_bootstrap(
-            a, b, paired_seeds=paired, resamples=300, random_seed=index
+            a, b, paired_seeds=paired, resamples=200, random_seed=index
         )
         found.append(comparison)
-    assert 0.92 <= covered(found) <= 0.98  # 93% to 97%, and the chance of 300 draws
+    assert 0.93 <= covered(found) <= 0.97
+    assert all((c.p <= 0.05) == (not c.low <= 0 <= c.high) for c in found)
     assert found[0].note == "" and found[0].paired == paired
 
 
@@ -157,7 +160,27 @@ def test_the_multi_bootstrap_is_wider_than_that_of_examples():
     error = gaps.std() / np.sqrt(len(gaps))
     assert both.difference == pytest.approx(gaps.mean())
     assert both.high - both.low > 3 * 2 * 1.96 * error
-    assert both.note == "5 seeds: the interval may be too narrow; from 20 on it is not"
+    few = example_statistics.multi_bootstrap(a[:4], b[:4], paired_seeds=True)
+    assert both.note == ""
+    assert few.note == "4 seeds: the interval may be too narrow; from 5 on it is not"
+
+
+def test_the_multi_bootstrap_without_noise_of_examples_is_the_t_test():
+    a, b = np.random.default_rng(4).normal(size=(2, 5, 1)) * np.ones((1, 1, 200))
+    for paired in (True, False):
+        found = example_statistics.multi_bootstrap(a, b, paired_seeds=paired, resamples=20_000)
+        same, x, y = (stats.ttest_rel if paired else stats.ttest_ind), a[:, 0], b[:, 0]
+        expected = same(y, x, **({} if paired else {"equal_var": False}))
+        assert found.p == pytest.approx(expected.pvalue, rel=0.03)
+        bounds = expected.confidence_interval(0.95)
+        assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=0.03)
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(0, "not distinguishable"), (1, "b is better by 1")])
+def test_the_multi_bootstrap_of_sides_without_a_spread(gap, verdict):
+    a = np.full((3, 40), 0.1) + np.arange(40) / 7
+    found = example_statistics.multi_bootstrap(a, a + gap, paired_seeds=True)
+    assert (found.low, found.high, found.verdict) == (found.difference, found.difference, verdict)
 
 
 def test_the_multi_bootstrap_without_spread_over_seeds_is_that_of_examples():

@@ -95,6 +95,18 @@ def test_failed_pruned_and_stuck_trials_are_told():
     assert rows["trial_0008 to 11"]["verdict"] == "not compared"
 
 
+@pytest.mark.parametrize("baseline", [None, 1])
+def test_points_that_are_no_better_than_a_constant_answer_are_told(baseline):
+    scores = {0.1: [0.9, 0.8, 0.7, 0.6], 0.2: [0.4, 0.5, 0.4, 0.5]}
+    summary = sweep_comparison.add(summarize(scores, baseline=0.5), baseline)
+    notes = summary["comparison"]["notes"]
+    alone = "Nothing is compared: of the points that can be, left is trial_0000 to 3."
+    if baseline is None:
+        assert notes[:2] == ["1 of 2 points not compared: no better than a constant answer.", alone]
+    else:  # a baseline is compared whatever its score
+        assert summary["comparison"]["reference"] == 1 and alone not in notes
+
+
 def test_one_seed_for_each_point_asks_for_more():
     scores = {rate: [value] for rate, value in ((0.1, 0.5), (0.2, 0.6), (0.3, 0.9))}
     summary = sweep_comparison.add(summarize(scores, seeds=(1,)))

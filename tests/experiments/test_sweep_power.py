@@ -89,6 +89,10 @@ def test_a_difference_that_nobody_can_show(tmp_path):
     assert "| 0.0001 " in text and "above 10000" in text
 
 
+def runs_of(folder):
+    return sweep_power.read_runs([str(folder)], None)
+
+
 def test_runs_that_tell_no_spread_are_refused(tmp_path):
     one = compared_runs.make_run(tmp_path / "one", 0.8)
     runs = sweep_power.read_runs([str(one)], None)
@@ -103,5 +107,11 @@ def test_runs_that_tell_no_spread_are_refused(tmp_path):
     other = compared_runs.make_run(tmp_path / "other", 0.8, script="run_race", task="race")
     with pytest.raises(file_io.InputError, match="are of different tasks"):
         sweep_power.read_runs([str(same), str(other)], None)
+    with pytest.raises(file_io.InputError, match="is run_classifier of .*, but the sweep is run_r"):
+        sweep_power.check_task(runs_of(same), "albert.run_race", None)
+    task = runs_of(same).sides[0].task[1]
+    sweep_power.check_task(runs_of(same), "run_classifier", task.upper())
+    with pytest.raises(file_io.InputError, match="but the sweep is run_classifier of the task RTE"):
+        sweep_power.check_task(runs_of(same), "run_classifier", "RTE")
     assert sweep_power.read_runs([], None) is None
     assert sweep_power.find_finished(str(tmp_path)) == []

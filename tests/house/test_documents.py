@@ -10,7 +10,8 @@ import pytest
 from absl import flags
 
 import albert
-from tests.support import sources
+from tests.support import documents, sources
+from tests.support.documents import blocks, lines_of, text_of
 from tests.support.sources import DOORS, ROOMS, ROOT
 
 GUIDE = [
@@ -41,35 +42,12 @@ OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
 
 
-@functools.cache
-def text_of(page):
-    return (ROOT / page).read_text(encoding="utf-8")
-
-
-def blocks(page, language):
-    """Texts of the page's code blocks in a language; "" for blocks without one."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(page), re.S | re.M)
-    return [text for name, text in found if name == language]
-
-
 def without_blocks(page):
     return re.sub(r"^```.*?^```$", "", text_of(page), flags=re.S | re.M)
 
 
-def lines_of(block):
-    """Lines of a shell program, with those that end in a backslash joined to the next."""
-    return [
-        line.strip()
-        for line in block.replace("\\\n", " ").splitlines()
-        if line.strip() and not line.startswith("#")
-    ]
-
-
 COMMANDS = [
-    (page, line)
-    for page in [*GUIDE, "benchmarks/RESULTS.md"]
-    for block in blocks(page, "bash")
-    for line in lines_of(block)
+    (page, line) for page in [*GUIDE, "benchmarks/RESULTS.md"] for line in documents.commands(page)
 ]
 SCRIPT_COMMANDS = [(page, line) for page, line in COMMANDS if line.startswith("python -m albert.")]
 
