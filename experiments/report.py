@@ -3,7 +3,7 @@
     python experiments/report.py
 
 A claim without recorded runs says "not run". Verdicts are those of tests over seeds: "agrees",
-"differs" or "cannot be told at this size".
+"differs" or "cannot be decided at this size".
 """
 
 import argparse
@@ -17,7 +17,7 @@ from albert.experiments import statistics
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_RUN = "not run"
-AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "cannot be told at this size"
+AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "cannot be decided at this size"
 
 
 # --- records --------------------------------------------------------------------------------------

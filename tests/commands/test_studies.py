@@ -136,7 +136,7 @@ def test_without_records_nothing_is_claimed(tmp_path):
     [
         ((4.0, 4.1, 4.05), "agrees"),
         ((6.0, 6.1, 6.05), "differs"),
-        ((4.0, 6.0, 5.0), "cannot be told at this size"),
+        ((4.0, 6.0, 5.0), "cannot be decided at this size"),
     ],
 )
 def test_a_verdict_is_that_of_a_test_over_seeds(tmp_path, none, verdict):
