@@ -8,7 +8,7 @@ import re
 import pytest
 from absl import flags
 
-from albert import run_sweep
+from albert import create_pretraining_data, run_sweep
 from albert.data import record_files
 from albert.experiments import sweep_plan
 from albert.io import file_io
@@ -124,6 +124,11 @@ def tiny(tmp_path_factory):
     (folder / "text").write_text("the boats leave.\nthe sun is up.\n\nthe soup was good.\n" * 9)
     rows = builders.pretraining_rows(32)
     record_files.write(str(folder / "records"), builders.PRETRAINING_SPECS, rows, {})
+    builders.run(
+        create_pretraining_data, input_file=folder / "text", output_file=folder / "unmasked",
+        spm_model_file=builders.SPM, max_seq_length=builders.PRETRAINING_LENGTH,
+        mask_in_training=True, sentence_task="none",
+    )  # fmt: skip
     teacher = dataclasses.replace(config, num_hidden_layers=2)
     made = pretraining_heads.PretrainingModel(teacher, seed=5)
     builders.write_model(folder / "pretrained", made, teacher)
@@ -159,6 +164,7 @@ def tiny(tmp_path_factory):
             "input_file": folder / "text", "spm_model_file": builders.SPM, "max_seq_length": 24,
         },
         "teachers": {"run_pretraining": folder / "pretrained"},
+        "unmasked": folder / "unmasked",
         "done": {},
     }  # fmt: skip
 
@@ -187,6 +193,8 @@ def test_a_recipe_runs(recipe, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     script, name = script_of(recipe)
     small = dict(tiny[name])
+    if name == "run_pretraining" and parse(recipe)["masked_lm_prob"].present:
+        small["input_file"] = tiny["unmasked"]  # The recipe draws masks.
     if parse(recipe).flag_values_dict().get("init_from_teacher"):
         small |= teacher_of(name, tiny, tmp_path)
     small = [f"--{key}={value}" for key, value in small.items() if value is not None]
