@@ -37,7 +37,7 @@ def _linked(path: str, source: str, page: str, files: Files, config: MkDocsConfi
             content = (ROOT / target).read_text(encoding="utf-8")
             files.append(File.generated(config, name, content=content))
         return _relative(name, page)
-    raise PluginError(f"{source}: a link to {target}, which is no file of the repository")
+    raise PluginError(f"{source}: a link to {target}, which is not a file in the repository")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
