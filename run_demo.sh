@@ -81,7 +81,7 @@ step "Pre-training a tiny model" albert.run_pretraining \
   --max_seq_length=64 --max_predictions_per_seq=10 --train_batch_size=32 --optimizer=adamw \
   --learning_rate=1e-3 --num_train_steps=600 --num_warmup_steps=60 --save_checkpoints_steps=300
 rm -rf "$out/export" # each run would add another
-fine_tune SST-2 120 --export_dir="$out/export"
+fine_tune SST-2 180 --export_dir="$out/export"
 fine_tune RTE 120
 fine_tune STS-B 120
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \
