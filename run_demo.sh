@@ -55,7 +55,7 @@ fine_tune() { # task, steps, further flags
   step "Fine-tuning on $1" albert.run_classifier --task_name="$1" --data_dir="$data/glue" \
     --output_dir="$out/$1" --init_checkpoint="$model" --do_train --do_eval --do_predict \
     --max_seq_length=64 --eval_batch_size=64 --predict_batch_size=64 --learning_rate=5e-4 \
-    --train_step="$2" --warmup_step=30 --save_checkpoints_steps=60 "${@:3}"
+    --train_step="$2" --warmup_step=60 --save_checkpoints_steps=60 "${@:3}"
 }
 
 step "Making a corpus, tasks and questions" albert.make_demo_data --output_dir="$data"
@@ -79,9 +79,9 @@ step "Pre-training a tiny model" albert.run_pretraining \
   --albert_config_file="$model/albert_config.json" --input_file="$records/train.tf_record" \
   --eval_input_file="$records/heldout.tf_record" --output_dir="$model" --do_train --do_eval \
   --max_seq_length=64 --max_predictions_per_seq=10 --train_batch_size=32 --optimizer=adamw \
-  --learning_rate=1e-3 --num_train_steps=600 --num_warmup_steps=60 --save_checkpoints_steps=300
+  --learning_rate=1e-3 --num_train_steps=900 --num_warmup_steps=60 --save_checkpoints_steps=450
 rm -rf "$out/export" # each run would add another
-fine_tune SST-2 180 --export_dir="$out/export"
+fine_tune SST-2 240 --export_dir="$out/export"
 fine_tune RTE 120
 fine_tune STS-B 120
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \

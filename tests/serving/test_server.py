@@ -376,7 +376,7 @@ def test_a_client_that_has_ended_its_side_gets_its_answers(start):
 @pytest.mark.parametrize("whole", [True, False], ids=["unanswered", "silent"])
 def test_health_is_told_when_file_handles_are_short(start, whole):
     """Of clients that send nothing, and of those whose requests are not answered yet."""
-    server = start(10, most_files=80)
+    server = start(100, most_files=80)  # answers nothing meanwhile
     server.wait_for("Ready")
     assert re.search(r"At most (\d+) connections instead of 512", server.log)
     with contextlib.ExitStack() as stack:
