@@ -37,9 +37,9 @@ class Settings(options.Group):
         None, "Answers to --input_file, .jsonl; by default standard output."
     )
     data_file: str | None = options.flag(
-        None, "SQuAD file, one of whose questions is asked and shown with its answer."
+        None, "SQuAD file: ask the question --index of it, and show its answer from the file."
     )
-    index: int | None = options.flag(None, "Number of that question in the file, from 0.")
+    index: int | None = options.flag(None, "Number of a question in --data_file, from 0.")
     num_answers: int = options.count(3, "Maximum number of answers to print for a question.")
     inference: model_settings.Inference = options.group(model_settings.Inference)
 

@@ -22,18 +22,18 @@ class Settings(options.Group):
     )
     precision: str = options.flag(
         "float32",
-        "What the large products are computed in.",
+        "Number type of the large matrix products.",
         parser=options.PrecisionParser(["float32", "bfloat16", "int8"]),
     )
     calibration_file: str | None = options.flag(
         None,
-        "For --precision=int8: some hundred examples like those to come, whose activations give "
-        "the scales. They need no labels.",
+        "For --precision=int8: a few hundred examples like those that will be predicted, whose "
+        "activations give the scales. They need no labels.",
     )
     check_file: str | None = options.flag(
         None,
-        "Examples with labels, which the float32 model in Python and the exported one answer; "
-        "needed for other precisions than float32.",
+        "Examples with labels, for which the answers of the float32 model in Python and of the "
+        "exported one are compared; needed for other precisions than float32.",
     )
     min_agreement: float = options.flag(
         0.99, "Minimum fraction of equal answers; with fewer nothing is exported."

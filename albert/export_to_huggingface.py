@@ -33,8 +33,8 @@ class Settings(options.Group):
     )
     architecture: str = options.flag(
         "albert",
-        "Whose classes load it: bert is for a model whose embeddings have the hidden size and "
-        "whose layers share nothing.",
+        "Classes of transformers that load the model: bert is for one whose embeddings have the "
+        "hidden size and whose layers share nothing.",
         choices=("albert", "bert"),
     )
     labels: tuple[str, ...] = options.flag(

@@ -30,7 +30,7 @@ class Settings(options.Group):
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
     export_path: str = options.flag(None, "Folder to make.", required=True)
     do_lower_case: bool = options.flag(
-        True, "What the module says of its texts: lower-case them or not."
+        True, "Whether the module records that its texts are lower-cased."
     )
     use_einsum: bool = options.flag(
         True, "No effect: both computations of the reference give the same numbers."

@@ -50,8 +50,8 @@ class Settings(options.Group):
     )
     near_duplicate_threshold: float = options.flag(
         0.8,
-        "Of documents that share this fraction of their runs of five words only the first stays; "
-        "0: only equal ones count.",
+        "Drop documents that share this fraction of their runs of five words with an earlier one; "
+        "0: drop only equal ones.",
         check=options.unit_interval,
     )
     max_line_repeats: int = options.flag(
@@ -64,7 +64,9 @@ class Settings(options.Group):
         "Evaluation sets, comma-separated: glue, squad, race. Sentences that have 13 words in a "
         "row in common with one of their texts are skipped.",
     )
-    only_report_contamination: bool = options.flag(False, "Keep these sentences.")
+    only_report_contamination: bool = options.flag(
+        False, "Report the sentences that --contamination finds, but keep them."
+    )
     data_dir: str | None = options.flag(
         None, "Folder with the evaluation sets: glue/, squad/, race/."
     )

@@ -17,7 +17,8 @@ class Settings(options.Group):
         None, "Folder of BLiMP's files, <paradigm>.jsonl or .jsonl.gz.", required=True
     )
     output_dir: str | None = options.flag(
-        None, "Folder for blimp.txt, .json and _pairs.jsonl; by default printed."
+        None,
+        "Folder for blimp.txt, blimp.json and blimp_pairs.jsonl; without it, scores are printed.",
     )
     limit: int | None = options.flag(
         None,

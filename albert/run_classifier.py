@@ -34,23 +34,23 @@ class Settings(fine_tuning.ClassifierSettings):
         required=True,
     )
     train_file: str | None = options.flag(
-        None, "Own data to train on (.csv, .tsv or .jsonl), for custom."
+        None, "Your own data to train on (.csv, .tsv or .jsonl), for custom."
     )
-    validation_file: str | None = options.flag(None, "Own data to evaluate on, for custom.")
+    validation_file: str | None = options.flag(None, "Your own data to evaluate on, for custom.")
     test_file: str | None = options.flag(
-        None, "Own data to predict, with or without labels, for custom."
+        None, "Your own data to predict, with or without labels, for custom."
     )
-    text_column: str = options.flag("text", "Column of the text in one's own data.")
+    text_column: str = options.flag("text", "Column of the text in your own data.")
     text_pair_column: str | None = options.flag(
-        None, "Column of the second text in one's own data, if there is one."
+        None, "Column of the second text in your own data, if there is one."
     )
-    label_column: str = options.flag("label", "Column of the label in one's own data.")
+    label_column: str = options.flag("label", "Column of the label in your own data.")
     id_column: str | None = options.flag(
-        None, "Column of the id in one's own data; by default rows are numbered."
+        None, "Column of the id in your own data; by default rows are numbered."
     )
     label_type: str | None = options.flag(
         None,
-        "Type of the labels of one's own data; by default regression if all are numbers and one "
+        "Type of the labels of your own data; by default regression if all are numbers and one "
         "has a decimal point.",
         choices=("classification", "regression"),
     )

@@ -89,7 +89,7 @@ class Settings(options.Group):
         "those in --output_dir.",
     )
     detect: tuple[str, ...] | None = options.flag(
-        None, "Differences of the score that --plan shall be about, such as 0.01,0.02."
+        None, "Differences of the score for which --plan computes seeds, such as 0.01,0.02."
     )
     assumed_deviation: float | None = options.flag(
         None,

@@ -113,7 +113,7 @@ def _report(settings: Settings, num_files: int, counts: dict[str, int], seconds:
     prefix, drawn = settings.output_prefix, counts["lines"] - counts["not_drawn"]
     files = f"{prefix}.txt" if settings.wordpiece else f"{prefix}.model and {prefix}.vocab"
     sample = (
-        f"  sample: {drawn} lines, each of the {counts['lines']} with the same chance "
+        f"  sample: {drawn} lines, each of the {counts['lines']} equally likely "
         f"(--random_seed={settings.random_seed})\n"
     )
     return (

@@ -41,12 +41,12 @@ class Teacher(options.Group):
         "between the last hidden states of both.",
     )
     distill_temperature: float = options.flag(
-        2.0, "Both models' logits are divided by it to be compared."
+        2.0, "Temperature: both models' logits are divided by it before they are compared."
     )
     init_from_teacher: bool = options.flag(
         False,
-        "Start from the teacher's weights: of its layers every other one if the student has half "
-        "as many; where they share their parameters, the same ones.",
+        "Start from the teacher's weights: every other layer if the student has half as many; if "
+        "layers share their parameters, the shared ones.",
     )
 
     @property

@@ -73,22 +73,22 @@ class Study(options.Group):
     """Flags for a frozen encoder and its cache, a hidden layer, and fractions of the data."""
 
     freeze_encoder: bool = options.flag(
-        False, "Train the head alone, on an encoder that stays as it is and drops nothing."
+        False, "Train only the head; the encoder does not change and has no dropout."
     )
     cache_encoder_outputs: bool = options.flag(
         False,
-        "With --freeze_encoder: run the encoder over the data once and keep what it computes in "
-        "files; steps then read these.",
+        "With --freeze_encoder: run the encoder over the data once and keep its outputs in files, "
+        "which all steps then read.",
     )
     encoder_cache_dir: str | None = options.flag(
         None,
-        "Folder of these files, which runs can share; by default encoder_cache next to the feature "
-        "records.",
+        "Folder of these outputs, which runs can share; by default encoder_cache next to the "
+        "feature records.",
     )
     head_hidden_size: int | None = options.flag(
         None,
-        "Outputs of a dense layer between the encoder and the output layer; by default, and with "
-        "0, there is none. A later run in the same folder takes it from there.",
+        "Size of a dense layer between the encoder and the output layer; by default, and with 0, "
+        "there is none. Later runs in the same folder use the recorded size.",
     )
     head_activation: str = options.flag(
         "relu", "Activation of that layer's output.", choices=configuration.ACTIVATIONS
@@ -214,7 +214,7 @@ class Settings(training.Settings, abc.ABC):
     def _check_frozen(self):
         if not self.do_train:
             raise file_io.InputError(
-                "--freeze_encoder is for --do_train: nothing else changes weights"
+                "--freeze_encoder needs --do_train: only training changes weights"
             )
         purpose = "an encoder that is trained (--freeze_encoder)"
         self.compute.refuse_given(purpose, "recompute")
@@ -455,7 +455,7 @@ def find_head(settings: Settings) -> head_config.Head:
         return ours if "head_hidden_size" in settings.study.given else existing
     if checkpoints.numbered(folder):
         raise file_io.InputError(
-            f"{folder} holds a run with {describe_head(existing)}, this one is to have "
+            f"{folder} holds a run with {describe_head(existing)}, but this run would have "
             f"{describe_head(ours)}: give the same flags, or another --output_dir"
         )
     return ours

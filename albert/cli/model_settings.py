@@ -125,7 +125,7 @@ class Inference(options.Group):
 
     precision: str | None = options.flag(
         None,
-        "Type of products and activations; by default float32, of an exported model its own.",
+        "Type of products and activations; by default float32, or that of an exported model.",
         parser=options.PrecisionParser(["float32", "bfloat16"]),
     )
 

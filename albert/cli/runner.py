@@ -13,7 +13,7 @@ class Runner(options.Group):
 
     runner: str = options.flag(
         "local",
-        "Who works on the texts: processes of this machine, or Apache Beam (extra beam), also on "
+        "What processes the texts: processes of this machine, or Apache Beam (extra beam), also on "
         "many machines. The files are the same.",
         choices=("local", "beam"),
     )

@@ -62,7 +62,7 @@ class Settings(fine_tuning.Settings):
     )
     keep_checkpoint_max: int = fine_tuning.keep_flag()
     n_best_size: int = options.count(
-        20, "Answers kept of each question, and ends considered in each window."
+        20, "Answers kept per question; for SQuAD 1.1 also starts and ends tried per window."
     )
     max_answer_length: int = options.count(30, "Maximum tokens of an answer.")
     answerable_only: bool = options.flag(
@@ -123,7 +123,7 @@ class Settings(fine_tuning.Settings):
         if steps < 1:
             raise file_io.InputError(
                 f"{num_questions} questions, --train_batch_size={self.train_batch_size} and "
-                f"--num_train_epochs={self.num_train_epochs} make no step of training"
+                f"--num_train_epochs={self.num_train_epochs} give no training step"
             )
         return steps
 

@@ -284,11 +284,11 @@ class Schedule(options.Group):
         check=options.not_negative,
     )
     metric_for_best: str | None = options.flag(
-        None, "Result by which the best checkpoint is picked."
+        None, "Result that picks the best checkpoint; by default the one of the task."
     )
     early_stopping_patience: int = options.flag(
         0,
-        "End after this many evaluations without a better one; 0: never.",
+        "Stop after this many consecutive evaluations without improvement; 0: never.",
         check=options.not_negative,
     )
     budget_minutes: float = options.flag(

@@ -307,7 +307,7 @@ def _kept(side):
       file_io.InputError: a run keeps none.
     """
     if not side.counted:
-        raise file_io.InputError(f"{side.name} has no run that has ended well")
+        raise file_io.InputError(f"{side.name} has no run that finished successfully")
     return [(run, run.predictions) for run in side.counted]
 
 

@@ -450,8 +450,8 @@ def _checked_axes(sweep, axes):
     for name in axes:
         if name not in names:
             raise file_io.InputError(
-                f"heat_map: {name!r} is no parameter with several values of {sweep.folder}; there "
-                f"are {', '.join(names) or 'none'}"
+                f"heat_map: {name!r} is not a parameter with several values in {sweep.folder}; "
+                f"expected two of {', '.join(names) or 'none'}"
             )
     if len(set(axes)) != 2:
         raise file_io.InputError(f"heat_map: expected two parameters, found {', '.join(axes)}")

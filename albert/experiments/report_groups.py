@@ -103,7 +103,7 @@ def read(folders: Sequence[str]) -> list[Side]:
         kind = report_data.kind_of(folder)
         if kind in (report_data.SWEEP, report_data.GLUE):
             raise file_io.InputError(
-                f"runs: {folder} is a whole {kind}: report it by itself, or name its trials"
+                f"runs: {folder} is a whole {kind}: report it alone, or name its trials"
             )
     sides = comparison_sides.read(folders)
     report_data.check_same_task([run.record for run in recorded(sides)])

@@ -14,8 +14,8 @@ _OUTCOMES = {
     sweep_journal.INTERRUPTED: "interrupted: their points are not complete",
 }
 _STUCK = (
-    "{} did not learn: a mean is that of the runs of its point that learn (of all, if none does), "
-    "and points with such runs are not compared"
+    "{} did not learn: means are those of the runs that learn (of all runs of a point, if none "
+    "does), and points with such runs are not compared"
 )
 
 
@@ -129,8 +129,8 @@ def _not_compared(points, chosen):
     if poor:
         notes.append(f"{poor} of {len(points)} points not compared: {results.NOT_BETTER}.")
     if len(chosen) < 2 <= len(points):
-        left = points[chosen[0]]["name"] if chosen else "none"
-        notes.append(f"Nothing is compared: of the points that can be, left is {left}.")
+        left = f"only {points[chosen[0]]['name']}" if chosen else "no point"
+        notes.append(f"Nothing is compared: {left} could be.")
     return notes
 
 

@@ -148,7 +148,7 @@ def _check_search(plan):
     for name, values in plan.parameters.items():
         if isinstance(values, Range) and plan.method == "grid":
             raise file_io.InputError(
-                f"parameter {name!r} is a range, of which a grid would have no end: list its "
+                f"parameter {name!r} is a range, which a grid cannot go through: list its "
                 "values, or use method=random or method=tpe"
             )
     if plan.num_trials is None:
@@ -294,7 +294,9 @@ def _values(name, given):
         )
     for value in given:
         if not isinstance(value, SCALARS):
-            raise file_io.InputError(f"parameter {name!r}: {value!r} is no text, number or switch")
+            raise file_io.InputError(
+                f"parameter {name!r}: {value!r} is not a text, a number, true or false"
+            )
     if len({text_of(value) for value in given}) < len(given):
         raise file_io.InputError(f"parameter {name!r}: a value appears twice in {given}")
     return tuple(given)

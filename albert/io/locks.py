@@ -89,8 +89,8 @@ class Lock:
         """
         if self._successor:
             raise file_io.InputError(
-                f"{_name(self._successor)} has taken over {self.path}, as this process sent no "
-                "heartbeat: it ends, so that only one writes"
+                f"{_name(self._successor)} has taken over {self.path}, because this process sent "
+                "no heartbeat; this process ends, so that only one writes"
             )
 
     def release(self) -> None:

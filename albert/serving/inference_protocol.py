@@ -302,7 +302,9 @@ def _rows(found: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]]
     sizes = {name: array.shape[0] for name, array in found.items()}
     if len(set(sizes.values())) != 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
-        raise file_io.InputError(f"inputs: expected tensors of equally many rows, found {listed}")
+        raise file_io.InputError(
+            f"inputs: expected tensors with the same number of rows, found {listed}"
+        )
     columns = {}
     for name, array in found.items():
         tensor = fields.get(form.other_names.get(name, name))

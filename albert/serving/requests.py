@@ -404,7 +404,9 @@ def _rows(inputs: Any, form: Form) -> list[dict]:
     sizes = {name: len(column) for name, column in inputs.items()}
     if len(set(sizes.values())) != 1:
         found = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
-        raise file_io.InputError(f"inputs: expected fields of equally many values, found {found}")
+        raise file_io.InputError(
+            f"inputs: expected fields with the same number of values, found {found}"
+        )
     return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
 
 

@@ -575,7 +575,7 @@ async def _serve(settings: Settings, loads: Sequence[Callable]) -> None:
             await stop.wait()
             server.refuse_new()
             stop_listening()
-            logging.info("Stopping: what was accepted is answered")
+            logging.info("Stopping: accepted requests are still answered")
     finally:
         server.close()
 

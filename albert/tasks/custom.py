@@ -42,7 +42,7 @@ def _labels_of_counts(counts, kind, path):
         if points and others and set(map(str.lower, others)) <= _NOT_FINITE:
             raise file_io.InputError(
                 f"{path}: {sum(counts[name] for name in others)} labels are {others[0]!r}, the "
-                "others numbers: leave these rows out, or say label_type=classification"
+                "others numbers: remove these rows, or give label_type=classification"
             )
         kind = KINDS[points and not others]
         logging.info("The labels of %s call for %s; label_type says otherwise", path, kind)

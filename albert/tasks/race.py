@@ -95,7 +95,7 @@ def data_files(data_dir: str, split: str, level: str) -> list[str]:
             hint = f" ({split} is in {data_dir} itself: give the folder above {_FOLDER})"
         raise file_io.InputError(
             f"RACE: there is no folder {folder}; expected data_dir to hold "
-            f"{_FOLDER}/{split}/{level} with {_MERGED} or one .txt file a passage{hint}"
+            f"{_FOLDER}/{split}/{level} with {_MERGED} or one .txt file per passage{hint}"
         )
     names = [name for name in file_io.listdir(folder) if name.endswith(".txt")]
     if not names:
@@ -432,7 +432,7 @@ def make_data(
     if not 1 <= max_qa_length <= max_seq_length - BESIDE_ENDING:
         raise file_io.InputError(
             f"max_qa_length={max_qa_length} must be at least 1 and at most {BESIDE_ENDING} below "
-            f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] need room too"
+            f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] also need space"
         )
     partial = functools.partial
     return contracts.data_of_examples(

@@ -211,7 +211,7 @@ def _sentence(rows, name, first, count, columns, labeled):
         label = _column(columns.label, width - 1, width, "label_column", place)
         if label == word:
             raise file_io.InputError(
-                f"{place}: expected a word and its label in columns of their own (words_column, "
+                f"{place}: expected a word and its label in two columns (words_column, "
                 f"label_column); found {' '.join(rows[0])!r}"
             )
         labels = tuple(fields[label] for fields in rows)

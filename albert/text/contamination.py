@@ -83,7 +83,9 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
     counts: dict[str, Any] = {}
     for place, name in enumerate(names):
         if name not in SETS:
-            raise file_io.InputError(f"contamination={name}: expected some of {', '.join(SETS)}")
+            raise file_io.InputError(
+                f"contamination={name}: expected one or more of {', '.join(SETS)}"
+            )
         found = counts[name] = dict.fromkeys(("files", "texts", "short_texts", "runs"), 0)
         for path in _files(name, data_dir):
             found["files"] += 1

@@ -46,7 +46,7 @@ def check(script, **values):
         ),
         ({"freeze_encoder": True, "hidden_dropout_prob": 0.1}, "--hidden_dropout_prob: only for"),
         ({"freeze_encoder": True, "estimate_memory": True}, "leave out --freeze_encoder"),
-        ({"freeze_encoder": True, "do_train": False}, "--freeze_encoder is for --do_train"),
+        ({"freeze_encoder": True, "do_train": False}, "--freeze_encoder needs --do_train"),
         (
             {"freeze_encoder": True, "cache_encoder_outputs": True, "checkpoint": "model.ckpt-1"},
             "--checkpoint=model.ckpt-1 may have another encoder",

@@ -441,9 +441,11 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
     assert report_data.grid_of(found, ["batch", "learning_rate"])[1][1] == pytest.approx(
         [0.814, 0.798]
     )
-    with pytest.raises(file_io.InputError, match="heat_map: 'name' is no parameter with several"):
+    with pytest.raises(
+        file_io.InputError, match="heat_map: 'name' is not a parameter with several"
+    ):
         write_report(tmp_path, f"--runs={sweep}", "--heat_map=batch,name")
-    with pytest.raises(file_io.InputError, match="is a whole sweep: report it by itself"):
+    with pytest.raises(file_io.InputError, match="is a whole sweep: report it alone"):
         write_report(tmp_path, f"--runs={sweep},{sweep}/trial_0000")
 
 

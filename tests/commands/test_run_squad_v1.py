@@ -327,7 +327,7 @@ def test_a_second_export_is_a_second_version(trained, inputs, tmp_path, run_scri
         ),
         (
             {"do_train": True, "from_scratch": True, "num_train_epochs": 0.01},
-            "640 questions, --train_batch_size=16 and --num_train_epochs=0.01 make no step",
+            "640 questions, --train_batch_size=16 and --num_train_epochs=0.01 give no training",
         ),
         ({"do_predict": True, "n_best_size": 0}, "--n_best_size=0 must be at least 1"),
         ({"do_train": True, "checkpoint": "all"}, "--checkpoint=all is for --do_predict alone"),

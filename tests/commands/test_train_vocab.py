@@ -112,7 +112,7 @@ def test_the_report_tells_of_the_sample(text, tmp_path, run_script, capsys):
     run_script(train_vocab, input_file=text, output_prefix=tmp_path / "v", **settings)
     found = capsys.readouterr().out
     assert re.search(
-        r"\n  sample: 60 lines, each of the 9\d with the same chance .--random_seed=4.\n", found
+        r"\n  sample: 60 lines, each of the 9\d equally likely .--random_seed=4.\n", found
     )
 
 

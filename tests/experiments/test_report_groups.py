@@ -59,5 +59,5 @@ def test_points_of_a_sweep_are_sides(tmp_path):
     assert [(side.name, len(side.runs)) for side in sides] == [("rate=1", 2), ("rate=2", 2)]
     empty = run_folders.make_sweep(tmp_path / "e", {"rate": [1]}, lambda *_: None)
     assert report_groups.read_sweep(str(empty)) == []
-    with pytest.raises(file_io.InputError, match="is a whole sweep: report it by itself"):
+    with pytest.raises(file_io.InputError, match="is a whole sweep: report it alone"):
         report_groups.read([str(folder), str(folder / "trial_0000")])

@@ -88,9 +88,7 @@ def test_failed_pruned_and_stuck_trials_are_told():
     text = sweep_comparison.sentences(sweep_comparison.add(summary))
     assert "1 of 12 trials failed: they have no score, and their points are not compared." in text
     assert "1 of 12 trials pruned: " in text
-    assert (
-        "1 of 12 trials did not learn: a mean is that of the runs of its point that learn" in text
-    )
+    assert "1 of 12 trials did not learn: means are those of the runs that learn" in text
     rows = cells(sweep_comparison.add(summarize(scores)))
     assert rows["trial_0008 to 11"]["verdict"] == "not compared"
 
@@ -100,7 +98,7 @@ def test_points_that_are_no_better_than_a_constant_answer_are_told(baseline):
     scores = {0.1: [0.9, 0.8, 0.7, 0.6], 0.2: [0.4, 0.5, 0.4, 0.5]}
     summary = sweep_comparison.add(summarize(scores, baseline=0.5), baseline)
     notes = summary["comparison"]["notes"]
-    alone = "Nothing is compared: of the points that can be, left is trial_0000 to 3."
+    alone = "Nothing is compared: only trial_0000 to 3 could be."
     if baseline is None:
         assert notes[:2] == ["1 of 2 points not compared: no better than a constant answer.", alone]
     else:  # a baseline is compared whatever its score

@@ -63,7 +63,7 @@ def test_random_search_of_lists_repeats_nothing_and_ends():
         ({}, "needs parameters .* or trials"),
         ({"parameters": {"a": []}}, "parameter 'a': expected a list"),
         ({"parameters": {"a": [1, 1]}}, "a value appears twice"),
-        ({"parameters": {"a": [[1]]}}, "is no text, number or switch"),
+        ({"parameters": {"a": [[1]]}}, "is not a text, a number, true or false"),
         ({"parameters": {"a": {"low": 1}}}, "a range is"),
         ({"parameters": {"a": {"low": 2, "high": 1}}}, "low must be below high"),
         ({"parameters": {"a": {"low": 0, "high": 1, "log": True}}}, "above 0 on a logarithmic"),

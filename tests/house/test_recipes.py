@@ -80,7 +80,9 @@ def test_there_is_a_recipe_for_each_task_and_size():
     expected = {f"glue_{task}" for task in glue} | {"squad_v1", "squad_v2", "race"}
     expected |= {f"albert_{size}_pretraining" for size in sizes} | {"lambert_pretraining"}
     expected |= {"lambert_mnli", "lambert_squad_v1", "lambert_squad_v2", "distilbert_pretraining"}
-    assert expected <= set(RECIPES)
+    expected |= {"lambert_data", "roberta_albert_data", "roberta_albert_pretraining", "two_hours"}
+    expected |= {"distilbert_SST-2", "qa_study", "token_classification"}
+    assert expected <= set(RECIPES) and "qa_study_sweep.json" in SWEEPS
 
 
 # Only texts and numbers differ from the tasks that are trained: one text, two, a regression, and

@@ -192,7 +192,7 @@ def sized(size, **changes):
 BAD = [
     ([], "the request: expected object, found list"),
     ({}, "inputs: expected list, found null"),
-    ({"inputs": []}, "inputs: expected tensors of equally many rows, found nothing"),
+    ({"inputs": []}, "inputs: expected tensors with the same number of rows, found nothing"),
     ({"inputs": [of_texts("a")], "more": 1}, "the request: expected only id, inputs, model_name"),
     ({"inputs": [of_texts("a")], "id": 3}, "id: expected text, found whole number"),
     ({"inputs": [of_texts("a")], "id": "x" * 257}, "id: expected at most 256 characters"),

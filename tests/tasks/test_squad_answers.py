@@ -112,7 +112,7 @@ def test_malformed_json_is_placed(tmp_path):
         ),
         (
             '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
-            r"'context' in data\[0\].paragraphs\[0\] is no valid text",
+            r"'context' in data\[0\].paragraphs\[0\] is not valid text",
         ),
     ],
 )

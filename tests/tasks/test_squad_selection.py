@@ -28,7 +28,7 @@ def test_questions_without_an_answer_are_left_out(tokenizer):
     assert ids(chosen, examples, tokenizer) == [0, 3]
     with pytest.raises(file_io.InputError, match=r"dev\.json does not say whether question 'q1'"):
         ids(chosen, [example(0), example(1, None)], tokenizer)
-    with pytest.raises(file_io.InputError, match="none of the 2 questions is left by .*only"):
+    with pytest.raises(file_io.InputError, match="none of the 2 questions remains after .*only"):
         ids(chosen, examples[1:3], tokenizer)
 
 

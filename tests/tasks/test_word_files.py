@@ -68,7 +68,7 @@ def test_objects_of_jsonl():
     [
         (b"a O\nb\n", "conll", "f line 2: expected a word with its columns, 2 as in the first l"),
         (b"a\t\nb\tO\n", "conll", "f line 1: expected a word with its columns"),
-        (b"a\n", "conll", "f line 1: expected a word and its label in columns of their own"),
+        (b"a\n", "conll", "f line 1: expected a word and its label in two columns"),
         (b"\xff O\n", "conll", "f line 1: not UTF-8"),
         (b'{"words": ["a"], "labels": []}', "jsonl", "f line 1: 'labels' must be a list of texts"),
         (

@@ -71,7 +71,7 @@ def _field(path, place, value, name, kind):
             value[name].encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"SQuAD file: {path}: {name!r} in {place} is no valid text: {error}"
+                f"SQuAD file: {path}: {name!r} in {place} is not valid text: {error}"
             ) from error
     return value[name]
 

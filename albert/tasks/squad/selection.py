@@ -82,7 +82,7 @@ class Selection:
             left = fitting
         if not left:
             raise file_io.InputError(
-                f"{path}: none of the {len(examples)} questions is left by {self.settings}"
+                f"{path}: none of the {len(examples)} questions remains after {self.settings}"
             )
         if self.share < 1:
             left = [
