@@ -9,15 +9,15 @@
 #                (or vocab.txt); or a published model, such as albert_base_v2; either this
 #                or ALBERT_HUB                                                          required
 #   ALBERT_HUB   hub module of the model: a local folder or a URL
-#   OUTPUT_DIR   results: one folder a task with its submit_results.tsv, logs/, results.md,
+#   OUTPUT_DIR   results: one folder per task with its submit_results.tsv, logs/, results.md,
 #                results.json                                                      ./glue_output
-#   PREDICT      0: leave the test data out; no submit_results.tsv then                        1
+#   PREDICT      0: do not predict the test data, write no submit_results.tsv                  1
 #   TASKS        tasks, separated by spaces     "SST-2 MNLI CoLA QNLI QQP RTE STS-B MRPC"
-#   MAX_STEPS    most training steps for a task; a longer schedule is cut to that many, its
-#                warm-up in proportion
+#   MAX_STEPS    maximum number of training steps per task; a longer schedule is shortened to it,
+#                its warm-up in proportion
 #   SEEDS        numbers, separated by spaces: each task is run with each as its --seed, and the
 #                table has mean and deviation; the results are then in <task>/seed_<number>
-#   EXTRA_FLAGS  further flags of run_classifier, separated by spaces; they win over those set here
+#   EXTRA_FLAGS  further flags of run_classifier, separated by spaces; they override those set here
 #   PYTHON       interpreter that has the project installed; by default the active virtual
 #                environment, else .venv, which is made
 #

@@ -318,17 +318,17 @@ def _over_examples(a, b, metric, common):
     metrics = kept[0][0][1].metrics
     notes = []
     if name not in metrics:
-        notes.append(f"{name} is not known of single examples; this is {next(iter(metrics))}")
+        notes.append(f"{name} is not known for single examples; this is {next(iter(metrics))}")
         name = next(iter(metrics))
     if min(map(len, kept)) == 1 and max(map(len, kept)) > 1:
         kept = _one_run_of_each(kept)
         seed_a, seed_b = (found[0][0].seed for found in kept)
         notes.append(
-            f"one side has one run only: compared are seed {seed_a} of {a.name} and seed {seed_b} "
-            f"of {b.name}, so the result says nothing of other seeds"
+            f"one side has only one run: seed {seed_a} of {a.name} is compared with seed {seed_b} "
+            f"of {b.name}, so the result says nothing about other seeds"
         )
     elif max(map(len, kept)) == 1:
-        notes.append("one run of each side: the result says nothing of other seeds")
+        notes.append("one run of each side: the result says nothing about other seeds")
     own: dict[str, Any] = {**common, "minimize": results.is_loss(name)}
     found = _test_examples(kept, name, own)
     gained, lost = _changes(kept)

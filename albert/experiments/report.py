@@ -536,7 +536,7 @@ def _glue_page(folder, summary, axis):
         "Scores are percent of the dev data, of the best checkpoint of each run; correlations are "
         "times 100. Each published score of ALBERT v2 is one run and its best dev score over "
         "checkpoints saved every 100 steps, so a mean over seeds is lower; that of Lambert came "
-        "out in two of three runs. Where there is none, none is published."
+        "out in two of three runs. An empty cell: no score is published."
     )
     sweep, sides = report_data.read_sweep(folder), report_groups.read_sweep(folder)
     report_axes.check([run.record for run in report_groups.recorded(sides)], axis)

@@ -121,7 +121,7 @@ def together(
     if any(len(group.runs) > 1 for group in groups) and figures and statistics.is_installed():
         yield {
             "note": "A line with a band is the mean of runs that differ only in their seed. The "
-            "band is the 95% interval of this mean, at each step by itself."
+            "band is the 95% interval of this mean, computed for each step."
         }
     if notes:
         yield {"note": " ".join(notes)}

@@ -53,7 +53,7 @@ def read_source(run: report_data.Run) -> Source:
     return Source(
         path,
         f"{path} has changed since it was predicted: its SHA-256 was {before[:16]}…, {said}. Texts "
-        "and right answers below are those of now, and may belong to other predictions.",
+        "and right answers below are from the current file, and may belong to other predictions.",
     )
 
 

@@ -14,7 +14,7 @@ _OF_THE_MOMENT = (
 )  # fmt: skip
 _ENVIRONMENT = ("versions", "host", "git_commit")
 
-_CANNOT_GO_ON = "the repetition is not whole: give the command again, with a new output_dir"
+_CANNOT_GO_ON = "the repetition is not complete: give the command again, with a new output_dir"
 
 
 class NothingToRepeat(file_io.InputError):

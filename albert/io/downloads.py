@@ -138,7 +138,7 @@ class _Download:
         total = start + int(stated) if stated and stated.isdigit() else None
         self._check_size(total or 0)
         size = file_io.describe(total) if total else "an unknown number of bytes"
-        there = f", of which {file_io.describe(start)} are there already" if start else ""
+        there = f", of which {file_io.describe(start)} were fetched earlier" if start else ""
         logging.info("Receiving %s%s", size, there)
         done, name = start, os.path.basename(self._path)
         with (

@@ -173,8 +173,8 @@ class Connections:
             self._count_closed()
             self._notes.add(
                 "Too many connections",
-                f"{self.most} are open, the most there may be; the one that has been open longest "
-                "without a whole request was closed",
+                f"{self.most} are open, which is the maximum; the one that has been open longest "
+                "without a complete request was closed",
             )
             self.remove(closed)
             if closed.transport:

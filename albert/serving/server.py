@@ -429,7 +429,7 @@ class Server:
         except web.RequestPayloadError as error:
             found = http_connections.what_is_wrong(error.__cause__ or error)
             self._notes.add(http_connections.NO_HTTP, f"from {request.remote}: {found}")
-            raise _Refusal(400, f"the request: expected a whole body, found {found}") from error
+            raise _Refusal(400, f"the request: expected a complete body, found {found}") from error
 
     # --- around all paths ---
 

@@ -176,10 +176,12 @@ def _checked_passage(place, text):
     check(isinstance(questions, list), f"questions must be a list, found {questions!r}")
     for key in ("questions", "answers"):
         fits = _is_list_of_strings(passage[key], len(questions))
-        check(fits, f"{key} must be {len(questions)} texts, one a question; found {passage[key]!r}")
+        check(
+            fits, f"{key} must be {len(questions)} texts, one per question; found {passage[key]!r}"
+        )
     options = passage["options"]
     fits = isinstance(options, list) and len(options) == len(questions)
-    check(fits, f"options must be {len(questions)} lists, one a question; found {options!r}")
+    check(fits, f"options must be {len(questions)} lists, one per question; found {options!r}")
     for number, (choices, answer) in enumerate(zip(options, passage["answers"], strict=True), 1):
         fits = _is_list_of_strings(choices, NUM_CHOICES)
         check(fits, f"question {number}: expected {NUM_CHOICES} options, found {choices!r}")

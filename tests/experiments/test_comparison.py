@@ -88,7 +88,7 @@ def test_one_run_of_each_is_compared_over_examples(tmp_path):
     assert (lost.key, lost.text, lost.label) == ("20", "text 20", "yes")
     assert (lost.first, lost.second, lost.first_right) == ("yes", "no", 1.0)
     assert found.count == 60 and found.data == str(data)
-    assert "says nothing of other seeds" in found.note
+    assert "says nothing about other seeds" in found.note
 
 
 def test_another_metric_of_the_same_predictions(tmp_path):
@@ -137,7 +137,7 @@ def test_one_run_against_several_takes_the_same_seed(tmp_path):
     a = compared_runs.make_seeds(tmp_path / "a", LOW, data, dict.fromkeys(LOW, (0,)))
     b = compared_runs.make_run(tmp_path / "b", 0.9, seed=3, data=data, wrong=())
     found = compare(a, b).pairs[0].examples
-    assert found.seeds == ((3,), (3,)) and "seed 3 of a and seed 3 of b" in found.note
+    assert found.seeds == ((3,), (3,)) and "seed 3 of a is compared with seed 3 of b" in found.note
 
 
 def test_pairs_are_adjusted_by_holm_and_all_or_with_a_baseline(tmp_path):

@@ -44,7 +44,7 @@ def test_the_band_is_the_interval_of_the_mean_at_each_step(tmp_path, drawn):
     assert (line.low[0], line.high[0]) == pytest.approx((expected.low, expected.high))
     assert line.xs == pytest.approx([np.mean([500, 1000, 2000]), np.mean([1000, 2000, 4000])])
     assert line.label.endswith("(3 seeds)")
-    assert "the 95% interval of this mean, at each step by itself" in notes_of(blocks)
+    assert "the 95% interval of this mean, computed for each step" in notes_of(blocks)
 
 
 def test_a_mean_ends_with_its_shortest_run_and_says_so(tmp_path, drawn):

@@ -325,7 +325,7 @@ NO_HTTP = [
     (b"GET / HTTP/1.1\r\nA b: c\r\n\r\n", "400", "the request: expected HTTP/1.1, found "),
     (b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"x" * 9000), "400", "the request: expected HTTP/1.1"),
     (request_of("a").replace(b"Length: ", b"Length: -"), "400", "the request: expected HTTP/1.1"),
-    (request_of("a")[:-3], "400", "the request: expected a whole body, found "),
+    (request_of("a")[:-3], "400", "the request: expected a complete body, found "),
     (request_of("a").replace(b"Content-Length: 13", b"Transfer-Encoding: chunked"), "400",
      "the request: expected HTTP/1.1, found Invalid character in chunk size"),
     (request_of("a").replace(b"Host", b"Expect: magic\r\nHost"), "417",

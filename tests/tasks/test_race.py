@@ -128,10 +128,10 @@ def test_all_txt_wins_over_single_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answers": ["A"]}, "answers must be 2 texts, one a question"),
+        ({"answers": ["A"]}, "answers must be 2 texts, one per question"),
         ({"answers": ["A", "E"]}, "question 2: answer 'E', expected one of A, B, C, D"),
         ({"options": [["a", "b", "c"], ["a"] * 4]}, "question 1: expected 4 options, found"),
-        ({"options": [["a"] * 4]}, "options must be 2 lists, one a question"),
+        ({"options": [["a"] * 4]}, "options must be 2 lists, one per question"),
         ({"questions": ["a", 2]}, "questions must be 2 texts"),
         ({"questions": None}, "questions must be a list, found None"),
         ({"article": 3}, "article must be a text, found 3"),
