@@ -165,7 +165,8 @@ def test_every_script_names_an_old_tensorflow_first(tmp_path, script):
 def test_keras_is_imported_only_when_it_is_used():
     """TensorFlow would import it at its start, which takes up to a third of that time."""
     body = (
-        "import sys\n    import tensorflow as tf\n    assert 'keras' not in sys.modules\n"
+        "import gc, sys\n    import tensorflow as tf\n    assert 'keras' not in sys.modules\n"
+        "    assert gc.isenabled() and gc.get_freeze_count() > 10**5\n"
         "    from tensorflow.keras import layers\n    assert layers is tf.keras.layers\n"
         "    import keras.src.optimizers\n    print(layers.Dense(2)(tf.ones([3, 4])).shape)"
     )
