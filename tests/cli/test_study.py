@@ -112,7 +112,9 @@ def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
     assert head() == head_config.NO_LAYER
     (tmp_path / "model.ckpt-3.index").touch()
     assert head(head_hidden_size=8, head_activation="tanh") == expected
-    with pytest.raises(file_io.InputError, match="--head_hidden_size=8, .* to have no --head_hid"):
+    with pytest.raises(
+        file_io.InputError, match="--head_hidden_size=8, .* would have no --head_hid"
+    ):
         head()
     with pytest.raises(file_io.InputError, match="head_activation=tanh.*head_activation=relu"):
         head(head_hidden_size=8)
