@@ -45,7 +45,7 @@ def test_what_does_not_fit_in_one_span_is_left_out(tokenizer):
         chosen = selection.Selection(drop_longer_than=limit)
         expected = [number for number, length in enumerate(lengths) if length <= limit]
         assert ids(chosen, examples, tokenizer, longest) == expected
-    with pytest.raises(file_io.InputError, match="is left by .*drop_longer_than"):
+    with pytest.raises(file_io.InputError, match="remains after .*drop_longer_than"):
         ids(selection.Selection(drop_longer_than=4), examples, tokenizer)
 
 
