@@ -127,7 +127,7 @@ def test_the_heart_beats_and_a_lost_lock_is_noticed(tmp_path, monkeypatch):
             try:
                 lock.check()
             except file_io.InputError as error:
-                return "process 7 on far" in str(error) and "it ends" in str(error)
+                return "process 7 on far" in str(error) and "this process ends" in str(error)
 
         wait_until(is_lost)
     assert lock_of(tmp_path)["host"] == "far"  # not ours to delete
