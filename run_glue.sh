@@ -17,6 +17,8 @@
 #                its warm-up in proportion
 #   SEEDS        numbers, separated by spaces: each task is run with each as its --seed, and the
 #                table has mean and deviation; the results are then in <task>/seed_<number>
+#   BASELINE     OUTPUT_DIR of another sweep with several seeds: the table has the probability that
+#                a run of this sweep is better than one of that
 #   EXTRA_FLAGS  further flags of run_classifier, separated by spaces; they override those set here
 #   PYTHON       interpreter that has the project installed; by default the active virtual
 #                environment, else .venv, which is made
@@ -147,6 +149,8 @@ for seed in ${SEEDS:-}; do
   [[ $seed =~ ^[0-9]+$ ]] || fail "SEEDS: $seed is not a number"
   seeds+=${seeds:+,}$seed
 done
+[[ -z ${BASELINE:-} || -n $seeds ]] || fail "BASELINE compares runs over SEEDS, which are not set"
+[[ -d ${BASELINE:-.} ]] || fail "BASELINE: there is no folder $BASELINE"
 OUTPUT_DIR=${OUTPUT_DIR:-glue_output}
 mkdir -p "$OUTPUT_DIR/logs" || fail "OUTPUT_DIR: cannot make $OUTPUT_DIR"
 set_up_python "$root" || exit
@@ -160,7 +164,8 @@ stop_on_signals
 run_watched "$PYTHON" -m albert.run_sweep --script=run_classifier --output_dir="$OUTPUT_DIR" \
   --python="$PYTHON" --retry_failed --trials="$trials" ${seeds:+--seeds="$seeds"} </dev/null || state=$?
 trap '' INT TERM HUP
-"$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" || exit
+"$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" \
+  ${BASELINE:+--baseline="$BASELINE"} || exit
 echo "Written to $OUTPUT_DIR/results.md and $OUTPUT_DIR/results.json"
 if [[ ${#without_test_data[@]} -gt 0 ]]; then
   echo "Without test data, so without submit_results.tsv: ${without_test_data[*]}"

@@ -21,6 +21,11 @@ class Settings(options.Group):
         required=True,
     )
     tasks: tuple[str, ...] = options.flag(None, "Tasks, in the order of the rows.", required=True)
+    baseline: str | None = options.flag(
+        None,
+        "Folder of another sweep over GLUE tasks: the table has the probability that a run of "
+        "this sweep is better than one of that. Both need several seeds.",
+    )
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -29,7 +34,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    summary = glue_table.summarize(settings.output_dir, settings.tasks)
+    summary = glue_table.summarize(settings.output_dir, settings.tasks, settings.baseline)
     table = glue_table.to_markdown(summary)
     file_io.write_text(os.path.join(settings.output_dir, "results.md"), table)
     file_io.write_json(os.path.join(settings.output_dir, glue_table.NAME), summary)

@@ -69,8 +69,8 @@ class Compute(options.Group):
 
     precision: str = options.flag(
         "float32",
-        "Type of products and activations; variables, normalization, losses and the optimizer stay "
-        "float32. mixed_float16 scales the loss.",
+        "Type of products and activations; variables, normalization, losses and the state of the "
+        "optimizer stay float32. mixed_float16 scales the loss.",
         parser=options.PrecisionParser(list(PRECISIONS)),
     )
     gradient_accumulation_steps: int = options.flag(
@@ -518,6 +518,7 @@ def run_arguments(
     """
     warmup_fraction = warmup_steps / steps if steps else 0.0
     optimizer, batch_size = settings.optimizer, settings.train_batch_size
+    schedule["product_type"] = PRECISIONS[settings.compute.precision]
     return {
         "make_optimizer": lambda: optimizer.make(batch_size, steps, warmup_steps, **schedule),
         "do_train": settings.do_train,

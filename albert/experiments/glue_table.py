@@ -1,10 +1,18 @@
 """The table of a sweep over GLUE tasks: scores per task, over seeds if there are several."""
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from statistics import fmean, stdev
 
-from albert.experiments import seeds, statistics, sweep, sweep_journal, sweep_results
+from albert.experiments import (
+    example_statistics,
+    seeds,
+    statistics,
+    sweep,
+    sweep_journal,
+    sweep_results,
+)
 from albert.io import file_io
 from albert.tasks import glue
 from albert.training import results
@@ -98,17 +106,66 @@ def _state(sweep_dir, trials):
     return DONE if trials else NOT_RUN
 
 
-def summarize(sweep_dir: str, names: Iterable[str]) -> dict:
+def _rows(sweep_dir, names):
+    trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
+    return [read_task(sweep_dir, name, trials) for name in names]
+
+
+def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None) -> dict:
     """Returns the rows of the tasks and the mean score of those that are done.
 
+    Args:
+      sweep_dir: folder of the sweep.
+      names: tasks, in the order of the rows.
+      baseline: folder of another sweep over GLUE tasks.
+
     Returns:
-      dict: tasks (list of `read_task`), average (None if no task is done), num_averaged.
+      dict: tasks (list of `read_task`), average (None if no task is done), num_averaged. With
+      several seeds, tasks and SciPy: interquartile_mean of their scores; with a baseline: baseline
+      (its folder) and probability_of_improvement. Both are the fields of `statistics.Estimate` and
+      tasks.
+
+    Raises:
+      file_io.InputError: nothing can be compared with the baseline, or SciPy is missing for it.
     """
-    trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
-    rows = [read_task(sweep_dir, name, trials) for name in names]
+    names = list(names)
+    rows = _rows(sweep_dir, names)
     scores = [row["score"] for row in rows if row["state"] == DONE and row["score"] is not None]
     average = sum(scores) / len(scores) if scores else None
-    return {"tasks": rows, "average": average, "num_averaged": len(scores)}
+    summary = {"tasks": rows, "average": average, "num_averaged": len(scores)}
+    own = _scores_by_task(rows)
+    if len(own) > 1 and statistics.is_installed():
+        estimate = example_statistics.interquartile_mean(_matrix(own, own))
+        summary["interquartile_mean"] = {**dataclasses.asdict(estimate), "tasks": [*own]}
+    if baseline is not None:
+        summary["baseline"] = baseline
+        summary["probability_of_improvement"] = _improvement(own, baseline, names)
+    return summary
+
+
+def _scores_by_task(rows):
+    """Returns {task: {seed: score}} of tasks whose runs over seeds have scores."""
+    return {row["task"]: row["scores"] for row in rows if row.get("scores")}
+
+
+def _matrix(scores, names):
+    """Returns scores [seeds, tasks]; where tasks have different numbers of them, the first few."""
+    columns = [list(scores[name].values()) for name in names]
+    return list(zip(*columns, strict=False))
+
+
+def _improvement(own, baseline, names):
+    others = _scores_by_task(_rows(baseline, names))
+    shared = [name for name in own if name in others]
+    if not shared:
+        raise file_io.InputError(
+            f"{baseline}: expected scores over seeds of {' '.join(own) or 'a task'} to compare "
+            f"with, found those of {' '.join(others) or 'no task'}: both sweeps need --seeds"
+        )
+    estimate = example_statistics.probability_of_improvement(
+        _matrix(others, shared), _matrix(own, shared)
+    )
+    return {**dataclasses.asdict(estimate), "tasks": shared}
 
 
 def state_text(row: dict) -> str:
@@ -168,4 +225,22 @@ def _notes(summary):
             )
     if not statistics.is_installed():
         notes.append(f"{statistics.NOT_INSTALLED}.")
+    if "interquartile_mean" in summary:
+        text = _estimate_text(summary["interquartile_mean"])
+        notes.append(f"Mean of the middle half of all scores: {text}.")
+    if "baseline" in summary:
+        text = _estimate_text(summary["probability_of_improvement"])
+        notes.append(
+            f"Probability that a run is better than one of {summary['baseline']} on a task drawn "
+            f"at random: {text}."
+        )
     return notes
+
+
+def _estimate_text(found):
+    """Returns an estimate over tasks with its interval and what limits it."""
+    text = f"{found['estimate']:.4f}"
+    if found["low"] is not None:
+        text += f", interval of 95% {found['low']:.4f} to {found['high']:.4f}"
+    text += f" ({', '.join(found['tasks'])}; seeds: {found['n']}"
+    return f"{text}; {found['note']})" if found["note"] else f"{text})"

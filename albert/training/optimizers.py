@@ -86,6 +86,7 @@ class Optimizer(tf.Module):
         that starts at 0 and is called ``<variable>/<slot>`` in checkpoints.
       global_step: int64 variable, steps taken so far.
       average: `weight_average.WeightAverage` of the weights; None: they are not averaged.
+      product_type: type of the factors of matrix products in an update.
     """
 
     SLOTS = ()
@@ -104,6 +105,7 @@ class Optimizer(tf.Module):
         self._clip_norm = clip_norm or None
         self._loss_scale = None
         self.average = None
+        self.product_type = "float32"
         self._slots = {}  # variable name -> its slots, in the order of SLOTS
         self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
 
@@ -383,6 +385,7 @@ def create_optimizer(
     start_warmup_step: int = 0,
     pace: Pace | None = None,
     average_last: float = 0.0,
+    product_type: str = "float32",
     **settings: Any,
 ) -> Optimizer:
     """Builds the optimizer of a training run.
@@ -394,6 +397,7 @@ def create_optimizer(
       pace: `Pace` that gives the completed fraction of training; the numbers of steps are then
         also fractions.
       average_last: last fraction of training over which the weights are averaged; 0: none.
+      product_type: see `Optimizer`; only Muon has such products.
       **settings: passed to the optimizer's constructor.
 
     Raises:
@@ -419,6 +423,7 @@ def create_optimizer(
         ),
         **settings,
     )
+    made.product_type = product_type
     if average_last:
         made.average = weight_average.WeightAverage(
             lambda step: tf.cast(passed(step), tf.float32) / float(num_train_steps),
@@ -576,7 +581,7 @@ class Muon(AdamWeightDecayOptimizer):
         gradient, beta = gradient * factor, self._momentum
         mean = beta * slots[0] + (1.0 - beta) * gradient
         # The mean as it would be after the same gradient once more (Nesterov).
-        update = orthogonalize(beta * mean + (1.0 - beta) * gradient)
+        update = orthogonalize(beta * mean + (1.0 - beta) * gradient, self.product_type)
         update *= _UPDATE_SIZE * math.sqrt(max(variable.shape))
         update += self._decay_rate(variable) * variable
         return mean, variable - rate * update
@@ -586,16 +591,18 @@ def _is_block_matrix(variable):
     return bool(weight_names.BLOCK_MATRICES.match(_name(variable)))
 
 
-def orthogonalize(matrix: tf.Tensor) -> tf.Tensor:
+def orthogonalize(matrix: tf.Tensor, product_type: str = "float32") -> tf.Tensor:
     """Moves the singular values of a matrix [M, N] close to 1, by Newton-Schulz iterations.
 
-    They end between about 0.7 and 1.2; those that are tiny against the norm stay below.
+    They end between about 0.7 and 1.2; those that are tiny against the norm stay below. Products in
+    bfloat16 are exact enough (Jordan et al., 2024): they take half the time.
     """
     a, b, c = _QUINTIC
     is_tall = matrix.shape[0] > matrix.shape[1]
     x = tf.transpose(matrix) if is_tall else matrix  # products of the smaller size
-    x /= tf.norm(x) + 1e-7
+    x = tf.cast(x / (tf.norm(x) + 1e-7), product_type)
     for _ in range(_ITERATIONS):
         square = tf.matmul(x, x, transpose_b=True)
         x = a * x + tf.matmul(b * square + c * tf.matmul(square, square), x)
+    x = tf.cast(x, matrix.dtype)
     return tf.transpose(x) if is_tall else x

@@ -8,32 +8,39 @@ import pytest
 import scipy.stats
 
 from albert.experiments import glue_table, sweep_journal, sweep_plan
+from albert.io import file_io
 from albert.training import results
 from tests.support import run_folders
 
 SCORES = {1: 0.70, 2: 0.75, 3: 0.71}
 
 
+def write_sweep(path, scores):
+    """Writes a sweep over tasks: {task: {seed: score}}; a run without a score has failed."""
+    spec = {"script": "run_classifier", "trials": {task: {} for task in scores}}
+    plan = sweep_plan.make_plan({**spec, "seeds": [*next(iter(scores.values()))]})
+    journal = sweep_journal.Journal(str(path), {**plan.describe(), "settings": {}})
+    for task, runs in scores.items():
+        for seed, score in runs.items():
+            name, state = f"{task}/seed_{seed}", sweep_journal.DONE
+            (path / name).mkdir(parents=True)
+            if score is None:
+                state = sweep_journal.FAILED
+            else:
+                results.write_trial(str(path / name), results.Trial(9, 9, score))
+            journal.trials.append(
+                sweep_journal.Trial(
+                    len(journal.trials), name, [], seed=seed, state=state, value=score
+                )
+            )
+    journal.write()
+    return str(path)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A sweep of RTE with three seeds and a fourth that failed."""
-    spec = {"script": "run_classifier", "trials": {"RTE": {}}, "seeds": [*SCORES, 4]}
-    plan = sweep_plan.make_plan(spec)
-    journal = sweep_journal.Journal(str(tmp_path), {**plan.describe(), "settings": {}})
-    for seed in plan.seeds:
-        name, state = f"RTE/seed_{seed}", sweep_journal.DONE
-        (tmp_path / name).mkdir(parents=True)
-        if seed in SCORES:
-            results.write_trial(str(tmp_path / name), results.Trial(9, 9, SCORES[seed]))
-        else:
-            state = sweep_journal.FAILED
-        journal.trials.append(
-            sweep_journal.Trial(
-                len(journal.trials), name, [], seed=seed, state=state, value=SCORES.get(seed)
-            )
-        )
-    journal.write()
-    return str(tmp_path)
+    return write_sweep(tmp_path, {"RTE": {**SCORES, 4: None}})
 
 
 def test_intervals_over_seeds_and_runs_without_a_score(folder):
@@ -66,3 +73,29 @@ def test_without_scipy_the_means_are_there(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     text = glue_table.to_markdown(glue_table.summarize(folder, ["RTE"]))
     assert "0.7200" in text and "need SciPy: pip install 'scipy>=1.15'." in text
+
+
+def test_two_sweeps_are_compared_over_tasks(tmp_path):
+    ours = {"RTE": {1: 0.7, 2: 0.8, 3: 0.9}, "MRPC": {1: 0.5, 2: 0.6, 3: None}}
+    theirs = {"RTE": {1: 0.75, 2: 0.65}, "MRPC": {1: 0.5, 2: 0.5}, "CoLA": {1: 0.1, 2: 0.1}}
+    own = write_sweep(tmp_path / "own", ours)
+    other = write_sweep(tmp_path / "other", theirs)
+    summary = glue_table.summarize(own, ["RTE", "MRPC", "CoLA"], baseline=other)
+    found = summary["probability_of_improvement"]
+    # The first two runs of each task. RTE: 0.7 beats 0.65 and 0.8 beats both, 3 of 4 pairs; MRPC:
+    # 2 of 4 pairs and 2 ties.
+    assert found["estimate"] == pytest.approx((3 / 4 + (2 + 2 / 2) / 4) / 2)
+    assert found["low"] < found["estimate"] < found["high"]
+    assert found["tasks"] == ["RTE", "MRPC"] and found["n"] == 2
+    assert summary["interquartile_mean"]["estimate"] == pytest.approx((0.6 + 0.7) / 2)
+    text = glue_table.to_markdown(summary)
+    assert "Mean of the middle half of all scores: 0.6500, interval of 95% " in text
+    assert f"better than one of {other} on a task drawn at random: 0.7500, interval of 95% " in text
+    assert "(RTE, MRPC; seeds: 2; " in text
+    json.dumps(summary)
+
+
+def test_a_baseline_without_the_tasks_is_refused(folder, tmp_path):
+    other = write_sweep(tmp_path / "other", {"CoLA": {1: 0.1, 2: 0.2}})
+    with pytest.raises(file_io.InputError, match="other: expected scores over seeds of RTE .*CoLA"):
+        glue_table.summarize(folder, ["RTE", "CoLA"], baseline=other)
