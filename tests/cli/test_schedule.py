@@ -160,13 +160,12 @@ def test_the_share_of_the_warm_up_is_kept_within_a_budget(monkeypatch):
     monkeypatch.setattr(
         training.Optimizer, "make", lambda _, batch, *steps, **kw: made.append((steps, kw))
     )
-    settings = settings_of("run_pretraining", budget_minutes=2)
+    settings = settings_of("run_pretraining", budget_minutes=2, precision="bfloat16")
     run = training.run_arguments(settings, 1000, 100, poly_power=2.0)
     run["budget"].make_optimizer("pace")
     run["make_optimizer"]()
-    assert made == [
-        ((1, 0.1), {"poly_power": 2.0, "pace": "pace"}), ((1000, 100), {"poly_power": 2.0}),
-    ]  # fmt: skip
+    schedule = {"poly_power": 2.0, "product_type": "bfloat16"}
+    assert made == [((1, 0.1), {**schedule, "pace": "pace"}), ((1000, 100), schedule)]
 
 
 # --- seeds --------------------------------------------------------------------------------------
