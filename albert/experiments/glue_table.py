@@ -160,7 +160,7 @@ def _improvement(own, baseline, names):
     if not shared:
         raise file_io.InputError(
             f"{baseline}: expected scores over seeds of {' '.join(own) or 'a task'} to compare "
-            f"with, found those of {' '.join(others) or 'no task'}: both sweeps need --seeds"
+            f"with, found those of {' '.join(others) or 'no task'}: both sweeps need several seeds"
         )
     estimate = example_statistics.probability_of_improvement(
         _matrix(others, shared), _matrix(own, shared)
