@@ -126,7 +126,7 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
       tasks.
 
     Raises:
-      file_io.InputError: nothing can be compared with the baseline, or SciPy is missing for it.
+      file_io.InputError: the baseline has no scores of these tasks over seeds.
     """
     names = list(names)
     rows = _rows(sweep_dir, names)

@@ -595,7 +595,7 @@ def orthogonalize(matrix: tf.Tensor, product_type: str = "float32") -> tf.Tensor
     """Moves the singular values of a matrix [M, N] close to 1, by Newton-Schulz iterations.
 
     They end between about 0.7 and 1.2; those that are tiny against the norm stay below. Products in
-    bfloat16 are exact enough (Jordan et al., 2024): they take half the time.
+    bfloat16 are exact enough (Jordan et al., 2024).
     """
     a, b, c = _QUINTIC
     is_tall = matrix.shape[0] > matrix.shape[1]
