@@ -51,7 +51,8 @@ class Settings(options.Group):
         "read without --spm_model_file.",
     )
     spm_model_file: str | None = options.flag(
-        None, "SentencePiece model, or a published model that has one, such as albert_base_v2."
+        None,
+        "SentencePiece model, or a model that has one: a folder or a name, such as albert_base_v2.",
     )
     input_file_mode: str = options.flag(
         "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.'
@@ -143,9 +144,9 @@ def make_job(settings: Settings) -> instance_files.Job:
 
     spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
     if spm_model_file:
-        spm_model_file = published.vocabulary(spm_model_file, "[!.]*.model")
+        spm_model_file = published.vocabulary(spm_model_file, published.SPM_PATTERN)
     elif vocab_file:
-        vocab_file = published.vocabulary(vocab_file, "vocab*.txt")
+        vocab_file = published.vocabulary(vocab_file, published.VOCAB_PATTERN)
     return instance_files.Job(
         instances.Settings(
             max_seq_length=settings.max_seq_length,

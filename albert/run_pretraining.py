@@ -112,8 +112,7 @@ def main(values: flags.FlagValues) -> None:
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)
     command = command.with_value("train_batch_size", batch_size)
-    has_vocabulary = bool(settings.model.spm_model_file or settings.model.vocab_file)
-    source = settings.model.find(needs_vocabulary=has_vocabulary)
+    source = settings.model.find(needs_vocabulary=False)
     config = training.read_config(settings, source)
     model_settings.check_seq_length(settings.max_seq_length, config)
     slots = settings.masks.config().num_slots

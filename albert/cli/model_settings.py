@@ -59,7 +59,7 @@ class ModelFiles(options.Group):
         """Returns the `sources.Source` of these flags.
 
         Args:
-          needs_vocabulary: whether to look for a vocabulary.
+          needs_vocabulary: whether a missing vocabulary is an error.
           teacher: `sources.Source` whose vocabulary is used if neither the flags nor the initial
             model provide one, or None.
         """

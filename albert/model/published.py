@@ -18,6 +18,8 @@ NAMES = tuple(
     for size in ("base", "large", "xlarge", "xxlarge")
 )
 _GZIP = b"\x1f\x8b"  # with which archives begin
+# Names of vocabularies in the folders of models. Archives made on macOS have files with "._" first.
+SPM_PATTERN, VOCAB_PATTERN = "[!.]*.model", "vocab*.txt"
 # The environment variable that names tensorflow-hub's download folder.
 _CACHE_VARIABLE = "TFHUB_CACHE_DIR"
 
@@ -58,17 +60,17 @@ def local_path(path: str) -> str:
 
 
 def vocabulary(path: str, pattern: str) -> str:
-    """Returns the vocabulary of a model that `local_path` fetches or unpacks; else the path.
+    """Returns the vocabulary in a model's folder, also of a model that `local_path` fetches.
 
     Args:
-      path: see `local_path`.
+      path: see `local_path`; a path of anything but a folder is returned as it is.
       pattern: glob of the names of vocabularies of the wanted kind.
 
     Raises:
       file_io.InputError: see `local_path`; or the model has none of this kind.
     """
     folder = local_path(path)
-    if folder == path:
+    if folder == path and not file_io.is_dir(path):
         return path
     found = fnmatch.filter(file_io.listdir(folder), pattern)
     if len(found) != 1:

@@ -55,12 +55,13 @@ def locate(
     Args:
       config_file, spm_model_file, vocab_file: explicit paths. They take precedence, with a warning
         if a hub module or Hugging Face folder contains a different file. With a hub module,
-        "from_tf_hub" or a missing vocabulary means the module's own file, with a warning.
+        "from_tf_hub" or a missing vocabulary means the module's own file, with a warning. For a
+        vocabulary also the folder or the published name of a model, see `published.vocabulary`.
       checkpoint: weights in any form that `checkpoints.resolve` accepts.
       hub_handle: hub module: local folder, ``.tar.gz`` file or URL.
       do_lower_case: True or False if the user set it; None uses the module's value, else True.
       from_scratch: start without weights.
-      needs_vocabulary: whether to look for a vocabulary.
+      needs_vocabulary: whether a missing vocabulary is an error.
 
     Returns:
       `Source`.
@@ -86,9 +87,8 @@ def locate(
     config_file = choose(CONFIG_FLAG, explicit_file, names)
     if config_file and not explicit_file:
         _check_recorded_config(folder, config_file)
-    if needs_vocabulary:
-        existing = functools.partial(_existing, hub_handle=hub_handle)
-        spm_model_file, vocab_file = _vocabulary(choose, existing, spm_model_file, vocab_file)
+    existing = functools.partial(_existing, hub_handle=hub_handle)
+    spm_model_file, vocab_file = _vocabulary(choose, existing, spm_model_file, vocab_file)
     missing = [] if config_file else [CONFIG_FLAG]
     if needs_vocabulary and not (spm_model_file or vocab_file):
         missing.append(f"{SPM_FLAG} or {VOCAB_FLAG}")
@@ -212,6 +212,9 @@ def _existing(flag, given, hub_handle):
     Raises:
       file_io.InputError: the file does not exist; names the flag.
     """
+    if flag != CONFIG_FLAG and given:
+        pattern = published.SPM_PATTERN if flag == SPM_FLAG else published.VOCAB_PATTERN
+        given = published.vocabulary(given, pattern)
     if not given or (given != wordpiece.HUB_WORD and file_io.exists(given)):
         return given
     if given != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):

@@ -10,7 +10,12 @@ import tarfile
 import numpy as np
 import pytest
 
-from albert import create_pretraining_data, export_checkpoints, export_to_huggingface
+from albert import (
+    create_pretraining_data,
+    export_checkpoints,
+    export_to_huggingface,
+    run_pretraining,
+)
 from albert.io import archives, file_io
 from albert.model import checkpoints, pretraining_heads, published, sources
 from tests.support import builders, file_server
@@ -173,20 +178,50 @@ def test_pre_training_data_takes_the_vocabulary(site, cache, tmp_path, run_scrip
         output_file=tmp_path / "a",
         spm_model_file="albert_base_v2",
     )
-    vocabulary = sources.locate(checkpoint="albert_base_v2").spm_model_file
-    run_script(
-        create_pretraining_data, **flags, output_file=tmp_path / "b", spm_model_file=vocabulary
-    )
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    path = sources.locate(checkpoint="albert_base_v2").spm_model_file
+    for name, vocabulary in (("b", path), ("c", os.path.dirname(path))):
+        run_script(
+            create_pretraining_data, **flags, output_file=tmp_path / name, spm_model_file=vocabulary
+        )
+        assert (tmp_path / "a").read_bytes() == (tmp_path / name).read_bytes()
     with pytest.raises(
         file_io.InputError, match=r"expected one vocabulary vocab\*.txt in albert_b"
     ):
         run_script(
             create_pretraining_data,
             **flags,
-            output_file=tmp_path / "c",
+            output_file=tmp_path / "d",
             vocab_file="albert_base_v2",
         )
+
+
+def test_further_pre_training_takes_the_name(site, tmp_path, run_script):
+    """The new folder has the vocabulary, so that fine-tuning can start from it."""
+    (tmp_path / "text.txt").write_text("some words here\nand some more\n" * 5)
+    run_script(
+        create_pretraining_data,
+        input_file=tmp_path / "text.txt",
+        output_file=tmp_path / "records",
+        spm_model_file="albert_base_v2",
+        max_seq_length=16,
+        max_predictions_per_seq=2,
+    )
+    for name in ("init_checkpoint", "spm_model_file"):
+        folder = tmp_path / name
+        config = sources.locate(checkpoint="albert_base_v2").config_file
+        run_script(
+            run_pretraining,
+            **{"albert_config_file": config, name: "albert_base_v2"},
+            input_file=tmp_path / "records",
+            output_dir=folder,
+            do_train=True,
+            max_seq_length=16,
+            max_predictions_per_seq=2,
+            train_batch_size=2,
+            num_train_steps=1,
+            num_warmup_steps=0,
+        )
+        assert sources.locate(checkpoint=str(folder / "model.ckpt-1")).spm_model_file
 
 
 def test_other_models_start_without_the_network():
