@@ -267,6 +267,24 @@ def last_scores(folder: pathlib.Path) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("kind", "checkpoint")}
 
 
+def read_seeds(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the metric and the last scores of each seed of a fine-tuning with several seeds."""
+    content = json.loads((folder / "seeds.json").read_text())
+    scores = {}
+    for run in content["runs"]:
+        scores[str(run["seed"])] = {"status": run["status"]}
+        if run["exit_status"] == 0:  # also a run that did not learn
+            scores[str(run["seed"])] |= last_scores(folder / f"seed_{run['seed']}")
+    return {"metric": content["metric"], "seeds": scores}
+
+
+def read_only_seed(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the same of a fine-tuning with seed 1 alone."""
+    record = json.loads((folder / "run.json").read_text())
+    scores = {"status": record["status"], **last_scores(folder)}
+    return {"metric": record["best_metric"], "seeds": {"1": scores}}
+
+
 # --- a run ----------------------------------------------------------------------------------------
 
 
@@ -418,15 +436,19 @@ class Run:
             found.append(AVERAGE)
         return [str(self.model / name) for name in found]
 
-    def _evaluate(self, checkpoint: str, half: str, name: str, sentence_task: str = "none") -> Any:
-        target = self._folder / f"{pathlib.Path(checkpoint).name}-{half}-{name}-{sentence_task}"
+    def _evaluate(
+        self, checkpoint: str, half: str, names: Iterable[str], sentence_task: str = "none"
+    ) -> dict[str, Any]:
+        parts = [pathlib.Path(checkpoint).name, half, *names, sentence_task]
+        target = self._folder / "-".join(parts)
+        files = [self._data.heldout(self._vocab_size, half, n, sentence_task) for n in names]
         flags = {
             "do_train": False,
             "do_eval": True,
             "albert_config_file": self._config_file(),
             "checkpoint": checkpoint,
             "output_dir": target,
-            "input_file": self._data.heldout(self._vocab_size, half, name, sentence_task),
+            "input_file": [*map(str, files)],
             "max_seq_length": _HELDOUT_LENGTH,
             "max_predictions_per_seq": _HELDOUT_MASKS["max_predictions_per_seq"],
             "sentence_task": sentence_task,
@@ -439,21 +461,21 @@ class Run:
 
     def _make_heldout(self) -> dict[str, Any]:
         """Chooses between the last weights and their average by one half; reports the other."""
-        found = {}
-        for checkpoint in self._checkpoints():
-            scores = {name: self._evaluate(checkpoint, "choose", name) for name in HELDOUT}
-            found[pathlib.Path(checkpoint).name] = scores
-        chosen = min(found, key=lambda name: _mean_loss(found[name]))
+        found = {
+            pathlib.Path(path).name: self._evaluate(path, "choose", HELDOUT)
+            for path in self._checkpoints()
+        }
+        chosen = min(found, key=lambda name: _loss(found[name]))
         checkpoint = str(self.model / chosen)
-        report = {name: self._evaluate(checkpoint, "report", name) for name in HELDOUT}
+        report = {name: self._evaluate(checkpoint, "report", [name]) for name in HELDOUT}
         tasks = {
-            task: self._evaluate(checkpoint, "report", "books", task)
+            task: self._evaluate(checkpoint, "report", ["books"], task)
             for task in self._study.get("sentence_tasks", ())
             if self.flags().get("sentence_task") != "none"
         }
         return {
             "choose": found, "checkpoint": chosen, "report": report, "sentence_tasks": tasks,
-            "loss": _mean_loss(report),
+            "loss": sum(map(_loss, report.values())) / len(report),
         }  # fmt: skip
 
     def _chosen(self) -> str:
@@ -497,18 +519,11 @@ class Run:
         if self._options.dry_run:
             return {}
         done.touch()
-        content = json.loads((folder / "seeds.json").read_text())
-        scores = {}
-        for run in content["runs"]:
-            scores[run["seed"]] = {"status": run["status"]}
-            if run["exit_status"] == 0:  # also a run that did not learn
-                scores[run["seed"]] |= last_scores(folder / f"seed_{run['seed']}")
-        return {"metric": content["metric"], "seeds": scores}
+        return read_seeds(folder) if count > 1 else read_only_seed(folder)
 
 
-def _mean_loss(scores):
-    losses = [score.get("masked_lm_loss", float("inf")) for score in scores.values()]
-    return sum(losses) / len(losses)
+def _loss(scores):
+    return scores.get("masked_lm_loss", float("inf"))
 
 
 # --- a study --------------------------------------------------------------------------------------

@@ -103,6 +103,26 @@ def test_parts_that_need_missing_weights_are_not_made(tmp_path, capsys):
     assert run.missing() == ["heldout"]
 
 
+def test_scores_of_seeds_are_those_of_their_last_evaluations(tmp_path):
+    runs = [{"seed": seed, "status": x, "exit_status": x == "failed"}
+            for seed, x in ((1, "done"), (2, "stuck"), (3, "failed"))]  # fmt: skip
+    (tmp_path / "seeds.json").write_text(json.dumps({"metric": "f1", "runs": runs}))
+    for seed in (1, 2):
+        rows = [{"kind": "eval", "step": step, "f1": seed / 4 + step} for step in (0, 10)]
+        rows.append({"kind": "train", "step": 20})
+        (tmp_path / f"seed_{seed}").mkdir()
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"seed_{seed}/metrics.jsonl").write_text(lines)
+    assert study.read_seeds(tmp_path) == {
+        "metric": "f1",
+        "seeds": {
+            "1": {"status": "done", "step": 10, "f1": 10.25},
+            "2": {"status": "stuck", "step": 10, "f1": 10.5},
+            "3": {"status": "failed"},
+        },
+    }
+
+
 # --- the report ---------------------------------------------------------------------------------
 
 
@@ -192,7 +212,7 @@ def write_data(folder):
 
 
 @pytest.mark.slow
-def test_a_study_records_its_runs_and_continues(tmp_path, capsys):
+def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     write_data(tmp_path)
     glue = {
         "task_name": "SST-2", "data_dir": "{data}/glue", "do_train": True, "do_eval": True,
@@ -211,14 +231,20 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys):
             "budget_minutes": 99, "save_checkpoints_steps": 100,
         },
         "seeds": [1], "runs": {"cycle": {"config": {"layer_scales": True}}},
-        "blimp": {"limit": 2}, "task_seeds": 2, "random_weights": True,
+        "blimp": {"limit": 2}, "task_seeds": 1, "random_weights": True,
         "tasks": {"SST-2": {"script": "run_classifier", "flags": glue}},
     }  # fmt: skip
     (tmp_path / "trial.json").write_text(json.dumps(content))
     folders = {"data": tmp_path, "work": tmp_path / "work", "results": tmp_path / "results"}
     arguments = [str(tmp_path / "trial.json"), "--steps=6"]
     arguments += [f"--{name}={path}" for name, path in folders.items()]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(study.Run, "_make_heldout", interrupt)
+        study.main(arguments)
+    weights = tmp_path / "work/trial/cycle-seed_1/sweep/model/model.ckpt-6.index"
+    written = weights.stat().st_mtime_ns
     assert study.main(arguments) == 0, logs(tmp_path)
+    assert weights.stat().st_mtime_ns == written
     record = json.loads((tmp_path / "results/trial/cycle-seed_1.json").read_text())
     assert record["pretraining"]["steps"] == 6 and record["pretraining"]["tokens"] > 0
     assert record["pretraining"]["machine"]["cores"] and "commit" in record["pretraining"]
@@ -230,12 +256,16 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys):
     assert record["blimp"]["overall"]["pairs"] == 2
     for start in ("pretrained", "random"):
         seeds = record["task SST-2"][start]["seeds"]
-        assert sorted(seeds) == ["1", "2"] and all("eval_accuracy" in x for x in seeds.values())
+        assert list(seeds) == ["1"] and all("eval_accuracy" in x for x in seeds.values())
     curve = (tmp_path / "results/trial/cycle-seed_1.csv").read_text().splitlines()
     assert curve[0].startswith("kind,step,tokens_seen,loss") and len(curve) >= 3
     capsys.readouterr()
     assert study.main(arguments) == 0
     assert capsys.readouterr().out == "cycle-seed_1: recorded\n"
+
+
+def interrupt(run):
+    raise KeyboardInterrupt
 
 
 def logs(folder):
