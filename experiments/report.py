@@ -1,4 +1,4 @@
-"""Makes REPORT.md from the recorded results: what the papers claim beside what was found.
+"""Makes REPORT.md and report.html from the recorded results: claims of papers and what was found.
 
     python experiments/report.py
 
@@ -10,12 +10,15 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from albert.experiments import report as pages
 from albert.experiments import statistics
 
 HERE = pathlib.Path(__file__).resolve().parent
+FIGURES = HERE.parent / "docs" / "figures"
 NOT_RUN = "not run"
 AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "cannot be decided at this size"
 
@@ -53,13 +56,13 @@ def scores_of(runs: dict[int, dict[str, Any]], measure: Callable) -> dict[int, f
     return {seed: value for seed, value in found.items() if value is not None}
 
 
-def task_scores(record: dict[str, Any], task: str, start: str) -> list[float]:
-    """Returns a task's score of each seed of fine-tuning that finished."""
+def task_scores(record: dict[str, Any], task: str, start: str) -> dict[int, float]:
+    """Returns {seed of fine-tuning: score} of a task; only of those that finished."""
     part = record.get(f"task {task}", {}).get(start)
     if not part:
-        return []
-    values = (seed.get(part["metric"]) for seed in part["seeds"].values())
-    return [value for value in values if value is not None]
+        return {}
+    found = {int(seed): scores.get(part["metric"]) for seed, scores in part["seeds"].items()}
+    return {seed: value for seed, value in found.items() if value is not None}
 
 
 def interval(scores: Iterable[float], digits: int = 3) -> str:
@@ -72,6 +75,27 @@ def interval(scores: Iterable[float], digits: int = 3) -> str:
     if found.low is not None and found.high is not None:
         text += f" [{found.low:.{digits}f}, {found.high:.{digits}f}]"
     return f"{text} (n={found.n})"
+
+
+def compare(
+    worse: dict[int, float], better: dict[int, float], minimize: bool = False
+) -> tuple[str, str | None]:
+    """Returns the difference of two groups of scores with its interval, and the better group.
+
+    Args:
+      worse, better: {seed: score}.
+      minimize: whether lower is better.
+
+    Returns:
+      "not run" and None if a group has no score; None also if the seeds do not decide.
+    """
+    if not (worse and better):
+        return NOT_RUN, None
+    found = statistics.compare_seeds(worse, better, minimize=minimize, names=("worse", "better"))
+    text = f"{found.difference:+.3f}"
+    if found.low is not None and found.high is not None:
+        text += f" [{found.low:+.3f}, {found.high:+.3f}]"
+    return f"{text} (n={found.n_a}, {found.n_b})", found.better
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -102,14 +126,10 @@ class Claim:
             scores_of(records.get((self.study, name), {}), self.measure)
             for name in (self.worse, self.better)
         ]
-        if not all(sides):
+        text, better = compare(*sides, minimize=self.minimize)
+        if text == NOT_RUN:
             return NOT_RUN, NOT_RUN
-        found = statistics.compare_seeds(*sides, minimize=self.minimize, names=("worse", "better"))
-        text = f"{found.difference:+.3f}"
-        if found.low is not None and found.high is not None:
-            text += f" [{found.low:+.3f}, {found.high:+.3f}]"
-        verdict = {"better": AGREES, "worse": DIFFERS}.get(found.better or "", UNKNOWN)
-        return f"{text} (n={found.n_a}, {found.n_b})", verdict
+        return text, {"better": AGREES, "worse": DIFFERS}.get(better or "", UNKNOWN)
 
 
 _LIU = "RoBERTa, Liu et al., 2019, section 4"
@@ -151,52 +171,65 @@ CLAIMS = (
 )  # fmt: skip
 
 
-# --- pages ----------------------------------------------------------------------------------------
+# --- content --------------------------------------------------------------------------------------
+# Sections are those of `albert.experiments.report`, and a block may also be a figure of FIGURES:
+# {"figure": name, "caption": text}.
+
+Section = tuple[str, list[dict[str, Any]]]
 
 
-def table(header: list[str], rows: Iterable[list[str]]) -> list[str]:
-    """Returns the lines of a table in Markdown."""
-    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
+def study_sections(study: dict[str, Any], records: dict) -> list[Section]:
+    """Returns the sections of a study: its runs, and its fine-tuning against random weights."""
+    title = study["name"].replace("_", " ").capitalize()
+    blocks = [{"paragraph": study["about"]}, _runs_table(study, records)]
+    if study.get("random_weights"):
+        blocks.append(_starts_table(study, records))
+    figure = f"{study['name']}_study.svg"
+    if (FIGURES / figure).exists():
+        blocks.append({"figure": figure, "caption": study["figure"]})
+    return [(title, blocks)]
 
 
-def claims_table(records: dict) -> list[str]:
-    """Returns the table of `CLAIMS`."""
-    rows = [[claim.text, claim.study, *claim.judge(records)] for claim in CLAIMS]
-    return table(["claim", "study", "difference and interval", "verdict"], rows)
-
-
-def study_table(study: dict[str, Any], records: dict) -> list[str]:
-    """Returns the table of all runs of a study."""
-    tasks = list(study.get("tasks", {}))
-    starts = ["pretrained", *(["random"] if study.get("random_weights") else [])]
-    columns = [(task, start) for task in tasks for start in starts]
+def _runs_table(study, records):
+    """Returns a row for each run: its size, cost and scores."""
+    tasks = [] if study.get("random_weights") else list(study.get("tasks", {}))
     rows = []
     for name in study["runs"]:
         runs = records.get((study["name"], name), {})
         failed = sum("failed" in record for record in runs.values())
         first = next((x["pretraining"] for x in runs.values() if "pretraining" in x), {})
-        sizes = [_count((first.get("parameters") or {}).get("total")), _count(first.get("tokens"))]
-        seconds = first.get("seconds")
-        step = f"{seconds / first['steps']:.3f}" if seconds and first.get("steps") else ""
-        memory = first.get("peak_memory")
+        seconds, memory = first.get("seconds"), first.get("peak_memory")
         cells = [interval(scores_of(runs, measure).values())
                  for measure in (loss, blimp, blimp_ties_right)]  # fmt: skip
-        for task, start in columns:
-            scores = (task_scores(record, task, start) for record in runs.values())
-            cells.append(interval(value for found in scores for value in found))
-        rows.append([name, *sizes, step, f"{memory / 2**30:.2f}" if memory else "", *cells,
-                     str(failed or "")])  # fmt: skip
+        for task in tasks:
+            found = [task_scores(record, task, "pretrained").values() for record in runs.values()]
+            cells.append(interval(value for scores in found for value in scores))
+        rows.append([
+            name, _millions((first.get("parameters") or {}).get("total")),
+            _millions(first.get("tokens")),
+            f"{seconds / first['steps']:.3f}" if seconds and first.get("steps") else "",
+            f"{memory / 2**30:.2f}" if memory else "", *cells, str(failed or ""),
+        ])  # fmt: skip
     header = ["run", "parameters", "tokens", "s/step", "GiB", "held-out loss", "BLiMP",
-              "BLiMP, ties right", *(_title(*pair) for pair in columns), "failed"]  # fmt: skip
-    return table(header, rows)
+              "BLiMP, ties right", *tasks, "failed"]  # fmt: skip
+    return {"table": header, "rows": rows}
 
 
-def _title(task, start):
-    return task if start == "pretrained" else f"{task}, random weights"
+def _starts_table(study, records):
+    """Returns a row for each task: scores from these weights and from random ones."""
+    rows = []
+    for run in study["runs"]:
+        for record in records.get((study["name"], run), {}).values():
+            for task in study["tasks"]:
+                ours, random = (task_scores(record, task, x) for x in ("pretrained", "random"))
+                metric = record.get(f"task {task}", {}).get("pretrained", {}).get("metric", "")
+                rows.append([task, metric, interval(ours.values()), interval(random.values()),
+                             compare(random, ours)[0]])  # fmt: skip
+    header = ["task", "metric", "from these weights", "from random weights", "difference"]
+    return {"table": header, "rows": rows}
 
 
-def _count(number):
+def _millions(number):
     return "" if number is None else f"{number / 1e6:.1f}M"
 
 
@@ -210,38 +243,84 @@ def machines(records: dict) -> list[str]:
                 machine = part["machine"]
                 text = f"{machine['processor']}, {machine['cores']} cores; commit {part['commit']}"
                 found[text] = found.get(text, 0) + 1
-    return [f"- {count} runs: {text}" for text, count in sorted(found.items())] or [f"- {NOT_RUN}"]
+    return [f"{count} runs: {text}" for text, count in sorted(found.items())] or [NOT_RUN]
 
 
-def write(results: pathlib.Path, studies: Iterable[pathlib.Path], target: pathlib.Path) -> None:
-    """Writes the report of the recorded results.
+def content(records: dict, studies: Iterable[dict[str, Any]]) -> list[Section]:
+    """Returns the sections of the report.
+
+    Args:
+      records: see `read_records`.
+      studies: contents of the studies' files, with their "name".
+    """
+    rows = [[claim.text, claim.study, *claim.judge(records)] for claim in CLAIMS]
+    header = ["claim", "study", "difference and interval", "verdict"]
+    return [
+        ("Claims of the papers", [{"table": header, "rows": rows}]),
+        *(section for study in studies for section in study_sections(study, records)),
+        ("Machines", [{"paragraph": line} for line in machines(records)]),
+    ]
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+TITLE = "What was found"
+ABOUT = (
+    "Made by experiments/report.py from experiments/results. Losses are those of single masked "
+    "tokens (15%) on the reported halves of both held-out files; nothing was chosen on these. "
+    "Brackets are 95% intervals over n seeds. Runs on different machines compare by steps and "
+    "tokens only."
+)
+
+
+def to_markdown(sections: Iterable[Section]) -> str:
+    """Returns the report as Markdown."""
+    parts = [f"# {TITLE}", textwrap.fill(ABOUT, 100)]
+    for title, blocks in sections:
+        parts += [f"## {title}", *map(_markdown_block, blocks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_block(block):
+    if "figure" in block:
+        return f"![{block['caption']}](../docs/figures/{block['figure']})"
+    if "paragraph" in block:
+        return textwrap.fill(block["paragraph"], 100, break_on_hyphens=False)
+    lines = [block["table"], ["---"] * len(block["table"]), *block["rows"]]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def to_html(sections: Iterable[Section]) -> str:
+    """Returns the report as a page that loads nothing from elsewhere."""
+    filled = [(title, [_html_block(block) for block in blocks]) for title, blocks in sections]
+    return pages.render(TITLE, [{"paragraph": ABOUT}], filled)
+
+
+def _html_block(block):
+    if "figure" not in block:
+        return block
+    svg = (FIGURES / block["figure"]).read_text(encoding="utf-8")
+    return {"figures": [(block["caption"], svg)], "wide": True}
+
+
+def write(results: pathlib.Path, studies: Iterable[pathlib.Path], folder: pathlib.Path) -> None:
+    """Writes REPORT.md and report.html of the recorded results.
 
     Args:
       results: folder of the records.
       studies: files of the studies.
-      target: the report.
+      folder: where the reports are written.
     """
-    records = read_records(results)
-    lines = [
-        "# What was found", "",
-        "Made by `experiments/report.py` from `experiments/results`. Losses are those of single",
-        "masked tokens (15%) on the reported halves of both held-out files; nothing was chosen on",
-        "these. Brackets are 95% intervals over n seeds. Runs on different machines compare by",
-        "steps and tokens only.", "",
-        "## Claims of the papers", "", *claims_table(records), "",
-    ]  # fmt: skip
-    for path in studies:
-        study = {"name": path.stem, **json.loads(path.read_text())}
-        title = path.stem.replace("_", " ").capitalize()
-        lines += [f"## {title}", "", study["about"], "", *study_table(study, records), ""]
-    lines += ["## Machines", "", *machines(records)]
-    target.write_text("\n".join(lines) + "\n")
+    contents = [{"name": path.stem, **json.loads(path.read_text())} for path in studies]
+    sections = content(read_records(results), contents)
+    (folder / "REPORT.md").write_text(to_markdown(sections), encoding="utf-8")
+    (folder / "report.html").write_text(to_html(sections), encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
-    parser.add_argument("--output", type=pathlib.Path, default=HERE / "REPORT.md")
+    parser.add_argument("--output", type=pathlib.Path, default=HERE, help="folder of the reports")
     given = parser.parse_args()
     studies = [HERE / f"{name}.json" for name in ("two_hours", "sharing", "ablations")]
     write(given.results, studies, given.output)

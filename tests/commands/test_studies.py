@@ -137,9 +137,9 @@ def write_record(folder, name, seed, loss, **parts):
 
 
 def rows_of(folder):
-    (folder / "results").mkdir(exist_ok=True)
-    report.write(folder / "results", STUDIES, folder / "REPORT.md")
-    lines = (folder / "REPORT.md").read_text().splitlines()
+    records = report.read_records(folder / "results")
+    sections = report.content(records, map(study.read_study, STUDIES))
+    lines = report.to_markdown(sections).splitlines()
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
 
 
@@ -180,13 +180,33 @@ def test_a_run_has_its_means_and_its_failures(tmp_path):
     assert row[1:5] == ["1.5M", "2.0M", "0.500", "1.00"]
     assert row[5].startswith("4.500 [") and row[5].endswith("(n=2)")
     assert row[6:] == ["0.500 (n=1)", "0.750 (n=1)", "not run", "0.250 (n=1)", "1"]
-    assert "- 2 runs: CPU, 2 cores; commit abc" in (tmp_path / "REPORT.md").read_text()
+    assert report.machines(report.read_records(tmp_path / "results")) == [
+        "2 runs: CPU, 2 cores; commit abc"
+    ]
 
 
-def test_the_recorded_report_is_that_of_the_records(tmp_path):
+def test_scores_from_random_weights_are_beside_those_of_a_model(tmp_path):
+    starts = {
+        start: {"metric": "f1", "seeds": {str(seed): {"f1": score} for seed, score in scores}}
+        for start, scores in (
+            ("pretrained", [(1, 0.8), (2, 0.82)]),
+            ("random", [(1, 0.5), (2, 0.6)]),
+        )
+    }
+    (tmp_path / "results/two_hours").mkdir(parents=True)
+    record = {"heldout": {"loss": 4.0}, "task MRPC": starts}
+    (tmp_path / "results/two_hours/two_hours-seed_1.json").write_text(json.dumps(record))
+    (row,) = [row for row in rows_of(tmp_path) if row[0] == "MRPC"]
+    assert row[1] == "f1" and row[2].startswith("0.810 [") and row[3].startswith("0.550 [")
+    assert row[4].startswith("+0.260") and row[4].endswith("(n=2, 2)")
+
+
+def test_the_recorded_reports_are_those_of_the_records(tmp_path):
+    pytest.importorskip("jinja2")
     paths = [ROOT / f"experiments/{name}.json" for name in ("two_hours", "sharing", "ablations")]
-    report.write(ROOT / "experiments/results", paths, tmp_path / "REPORT.md")
-    assert (tmp_path / "REPORT.md").read_text() == (ROOT / "experiments/REPORT.md").read_text()
+    report.write(ROOT / "experiments/results", paths, tmp_path)
+    for name in ("REPORT.md", "report.html"):
+        assert (tmp_path / name).read_text() == (ROOT / "experiments" / name).read_text()
 
 
 # --- in earnest -----------------------------------------------------------------------------------
