@@ -259,7 +259,7 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     arguments = [str(tmp_path / "trial.json"), "--steps=6"]
     arguments += [f"--{name}={path}" for name, path in folders.items()]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(study.Run, "_make_heldout", interrupt)
+        patch.setattr(study, "write_curve", interrupt)
         study.main(arguments)
     weights = tmp_path / "work/trial/cycle-seed_1/sweep/model/model.ckpt-6.index"
     written = weights.stat().st_mtime_ns
@@ -284,7 +284,7 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == "cycle-seed_1: recorded\n"
 
 
-def interrupt(run):
+def interrupt(*arguments):
     raise KeyboardInterrupt
 
 
