@@ -19,6 +19,7 @@ _MAX_VALUES = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_
 _MAX_PARAMETERS = 10**12
 SHARING = ("all", "attention", "ffn", "none")  # values of `AlbertConfig.share`
 GROUP_ORDERS = ("sequence", "cycle")  # values of `AlbertConfig.group_order`
+POSITION_INITIALIZERS = ("normal", "sinusoidal")  # of `AlbertConfig.position_initializer`
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")  # `layers.ACTIVATIONS` computes them
 LAYER_NORM_EPSILON = 1e-12
 
@@ -28,7 +29,13 @@ _TANH_GELU_ALIASES = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version"}
 _EXACT_GELU = ("gelu", "gelu_python")
 # Keys that only this package knows, with the values that other programs compute.
-OWN_KEYS = {"share": "all", "group_order": "sequence", "layer_scales": False}
+OWN_KEYS = {
+    "share": "all",
+    "group_order": "sequence",
+    "layer_scales": False,
+    "position_initializer": "normal",
+}
+INITIAL_KEYS = ("initializer_range", "position_initializer")  # only choose the initial weights
 # Keys of ALBERT's configuration that BERT's does not have.
 _ALBERT_KEYS = {"embedding_size", "num_hidden_groups", "inner_group_num"}
 # Required keys of BERT's configuration; every bert_config.json has them.
@@ -80,6 +87,9 @@ class AlbertConfig:
       max_position_embeddings: longest sequence.
       type_vocab_size: token types (segments).
       initializer_range: standard deviation of the truncated normal of initial weights.
+      position_initializer: initial position embeddings: "normal" as other weights, or "sinusoidal"
+        (section 3.5 of Attention Is All You Need, Vaswani et al., 2017) of the same size; both are
+        trained.
 
     Raises InputError if a value has the wrong type, is out of range or not divisible as required.
     """
@@ -102,6 +112,7 @@ class AlbertConfig:
     share: str = "all"
     group_order: str = "sequence"
     layer_scales: bool = False
+    position_initializer: str = "normal"
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -281,7 +292,12 @@ def _naming(file):
 def _check_value(name, kind, value):
     """Raises InputError unless `value` has the type and range that `name` requires."""
     if kind is str:
-        choices = {"share": SHARING, "group_order": GROUP_ORDERS}.get(name, ACTIVATIONS)
+        own = {
+            "share": SHARING,
+            "group_order": GROUP_ORDERS,
+            "position_initializer": POSITION_INITIALIZERS,
+        }
+        choices = own.get(name, ACTIVATIONS)
         expected = f"one of {', '.join(choices)}"
         is_valid = isinstance(value, str) and value in choices
     elif kind is bool:

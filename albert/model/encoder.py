@@ -15,8 +15,10 @@ Letters in shapes: see the docstring of the package.
 
 import contextlib
 import functools
+import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
@@ -39,6 +41,8 @@ class _Embeddings(tf.Module):
         self.word_embeddings = table("word_embeddings", config.vocab_size)
         self.token_type_embeddings = table("token_type_embeddings", config.type_vocab_size)
         self.position_embeddings = table("position_embeddings", config.max_position_embeddings)
+        if config.position_initializer == "sinusoidal":
+            self.position_embeddings.assign(_sinusoids(config))
         self.layer_norm = layers.LayerNorm(f"{name}/LayerNorm", config.embedding_size)
 
     def __call__(self, input_ids, token_type_ids, rows, dropout):
@@ -51,6 +55,19 @@ class _Embeddings(tf.Module):
         positions = rows.by_position(self.position_embeddings)
         embeddings = self.layer_norm(words + types + positions)
         return words, dropout(embeddings, self._dropout_rate, "embeddings")
+
+
+def _sinusoids(config):
+    """Returns position embeddings that make neighbors a rotation apart, the same at any position.
+
+    Sines and cosines of 10000^(-2i / E) per position (section 3.5 of Attention Is All You Need),
+    with a root mean square of `config.initializer_range`.
+    """
+    count, size = config.max_position_embeddings, config.embedding_size
+    rates = 10000.0 ** (-2 * np.arange((size + 1) // 2) / size)
+    angles = np.arange(count)[:, None] * rates
+    values = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :size]
+    return (values * math.sqrt(2) * config.initializer_range).astype(np.float32)
 
 
 def _make_layers(config, seed):

@@ -385,7 +385,11 @@ def convert_config(
     """
     values = {
         **dataclasses.replace(
-            config, share="all", group_order="sequence", num_hidden_groups=_num_groups(config)
+            config,
+            share="all",
+            group_order="sequence",
+            num_hidden_groups=_num_groups(config),
+            position_initializer="normal",
         ).to_dict(),
         "architectures": [architecture.class_name + HEADS[head][0]],
         "model_type": architecture.model_type,

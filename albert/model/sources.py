@@ -171,7 +171,7 @@ def check_config(
         # Only training depends on the other values.
         if found.get(name) != value
         and not name.endswith("dropout_prob")
-        and name != "initializer_range"
+        and name not in configuration.INITIAL_KEYS
     ]
     if differing:
         raise file_io.InputError(

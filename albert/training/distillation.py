@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, heads, sources
+from albert.model import checkpoints, configuration, encoder, heads, sources
 from albert.training.contracts import Task
 
 _LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
@@ -24,7 +24,7 @@ _LAYER_SCALE = re.compile(r"(.*/transformer/layer_)(\d+)(/.*)")
 _ATTENTION_PARTS = ("/attention_1/", "/LayerNorm/")
 # Sizes in which a student may differ from the teacher whose weights it takes.
 _DEPTH = ("num_hidden_layers", "num_hidden_groups", "share", "group_order")
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", *configuration.INITIAL_KEYS)
 
 
 @dataclasses.dataclass(frozen=True)

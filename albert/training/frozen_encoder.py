@@ -20,7 +20,7 @@ from absl import logging
 
 from albert.data import input_pipeline, record_files
 from albert.io import file_io, locks, progress
-from albert.model import batching, checkpoints, heads, weight_names
+from albert.model import batching, checkpoints, configuration, heads, weight_names
 from albert.training import distribution, engine
 
 
@@ -478,7 +478,8 @@ class _Encoder:
         digest = hashlib.sha256()
         for name, variable in self._variables.items():
             digest.update(name.encode() + variable.numpy().tobytes())
-        unused = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+        rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+        unused = (*rates, *configuration.INITIAL_KEYS)
         sizes = {key: value for key, value in config.to_dict().items() if key not in unused}
         return {
             "version": _VERSION,

@@ -70,6 +70,7 @@ def test_config_cannot_be_changed():
         ({"hidden_act": "swish"}, "must be one of gelu, gelu_erf, relu, .*, linear; got 'swish'"),
         ({"group_order": "random"}, "group_order must be one of sequence, cycle; got 'random'"),
         ({"layer_scales": 1}, "layer_scales must be true or false; got 1"),
+        ({"position_initializer": "rope"}, "must be one of normal, sinusoidal; got 'rope'"),
         ({"share": "some"}, "share must be one of all, attention, ffn, none; got 'some'"),
         (
             {"share": "ffn", "num_hidden_groups": 3},
@@ -115,7 +116,10 @@ def test_other_unknown_keys_give_one_warning(monkeypatch):
 
 
 def test_usual_values_of_own_keys_are_not_written():
-    own = {"share": "none", "group_order": "cycle", "layer_scales": True}
+    own = {
+        "share": "none", "group_order": "cycle", "layer_scales": True,
+        "position_initializer": "sinusoidal",
+    }  # fmt: skip
     assert not own.keys() & tiny_config().to_dict().keys()
     config = tiny_config(**own)
     assert {**config.to_dict(), **own} == config.to_dict()

@@ -245,6 +245,23 @@ def test_layer_scales_compute_what_norms_of_each_layer_do(compute, inner):
             assert gap < (1e-4 if is_exact else 0.05) * np.abs(value).max(), (layer, part)
 
 
+def test_sinusoidal_positions_are_a_rotation_apart():
+    config = tiny_config(position_initializer="sinusoidal", initializer_range=0.1)
+    name = "bert/embeddings/position_embeddings:0"
+    plain, sinusoidal = (
+        {v.name: v.numpy() for v in encoder.AlbertModel(c, seed=1).variables}
+        for c in (tiny_config(initializer_range=0.1), config)
+    )
+    found = sinusoidal.pop(name)
+    np.testing.assert_allclose(found[0], np.repeat([0, 0.1 * 2**0.5], found.shape[1] // 2), 1e-6)
+    assert np.sqrt(np.mean(found**2)) == pytest.approx(0.1)
+    products = found @ found.T  # depend only on the distance of two positions
+    np.testing.assert_allclose(products[1:, 1:], products[:-1, :-1], atol=1e-6)
+    del plain[name]
+    for key, value in plain.items():
+        np.testing.assert_array_equal(sinusoidal[key], value)
+
+
 def test_layer_scales_begin_without_effect():
     plain, scaled = tiny_config(), tiny_config(layer_scales=True)
     plain, scaled = (encoder.AlbertModel(config, seed=1) for config in (plain, scaled))
