@@ -197,17 +197,19 @@ def _runs_table(study, records):
     for name in study["runs"]:
         runs = records.get((study["name"], name), {})
         failed = sum("failed" in record for record in runs.values())
-        first = next((x["pretraining"] for x in runs.values() if "pretraining" in x), {})
-        seconds, memory = first.get("seconds"), first.get("peak_memory")
+        one = next((x["pretraining"] for x in runs.values() if "pretraining" in x), {})
+        stages = [one, *filter(None, [one.get("first_stage")])]
+        tokens = sum(stage["tokens"] for stage in stages) if one else None
+        seconds, memory = one.get("seconds"), one.get("peak_memory")
         cells = [interval(scores_of(runs, measure).values())
                  for measure in (loss, blimp, blimp_ties_right)]  # fmt: skip
         for task in tasks:
             found = [task_scores(record, task, "pretrained").values() for record in runs.values()]
             cells.append(interval(value for scores in found for value in scores))
         rows.append([
-            name, _millions((first.get("parameters") or {}).get("total")),
-            _millions(first.get("tokens")),
-            f"{seconds / first['steps']:.3f}" if seconds and first.get("steps") else "",
+            name, _millions((one.get("parameters") or {}).get("total")),
+            _millions(tokens),
+            f"{seconds / one['steps']:.3f}" if seconds and one.get("steps") else "",
             f"{memory / 2**30:.2f}" if memory else "", *cells, str(failed or ""),
         ])  # fmt: skip
     header = ["run", "parameters", "tokens", "s/step", "GiB", "held-out loss", "BLiMP",

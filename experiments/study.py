@@ -267,6 +267,13 @@ def last_scores(folder: pathlib.Path) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("kind", "checkpoint")}
 
 
+def last_checkpoint(folder: pathlib.Path) -> pathlib.Path:
+    """Returns the prefix of a training's last checkpoint; "model.ckpt-last" before there is one."""
+    numbers = [path.stem.rpartition("-")[2] for path in folder.glob("model.ckpt-*.index")]
+    steps = [int(number) for number in numbers if number.isdigit()]
+    return folder / f"model.ckpt-{max(steps, default='last')}"
+
+
 def read_seeds(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the metric and the last scores of each seed of a fine-tuning with several seeds."""
     content = json.loads((folder / "seeds.json").read_text())
@@ -373,9 +380,14 @@ class Run:
 
     # --- parts ------------------------------------------------------------------------------
 
-    def flags(self) -> dict[str, Any]:
-        """Returns the flags of pre-training; those that are null are removed."""
-        flags = {**self._study.get("flags", {}), **self._own.get("flags", {})}
+    def flags(self, stage: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the flags of pre-training; those that are null are removed.
+
+        Args:
+          stage: what differs in the first stage, see `experiments/README.md`; None: the last.
+        """
+        own = (stage or {}).get("flags", {})
+        flags = {**self._study.get("flags", {}), **self._own.get("flags", {}), **own}
         if path := flags.pop("flagfile", None):
             flags = {**read_flag_file(HERE.parent / path), **flags}
         if self._options.steps:
@@ -385,39 +397,55 @@ class Run:
         return {name: self._fill(value) for name, value in flags.items() if value is not None}
 
     def _make_pretraining(self) -> dict[str, Any]:
+        found = {}
+        start = None
+        if stage := {**self._study, **self._own}.get("first_stage"):
+            found["first_stage"] = self._train("first_stage", stage)
+            start = last_checkpoint(self._folder / "first_stage" / "model")
+        found |= self._train("sweep", {}, start)
+        if self._options.dry_run:
+            return {}
+        write_curve(self.model, self._curve())
+        config = {**self._study["config"], **self._own.get("config", {})}
+        return {"seed": self._seed, "config": config, **found}
+
+    def _train(
+        self, name: str, stage: dict[str, Any], start: pathlib.Path | None = None
+    ) -> dict[str, Any]:
+        """Trains a stage as the only trial of a sweep, which repeats and resumes it."""
+        settings = {**self._settings, **stage.get("data", {})}
         flags = {
-            **self.flags(),
+            **self.flags(stage),
             "albert_config_file": self._config_file(),
-            "input_file": self._data.records(self._settings),
+            "init_checkpoint": start,
+            "input_file": self._data.records(settings),
             "spm_model_file": self._data.vocabulary(self._vocab_size),
-            "max_seq_length": self._settings["max_seq_length"],
+            "max_seq_length": settings["max_seq_length"],
         }
-        flags |= self._evaluation(flags.get("max_predictions_per_seq"))
+        flags |= self._evaluation(settings, flags.get("max_predictions_per_seq"))
         text = " ".join(to_arguments({**flags, "seed": self._seed}))
-        sweep = self._folder / "sweep"
+        folder = self._folder / name
         arguments = {
             "script": "run_pretraining",
-            "output_dir": sweep,
+            "output_dir": folder,
             "trials": f"model: {text}",
             "metric": "masked_lm_accuracy",
             "retry_failed": True,
         }
-        self._commands.run(f"{self.name}-pretraining", "run_sweep", arguments, sweep / "finished")
+        done = folder / "finished"
+        self._commands.run(f"{self.name}-{name}", "run_sweep", arguments, done)
         if self._options.dry_run:
             return {}
-        (sweep / "finished").touch()
-        write_curve(self.model, self._curve())
-        flags = {name: _text(value) for name, value in self.flags().items()}
-        config = {**self._study["config"], **self._own.get("config", {})}
-        found = describe(self.model)
-        return {"seed": self._seed, "flags": flags, "config": config, **found}
+        done.touch()
+        flags = {key: _text(value) for key, value in self.flags(stage).items()}
+        return {"flags": flags, "data": settings, **describe(folder / "model")}
 
-    def _evaluation(self, slots: Any) -> dict[str, Any]:
+    def _evaluation(self, settings: dict[str, Any], slots: Any) -> dict[str, Any]:
         """Returns the flags of evaluations while training, on the half to choose by if possible.
 
         Records with stored masks have a fixed length and places for a fixed number of masks.
         """
-        fits = self._settings["max_seq_length"] == _HELDOUT_LENGTH
+        fits = settings["max_seq_length"] == _HELDOUT_LENGTH
         if not fits or str(slots) != str(_HELDOUT_MASKS["max_predictions_per_seq"]):
             return {"do_eval": True, "max_eval_steps": 10}
         files = [self._data.heldout(self._vocab_size, "choose", name, "none") for name in HELDOUT]
@@ -429,12 +457,10 @@ class Run:
 
     def _checkpoints(self) -> list[str]:
         """Returns the prefixes of the last checkpoint and, if there is one, of the average."""
-        steps = [int(path.stem.rpartition("-")[2]) for path in self.model.glob("model.ckpt-*.index")
-                 if path.stem.rpartition("-")[2].isdigit()]  # fmt: skip
-        found = [f"model.ckpt-{max(steps)}"] if steps else ["model.ckpt-last"]
+        found = [last_checkpoint(self.model)]
         if (self.model / f"{AVERAGE}.index").exists():
-            found.append(AVERAGE)
-        return [str(self.model / name) for name in found]
+            found.append(self.model / AVERAGE)
+        return [*map(str, found)]
 
     def _evaluate(
         self, checkpoint: str, half: str, names: Iterable[str], sentence_task: str = "none"

@@ -250,6 +250,7 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
             "train_batch_size": 8, "average_last": 0.5, "optimizer": "muon", "learning_rate": 1e-3,
             "budget_minutes": 99, "save_checkpoints_steps": 100,
         },
+        "first_stage": {"data": {"max_seq_length": 32}, "flags": {"max_predictions_per_seq": 5}},
         "seeds": [1], "runs": {"cycle": {"config": {"layer_scales": True}}},
         "blimp": {"limit": 2}, "task_seeds": 1, "random_weights": True,
         "tasks": {"SST-2": {"script": "run_classifier", "flags": glue}},
@@ -267,6 +268,12 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     assert weights.stat().st_mtime_ns == written
     record = json.loads((tmp_path / "results/trial/cycle-seed_1.json").read_text())
     assert record["pretraining"]["steps"] == 6 and record["pretraining"]["tokens"] > 0
+    first = record["pretraining"]["first_stage"]
+    assert (
+        first["data"]["max_seq_length"] == 32 and first["flags"]["max_predictions_per_seq"] == "5"
+    )
+    started = json.loads((weights.parent / "load_report.json").read_text())
+    assert not started["new"] and "first_stage/model/model.ckpt-6" in str(started)
     assert record["pretraining"]["machine"]["cores"] and "commit" in record["pretraining"]
     assert {*record["heldout"]["choose"]} == {"model.ckpt-6", "model.ckpt-average"}
     report = record["heldout"]["report"]
