@@ -422,6 +422,8 @@ class Run:
             "spm_model_file": self._data.vocabulary(self._vocab_size),
             "max_seq_length": settings["max_seq_length"],
         }
+        if start:  # which has learned from the teacher's weights already
+            flags["init_from_teacher"] = None
         flags |= self._evaluation(settings, flags.get("max_predictions_per_seq"))
         text = " ".join(to_arguments({**flags, "seed": self._seed}))
         folder = self._folder / name
