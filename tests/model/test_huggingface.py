@@ -374,6 +374,9 @@ def test_a_cycle_of_one_group_can_be_written(tokenizer):
     config = dataclasses.replace(CONFIG, num_hidden_groups=1, group_order="cycle")
     huggingface.check_architecture(config, weight_names.ALBERT)
     assert "group_order" not in huggingface.convert_config(config, "encoder", [], tokenizer)
+    positions = dataclasses.replace(config, position_initializer="sinusoidal")
+    written = huggingface.convert_config(positions, "encoder", [], tokenizer)
+    assert written == huggingface.convert_config(config, "encoder", [], tokenizer)
 
 
 def test_a_vocabulary_of_another_size_is_refused(tmp_path):
