@@ -310,7 +310,7 @@ class Run:
         self._own = study["runs"][name]
         self.name = f"{name}-seed_{seed}"
         self._folder = options.work / study["name"] / self.name
-        self.model = self._folder / "sweep" / "model"
+        self.model = self._folder / "last_stage" / "model"
         self._file = options.results / study["name"] / f"{self.name}.json"
         self.record = json.loads(self._file.read_text()) if self._file.exists() else {}
         self._commands = Commands(options)
@@ -402,7 +402,7 @@ class Run:
         if stage := {**self._study, **self._own}.get("first_stage"):
             found["first_stage"] = self._train("first_stage", stage)
             start = last_checkpoint(self._folder / "first_stage" / "model")
-        found |= self._train("sweep", {}, start)
+        found |= self._train("last_stage", {}, start)
         if self._options.dry_run:
             return {}
         write_curve(self.model, self._curve())

@@ -262,7 +262,7 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(study, "write_curve", interrupt)
         study.main(arguments)
-    weights = tmp_path / "work/trial/cycle-seed_1/sweep/model/model.ckpt-6.index"
+    weights = tmp_path / "work/trial/cycle-seed_1/last_stage/model/model.ckpt-6.index"
     written = weights.stat().st_mtime_ns
     assert study.main(arguments) == 0, logs(tmp_path)
     assert weights.stat().st_mtime_ns == written
