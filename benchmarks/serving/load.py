@@ -12,13 +12,8 @@ ratio of both tells what the first use of a shape costs. Clients take time of th
 import asyncio
 import contextlib
 import json
-import os
-import re
 import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
 import aiohttp
@@ -26,6 +21,7 @@ from absl import flags
 
 from albert.io import tables
 from benchmarks import harness
+from benchmarks.serving import server_process
 
 FLAGS = flags.FLAGS
 _LENGTHS = 1000
@@ -43,30 +39,6 @@ def define_flags():
     flags.DEFINE_list("clients", ["1", "8", "64"], "Numbers of clients.")
     flags.DEFINE_float("seconds", 20.0, "Seconds of each part.")
     flags.DEFINE_multi_string("server_flags", [], "Further flags of the server.")
-
-
-class Process:
-    """The server; `port` and `seconds` to its readiness are there once it is ready."""
-
-    def __init__(self):
-        started = time.monotonic()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "albert.serve", f"--model_dir={FLAGS.model_dir}", "--port=0",
-             *FLAGS.server_flags],
-            env=harness.environment(),
-            stderr=self._log,
-        )  # fmt: skip
-        while "Ready:" not in self.log():
-            if self.process.poll() is not None:
-                sys.exit(f"the server has ended:\n{self.log()}")
-            time.sleep(0.02)
-        self.seconds = time.monotonic() - started
-        self.port = int(re.search(r"Listening at http://[^\n]*:(\d+)", self.log())[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def log(self):
-        return os.pread(self._log.fileno(), 1 << 20, 0).decode()  # the server keeps its place
 
 
 class Load:
@@ -240,7 +212,7 @@ async def first_reply(server, text):
 def main():
     rows = tables.read_file(FLAGS.input_file, "input_file")
     texts = [row[FLAGS.text_column] for _, row in rows]
-    server = Process()
+    server = server_process.Process(FLAGS.model_dir, FLAGS.server_flags)
     try:
         say("ready after", f"{server.seconds:.1f} s")
         reply = asyncio.run(first_reply(server, texts[0]))
@@ -250,7 +222,7 @@ def main():
             say(f"{clients} clients", found.row())
         asyncio.run(disturbed(server, texts))
         asyncio.run(ended(server, texts, signal.SIGKILL))
-        server = Process()
+        server = server_process.Process(FLAGS.model_dir, FLAGS.server_flags)
         say("started again, ready after", f"{server.seconds:.1f} s")
         assert asyncio.run(first_reply(server, texts[0])) == reply
         asyncio.run(ended(server, texts, signal.SIGTERM))
