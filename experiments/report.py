@@ -218,16 +218,23 @@ def _runs_table(study, records):
 
 
 def _starts_table(study, records):
-    """Returns a row for each task: scores from these weights and from random ones."""
+    """Returns a row for each run and task: scores from its weights and from random ones.
+
+    The random weights are those of one run: all runs have models of one kind.
+    """
+    by_run = {run: records.get((study["name"], run), {}) for run in study["runs"]}
+    found = [record for runs in by_run.values() for record in runs.values()]
     rows = []
-    for run in study["runs"]:
-        for record in records.get((study["name"], run), {}).values():
+    for run, runs in by_run.items():
+        for record in runs.values():
             for task in study["tasks"]:
-                ours, random = (task_scores(record, task, x) for x in ("pretrained", "random"))
+                ours = task_scores(record, task, "pretrained")
+                random = next(filter(None, (task_scores(x, task, "random") for x in found)), {})
                 metric = record.get(f"task {task}", {}).get("pretrained", {}).get("metric", "")
-                rows.append([task, metric, interval(ours.values()), interval(random.values()),
-                             compare(random, ours)[0]])  # fmt: skip
-    header = ["task", "metric", "from these weights", "from random weights", "difference"]
+                if ours:
+                    rows.append([run, task, metric, interval(ours.values()),
+                                 interval(random.values()), compare(random, ours)[0]])  # fmt: skip
+    header = ["run", "task", "metric", "from its weights", "from random weights", "difference"]
     return {"table": header, "rows": rows}
 
 

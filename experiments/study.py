@@ -325,7 +325,8 @@ class Run:
         """Returns the names of the parts that the record will have."""
         parts = ["pretraining", "heldout"]
         parts += ["blimp"] if "blimp" in self._study else []
-        return [*parts, *(f"task {name}" for name in self._study.get("tasks", {}))]
+        tasks = self._own.get("tasks", self._study.get("tasks", {}))
+        return [*parts, *(f"task {name}" for name in tasks)]
 
     def missing(self) -> list[str]:
         """Returns the parts that are not recorded."""
@@ -528,7 +529,7 @@ class Run:
         """Fine-tunes with several seeds, and likewise from random weights if the study says so."""
         own = self._study["tasks"][name]
         starts = {"pretrained": {"init_checkpoint": self._chosen()}}
-        if self._study.get("random_weights"):
+        if {**self._study, **self._own}.get("random_weights"):
             files = {"albert_config_file": self._config_file(), "from_scratch": True}
             files["spm_model_file"] = self._data.vocabulary(self._vocab_size)
             starts["random"] = files

@@ -65,6 +65,17 @@ def test_flags_that_are_null_are_removed(tmp_path):
     assert (short["num_train_steps"], short["num_warmup_steps"]) == (40, 4)
 
 
+def test_a_run_may_leave_out_tasks(tmp_path):
+    content = {
+        "name": "s", "tasks": {"SST-2": {}, "RTE": {}}, "seeds": [1],
+        "runs": {"all": {}, "one": {"tasks": ["RTE"]}, "none": {"tasks": []}},
+    }  # fmt: skip
+    found = {run.name: run.parts()[2:] for run in study.list_runs(content, options(tmp_path))}
+    assert found == {
+        "all-seed_1": ["task SST-2", "task RTE"], "one-seed_1": ["task RTE"], "none-seed_1": [],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
 def test_held_out_files_are_divided_by_documents(tmp_path, ending):
     path = tmp_path / f"heldout{ending}"
@@ -194,11 +205,14 @@ def test_scores_from_random_weights_are_beside_those_of_a_model(tmp_path):
         )
     }
     (tmp_path / "results/two_hours").mkdir(parents=True)
-    record = {"heldout": {"loss": 4.0}, "task MRPC": starts}
-    (tmp_path / "results/two_hours/two_hours-seed_1.json").write_text(json.dumps(record))
-    (row,) = [row for row in rows_of(tmp_path) if row[0] == "MRPC"]
-    assert row[1] == "f1" and row[2].startswith("0.810 [") and row[3].startswith("0.550 [")
-    assert row[4].startswith("+0.260") and row[4].endswith("(n=2, 2)")
+    for run, part in (("two_hours", starts), ("one_hour", {"pretrained": starts["pretrained"]})):
+        record = {"heldout": {"loss": 4.0}, "task MRPC": part}
+        (tmp_path / f"results/two_hours/{run}-seed_1.json").write_text(json.dumps(record))
+    found = [row for row in rows_of(tmp_path) if row[1] == "MRPC"]
+    assert [row[0] for row in found] == ["two_hours", "one_hour"]
+    for row in found:
+        assert row[2] == "f1" and row[3].startswith("0.810 [") and row[4].startswith("0.550 [")
+        assert row[5].startswith("+0.260") and row[5].endswith("(n=2, 2)")
 
 
 def test_the_recorded_reports_are_those_of_the_records(tmp_path):
