@@ -1,4 +1,7 @@
-"""LAMB under the name users import; the work is done in `albert.training.optimizers`."""
+"""LAMB under the name users import.
+
+The work is done in `albert.training.optimizers`, the trust ratio in `LAMB._trust_ratio` there.
+"""
 
 from albert.io import requirements
 

@@ -1,4 +1,7 @@
-"""Optimizers under the name users import; the work is done in `albert.training.optimizers`."""
+"""Optimizers under the name users import.
+
+The work is done in `albert.training.optimizers`; warm-up and decay are in `learning_rates` there.
+"""
 
 from albert.io import requirements
 
@@ -6,14 +9,18 @@ with requirements.explained():
     from albert.model.weight_names import (
         STEP,
     )
+    from albert.training.learning_rates import (
+        learning_rate_at,
+    )
+    from albert.training.loss_scale import (
+        LossScale,
+    )
     from albert.training.optimizers import (
         EXCLUDED_FROM_DECAY,
         AdamBase,
         AdamWeightDecayOptimizer,
-        LossScale,
         Optimizer,
         create_optimizer,
-        learning_rate_at,
         matches,
         optimizer_class,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert.data import sentence_pairs
 from albert.io import file_io
-from albert.text import packing
+from albert.text import model_inputs
 
 _ONE_TEXT = ("full_sentences", "doc_sentences")  # formats without a second text
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
@@ -155,7 +155,7 @@ def _segment_pairs(
         settings.max_tokens,
         settings.short_seq_prob,
     )
-    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
+    model_inputs.truncate_spans_at_both_ends(pairs, settings.max_tokens, rng)
     return pairs_as_inputs(pairs), counts
 
 

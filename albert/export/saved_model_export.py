@@ -259,7 +259,7 @@ def export_squad(
 def kept_lengths(
     lengths_a: tf.Tensor, lengths_b: tf.Tensor, max_length: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes the lengths [B] of two texts after `packing.truncate_pair`, in a graph."""
+    """Computes the lengths [B] of two texts after `model_inputs.truncate_pair`, in a graph."""
     excess = tf.maximum(lengths_a + lengths_b - max_length, 0)
     until_equal = tf.minimum(excess, tf.abs(lengths_a - lengths_b))
     in_turns = excess - until_equal
@@ -291,7 +291,7 @@ class TextPacker(tf.Module):
         self._pad_id = tokenizer.pad_id
 
     def features(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Packs strings [B] like `packing.pack`: int32 tensors [B, S'], S' the longest length."""
+        """Packs strings [B] like `model_inputs.pack`: int32 [B, S'], S' the longest length."""
         first = self.tokenizer.encode(text)
         if text_pair is None:
             return self.pack(first[:, : self._max_seq_length - 2])
@@ -305,7 +305,7 @@ class TextPacker(tf.Module):
     def pack(
         self, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Packs ragged ids [B, (tokens)] that fit, like `packing.pack`; returns as `features`."""
+        """Packs ragged ids [B, (tokens)] that fit like `model_inputs.pack`; see `features`."""
         rows = first.nrows(tf.int32)
 
         def mark(piece):

@@ -4,7 +4,7 @@ SIGHUP, which a closed terminal sends, does what SIGTERM does, unless it is igno
 A signal may come at any time. Python handles it between two of its own operations. If an operation
 takes too long, as it waits forever, the process ends without that. SIGTERM ends the process at once
 while everything computed is on the disk (before the first step, in an evaluation, in a prediction).
-During training both signals are only noted, and the training loop checks for them between steps.
+During training both signals are only noted, and `training.engine` checks for them between steps.
 """
 
 import contextlib

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert.model import kernels
 
+# Blocks compute "gelu" and "gelu_erf" by `kernels`, fused with the bias.
 ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),

@@ -25,7 +25,7 @@ from albert.model import (
     prepared_weights,
     sources,
 )
-from albert.text import packing
+from albert.text import model_inputs
 
 KINDS = ("tokens", "mean", "first", "pooled")
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -139,9 +139,9 @@ class Extractor:
 
     def _pack(self, text: str) -> Any:
         ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
-        ids_a, ids_b = packing.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
+        ids_a, ids_b = model_inputs.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
         tokenizer = self._tokenizer
-        return packing.pack(
+        return model_inputs.pack(
             ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
         )
 

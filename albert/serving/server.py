@@ -1,9 +1,8 @@
 """The HTTP server of one or several models: paths, limits, errors, metrics and shutdown.
 
 One thread reads and writes connections and never computes; each model has another one that
-computes. A slow client
-therefore delays nobody, and is dropped after a timeout. There is no encryption and no
-authentication.
+computes. A slow client therefore delays nobody, and is dropped after a timeout. The queue of a
+model and its limit are in `batcher`. There is no encryption and no authentication.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """The GLUE tasks, one row of a table each: files, features, scores and files of predictions.
 
-Only functions that build graphs import TensorFlow, so that readers start quickly.
+`text.model_inputs` adds [CLS] and [SEP]. Only functions that build graphs import TensorFlow, so
+that readers start quickly.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config
 from albert.tasks import metrics
-from albert.text import packing, tokenization
+from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
 KIND = "classifier"  # kind of model folders
@@ -356,7 +357,7 @@ def convert_example(
     Args:
       example: `InputExample`.
       task: `GlueTask`.
-      max_seq_length: S; `packing.truncate_to_fit` cuts longer texts.
+      max_seq_length: S; `model_inputs.truncate_to_fit` cuts longer texts.
       tokenizer: `tokenization.FullTokenizer`.
 
     Returns:
@@ -369,8 +370,8 @@ def convert_example(
     ids_a, ids_b = tokenizer.encode(example.text_a), None
     if example.text_b is not None:
         ids_b = tokenizer.encode(example.text_b)
-    ids_a, ids_b = packing.truncate_to_fit(ids_a, ids_b, max_seq_length)
-    input_ids, input_mask, segment_ids = packing.pack(
+    ids_a, ids_b = model_inputs.truncate_to_fit(ids_a, ids_b, max_seq_length)
+    input_ids, input_mask, segment_ids = model_inputs.pack(
         ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )
     return {

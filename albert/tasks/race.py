@@ -19,7 +19,7 @@ from albert.data import tfrecord
 from albert.io import file_io, json_shapes, tables
 from albert.model import head_config
 from albert.tasks import glue, metrics
-from albert.text import packing, tokenization
+from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
 NUM_CHOICES = 4
@@ -279,11 +279,13 @@ def convert_example(
     article = tokenizer.encode(example.article)
     choices = []
     for ending in example.endings:
-        ids = packing.truncate_front_and_first(
+        ids = model_inputs.truncate_front_and_first(
             article, tokenizer.encode(ending), max_qa_length, max_seq_length
         )
         choices.append(
-            packing.pack(*ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id)
+            model_inputs.pack(
+                *ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
+            )
         )
     input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
     return {

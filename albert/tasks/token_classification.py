@@ -22,7 +22,7 @@ from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, huggingface
 from albert.tasks import custom, entities, metrics, word_files
-from albert.text import packing, tokenization
+from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
 KIND = "token_classifier"  # kind of model folders
@@ -198,7 +198,7 @@ def convert_part(
       Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
       which are 0 except at the first piece of a word; sentence and part [].
     """
-    input_ids, input_mask, segment_ids = packing.pack(
+    input_ids, input_mask, segment_ids = model_inputs.pack(
         part.ids, None, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )
     label_ids, first_pieces = np.zeros([2, max_seq_length], np.int64)

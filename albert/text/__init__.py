@@ -1,11 +1,11 @@
-"""Turns raw text into ids: cleaning, vocabularies, tokenizers and packing. No TensorFlow."""
+"""Turns raw text into ids: cleaning, vocabularies, tokenizers and model inputs. No TensorFlow."""
 
 # Modules that other rooms and commands may import.
 __all__ = (
     "corpus",
     "corpus_cleaning",
     "corpus_preparation",
-    "packing",
+    "model_inputs",
     "tokenization",
     "vocabulary",
     "wordpiece",

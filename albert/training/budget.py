@@ -63,7 +63,7 @@ class Settings:
 
     Attributes:
       minutes: minutes from the start of the program to the end of training and its evaluations.
-      make_optimizer: ``(pace) -> optimizer``, whose learning rate follows `optimizers.Pace`.
+      make_optimizer: ``(pace) -> optimizer``, whose learning rate follows `learning_rates.Pace`.
       max_steps: maximum number of steps, even if more fit; None: no limit.
       clock: function that returns seconds.
       started: value of the clock when the program began.

@@ -22,7 +22,7 @@ from albert.training import (
     distribution,
     engine,
     evaluation,
-    optimizers,
+    learning_rates,
     results,
     run_record,
     stuck_runs,
@@ -231,7 +231,7 @@ def within_budget(
         )
 
     def make_optimizer():
-        pace = optimizers.Pace()
+        pace = learning_rates.Pace()
         pacer.set_pace = pace.set
         return settings.make_optimizer(pace)
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from albert.data import instances, masking, sentence_pairs, sequence_formats
-from albert.text import corpus, packing
+from albert.text import corpus, model_inputs
 from tests.support.builders import VOCABULARY, make_documents, parse_records, records_of
 
 # --- reading ----------------------------------------------------------------------------------
@@ -50,14 +50,14 @@ def test_the_end_of_a_file_ends_a_document(tmp_path):
 
 
 @hypothesis.given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 5))
-def test_layout_is_that_of_packing(length_a, length_b, padding):
+def test_layout_is_that_of_model_inputs(length_a, length_b, padding):
     tokens = np.arange(5, 105, dtype=np.int32)
     seq_length = length_a + length_b + 3 + padding
     pair = np.array([[10, 10 + length_a, 40, 40 + length_b, 0]])
     ids, lengths, segments, maskable = instances.assemble(
         tokens, sequence_formats.pairs_as_inputs(pair), seq_length, VOCABULARY
     )
-    expected_ids, expected_mask, expected_segments = packing.pack(
+    expected_ids, expected_mask, expected_segments = model_inputs.pack(
         tokens[10 : 10 + length_a],
         tokens[40 : 40 + length_b] if length_b else None,
         VOCABULARY.cls_id,

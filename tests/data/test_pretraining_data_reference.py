@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from albert.data import instances, masking, sentence_pairs, sequence_formats
-from albert.text import corpus, packing, tokenization
+from albert.text import corpus, model_inputs, tokenization
 
 P_THRESHOLD = 1e-3
 SEQ_LENGTH = 128
@@ -176,7 +176,9 @@ def draw_pairs(text, settings, seed):
         settings.max_tokens,
         settings.short_seq_prob,
     )
-    packing.truncate_spans_at_both_ends(pairs, settings.max_tokens, np.random.default_rng(seed))
+    model_inputs.truncate_spans_at_both_ends(
+        pairs, settings.max_tokens, np.random.default_rng(seed)
+    )
     return pairs
 
 

@@ -12,7 +12,7 @@ from albert.export import saved_model_export
 from albert.io import file_io
 from albert.model import heads
 from albert.tasks import glue
-from albert.text import packing, tokenization
+from albert.text import model_inputs, tokenization
 from tests.support import builders
 from tests.support.builders import ODD_TEXTS, SPM, glue_flags
 from tests.support.sources import MODULES, tree_of
@@ -62,13 +62,13 @@ def test_features_are_those_of_the_records(tokenizer, model, is_pair, max_seq_le
             assert not expected[name][width:].any()
 
 
-def test_lengths_of_pairs_are_those_of_packing():
+def test_lengths_of_pairs_are_those_of_model_inputs():
     lengths = [(a, b) for a in range(12) for b in range(12)]
     a, b = (tf.constant(side) for side in zip(*lengths, strict=True))
     for most in range(10):
         kept = saved_model_export.kept_lengths(a, b, most)
         for number, pair in enumerate(lengths):
-            expected = packing.truncate_pair(*map(range, pair), most)
+            expected = model_inputs.truncate_pair(*map(range, pair), most)
             assert [int(side[number]) for side in kept] == list(map(len, expected))
 
 

@@ -14,7 +14,7 @@ import pytest
 from albert.io import file_io
 from albert.model import layers
 from albert.tasks import glue, metrics
-from albert.text import packing
+from albert.text import model_inputs
 
 LABELS = {
     "cola": ["0", "1"],
@@ -56,7 +56,7 @@ def _why_different(row, ids, tokenizer):
     reference = [_reference_ids(tokenizer.sp_model, row["text_a"])]
     if row["text_b"] is not None:
         reference.append(_reference_ids(tokenizer.sp_model, row["text_b"]))
-        reference = packing.truncate_pair(*reference, 64 - 3)
+        reference = model_inputs.truncate_pair(*reference, 64 - 3)
     as_recorded = [tokenizer.cls_id]
     for part in reference:
         as_recorded += [*part, tokenizer.sep_id]
