@@ -402,10 +402,13 @@ class Run:
         start = None
         if stage := {**self._study, **self._own}.get("first_stage"):
             found["first_stage"] = self._train("first_stage", stage)
-            start = last_checkpoint(self._folder / "first_stage" / "model")
+            first = self._folder / "first_stage" / "model"
+            start = last_checkpoint(first)
         found |= self._train("last_stage", {}, start)
         if self._options.dry_run:
             return {}
+        if stage:
+            write_curve(first, self._curve("-first_stage"))
         write_curve(self.model, self._curve())
         config = {**self._study["config"], **self._own.get("config", {})}
         return {"seed": self._seed, "config": config, **found}
@@ -454,9 +457,9 @@ class Run:
         files = [self._data.heldout(self._vocab_size, "choose", name, "none") for name in HELDOUT]
         return {"do_eval": True, "eval_input_file": [*map(str, files)]}
 
-    def _curve(self) -> pathlib.Path:
+    def _curve(self, ending: str = "") -> pathlib.Path:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        return self._file.with_suffix(".csv")
+        return self._file.with_name(f"{self.name}{ending}.csv")
 
     def _checkpoints(self) -> list[str]:
         """Returns the prefixes of the last checkpoint and, if there is one, of the average."""

@@ -7,42 +7,51 @@ from drawing import Drawing
 
 RESULTS = pathlib.Path(__file__).parents[2] / "experiments" / "results" / "two_hours"
 LEFT, RIGHT, TOP, BOTTOM = 76, 690, 62, 330
+HIGHEST = 7.0  # The first steps fall fast from 9 and would take most of the height.
+
+Point = tuple[float, float]
 
 
-def read_curve(path: pathlib.Path) -> tuple[list[tuple[float, float]], ...]:
-    """Returns (tokens, loss) of the training steps, and of the evaluations, of a recorded curve."""
+def read_curve(path: pathlib.Path, before: float = 0) -> tuple[list[Point], ...]:
+    """Returns (tokens, loss) of the training steps, and of the evaluations, of a recorded curve.
+
+    Args:
+      path: the csv file.
+      before: tokens seen before this stage.
+    """
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
-    train = [(int(r["step"]), float(r["tokens_seen"]), r) for r in rows if r["kind"] == "train"]
-    last_step, last_tokens, _ = train[-1]
+    train = [row for row in rows if row["kind"] == "train"]
     # Evaluations have no count of tokens; every step has nearly as many.
-    heldout = [(int(r["step"]) * last_tokens / last_step, r) for r in rows if r["kind"] == "eval"]
-    pairs = [(tokens, row) for _, tokens, row in train], heldout
-    return tuple([(x, float(row["masked_lm_loss"])) for x, row in part] for part in pairs)
+    per_step = float(train[-1]["tokens_seen"]) / int(train[-1]["step"])
+    found = [
+        (before + int(row["step"]) * per_step, float(row["masked_lm_loss"]), row["kind"])
+        for row in rows
+    ]
+    return tuple([(x, y) for x, y, kind in found if kind == name] for name in ("train", "eval"))
 
 
 def draw() -> str:
     """Returns the SVG."""
-    # The first steps fall fast from 9 and would take the most of the height.
-    train, heldout = (
-        [point for point in points if point[1] <= 7.5]
-        for points in read_curve(RESULTS / "two_hours-seed_1.csv")
-    )
-    highest = max(loss for _, loss in train)
-    lowest = min(loss for _, loss in [*train, *heldout])
-    last = train[-1][0]
-    floor, ceiling = int(lowest * 2) / 2, (int(highest * 2) + 1) / 2
+    # The first stage is evaluated on its own records, so these losses are not shown.
+    first, _ = read_curve(RESULTS / "two_hours-seed_1-first_stage.csv")
+    second, heldout = read_curve(RESULTS / "two_hours-seed_1.csv", first[-1][0])
+    last = second[-1][0]
+    lowest = min(loss for _, loss in [*first, *second, *heldout])
+    floor = int(lowest * 2) / 2
 
-    def place(tokens: float, loss: float) -> tuple[float, float]:
+    def place(tokens: float, loss: float) -> Point:
         x = LEFT + (RIGHT - LEFT) * tokens / last
-        return x, BOTTOM - (BOTTOM - TOP) * (loss - floor) / (ceiling - floor)
+        return x, BOTTOM - (BOTTOM - TOP) * (loss - floor) / (HIGHEST - floor)
 
     drawing = Drawing(720, 396, "Loss of masked words against tokens, in two hours on two cores")
-    drawing.line([(LEFT, 28), (LEFT + 34, 28)], color="blue", width=2.5)
-    drawing.text(LEFT + 44, 33, "training", anchor="start")
-    drawing.dot(LEFT + 152, 28, 5, fill="orange")
-    drawing.text(LEFT + 166, 33, "held-out text", anchor="start")
-    for half in range(int(floor * 2), int(ceiling * 2) + 1):
+    legend = ((LEFT, "green", "training, 32 tokens"), (LEFT + 215, "blue", "training, 128 tokens"))
+    for x, color, name in legend:
+        drawing.line([(x, 28), (x + 34, 28)], color=color, width=2.5)
+        drawing.text(x + 44, 33, name, anchor="start")
+    drawing.dot(LEFT + 442, 28, 5, fill="orange")
+    drawing.text(LEFT + 456, 33, "held-out text", anchor="start")
+    for half in range(int(floor * 2), int(HIGHEST * 2) + 1):
         _, y = place(0, half / 2)
         drawing.line([(LEFT, y), (RIGHT, y)], color="rule", width=1)
         drawing.text(LEFT - 12, y + 5, f"{half / 2:.1f}", color="soft", anchor="end")
@@ -50,7 +59,9 @@ def draw() -> str:
     for number in range(int(last // step) + 1):
         x, _ = place(number * step, floor)
         drawing.text(x, BOTTOM + 24, f"{number * step // 1_000_000}", color="soft")
-    drawing.line([place(*point) for point in train], color="blue", width=2)
+    for points, (_, color, _) in zip((first, second), legend, strict=True):
+        shown = [place(*point) for point in points if point[1] <= HIGHEST]
+        drawing.line(shown, color=color, width=2)
     for point in heldout:
         drawing.dot(*place(*point), 5, fill="orange", stroke="paper")
     note = "million tokens (without padding)"

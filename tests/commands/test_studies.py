@@ -298,8 +298,10 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     for start in ("pretrained", "random"):
         seeds = record["task SST-2"][start]["seeds"]
         assert list(seeds) == ["1"] and all("eval_accuracy" in x for x in seeds.values())
-    curve = (tmp_path / "results/trial/cycle-seed_1.csv").read_text().splitlines()
-    assert curve[0].startswith("kind,step,tokens_seen,loss") and len(curve) >= 3
+    for ending in ("-first_stage", ""):
+        path = tmp_path / f"results/trial/cycle-seed_1{ending}.csv"
+        curve = path.read_text().splitlines()
+        assert curve[0].startswith("kind,step,tokens_seen,loss") and len(curve) >= 3
     capsys.readouterr()
     assert study.main(arguments) == 0
     assert capsys.readouterr().out == "cycle-seed_1: recorded\n"
