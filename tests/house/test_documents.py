@@ -38,6 +38,7 @@ OTHER_OPTIONS = {
     "signature_def",
 }
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
+OTHER_OPTIONS |= {"data", "work", "only"}  # of experiments/study.py
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
 
