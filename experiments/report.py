@@ -182,8 +182,8 @@ def study_sections(study: dict[str, Any], records: dict) -> list[Section]:
     """Returns the sections of a study: its runs, and its fine-tuning against random weights."""
     title = study["name"].replace("_", " ").capitalize()
     blocks = [{"paragraph": study["about"]}, _runs_table(study, records)]
-    if study.get("random_weights"):
-        blocks.append(_starts_table(study, records))
+    if study.get("random_weights") and (starts := _starts_table(study, records))["rows"]:
+        blocks.append(starts)
     figure = f"{study['name']}_study.svg"
     if (FIGURES / figure).exists():
         blocks.append({"figure": figure, "caption": study["figure"]})
@@ -200,7 +200,8 @@ def _runs_table(study, records):
         one = next((x["pretraining"] for x in runs.values() if "pretraining" in x), {})
         stages = [one, *filter(None, [one.get("first_stage")])]
         tokens = sum(stage["tokens"] for stage in stages) if one else None
-        seconds, memory = one.get("seconds"), one.get("peak_memory")
+        seconds = one.get("seconds")
+        memory = max(stage.get("peak_memory") or 0 for stage in stages)
         cells = [interval(scores_of(runs, measure).values())
                  for measure in (loss, blimp, blimp_ties_right)]  # fmt: skip
         for task in tasks:

@@ -1,6 +1,6 @@
 """Processor time and memory of a server until its first answer, for several Python environments.
 
-    python -m benchmarks.serving.first_answer --model_dir=onnx_folder \\
+    python -m benchmarks.serving.first_answer --model_dir=onnx_model \\
         --pythons=light/bin/python,full/bin/python
 
 Starts `python -m albert.serve` with each interpreter in turns, asks for one text as soon as it is
@@ -24,8 +24,7 @@ FLAGS = flags.FLAGS
 
 
 def define_flags():
-    flags.DEFINE_string("model_dir", None, "Folder of `export_serving --format=onnx`, of a "
-                        "classifier of single texts.", required=True)  # fmt: skip
+    flags.DEFINE_string("model_dir", None, "Folder of a classifier of single texts.", required=True)
     flags.DEFINE_list("pythons", None, "Interpreters to compare.", required=True)
     flags.DEFINE_string("text", "A charming journey.", "The text to ask for.")
     flags.DEFINE_integer("rounds", 5, "Starts of each, in turns.")
