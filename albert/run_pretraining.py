@@ -32,6 +32,8 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
     if settings.eval_input_file:
         paths = tfrecord.named_files(settings.eval_input_file, "--eval_input_file")
         files["dev"] = dynamic_masking.inspect(paths)
+    if settings.do_train:
+        pretraining.warn_of_untrained_types(files, config)
     return pretraining_task.make_data(
         files,
         (settings.max_seq_length, settings.masks.max_predictions_per_seq),

@@ -56,9 +56,9 @@ def scores_of(runs: dict[int, dict[str, Any]], measure: Callable) -> dict[int, f
     return {seed: value for seed, value in found.items() if value is not None}
 
 
-def task_scores(record: dict[str, Any], task: str, start: str) -> dict[int, float]:
+def task_scores(record: dict[str, Any], task: str) -> dict[int, float]:
     """Returns {seed of fine-tuning: score} of a task; only of those that finished."""
-    part = record.get(f"task {task}", {}).get(start)
+    part = record.get(f"task {task}")
     if not part:
         return {}
     found = {int(seed): scores.get(part["metric"]) for seed, scores in part["seeds"].items()}
@@ -182,7 +182,7 @@ def study_sections(study: dict[str, Any], records: dict) -> list[Section]:
     """Returns the sections of a study: its runs, and its fine-tuning against random weights."""
     title = study["name"].replace("_", " ").capitalize()
     blocks = [{"paragraph": study["about"]}, _runs_table(study, records)]
-    if study.get("random_weights") and (starts := _starts_table(study, records))["rows"]:
+    if _untrained(study) and (starts := _starts_table(study, records))["rows"]:
         blocks.append(starts)
     figure = f"{study['name']}_study.svg"
     if (FIGURES / figure).exists():
@@ -190,11 +190,19 @@ def study_sections(study: dict[str, Any], records: dict) -> list[Section]:
     return [(title, blocks)]
 
 
+def _untrained(study):
+    """Returns the name of the run without pre-training; None without one."""
+    return next((name for name, run in study["runs"].items() if run.get("untrained")), None)
+
+
 def _runs_table(study, records):
-    """Returns a row for each run: its size, cost and scores."""
-    tasks = [] if study.get("random_weights") else list(study.get("tasks", {}))
+    """Returns a row for each run with pre-training: its size, cost and scores."""
+    untrained = _untrained(study)
+    tasks = [] if untrained else list(study.get("tasks", {}))
     rows = []
     for name in study["runs"]:
+        if name == untrained:
+            continue
         runs = records.get((study["name"], name), {})
         failed = sum("failed" in record for record in runs.values())
         one = next((x["pretraining"] for x in runs.values() if "pretraining" in x), {})
@@ -205,7 +213,7 @@ def _runs_table(study, records):
         cells = [interval(scores_of(runs, measure).values())
                  for measure in (loss, blimp, blimp_ties_right)]  # fmt: skip
         for task in tasks:
-            found = [task_scores(record, task, "pretrained").values() for record in runs.values()]
+            found = [task_scores(record, task).values() for record in runs.values()]
             cells.append(interval(value for scores in found for value in scores))
         rows.append([
             name, _millions((one.get("parameters") or {}).get("total")),
@@ -219,20 +227,16 @@ def _runs_table(study, records):
 
 
 def _starts_table(study, records):
-    """Returns a row for each run and task: scores from its weights and from random ones.
-
-    The random weights are those of one run: all runs have models of one kind.
-    """
-    by_run = {run: records.get((study["name"], run), {}) for run in study["runs"]}
-    found = [record for runs in by_run.values() for record in runs.values()]
+    """Returns a row for each run and task: scores from its weights and from random ones."""
+    untrained = _untrained(study)
+    baseline = next(iter(records.get((study["name"], untrained), {}).values()), {})
     rows = []
-    for run, runs in by_run.items():
-        for record in runs.values():
+    for run in study["runs"]:
+        for record in records.get((study["name"], run), {}).values():
             for task in study["tasks"]:
-                ours = task_scores(record, task, "pretrained")
-                random = next(filter(None, (task_scores(x, task, "random") for x in found)), {})
-                metric = record.get(f"task {task}", {}).get("pretrained", {}).get("metric", "")
-                if ours:
+                ours, random = task_scores(record, task), task_scores(baseline, task)
+                if ours and run != untrained:
+                    metric = record[f"task {task}"]["metric"]
                     rows.append([run, task, metric, interval(ours.values()),
                                  interval(random.values()), compare(random, ours)[0]])  # fmt: skip
     header = ["run", "task", "metric", "from its weights", "from random weights", "difference"]

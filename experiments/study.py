@@ -321,12 +321,18 @@ class Run:
     def _vocab_size(self) -> int:
         return self._settings["vocab_size"]
 
+    @property
+    def _is_untrained(self) -> bool:
+        return self._own.get("untrained", False)
+
     def parts(self) -> list[str]:
         """Returns the names of the parts that the record will have."""
-        parts = ["pretraining", "heldout"]
-        parts += ["blimp"] if "blimp" in self._study else []
         tasks = self._own.get("tasks", self._study.get("tasks", {}))
-        return [*parts, *(f"task {name}" for name in tasks)]
+        parts = [f"task {name}" for name in tasks]
+        if self._is_untrained:
+            return parts
+        blimp = ["blimp"] if "blimp" in self._study else []
+        return ["pretraining", "heldout", *blimp, *parts]
 
     def missing(self) -> list[str]:
         """Returns the parts that are not recorded."""
@@ -339,7 +345,8 @@ class Run:
         """
         if "pretraining" in self.record and not self.model.exists() and not self._options.dry_run:
             print(
-                f"{self.name}: {', '.join(self.missing())}: needs its weights, which are not here"
+                f"{self.name}: {', '.join(self.missing())}: needs its weights, which are not here; "
+                f"to train it again, remove {self._file}"
             )
             return
         for part in self.missing():
@@ -529,25 +536,19 @@ class Run:
         return {"overall": found["overall"], "fields": found["fields"]}
 
     def _make_task(self, name: str) -> dict[str, Any]:
-        """Fine-tunes with several seeds, and likewise from random weights if the study says so."""
+        """Fine-tunes with several seeds."""
         own = self._study["tasks"][name]
-        starts = {"pretrained": {"init_checkpoint": self._chosen()}}
-        if {**self._study, **self._own}.get("random_weights"):
-            files = {"albert_config_file": self._config_file(), "from_scratch": True}
-            files["spm_model_file"] = self._data.vocabulary(self._vocab_size)
-            starts["random"] = files
-        return {
-            start: self._fine_tune(name, start, own["script"], {**own["flags"], **flags})
-            for start, flags in starts.items()
-        }
-
-    def _fine_tune(self, name, start, script, flags):
-        folder = self._folder / f"{name}-{start}"
+        folder = self._folder / name
         count = self._study.get("task_seeds", 3)
-        flags = {key: self._fill(value) for key, value in flags.items()}
+        flags = {key: self._fill(value) for key, value in own["flags"].items()}
         flags |= {"output_dir": folder, "num_seeds": count, "seed": 1}
+        if self._is_untrained:
+            flags |= {"albert_config_file": self._config_file(), "from_scratch": True}
+            flags["spm_model_file"] = self._data.vocabulary(self._vocab_size)
+        else:
+            flags["init_checkpoint"] = self._chosen()
         done = folder / "finished"
-        self._commands.run(f"{self.name}-{folder.name}", script, flags, done)
+        self._commands.run(f"{self.name}-{name}", own["script"], flags, done)
         if self._options.dry_run:
             return {}
         done.touch()

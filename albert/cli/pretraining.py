@@ -251,6 +251,22 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, seed)
 
 
+def warn_of_untrained_types(files: dict[str, Any], config: Any) -> None:
+    """Warns if the records train only one of several token types.
+
+    Args:
+      files: see `pretraining.make_data`.
+      config: `encoder.AlbertConfig`.
+    """
+    if config.type_vocab_size > 1 and not files["train"].has_second_texts:
+        logging.warning(
+            "%s: its inputs have no second text, so only one of %d token types is trained, and "
+            "fine-tuning on pairs of texts would start with a random one; set type_vocab_size to 1 "
+            "in the configuration of a new model",
+            files["train"].paths[0], config.type_vocab_size,
+        )  # fmt: skip
+
+
 # --- the sentence task ----------------------------------------------------------------------------
 
 

@@ -41,11 +41,13 @@ class RecordFiles:
       paths: record files.
       without_masks: whether they were made to be masked while training, see `instances`.
       fingerprints: {path: fingerprint of its vocabulary}; empty for records with masks.
+      has_second_texts: whether a first record has a second segment.
     """
 
     paths: Sequence[str]
     without_masks: bool
     fingerprints: Mapping[str, int]
+    has_second_texts: bool = True
 
     def lengths(self, serialized: tf.Tensor) -> tf.Tensor:
         """Counts the tokens of records: [B] strings -> [B] int32."""
@@ -114,7 +116,17 @@ def inspect(paths: Sequence[str]) -> RecordFiles:
         list(paths),
         bool(compact),
         {path: examples[path].features.feature[name].int64_list.value[0] for path in compact},
+        any(_has_second_text(example, bool(compact)) for example in examples.values()),
     )
+
+
+def _has_second_text(example, without_masks):
+    def values(name):
+        return example.features.feature[name].int64_list.value
+
+    if without_masks:
+        return len(values("input_ids")) > values("segment_b_start")[0]
+    return any(values("segment_ids"))
 
 
 def _token_counts(serialized: tf.Tensor) -> tf.Tensor:

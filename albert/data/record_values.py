@@ -29,7 +29,7 @@ def limits_of_model(config: Any) -> dict[str, int]:
     """
     return {
         "input_ids": config.vocab_size,
-        "segment_ids": config.type_vocab_size,
+        "segment_ids": config.segment_limit,
         "input_mask": 2,
     }
 

@@ -14,7 +14,15 @@ import numpy as np
 
 from albert.export import onnx_graph
 from albert.io import file_io
-from albert.model import checkpoints, configuration, encoder, head_config, heads, model_folder
+from albert.model import (
+    checkpoints,
+    configuration,
+    encoder,
+    head_config,
+    heads,
+    model_folder,
+    weight_names,
+)
 from albert.serving import serving_folder, trained_model
 from albert.tasks import custom, kinds
 from albert.tasks.squad import task as squad_task
@@ -53,7 +61,8 @@ class Model:
         model = trained_model.restored_model(folder)
         self._add_head = _HEADS[type(model)]
         variables = checkpoints.variables_by_name(model)
-        self.weights = {name: variable.numpy() for name, variable in variables.items()}
+        weights = {name: variable.numpy() for name, variable in variables.items()}
+        self.weights = weight_names.repeat_token_type(weights, folder.config.segment_limit)
 
     def graph(self, product: Callable = product) -> onnx_graph.Graph:
         """Builds the `onnx_graph.Graph` of the model.

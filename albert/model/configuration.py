@@ -85,7 +85,8 @@ class AlbertConfig:
       hidden_dropout_prob: dropout rate of embeddings and of both outputs of a block.
       attention_probs_dropout_prob: dropout rate of attention probabilities.
       max_position_embeddings: longest sequence.
-      type_vocab_size: token types (segments).
+      type_vocab_size: token types (segments); with 1, all segments have the same type (as in
+        RoBERTa, Liu et al., 2019, whose pre-training has no second text), see `segment_limit`.
       initializer_range: standard deviation of the truncated normal of initial weights.
       position_initializer: initial position embeddings: "normal" as other weights, or "sinusoidal"
         (section 3.5 of Attention Is All You Need, Vaswani et al., 2017) of the same size; both are
@@ -156,6 +157,11 @@ class AlbertConfig:
         """Number of groups with their own feed-forward part, each of inner_group_num blocks."""
         own = self.share in ("attention", "none")
         return self.num_hidden_layers if own else self.num_hidden_groups
+
+    @property
+    def segment_limit(self) -> int:
+        """Number below which segment ids must be, at least 2, as every model accepts two texts."""
+        return max(self.type_vocab_size, 2)
 
     def is_length(self, value: Any) -> bool:
         """Returns whether a value is a number of tokens that the model accepts."""

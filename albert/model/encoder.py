@@ -48,7 +48,7 @@ class _Embeddings(tf.Module):
     def __call__(self, input_ids, token_type_ids, rows, dropout):
         """Maps ids [B, S] to the word embeddings and the summed embeddings, both [T, E]."""
         words = tf.gather(self.word_embeddings, rows.flatten(input_ids))
-        if token_type_ids is None:
+        if token_type_ids is None or self.token_type_embeddings.shape[0] == 1:
             types = self.token_type_embeddings[0]
         else:
             types = tf.gather(self.token_type_embeddings, rows.flatten(token_type_ids))
@@ -164,7 +164,7 @@ class AlbertModel(tf.Module):
         Args:
           input_ids: integers [B, S].
           input_mask: [B, S], 1 for tokens and 0 for padding; None means all ones.
-          token_type_ids: integers [B, S]; None means all zeros.
+          token_type_ids: integers [B, S]; None means all zeros, as does a type_vocab_size of 1.
           training: turns dropout on.
           seed: int32 tensor [2] that fixes the dropout masks; None draws a fresh one.
 

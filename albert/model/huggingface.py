@@ -352,6 +352,7 @@ def convert_weights(
         # transformers always has this layer; with these sizes it is the identity.
         identity = {f"{_MAPPING}kernel": np.eye(config.hidden_size, dtype=np.float32)}
         tensors = {**tensors, **identity, f"{_MAPPING}bias": np.zeros(config.hidden_size, "f")}
+    tensors = weight_names.repeat_token_type(tensors, config.segment_limit)
     missing = sorted(set(table) - set(tensors))
     if missing:
         raise file_io.InputError(f"cannot write the head {head}: the checkpoint lacks {missing}")
@@ -390,6 +391,7 @@ def convert_config(
             group_order="sequence",
             num_hidden_groups=_num_groups(config),
             position_initializer="normal",
+            type_vocab_size=config.segment_limit,
         ).to_dict(),
         "architectures": [architecture.class_name + HEADS[head][0]],
         "model_type": architecture.model_type,

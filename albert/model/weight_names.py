@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from albert.io import file_io
 
 # Endings of the names of a module's variables: (here, there).
@@ -21,6 +23,7 @@ _BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}/"
 BLOCK_MATRICES = re.compile(r"^bert/encoder/transformer/.*/kernel$")
 MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 WORDS = "bert/embeddings/word_embeddings"
+TOKEN_TYPES = "bert/embeddings/token_type_embeddings"
 POOLER = "bert/pooler/"
 TOKEN_HEAD = "cls/token/"  # for one label per word
 
@@ -192,6 +195,21 @@ def from_google(name: str) -> str:
     return name
 
 
+def repeat_token_type(tensors: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Returns the tensors with `count` token types, for programs that look up each segment's.
+
+    Copies the only row of a model with one token type; other models stay as they are.
+
+    Args:
+      tensors: {variable name here: array}.
+      count: `AlbertConfig.segment_limit`.
+    """
+    table = tensors.get(TOKEN_TYPES)
+    if table is None or len(table) >= count:
+        return dict(tensors)
+    return {**tensors, TOKEN_TYPES: np.repeat(np.asarray(table), count, axis=0)}
+
+
 # --- sizes ----------------------------------------------------------------------------------------
 
 
@@ -209,7 +227,7 @@ def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
     vocabulary, embedding = shapes[WORDS]
     first_axes = {
         "max_position_embeddings": "bert/embeddings/position_embeddings",
-        "type_vocab_size": "bert/embeddings/token_type_embeddings",
+        "type_vocab_size": TOKEN_TYPES,
         "intermediate_size": _BLOCK.format(0, 0) + "ffn_1/intermediate/dense/bias",
     }
     return {

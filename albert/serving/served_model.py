@@ -112,7 +112,7 @@ def load(
 
 def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdModel:
     config = folder.config
-    limits = {"input_ids": config.vocab_size, "segment_ids": config.type_vocab_size}
+    limits = {"input_ids": config.vocab_size, "segment_ids": config.segment_limit}
     inputs = tensors.id_inputs(folder.kind)
     return IdModel(
         inputs,

@@ -9,7 +9,7 @@ from absl import flags
 
 from albert import run_pretraining
 from albert.cli import options, pretraining
-from albert.data import instances, record_files
+from albert.data import dynamic_masking, instances, record_files
 from albert.io import file_io
 from albert.model import checkpoints, encoder, pretraining_heads
 
@@ -103,6 +103,15 @@ def test_flags_of_blimp_without_effect_are_refused():
 
 def test_without_data_of_blimp_the_task_stays_as_it_is():
     assert pretraining.with_blimp(settings_of(), "task", None) == "task"
+
+
+@pytest.mark.parametrize(("second", "types", "warns"), [(0, 2, 1), (1, 2, 0), (0, 1, 0)])
+def test_a_token_type_that_is_never_trained_gets_a_warning(second, types, warns, caplog):
+    files = {"train": dynamic_masking.RecordFiles(["a"], True, {}, bool(second))}
+    config = encoder.AlbertConfig.from_dict({**CONFIG.to_dict(), "type_vocab_size": types})
+    pretraining.warn_of_untrained_types(files, config)
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == warns and all("only one of 2 token types is trained" in x for x in found)
 
 
 MASKED = {"masked_lm_accuracy", "masked_lm_loss"}

@@ -68,11 +68,14 @@ def test_flags_that_are_null_are_removed(tmp_path):
 def test_a_run_may_leave_out_tasks(tmp_path):
     content = {
         "name": "s", "tasks": {"SST-2": {}, "RTE": {}}, "seeds": [1],
-        "runs": {"all": {}, "one": {"tasks": ["RTE"]}, "none": {"tasks": []}},
+        "runs": {"all": {}, "one": {"tasks": ["RTE"]}, "none": {"tasks": []},
+                 "random": {"untrained": True}},
     }  # fmt: skip
-    found = {run.name: run.parts()[2:] for run in study.list_runs(content, options(tmp_path))}
+    found = {run.name: run.parts() for run in study.list_runs(content, options(tmp_path))}
+    before, tasks = ["pretraining", "heldout"], ["task SST-2", "task RTE"]
     assert found == {
-        "all-seed_1": ["task SST-2", "task RTE"], "one-seed_1": ["task RTE"], "none-seed_1": [],
+        "all-seed_1": before + tasks, "one-seed_1": [*before, "task RTE"], "none-seed_1": before,
+        "random-seed_1": tasks,
     }  # fmt: skip
 
 
@@ -184,7 +187,7 @@ def test_a_verdict_is_that_of_a_test_over_seeds(tmp_path, none, verdict):
 
 def test_a_run_has_its_means_and_its_failures(tmp_path):
     overall = {"overall": {"accuracy": 0.5, "accuracy_ties_right": 0.75}}
-    task = {"pretrained": {"metric": "f1", "seeds": {"1": {"f1": 0.25}, "2": {"status": "failed"}}}}
+    task = {"metric": "f1", "seeds": {"1": {"f1": 0.25}, "2": {"status": "failed"}}}
     write_record(tmp_path / "results", "all-time", 1, 4.0, blimp=overall, **{"task MRPC": task})
     write_record(tmp_path / "results", "all-time", 2, 5.0, failed={"part": "blimp", "message": "x"})
     (row,) = [row for row in rows_of(tmp_path) if row[0] == "all-time"]
@@ -197,16 +200,11 @@ def test_a_run_has_its_means_and_its_failures(tmp_path):
 
 
 def test_scores_from_random_weights_are_beside_those_of_a_model(tmp_path):
-    starts = {
-        start: {"metric": "f1", "seeds": {str(seed): {"f1": score} for seed, score in scores}}
-        for start, scores in (
-            ("pretrained", [(1, 0.8), (2, 0.82)]),
-            ("random", [(1, 0.5), (2, 0.6)]),
-        )
-    }
     (tmp_path / "results/two_hours").mkdir(parents=True)
-    for run, part in (("two_hours", starts), ("one_hour", {"pretrained": starts["pretrained"]})):
-        record = {"heldout": {"loss": 4.0}, "task MRPC": part}
+    scores = {"two_hours": (0.8, 0.82), "one_hour": (0.8, 0.82), "random_weights": (0.5, 0.6)}
+    for run, (first, second) in scores.items():
+        seeds = {"1": {"f1": first}, "2": {"f1": second}}
+        record = {"task MRPC": {"metric": "f1", "seeds": seeds}}
         (tmp_path / f"results/two_hours/{run}-seed_1.json").write_text(json.dumps(record))
     found = [row for row in rows_of(tmp_path) if row[1] == "MRPC"]
     assert [row[0] for row in found] == ["two_hours", "one_hour"]
@@ -265,8 +263,8 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
             "budget_minutes": 99, "save_checkpoints_steps": 100,
         },
         "first_stage": {"data": {"max_seq_length": 32}, "flags": {"max_predictions_per_seq": 5}},
-        "seeds": [1], "runs": {"cycle": {"config": {"layer_scales": True}}},
-        "blimp": {"limit": 2}, "task_seeds": 1, "random_weights": True,
+        "seeds": [1], "blimp": {"limit": 2}, "task_seeds": 1,
+        "runs": {"cycle": {"config": {"layer_scales": True}}, "random": {"untrained": True}},
         "tasks": {"SST-2": {"script": "run_classifier", "flags": glue}},
     }  # fmt: skip
     (tmp_path / "trial.json").write_text(json.dumps(content))
@@ -295,16 +293,17 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
         (report["books"]["masked_lm_loss"] + report["others"]["masked_lm_loss"]) / 2
     )
     assert record["blimp"]["overall"]["pairs"] == 2
-    for start in ("pretrained", "random"):
-        seeds = record["task SST-2"][start]["seeds"]
-        assert list(seeds) == ["1"] and all("eval_accuracy" in x for x in seeds.values())
+    untrained = json.loads((tmp_path / "results/trial/random-seed_1.json").read_text())
+    assert "pretraining" not in untrained and untrained["run"] == "random-seed_1"
+    for scores in (record["task SST-2"]["seeds"], untrained["task SST-2"]["seeds"]):
+        assert list(scores) == ["1"] and "eval_accuracy" in scores["1"]
     for ending in ("-first_stage", ""):
         path = tmp_path / f"results/trial/cycle-seed_1{ending}.csv"
         curve = path.read_text().splitlines()
         assert curve[0].startswith("kind,step,tokens_seen,loss") and len(curve) >= 3
     capsys.readouterr()
     assert study.main(arguments) == 0
-    assert capsys.readouterr().out == "cycle-seed_1: recorded\n"
+    assert capsys.readouterr().out == "cycle-seed_1: recorded\nrandom-seed_1: recorded\n"
 
 
 def interrupt(*arguments):

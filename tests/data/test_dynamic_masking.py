@@ -241,6 +241,22 @@ def test_records_are_recognized_by_their_features(paths, tmp_path):
     assert not dynamic_masking.inspect([empty]).without_masks
 
 
+@pytest.mark.parametrize("without_masks", [True, False])
+def test_second_texts_are_found(tmp_path, without_masks):
+    for has_second in (False, True):
+        ids, lengths, segments, maskable = make_rows(3)
+        segments = segments & has_second
+        rows = ids, lengths, segments, maskable
+        if without_masks:
+            path = write(tmp_path / "a", serialize(rows))
+        else:
+            rng = np.random.default_rng(0)
+            masks = masking.mask_batch(ids, lengths, maskable, maskable, CONFIG, 200, 4, rng)
+            rows = instances.serialize(masks, lengths, segments, maskable, lengths)
+            path = write(tmp_path / "b", rows)
+        assert dynamic_masking.inspect([path]).has_second_texts is has_second
+
+
 def test_files_of_both_kinds_are_refused(paths, tmp_path):
     masked = masked_file(tmp_path / "masked")
     message = f"{paths[0]} holds records without masks, {masked} records with masks"

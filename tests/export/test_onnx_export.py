@@ -26,6 +26,7 @@ MODELS = {
     "regression": ("classifier", _TEXT | {"labels": []}, {"share": "none", "num_hidden_groups": 1}),
     "choices": ("multiple_choice", {}, {"inner_group_num": 2, "hidden_act": "tanh"}),
     "scales": ("classifier", _TEXT, {"inner_group_num": 2, "layer_scales": True}),
+    "one token type": ("classifier", _TEXT, {"type_vocab_size": 1}),
     "words": ("token_classifier", _TEXT | _HEAD, {"hidden_act": "relu"}),
     "SQuAD 1.1": ("squad_v1", _SQUAD, {"share": "ffn", "num_hidden_groups": 1}),
     "SQuAD 2.0": (

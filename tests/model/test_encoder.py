@@ -293,6 +293,13 @@ def test_missing_mask_and_types_mean_ones_and_zeros():
     assert np.abs(other_types.sequence_output - explicit.sequence_output).max() > 1e-3
 
 
+def test_with_one_token_type_all_segments_are_the_same():
+    model = encoder.AlbertModel(tiny_config(type_vocab_size=1), seed=1)
+    ids = random_ids()
+    found = model(ids, token_type_ids=np.ones_like(ids)).sequence_output
+    np.testing.assert_array_equal(found, model(ids).sequence_output)
+
+
 def test_padding_contributes_nothing():
     model = encoder.AlbertModel(tiny_config(), seed=1)
     ids = random_ids(length=12)

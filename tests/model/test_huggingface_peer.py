@@ -99,7 +99,9 @@ def assert_close(theirs, ours):
         np.testing.assert_allclose(theirs[name], value, atol=1e-5, err_msg=name)
 
 
-EXPORTED = {"mapped": (CONFIG, "albert"), "square": (SQUARE, "albert"), "bert": (BERT, "bert")}
+# One token type is exported as two of the same values.
+ONE_TYPE = encoder.AlbertConfig(**{**SQUARE.to_dict(), "type_vocab_size": 1})
+EXPORTED = {"mapped": (CONFIG, "albert"), "square": (ONE_TYPE, "albert"), "bert": (BERT, "bert")}
 MADE = {"tanh": (CONFIG, "albert"), "erf": (EXACT, "albert"), "bert": (BERT, "bert")}
 
 
