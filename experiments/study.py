@@ -143,6 +143,11 @@ def _found(folder, name):
     raise SystemExit(f"error: there is no {name}.txt or {name}.txt.gz in {folder}; see --data")
 
 
+def _vocabulary_name(settings):
+    kind = "wordpiece" if settings.get("wordpiece") else "sentencepiece"
+    return f"{kind}_{settings['vocab_size']}"
+
+
 class Data:
     """The corpus, vocabularies and records of studies, made once in the work folder.
 
@@ -165,49 +170,58 @@ class Data:
         self._commands.run("corpus", "prepare_corpus", flags, folder / "report.json")
         return f"{folder}/*.txt"
 
-    def vocabulary(self, size: int) -> pathlib.Path:
-        """Returns the SentencePiece model of a size."""
-        prefix = self._folder / f"vocabulary_{size}"
+    def vocabulary(self, settings: dict[str, Any]) -> dict[str, pathlib.Path]:
+        """Returns the flag that names the vocabulary, with its file.
+
+        Args:
+          settings: "vocab_size" and, for WordPiece instead of SentencePiece, "wordpiece".
+        """
+        size, wordpiece = settings["vocab_size"], settings.get("wordpiece", False)
+        prefix = self._folder / f"{_vocabulary_name(settings)}"
         flags = {"input_file": self._corpus(), "output_prefix": prefix, "vocab_size": size}
-        done = prefix.with_suffix(".model")
+        done = prefix.with_suffix(".txt" if wordpiece else ".model")
+        flags["wordpiece"] = wordpiece or None
         self._commands.run(prefix.name, "train_vocab", flags, done)
-        return done
+        return {"vocab_file" if wordpiece else "spm_model_file": done}
 
     def records(self, settings: dict[str, Any]) -> str:
         """Returns the glob of the records to train on.
 
         Args:
-          settings: "vocab_size", and flags of `create_pretraining_data`.
+          settings: as of `vocabulary`, and flags of `create_pretraining_data`.
         """
-        rest = {name: value for name, value in settings.items() if name != "vocab_size"}
-        vocabulary = self.vocabulary(settings["vocab_size"])
-        slug = "-".join(_text(value) for value in settings.values())
+        names = ("vocab_size", "wordpiece")
+        rest = {name: value for name, value in settings.items() if name not in names}
+        vocabulary = self.vocabulary(settings)
+        slug = "-".join([_vocabulary_name(settings), *map(_text, rest.values())])
         folder = self._folder / "records" / slug
         flags = {
             "input_file": self._corpus(),
             "output_file": folder / "train",
             "num_shards": 4,
-            "spm_model_file": vocabulary,
+            **vocabulary,
             **rest,
         }
         done = folder / "train.manifest.json"
         self._commands.run(f"records-{slug}", "create_pretraining_data", flags, done)
         return f"{folder}/train-*-of-*"
 
-    def heldout(self, vocab_size: int, half: str, name: str, sentence_task: str) -> pathlib.Path:
+    def heldout(
+        self, settings: dict[str, Any], half: str, name: str, sentence_task: str
+    ) -> pathlib.Path:
         """Returns the records of a half of a held-out file, with masks of their own."""
         text = self._folder / "heldout" / half / f"{name}.txt"
         if not text.exists() and not self._dry_run:
             halves = [self._folder / "heldout" / part / f"{name}.txt" for part in HALVES]
             divide(_found(self._source, f"heldout_{name}"), *halves)
-        vocabulary = self.vocabulary(vocab_size)
+        vocabulary = self.vocabulary(settings)
         is_plain = sentence_task == "none"
         file = f"{half}-{name}-{sentence_task}.tf_record"
-        target = self._folder / "heldout" / f"vocabulary_{vocab_size}" / file
+        target = self._folder / "heldout" / _vocabulary_name(settings) / file
         flags = {
             "input_file": text,
             "output_file": target,
-            "spm_model_file": vocabulary,
+            **vocabulary,
             "sentence_task": sentence_task,
             "sequence_format": "full_sentences" if is_plain else "segment_pair",
             "max_seq_length": _HELDOUT_LENGTH,
@@ -318,10 +332,6 @@ class Run:
         self._settings = {**study.get("data", {}), **self._own.get("data", {})}
 
     @property
-    def _vocab_size(self) -> int:
-        return self._settings["vocab_size"]
-
-    @property
     def _is_untrained(self) -> bool:
         return self._own.get("untrained", False)
 
@@ -382,7 +392,7 @@ class Run:
         path = self._folder / "albert_config.json"
         if not self._options.dry_run:
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = {**config, "vocab_size": self._vocab_size}
+            content = {**config, "vocab_size": self._settings["vocab_size"]}
             path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
         return path
 
@@ -430,7 +440,7 @@ class Run:
             "albert_config_file": self._config_file(),
             "init_checkpoint": start,
             "input_file": self._data.records(settings),
-            "spm_model_file": self._data.vocabulary(self._vocab_size),
+            **self._data.vocabulary(self._settings),
             "max_seq_length": settings["max_seq_length"],
         }
         if start:  # which has learned from the teacher's weights already
@@ -461,7 +471,7 @@ class Run:
         fits = settings["max_seq_length"] == _HELDOUT_LENGTH
         if not fits or str(slots) != str(_HELDOUT_MASKS["max_predictions_per_seq"]):
             return {"do_eval": True, "max_eval_steps": 10}
-        files = [self._data.heldout(self._vocab_size, "choose", name, "none") for name in HELDOUT]
+        files = [self._data.heldout(self._settings, "choose", name, "none") for name in HELDOUT]
         return {"do_eval": True, "eval_input_file": [*map(str, files)]}
 
     def _curve(self, ending: str = "") -> pathlib.Path:
@@ -480,7 +490,7 @@ class Run:
     ) -> dict[str, Any]:
         parts = [pathlib.Path(checkpoint).name, half, *names, sentence_task]
         target = self._folder / "-".join(parts)
-        files = [self._data.heldout(self._vocab_size, half, n, sentence_task) for n in names]
+        files = [self._data.heldout(self._settings, half, n, sentence_task) for n in names]
         flags = {
             "do_train": False,
             "do_eval": True,
@@ -544,7 +554,7 @@ class Run:
         flags |= {"output_dir": folder, "num_seeds": count, "seed": 1}
         if self._is_untrained:
             flags |= {"albert_config_file": self._config_file(), "from_scratch": True}
-            flags["spm_model_file"] = self._data.vocabulary(self._vocab_size)
+            flags |= self._data.vocabulary(self._settings)
         else:
             flags["init_checkpoint"] = self._chosen()
         done = folder / "finished"
