@@ -174,7 +174,7 @@ def test_the_script_takes_mixtures(files, monkeypatch):
         values = flags.FlagValues()
         run_pretraining.define_flags(values)
         values(["script", f"--input_file={text.replace('@', f'{files}/')}", "--output_dir=x"])
-        config = type("Config", (), {"vocab_size": 9, "type_vocab_size": 2})
+        config = type("Config", (), {"vocab_size": 9, "type_vocab_size": 2, "segment_limit": 2})
         settings = options.read(run_pretraining.Settings, values)
         run_pretraining.make_data(settings, config, True)
         mixture = taken["mixture"]

@@ -168,6 +168,15 @@ def test_what_cannot_be_served(tmp_path):
         served_model.load(str(tmp_path))
 
 
+def is_close(a, b):
+    """Rows of a batch may be rounded in different ways, depending on the processor."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(is_close(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(is_close, a, b))
+    return a == (pytest.approx(b, abs=1e-5) if isinstance(b, float) else b)
+
+
 @pytest.mark.parametrize("kind", serving_samples.MARKED_KINDS)
 def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
     folder = tmp_path / "run"
@@ -181,7 +190,7 @@ def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
         if "num_answers" in model.form.optional:
             text["num_answers"] = 1
         answers = model.answer([text, requests.Ids(given), text])
-        assert answers[0] == answers[2] and isinstance(answers[0], dict)
+        assert is_close(answers[0], answers[2]) and isinstance(answers[0], dict)
         found = {name: np.asarray(values) for name, values in answers[1].items()}
         expected = {name: np.asarray(values) for name, values in expected.items()}
         serving_samples.assert_close(found, expected, given, 1e-5)
