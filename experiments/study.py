@@ -177,7 +177,7 @@ class Data:
           settings: "vocab_size" and, for WordPiece instead of SentencePiece, "wordpiece".
         """
         size, wordpiece = settings["vocab_size"], settings.get("wordpiece", False)
-        prefix = self._folder / f"{_vocabulary_name(settings)}"
+        prefix = self._folder / _vocabulary_name(settings)
         flags = {"input_file": self._corpus(), "output_prefix": prefix, "vocab_size": size}
         done = prefix.with_suffix(".txt" if wordpiece else ".model")
         flags["wordpiece"] = wordpiece or None
