@@ -9,7 +9,7 @@ import time
 
 from absl import flags, logging
 
-from albert.cli import app, options, pretraining, runner
+from albert.cli import app, options, pretraining, text_runner
 from albert.data import (
     beam_runner,
     instance_files,
@@ -39,7 +39,7 @@ class Settings(options.Group):
         "Write this number of files <output_file>-00000-of-…; the same command resumes a run that "
         "was killed.",
     )
-    work: runner.Runner = options.group(runner.Runner)
+    work: text_runner.Runner = options.group(text_runner.Runner)
     overwrite_shards: bool = options.flag(
         False,
         "Replace existing shards that were made of other text or with other settings, instead of "

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, options, runner
+from albert.cli import app, options, text_runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
 from albert.text import vocabulary
@@ -55,7 +55,7 @@ class Settings(options.Group):
     random_seed: int = options.flag(
         12345, "Decides which sentences are drawn; same seed, same pieces."
     )
-    drawing: runner.Runner = options.group(runner.Runner)
+    drawing: text_runner.Runner = options.group(text_runner.Runner)
     num_workers: int | None = options.count(
         None,
         "Processes of --runner=beam, which draw the sentences; all cores by default. The training "

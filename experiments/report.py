@@ -2,8 +2,8 @@
 
     python experiments/report.py
 
-A claim without recorded runs says "not run". Verdicts are those of tests over seeds: "agrees",
-"differs" or "cannot be decided at this size".
+A claim without recorded runs says "not run", and one with a single seed "too few seeds". Other
+verdicts are those of tests over seeds: "agrees", "differs" or "cannot be decided at this size".
 """
 
 import argparse
@@ -19,8 +19,9 @@ from albert.experiments import statistics
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIGURES = HERE.parent / "docs" / "figures"
-NOT_RUN = "not run"
+NOT_RUN, TOO_FEW = "not run", "too few seeds"
 AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "cannot be decided at this size"
+_SENTENCE_TASKS = {"sop": "sentence_order", "nsp": "next_sentence"}  # names of their metrics
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -129,6 +130,8 @@ class Claim:
         text, better = compare(*sides, minimize=self.minimize)
         if text == NOT_RUN:
             return NOT_RUN, NOT_RUN
+        if min(map(len, sides)) < 2:
+            return text, TOO_FEW
         return text, {"better": AGREES, "worse": DIFFERS}.get(better or "", UNKNOWN)
 
 
@@ -142,14 +145,14 @@ CLAIMS = (
           "attention-words", "all-words", loss, True),
     Claim(f"sharing feed-forward only beats sharing all ({_LAN}, table 4)", "sharing", "ffn-words",
           "all-words", loss, True),
-    Claim(f"E = 128 beats E = 64 where all is shared ({_LAN}, table 3)", "ablations", "base",
-          "embedding_64", loss, True),
-    Claim(f"E = 128 beats E = H where all is shared ({_LAN}, table 3)", "ablations", "base",
-          "embedding_256", loss, True),
+    Claim(f"sharing attention beats sharing feed-forward layers ({_LAN}, table 4)", "sharing",
+          "attention-words", "ffn-words", loss, True),
+    Claim(f"where all is shared, E < H beats E = H ({_LAN}, table 3)", "ablations",
+          "embedding_64", "base", loss, True),
     Claim(f"sentence order beats next sentence ({_LAN}, table 5)", "ablations", "task_sop",
           "task_nsp"),
     Claim(f"sentence order beats no sentence task ({_LAN}, table 5)", "ablations", "task_sop",
-          "task_none_segment_pair"),
+          "format_segment_pair"),
     Claim(f"no next-sentence loss beats it, on inputs of full sentences ({_LIU}.2)", "ablations",
           "base", "task_nsp", loss, True),
     Claim(f"full sentences beat single sentences ({_LIU}.2)", "ablations", "base",
@@ -166,7 +169,7 @@ CLAIMS = (
           "student_without_cosine", loss, True),
     Claim(f"the masked LM loss of the student matters little but helps ({_SANH})", "ablations",
           "student_copy", "student_without_masked_lm", loss, True),
-    Claim("averaged weights beat the last ones (Kaddour, 2022)", "ablations", "base", "no_average",
+    Claim("averaged weights beat the last ones (Kaddour, 2022)", "ablations", "average", "base",
           loss, True),
 )  # fmt: skip
 
@@ -184,6 +187,8 @@ def study_sections(study: dict[str, Any], records: dict) -> list[Section]:
     blocks = [{"paragraph": study["about"]}, _runs_table(study, records)]
     if _untrained(study) and (starts := _starts_table(study, records))["rows"]:
         blocks.append(starts)
+    if (matrix := _sentence_tasks_table(study, records))["rows"]:
+        blocks.append(matrix)
     figure = f"{study['name']}_study.svg"
     if (FIGURES / figure).exists():
         blocks.append({"figure": figure, "caption": study["figure"]})
@@ -240,6 +245,25 @@ def _starts_table(study, records):
                     rows.append([run, task, metric, interval(ours.values()),
                                  interval(random.values()), compare(random, ours)[0]])  # fmt: skip
     header = ["run", "task", "metric", "from its weights", "from random weights", "difference"]
+    return {"table": header, "rows": rows}
+
+
+def _sentence_tasks_table(study, records):
+    """Returns a row for each run with a sentence head: its accuracy on the data of each task."""
+    rows = []
+    for run in study["runs"]:
+        found = [
+            record["heldout"]["sentence_tasks"]
+            for record in records.get((study["name"], run), {}).values()
+            if record.get("heldout", {}).get("sentence_tasks")
+        ]
+        if found:
+            cells = [
+                interval(tasks[task][f"{_SENTENCE_TASKS[task]}_accuracy"] for tasks in found)
+                for task in study["sentence_tasks"]
+            ]  # fmt: skip
+            rows.append([run, *cells])
+    header = ["run", *(f"accuracy on {task} data" for task in study.get("sentence_tasks", ()))]
     return {"table": header, "rows": rows}
 
 

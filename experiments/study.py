@@ -9,6 +9,7 @@ skipped too.
 """
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import gzip
@@ -21,13 +22,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from albert.io import file_io, locks
+
 HERE = pathlib.Path(__file__).resolve().parent
 HALVES, HELDOUT = ("choose", "report"), ("books", "others")
 AVERAGE = "model.ckpt-average"
 _MAX_ROWS = 100  # rows of a recorded curve
-# One way of masking for all held-out losses, whatever a run was trained with.
-_HELDOUT_MASKS = {"max_predictions_per_seq": 20, "masked_lm_prob": 0.15, "ngram": 1}
-_HELDOUT_LENGTH = 128
+# One way of masking for all held-out losses of a study, whatever a run was trained with.
+_HELDOUT = {
+    "max_seq_length": 128, "max_predictions_per_seq": 20, "masked_lm_prob": 0.15, "ngram": 1,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +100,11 @@ class Commands:
             return
         log = self._options.work / "logs" / f"{name.replace('/', '-')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
+        with locks.locked(f"{log.with_suffix('.lock')}"):  # Processes of a study share its data.
+            if not done.exists():
+                self._start(name, script, arguments, log)
+
+    def _start(self, name, script, arguments, log):
         print(f"{name}: albert.{script}, log in {log}", flush=True)
         with open(log, "a") as file:
             status = _wait(subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file))
@@ -207,16 +216,30 @@ class Data:
         return f"{folder}/train-*-of-*"
 
     def heldout(
-        self, settings: dict[str, Any], half: str, name: str, sentence_task: str
+        self,
+        settings: dict[str, Any],
+        half: str,
+        name: str,
+        sentence_task: str,
+        masks: dict[str, Any],
     ) -> pathlib.Path:
-        """Returns the records of a half of a held-out file, with masks of their own."""
+        """Returns the records of a half of a held-out file, with masks of their own.
+
+        Args:
+          settings: as of `vocabulary`.
+          half: one of `HALVES`.
+          name: one of `HELDOUT`.
+          sentence_task: as of create_pretraining_data.
+          masks: its flags of lengths and masks.
+        """
         text = self._folder / "heldout" / half / f"{name}.txt"
         if not text.exists() and not self._dry_run:
             halves = [self._folder / "heldout" / part / f"{name}.txt" for part in HALVES]
-            divide(_found(self._source, f"heldout_{name}"), *halves)
+            with locks.locked(str(self._folder / "heldout.lock")):
+                divide(_found(self._source, f"heldout_{name}"), *halves)
         vocabulary = self.vocabulary(settings)
         is_plain = sentence_task == "none"
-        file = f"{half}-{name}-{sentence_task}.tf_record"
+        file = f"{half}-{name}-{sentence_task}-{masks['max_seq_length']}.tf_record"
         target = self._folder / "heldout" / _vocabulary_name(settings) / file
         flags = {
             "input_file": text,
@@ -224,9 +247,8 @@ class Data:
             **vocabulary,
             "sentence_task": sentence_task,
             "sequence_format": "full_sentences" if is_plain else "segment_pair",
-            "max_seq_length": _HELDOUT_LENGTH,
             "dupe_factor": 1,
-            **_HELDOUT_MASKS,
+            **masks,
         }
         name = f"{target.parent.name}-{file}"
         self._commands.run(name, "create_pretraining_data", flags, target)
@@ -326,10 +348,14 @@ class Run:
         self._folder = options.work / study["name"] / self.name
         self.model = self._folder / "last_stage" / "model"
         self._file = options.results / study["name"] / f"{self.name}.json"
-        self.record = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self.record = self._read()
         self._commands = Commands(options)
         self._data = Data(options, self._commands)
         self._settings = {**study.get("data", {}), **self._own.get("data", {})}
+        self._masks = {**_HELDOUT, **study.get("heldout", {})}
+
+    def _read(self) -> dict[str, Any]:
+        return json.loads(self._file.read_text()) if self._file.exists() else {}
 
     @property
     def _is_untrained(self) -> bool:
@@ -351,8 +377,22 @@ class Run:
     def make(self) -> None:
         """Makes the missing parts and records each as soon as it is known.
 
-        A step that fails is recorded as such, and ends the run.
+        A step that fails is recorded as such, and ends the run. A run that another process makes
+        is left to that process.
         """
+        if self._options.dry_run:
+            return self._make_missing()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locks.locked(str(self._folder / "run.lock"), "is being made"))
+            except file_io.InputError:
+                print(f"{self.name}: another process makes it", flush=True)
+                return
+            self.record = self._read()
+            self._make_missing()
+
+    def _make_missing(self) -> None:
         if "pretraining" in self.record and not self.model.exists() and not self._options.dry_run:
             print(
                 f"{self.name}: {', '.join(self.missing())}: needs its weights, which are not here; "
@@ -468,11 +508,18 @@ class Run:
 
         Records with stored masks have a fixed length and places for a fixed number of masks.
         """
-        fits = settings["max_seq_length"] == _HELDOUT_LENGTH
-        if not fits or str(slots) != str(_HELDOUT_MASKS["max_predictions_per_seq"]):
+        names = ("max_seq_length", "max_predictions_per_seq")
+        found = (settings["max_seq_length"], slots)
+        if [*map(str, found)] != [str(self._masks[name]) for name in names]:
             return {"do_eval": True, "max_eval_steps": 10}
-        files = [self._data.heldout(self._settings, "choose", name, "none") for name in HELDOUT]
+        files = self._heldout_files("choose", HELDOUT, "none")
         return {"do_eval": True, "eval_input_file": [*map(str, files)]}
+
+    def _heldout_files(self, half, names, sentence_task):
+        return [
+            self._data.heldout(self._settings, half, name, sentence_task, self._masks)
+            for name in names
+        ]
 
     def _curve(self, ending: str = "") -> pathlib.Path:
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -490,7 +537,7 @@ class Run:
     ) -> dict[str, Any]:
         parts = [pathlib.Path(checkpoint).name, half, *names, sentence_task]
         target = self._folder / "-".join(parts)
-        files = [self._data.heldout(self._settings, half, n, sentence_task) for n in names]
+        files = self._heldout_files(half, names, sentence_task)
         flags = {
             "do_train": False,
             "do_eval": True,
@@ -498,8 +545,8 @@ class Run:
             "checkpoint": checkpoint,
             "output_dir": target,
             "input_file": [*map(str, files)],
-            "max_seq_length": _HELDOUT_LENGTH,
-            "max_predictions_per_seq": _HELDOUT_MASKS["max_predictions_per_seq"],
+            "max_seq_length": self._masks["max_seq_length"],
+            "max_predictions_per_seq": self._masks["max_predictions_per_seq"],
             "sentence_task": sentence_task,
             "max_eval_steps": 100_000,
             "eval_batch_size": 64,
@@ -510,11 +557,15 @@ class Run:
 
     def _make_heldout(self) -> dict[str, Any]:
         """Chooses between the last weights and their average by one half; reports the other."""
+        paths = self._checkpoints()
         found = {
             pathlib.Path(path).name: self._evaluate(path, "choose", HELDOUT)
-            for path in self._checkpoints()
+            for path in paths
+            if len(paths) > 1
         }
-        chosen = min(found, key=lambda name: _loss(found[name]))
+        chosen = min(
+            found, key=lambda name: _loss(found[name]), default=pathlib.Path(paths[0]).name
+        )
         checkpoint = str(self.model / chosen)
         report = {name: self._evaluate(checkpoint, "report", [name]) for name in HELDOUT}
         tasks = {

@@ -12,7 +12,7 @@ __all__ = (
     "options",
     "packaged_files",
     "pretraining",
-    "runner",
     "squad",
+    "text_runner",
     "training",
 )

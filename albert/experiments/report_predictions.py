@@ -11,7 +11,7 @@ from albert.experiments import report_data
 from albert.io import file_io, json_shapes, tables
 from albert.tasks import race
 from albert.tasks.squad import metrics as squad_metrics
-from albert.tasks.squad import threshold_file
+from albert.tasks.squad import null_threshold
 from albert.training import run_record
 
 NUM_WORST = 10
@@ -252,8 +252,8 @@ def read_answers(run: report_data.Run) -> Answers | None:
 
 def _threshold(run):
     """Returns the threshold used for the answers; earlier versions wrote no file with it."""
-    found = threshold_file.read_file(run.folder) or run.record["result"] or {}
-    return found.get(threshold_file.THRESHOLD)
+    found = null_threshold.read_file(run.folder) or run.record["result"] or {}
+    return found.get(null_threshold.THRESHOLD)
 
 
 _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a question, best first

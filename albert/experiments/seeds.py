@@ -1,4 +1,4 @@
-"""Runs the same training with several seeds, and summarizes the spread of the results.
+"""Runs the same training with `num_seeds` seeds, and summarizes the spread of the results.
 
 Each run has its own process and folder. `seeds.json` holds the outcome of each. Finished runs are
 not repeated; an interrupted one resumes from its last checkpoint.

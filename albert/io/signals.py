@@ -7,6 +7,7 @@ while everything computed is on the disk (before the first step, in an evaluatio
 During training both signals are only noted, and `training.engine` checks for them between steps.
 """
 
+import _thread
 import contextlib
 import os
 import signal
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 # What the same command does after a script has ended early: without and with saved checkpoints.
@@ -25,6 +27,8 @@ RESUMES = "the same command resumes from the last checkpoint"
 STATUS = 75
 # Seconds to handle a signal, and after which a second Ctrl-C ends the process.
 SECONDS, _SECOND_PRESS = 30.0, 1.0
+# Until a signal that came during a ``__del__`` is sent again.
+_AGAIN_SECONDS = 0.01
 
 
 class Terminated(BaseException):
@@ -95,7 +99,7 @@ def ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _handle(number, _):
+def _handle(number: int, frame: FrameType | None) -> None:
     if os.getpid() != REQUESTS.pid:  # A child has nothing to save.
         if number != signal.SIGUSR1:
             signal.signal(number, signal.SIG_DFL)
@@ -104,8 +108,25 @@ def _handle(number, _):
         REQUESTS.save = True
     else:
         REQUESTS.terminate, REQUESTS.by = True, signal.Signals(number).name
-        if not REQUESTS.deferred:
+        if REQUESTS.deferred:
+            return
+        if _is_in_finalizer(frame):
+            # Unlike threading's, this start takes no lock, which the finalizer may hold.
+            _thread.start_new_thread(_send_again, (number,))
+        else:
             raise Terminated
+
+
+def _send_again(number: int) -> None:
+    time.sleep(_AGAIN_SECONDS)
+    os.kill(os.getpid(), number)
+
+
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    """Returns whether Python runs a ``__del__``, whose exceptions it prints and ignores."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -70,7 +70,7 @@ def _sinusoids(config):
     return (values * math.sqrt(2) * config.initializer_range).astype(np.float32)
 
 
-def _make_layers(config, seed):
+def _make_shared_layers(config, seed):
     """Makes the blocks of each layer.
 
     The caches implement ALBERT's parameter sharing: layers of one group get the same objects, and
@@ -138,7 +138,7 @@ class AlbertModel(tf.Module):
         if config.embedding_size != size:
             name = "bert/encoder/embedding_hidden_mapping_in"
             self._mapping = layers.Dense(name, config.embedding_size, size, config, seed)
-        self._layers = _make_layers(config, seed)
+        self._layers = _make_shared_layers(config, seed)
         self._scales = []
         if config.layer_scales:
             self._scales = [

@@ -9,8 +9,8 @@ from albert.io import file_io, requirements
 from albert.model import model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FoundModel:
             return self.serving.null_odds_threshold
         if self.folder.kind != squad_task.V2:
             return None
-        return threshold_file.read(self.folder.source.checkpoint)
+        return null_threshold.read(self.folder.source.checkpoint)
 
 
 def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[[dict], dict]:

@@ -16,8 +16,8 @@ from typing import Any
 from albert.io import file_io, json_shapes, manifests
 from albert.model import model_folder
 from albert.tasks import kinds
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold_file
 
 NAME = "serving.json"
 VERSION = 1
@@ -182,7 +182,7 @@ def creating(
         )
         threshold = None
         if trained.kind == squad_task.V2:
-            threshold = threshold_file.read(trained.source.checkpoint)
+            threshold = null_threshold.read(trained.source.checkpoint)
         model = model_folder.read(temporary, with_weights=False)
         tokenizer = model_folder.load_tokenizer(model.source, model.config)
         names = ("cls", "sep", "pad", "unk")

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert.io import file_io, signals
+from albert.io import file_io, processes, signals
 from albert.model import kernels, layers
 
 # --- TPUs -----------------------------------------------------------------------------------------
@@ -576,9 +576,9 @@ def use_one_core_per_part(compute: layers.Compute) -> None:
     Args:
       compute: how the model will compute; its parts are the cores that are used.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     is_faster = kernels.has_matrix_units(tf.as_dtype(compute.dtype))
-    if tf.config.list_physical_devices("GPU") or not is_faster or compute.parts != cores:
+    uses_all_cores = compute.parts == processes.num_cores()
+    if tf.config.list_physical_devices("GPU") or not is_faster or not uses_all_cores:
         return
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 import albert
-from albert.io import file_io, json_shapes, signals
+from albert.io import file_io, json_shapes, processes, signals
 
 # --- versions, machine and inputs -----------------------------------------------------------------
 
@@ -53,7 +53,10 @@ def _installed(name):
 
 
 def host() -> dict[str, Any]:
-    """Returns the name, processor, cores and bytes of memory of this machine; None if unknown."""
+    """Returns the name, processor, usable cores and bytes of memory of this machine.
+
+    What is unknown is None.
+    """
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), file_io.open_file("/proc/cpuinfo") as file:
         lines = (line.partition(":") for line in file)
@@ -64,7 +67,7 @@ def host() -> dict[str, Any]:
     return {
         "name": platform.node(),
         "processor": processor,
-        "cores": os.cpu_count(),
+        "cores": processes.num_cores(),
         "memory": memory,
     }
 

@@ -10,7 +10,7 @@ from albert.experiments.statistics import mean_interval
 
 RESULTS = pathlib.Path(__file__).parents[2] / "experiments" / "results" / "sharing"
 NAMES = {
-    "none-words": "nothing shared",
+    "none-words": "nothing shared (BERT)",
     "ffn-words": "feed-forward layers shared",
     "attention-words": "attention shared",
     "three_groups-words": "three groups of layers",
@@ -18,16 +18,16 @@ NAMES = {
     "every_second-words": "every second layer",
     "layer_scales-words": "all shared, scales per layer",
     "all-words": "all shared (ALBERT)",
-    "bert-words": "nothing shared, E = H (BERT)",
 }
 LOSS_LEFT, LOSS_RIGHT = 262, 500
 # Left end, name, unit and format of each column of bars.
 BARS = (
-    (530, "parameters", 1e6, "{:.1f}M"),
-    (640, "s per step", 1, "{:.2f}"),
-    (750, "GiB", 2**30, "{:.2f}"),
+    (528, "parameters", 1e6, "{:.1f}M"),
+    (644, "s per step", 1, "{:.2f}"),
+    (752, "GiB", 2**30, "{:.2f}"),
 )
 BAR_WIDTH, TOP, ROW = 48, 74, 40
+_MIN_SEEDS = 3  # of a row with an interval; that of two seeds is wider than the drawing
 
 
 def read() -> dict[str, dict[str, list[float]]]:
@@ -54,9 +54,14 @@ def draw() -> str:
     """Returns the SVG."""
     runs = read()
     order = sorted(runs, key=lambda name: mean(runs[name]["loss"]))
-    intervals = {name: mean_interval(runs[name]["loss"]) for name in order}
-    ends = [end for found in intervals.values()
-            for end in (found.low, found.estimate, found.high) if end is not None]  # fmt: skip
+    intervals = {
+        name: mean_interval(runs[name]["loss"])
+        for name in order
+        if len(runs[name]["loss"]) >= _MIN_SEEDS
+    }
+    ends = [loss for run in runs.values() for loss in run["loss"]]
+    ends += [end for found in intervals.values()
+             for end in (found.low, found.high) if end is not None]  # fmt: skip
     low, high = int(min(ends) * 10) / 10, (int(max(ends) * 10) + 1) / 10
 
     def place(loss: float) -> float:
@@ -64,7 +69,7 @@ def draw() -> str:
 
     bottom = TOP + ROW * len(order)
     drawing = Drawing(840, bottom + 44, "Held-out loss, parameters, time and memory of sharing")
-    drawing.text((LOSS_LEFT + LOSS_RIGHT) / 2, 30, "held-out loss, 95% interval", bold=True)
+    drawing.text((LOSS_LEFT + LOSS_RIGHT) / 2, 30, "held-out loss of each seed", bold=True)
     for tick in range(round(low * 10), round(high * 10) + 1):
         x = place(tick / 10)
         drawing.line([(x, TOP - 16), (x, bottom - 12)], color="rule", width=1)
@@ -74,16 +79,17 @@ def draw() -> str:
     for number, name in enumerate(order):
         y = TOP + ROW * number + 6
         drawing.text(16, y + 5, NAMES[name], anchor="start")
-        found = intervals[name]
-        if found.low is not None and found.high is not None:
+        found = intervals.get(name)
+        if found and found.low is not None and found.high is not None:
             drawing.line([(place(found.low), y), (place(found.high), y)], color="blue", width=2)
-        drawing.dot(place(found.estimate), y, 5.5, fill="blue", stroke="paper")
+        for loss in runs[name]["loss"]:
+            drawing.dot(place(loss), y, 4, fill="blue", stroke="paper")
         for left, column, unit, form in BARS:
             value = mean(runs[name][column])
             width = BAR_WIDTH * value / max(mean(run[column]) for run in runs.values())
             drawing.box(left, y - 8, width, 16, fill="orange", stroke="", radius=3)
             text = form.format(value / unit)
             drawing.text(left + BAR_WIDTH + 4, y + 5, text, size=13, color="soft", anchor="start")
-    note = "Seeds, words and machine: experiments/REPORT.md"
+    note = "Lines are 95% intervals of three seeds. Words and machine: experiments/REPORT.md"
     drawing.text(16, bottom + 26, note, size=14, color="soft", anchor="start")
     return drawing.svg()

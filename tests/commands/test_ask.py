@@ -14,8 +14,8 @@ from albert.model import checkpoints, heads, layers, model_folder, sources
 from albert.serving import answer_text, predictors, question_predictor
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold_file
 from albert.text import tokenization
 from tests.support import builders, squad_samples
 
@@ -37,7 +37,7 @@ def make_folder(folder, kind, settings):
     prefix = str(folder / "model.ckpt-7")
     checkpoints.save(prefix, task.build_model(CONFIG, layers.Compute(), seed=4))
     if kind == squad_task.V2:
-        threshold_file.write(str(folder), 0.5, prefix, "dev.json")
+        null_threshold.write(str(folder), 0.5, prefix, "dev.json")
     return str(folder)
 
 

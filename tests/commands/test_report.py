@@ -14,6 +14,7 @@ from albert.experiments import report as report_page
 from albert.io import file_io
 from albert.tasks import race
 from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import null_threshold
 from albert.training import run_record
 from tests.support import run_folders
 from tests.support.sources import ROOT
@@ -281,7 +282,7 @@ def test_the_threshold_curve_has_steps_and_both_ends_and_the_threshold_used(thre
     assert places == [-3.0, 2.0]
     assert exact == f1 == [25.0, 50.0, 50.0]  # nothing is answered; a; all
     for at, expected in ((-4.0, 25.0), (-3.0, 25.0), (-2.9, 50.0), (2.0, 50.0), (3.0, 50.0)):
-        final = squad_metrics.apply_threshold(texts, odds, at)
+        final = null_threshold.apply(texts, odds, at)
         assert squad_metrics.scores_v2(gold, final)["f1"] == expected
         assert f1[sum(place < at for place in places)] == expected
     axes = pytest.importorskip("matplotlib.axes")

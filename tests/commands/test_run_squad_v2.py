@@ -12,8 +12,8 @@ from albert.experiments import example_predictions, report_data
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
 from albert.serving import trained_model
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import records as squad_records
-from albert.tasks.squad import threshold_file
 from tests.support import builders, recorded_runs, squad_samples
 from tests.support.builders import read_results
 from tests.support.squad_samples import flags_for, read_json
@@ -109,17 +109,17 @@ def test_a_file_without_answers_uses_the_threshold_of_the_model(trained, inputs,
 def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
     prefix = str(trained / "model.ckpt-best")
     with caplog.at_level("WARNING", logger="absl"):
-        threshold_file.write(str(trained), -0.5, str(trained / "model.ckpt-100"), "d.json")
-        assert threshold_file.read(prefix) == -0.5
+        null_threshold.write(str(trained), -0.5, str(trained / "model.ckpt-100"), "d.json")
+        assert null_threshold.read(prefix) == -0.5
     if checkpoints.read_step(prefix) != 100:
         assert "was found with the checkpoint of step 100, not with" in caplog.text
-    threshold_file.write(str(trained), -0.25, prefix, "d.json")
+    null_threshold.write(str(trained), -0.25, prefix, "d.json")
     caplog.clear()
     with caplog.at_level("WARNING", logger="absl"):
-        assert threshold_file.read(prefix) == -0.25
+        assert null_threshold.read(prefix) == -0.25
     assert not caplog.text
     with caplog.at_level("WARNING", logger="absl"):
-        assert threshold_file.read(str(tmp_path / "model.ckpt-1")) == 0.0
+        assert null_threshold.read(str(tmp_path / "model.ckpt-1")) == 0.0
     assert "using the threshold 0" in caplog.text
     for content, message in (
         ("{}", "there is no 'null_score_diff_threshold'"),
@@ -128,14 +128,14 @@ def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
     ):
         (trained / "null_score_diff_threshold.json").write_text(content)
         with pytest.raises(file_io.InputError, match=message):
-            threshold_file.read(prefix)
+            null_threshold.read(prefix)
 
 
 def test_the_saved_model_computes_the_beams(trained):
     specs = squad_records.feature_specs(64, is_training=False)
     path = str(trained / "squad_v2_predict.tf_record")
     features = input_pipeline.parse(specs, tf.stack(list(tf.data.TFRecordDataset(path).take(5))))
-    threshold_file.write(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
+    null_threshold.write(str(trained), 0.0, str(trained / "model.ckpt-best"), "d.json")
     outputs = trained_model.restored_model(model_folder.read(str(trained)))(features)
     (folder,) = (trained / "export" / "saved_model").iterdir()
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import itertools
 import json
 import pathlib
 import sys
@@ -11,6 +12,7 @@ from absl import flags
 
 from albert.cli import options as cli_options
 from albert.experiments import demo_data
+from albert.io import locks
 from tests.support import builders
 from tests.support.sources import ROOT
 
@@ -117,6 +119,32 @@ def test_parts_that_need_missing_weights_are_not_made(tmp_path, capsys):
     assert run.missing() == ["heldout"]
 
 
+def test_a_run_that_another_process_makes_is_left_to_it(tmp_path, capsys):
+    content = {"name": "t", "seeds": [1], "config": {}, "data": {}, "runs": {"a": {}}}
+    (run,) = study.list_runs(content, options(tmp_path))
+    (tmp_path / "work/t/a-seed_1").mkdir(parents=True)
+    with locks.locked(str(tmp_path / "work/t/a-seed_1/run.lock")):
+        run.make()
+    assert capsys.readouterr().out == "a-seed_1: another process makes it\n"
+    assert not (tmp_path / "results").exists()
+
+
+def test_held_out_texts_have_the_lengths_of_the_study(tmp_path, capsys):
+    content = {
+        "about": "x", "seeds": [1], "config": {}, "runs": {"a": {}},
+        "data": {"vocab_size": 10, "max_seq_length": 32}, "flags": {"max_predictions_per_seq": 6},
+        "heldout": {"max_seq_length": 32, "max_predictions_per_seq": 6},
+    }  # fmt: skip
+    (tmp_path / "tiny.json").write_text(json.dumps(content))
+    lines = printed(tmp_path / "tiny.json", capsys, tmp_path)
+    made = [line for line in lines if "create_pretraining_data" in line and "heldout" in line]
+    assert made and all("--max_seq_length=32 --max_predictions_per_seq=6" in x for x in made)
+    (trained,) = [line for line in lines if "run_sweep" in line]
+    assert "choose-books-none-32.tf_record" in trained  # evaluated on these while training
+    measured = [line for line in lines if "--do_eval=true" in line and "run_pretraining" in line]
+    assert measured and all("--max_seq_length=32" in line for line in measured)
+
+
 def test_scores_of_seeds_are_those_of_their_last_evaluations(tmp_path):
     runs = [{"seed": seed, "status": x, "exit_status": x == "failed"}
             for seed, x in ((1, "done"), (2, "stuck"), (3, "failed"))]  # fmt: skip
@@ -171,24 +199,26 @@ def test_without_records_nothing_is_claimed(tmp_path):
         ((4.0, 4.1, 4.05), "agrees"),
         ((6.0, 6.1, 6.05), "differs"),
         ((4.0, 6.0, 5.0), "cannot be decided at this size"),
+        ((4.0,), "too few seeds"),
     ],
 )
 def test_a_verdict_is_that_of_a_test_over_seeds(tmp_path, none, verdict):
-    for seed, (shared, own) in enumerate(zip((5.0, 5.12, 5.05), none, strict=True)):
+    for seed, (shared, own) in enumerate(itertools.zip_longest((5.0, 5.12, 5.05), none)):
         write_record(tmp_path / "results", "all-words", seed, shared)
-        write_record(tmp_path / "results", "none-words", seed, own)
+        if own:
+            write_record(tmp_path / "results", "none-words", seed, own)
     (found,) = [row for row in rows_of(tmp_path) if row[0].startswith("sharing nothing beats")]
     assert found[3] == verdict
     assert (
-        found[2].startswith(f"{sum(none) / 3 - 5.17 / 3 - 10 / 3:+.3f} [")
-        and "(n=3, 3)" in found[2]
+        found[2].startswith(f"{sum(none) / len(none) - 15.17 / 3:+.3f} ")
+        and f"(n=3, {len(none)})" in found[2]
     )
 
 
 def test_a_run_has_its_means_and_its_failures(tmp_path):
     overall = {"overall": {"accuracy": 0.5, "accuracy_ties_right": 0.75}}
     task = {"metric": "f1", "seeds": {"1": {"f1": 0.25}, "2": {"status": "failed"}}}
-    write_record(tmp_path / "results", "all-time", 1, 4.0, blimp=overall, **{"task MRPC": task})
+    write_record(tmp_path / "results", "all-time", 1, 4.0, blimp=overall, **{"task QNLI": task})
     write_record(tmp_path / "results", "all-time", 2, 5.0, failed={"part": "blimp", "message": "x"})
     (row,) = [row for row in rows_of(tmp_path) if row[0] == "all-time"]
     assert row[1:5] == ["1.5M", "2.0M", "0.500", "1.00"]
@@ -196,6 +226,20 @@ def test_a_run_has_its_means_and_its_failures(tmp_path):
     assert row[6:] == ["0.500 (n=1)", "0.750 (n=1)", "not run", "0.250 (n=1)", "1"]
     assert report.machines(report.read_records(tmp_path / "results")) == [
         "2 runs: CPU, 2 cores; commit abc"
+    ]
+
+
+def test_models_with_a_sentence_head_have_their_accuracy_on_each_task(tmp_path):
+    folder = tmp_path / "results/ablations"
+    folder.mkdir(parents=True)
+    tasks = {"sop": {"sentence_order_accuracy": 0.75}, "nsp": {"next_sentence_accuracy": 0.5}}
+    for name, found in (("task_sop", tasks), ("base", {})):
+        record = {"heldout": {"loss": 4.0, "sentence_tasks": found}}
+        (folder / f"{name}-seed_1.json").write_text(json.dumps(record))
+    rows = [row for row in rows_of(tmp_path) if len(row) == 3]
+    assert rows[0] == ["run", "accuracy on sop data", "accuracy on nsp data"]
+    assert [row for row in rows if row[0] != "---"][1:] == [
+        ["task_sop", "0.750 (n=1)", "0.500 (n=1)"]
     ]
 
 

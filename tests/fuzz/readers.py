@@ -28,7 +28,7 @@ from albert.model import (
 from albert.serving import choice_predictor, predictors
 from albert.tasks import custom, glue, kinds, pretraining, race, token_classification, word_files
 from albert.tasks.squad import answers as squad_answers
-from albert.tasks.squad import threshold_file
+from albert.tasks.squad import null_threshold
 from albert.text import corpus, corpus_cleaning, tokenization
 from albert.training import results, run_record
 from tests.fuzz import forgeries, states
@@ -223,11 +223,11 @@ def _descriptions(work):
     rule = "\n" + "=" * 50 + "\n"
     yield Reader("eval_results.txt", [(block + rule + block + rule).encode()],
                  lambda path: results.read_blocks(folder_of(path)))  # fmt: skip
-    threshold = {threshold_file.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
+    threshold = {null_threshold.THRESHOLD: -1.5, "step": 10, "predict_file": "dev.json"}
     checkpoint = os.path.join(work, "one")
     checkpoints.save(checkpoint, make_model("pretraining"))
-    yield Reader(threshold_file.FILE_NAME, to_json(threshold),
-                 lambda path: threshold_file.read(os.path.join(folder_of(path), "one")),
+    yield Reader(null_threshold.FILE_NAME, to_json(threshold),
+                 lambda path: null_threshold.read(os.path.join(folder_of(path), "one")),
                  _files(checkpoint, "one"))  # fmt: skip
     pretraining = {"version": model_folder.VERSION, "sentence_task": "sop"}
     yield Reader(sources.PRETRAINING_NAME, to_json(pretraining),

@@ -99,6 +99,16 @@ def test_ctrl_c_that_python_loses_is_raised_later(handled):
         signals.raise_interrupt()
 
 
+def test_sigterm_that_python_would_lose_is_sent_again(handled):
+    class Finalized:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(signals.Terminated):
+        Finalized()
+        time.sleep(10)
+
+
 def test_where_there_is_something_to_save_sigterm_is_noted(handled):
     noted = []
     with pytest.raises(signals.Terminated), signals.deferred():
@@ -144,8 +154,9 @@ def test_a_script_that_is_terminated_has_a_status_of_its_own():
     """Its children end as usual; of two signals in a row none waits for the end of a call."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT], cwd=ROOT, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+            # Python 3.12 and later warn of forks of processes with threads.
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT], cwd=ROOT,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for _ in range(6)
     ]  # fmt: skip

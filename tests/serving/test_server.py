@@ -373,6 +373,15 @@ def test_a_client_that_has_ended_its_side_gets_its_answers(start):
     assert '"old"' in exchange(server, old)
 
 
+def is_rejected(stack, server):
+    """Whether one more request is answered at once, with status 503; else it is left open."""
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        connection = stack.enter_context(server.connect(request_of("b")))
+        connection.settimeout(1)
+        return b"503 Service Unavailable" in connection.recv(1 << 16)
+    return False
+
+
 @pytest.mark.parametrize("whole", [True, False], ids=["unanswered", "silent"])
 def test_health_is_told_when_file_handles_are_short(start, whole):
     """Of clients that send nothing, and of those whose requests are not answered yet."""
@@ -389,8 +398,8 @@ def test_health_is_told_when_file_handles_are_short(start, whole):
             assert time.monotonic() - started < 2
         metrics = exchange(server, b"GET /metrics HTTP/1.0\r\n\r\n")
         assert int(re.search(r"^albert_connections (\d+)", metrics, re.M)[1]) <= 48
-        if whole:
-            assert "503 Service Unavailable" in exchange(server, request_of("b"))
+        if whole:  # On a slow machine, some of the 200 were dropped before they were read.
+            assert any(is_rejected(stack, server) for _ in range(50))
     server.process.kill()
     server.ended()
     assert "Traceback" not in server.log and "Too many open files" not in server.log

@@ -9,8 +9,8 @@ from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import serving_folder
 from albert.tasks import glue
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold_file
 from tests.support.builders import SPM, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_the_threshold_of_squad_is_inside(tmp_path):
     trained = trained_in(tmp_path / "run", squad_task.V2)
-    threshold_file.write(
+    null_threshold.write(
         str(tmp_path / "run"), -1.5, trained.source.checkpoint, predict_file="dev.json"
     )
     write(tmp_path / "out", trained)

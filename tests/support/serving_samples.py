@@ -8,8 +8,8 @@ import pytest
 from albert.model import checkpoints, head_config, model_folder, sources
 from albert.serving import trained_model
 from albert.tasks import glue, race, token_classification, word_files
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad import threshold_file
 from tests.support.builders import SPM, tiny_config
 
 LENGTH = 16  # max_seq_length
@@ -68,7 +68,7 @@ def trained_in(folder, kind, **changes):
         variable.assign_add(rng.normal(size=variable.shape, scale=0.1))
     checkpoints.save(prefix, model)
     if kind == squad_task.V2:
-        threshold_file.write(str(folder), -1.5, prefix, predict_file="dev.json")
+        null_threshold.write(str(folder), -1.5, prefix, predict_file="dev.json")
     return model_folder.read(str(folder))
 
 

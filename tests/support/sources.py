@@ -34,9 +34,10 @@ PLAIN = """
     training.run_record training.stuck_runs training.subsets
     tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.race
     tasks.squad.answer_features tasks.squad.answers
-    tasks.squad.features tasks.squad.metrics tasks.squad.positions tasks.squad.question_files
+    tasks.squad.features tasks.squad.metrics tasks.squad.null_threshold tasks.squad.positions
+    tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
-    tasks.squad.threshold_file tasks.token_classification tasks.word_files
+    tasks.token_classification tasks.word_files
     serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models
     serving.inference serving.inference_protocol serving.openapi
     serving.predictors serving.question_predictor serving.requests serving.runtimes

@@ -6,6 +6,7 @@ import pytest
 
 from albert.io.file_io import InputError
 from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import null_threshold
 
 
 def dataset_of(gold):
@@ -230,7 +231,7 @@ def test_threshold_search_finds_the_best_cut():
         texts = {key: rng.choice(["", "x"]) for key in keys}
         scores = {key: rng.random() if has_answer[key] else float(not texts[key]) for key in keys}
         odds = {key: rng.gauss(0, 1) for key in keys}
-        best, threshold = squad_metrics.find_best_threshold(texts, scores, odds, has_answer)
+        best, threshold = null_threshold.find_best(texts, scores, odds, has_answer)
         totals = {
             cut: sum(scores[k] if odds[k] <= cut else not has_answer[k] for k in keys)
             for cut in [-10.0, *odds.values()]

@@ -5,10 +5,10 @@ __all__ = (
     "answers",
     "features",
     "metrics",
+    "null_threshold",
     "positions",
     "question_files",
     "records",
     "selection",
     "task",
-    "threshold_file",
 )

@@ -15,6 +15,7 @@ from absl import logging
 from albert.io import file_io
 from albert.io.file_io import InputError
 from albert.tasks.squad import metrics as squad_metrics
+from albert.tasks.squad import null_threshold
 from albert.tasks.squad import spans as squad_spans
 from albert.tasks.squad.features import SquadExample, SquadFeatures
 
@@ -429,7 +430,7 @@ def predictions_v2(
     null_odds = find_null_odds(examples, features, results)
     if null_score_diff_threshold is None:
         null_score_diff_threshold = _best_threshold(examples, texts, null_odds)
-    predictions = squad_metrics.apply_threshold(texts, null_odds, null_score_diff_threshold)
+    predictions = null_threshold.apply(texts, null_odds, null_score_diff_threshold)
     return predictions, nbest, null_odds
 
 
@@ -453,7 +454,7 @@ def _best_threshold(examples, texts, null_odds):
     gold = {example.qas_id: example.answers for example in examples}
     _, f1_scores = squad_metrics.raw_scores_v2(gold, texts)
     has_answer = {key: bool(answers) for key, answers in gold.items()}
-    return squad_metrics.find_best_threshold(texts, f1_scores, null_odds, has_answer)[1]
+    return null_threshold.find_best(texts, f1_scores, null_odds, has_answer)[1]
 
 
 def write_predictions(

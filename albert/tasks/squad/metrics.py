@@ -14,6 +14,7 @@ from typing import Any
 from absl import logging
 
 from albert.io.file_io import InputError
+from albert.tasks.squad import null_threshold
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -141,55 +142,6 @@ def raw_scores_v2(
     return exact_scores, f1_scores
 
 
-def apply_threshold(
-    predictions: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
-) -> dict[str, str]:
-    """Replaces answers whose null odds reach the threshold by the empty text.
-
-    Args:
-      predictions: ``{id: text}``, the best text of each question.
-      null_odds: ``{id: score}``; high means unanswerable.
-      threshold: questions with ``null_odds >= threshold`` are answered with "".
-    """
-    return {key: "" if null_odds[key] >= threshold else text for key, text in predictions.items()}
-
-
-def find_best_threshold(
-    predictions: Mapping[str, str],
-    scores: Mapping[str, float],
-    null_odds: Mapping[str, float],
-    has_answer: Mapping[str, bool],
-) -> tuple[float, float]:
-    """Finds the best threshold of the null odds in the same way as the official script.
-
-    Starting from "never answer", questions are answered one after another by rising odds. The
-    threshold is the odds of the question after which the sum of scores is highest; it is 0.0 if
-    answering never raises the sum.
-
-    Args:
-      predictions: ``{id: text}``, the best text of each question.
-      scores: ``{id: score}`` of these texts, from `raw_scores_v2`.
-      null_odds: ``{id: score}``; high means unanswerable.
-      has_answer: ``{id: bool}``.
-
-    Returns:
-      ``(best score in percent, threshold)``.
-    """
-    current = best = float(sum(not known for known in has_answer.values()))
-    threshold = 0.0
-    for key in sorted(null_odds, key=null_odds.__getitem__):
-        if key not in scores:
-            continue
-        if has_answer[key]:
-            current += scores[key]
-        elif predictions[key]:
-            current -= 1
-        if current > best:
-            best = current
-            threshold = null_odds[key]
-    return 100.0 * best / len(scores), threshold
-
-
 def _mean_scores(exact_scores, f1_scores, keys, names):
     """Returns the mean scores of `keys` in percent, under the names of exact, F1 and total."""
     total = len(keys)
@@ -274,14 +226,14 @@ def evaluate_v2(
         )
     exact_scores, f1_scores = raw_scores_v2(gold, predictions)
     has_answer = {key: bool(gold[key]) for key in predictions}
-    best_exact, exact_threshold = find_best_threshold(
+    best_exact, exact_threshold = null_threshold.find_best(
         predictions, exact_scores, null_odds, has_answer
     )
-    best_f1, f1_threshold = find_best_threshold(predictions, f1_scores, null_odds, has_answer)
+    best_f1, f1_threshold = null_threshold.find_best(predictions, f1_scores, null_odds, has_answer)
     threshold = f1_threshold if null_score_diff_threshold is None else null_score_diff_threshold
-    at_zero = scores_v2(gold, apply_threshold(predictions, null_odds, 0.0), "_at_0")
+    at_zero = scores_v2(gold, null_threshold.apply(predictions, null_odds, 0.0), "_at_0")
     return {
-        **scores_v2(gold, apply_threshold(predictions, null_odds, threshold)),
+        **scores_v2(gold, null_threshold.apply(predictions, null_odds, threshold)),
         "null_score_diff_threshold": threshold,
         **{key: value for key, value in at_zero.items() if "total" not in key},
         "best_exact": best_exact,

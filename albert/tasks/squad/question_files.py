@@ -11,9 +11,8 @@ from absl import logging
 from albert.data import input_options
 from albert.io import file_io, locks
 from albert.model import batching
-from albert.tasks.squad import answer_features, positions, selection, threshold_file
+from albert.tasks.squad import answer_features, null_threshold, positions, selection
 from albert.tasks.squad import answers as squad_answers
-from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.tasks.squad.features import SquadExample, SquadFeatures
@@ -235,11 +234,11 @@ class QuestionFiles:
         texts = answers.texts
         if answers.null_odds is not None:
             if scores:
-                threshold = scores[threshold_file.THRESHOLD]
-                threshold_file.write(output_dir, threshold, prefix, self.predict_file)
+                threshold = scores[null_threshold.THRESHOLD]
+                null_threshold.write(output_dir, threshold, prefix, self.predict_file)
             else:
-                threshold = threshold_file.read(prefix)
-            texts = squad_metrics.apply_threshold(texts, answers.null_odds, threshold)
+                threshold = null_threshold.read(prefix)
+            texts = null_threshold.apply(texts, answers.null_odds, threshold)
         squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
         return scores
 

@@ -1,7 +1,8 @@
-"""Reads and writes the file of the null-odds threshold of SQuAD 2.0; `metrics` searches it."""
+"""Searches, applies and stores the null-odds threshold of SQuAD 2.0."""
 
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
@@ -10,6 +11,55 @@ from albert.io import file_io, json_shapes
 
 THRESHOLD = "null_score_diff_threshold"
 FILE_NAME = f"{THRESHOLD}.json"
+
+
+def apply(
+    predictions: Mapping[str, str], null_odds: Mapping[str, float], threshold: float
+) -> dict[str, str]:
+    """Replaces answers whose null odds reach the threshold by the empty text.
+
+    Args:
+      predictions: ``{id: text}``, the best text of each question.
+      null_odds: ``{id: score}``; high means unanswerable.
+      threshold: questions with ``null_odds >= threshold`` are answered with "".
+    """
+    return {key: "" if null_odds[key] >= threshold else text for key, text in predictions.items()}
+
+
+def find_best(
+    predictions: Mapping[str, str],
+    scores: Mapping[str, float],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """Finds the best threshold of the null odds in the same way as the official script.
+
+    Starting from "never answer", questions are answered one after another by rising odds. The
+    threshold is the odds of the question after which the sum of scores is highest; it is 0.0 if
+    answering never raises the sum.
+
+    Args:
+      predictions: ``{id: text}``, the best text of each question.
+      scores: ``{id: score}`` of these texts, from `metrics.raw_scores_v2`.
+      null_odds: ``{id: score}``; high means unanswerable.
+      has_answer: ``{id: bool}``.
+
+    Returns:
+      ``(best score in percent, threshold)``.
+    """
+    current = best = float(sum(not known for known in has_answer.values()))
+    threshold = 0.0
+    for key in sorted(null_odds, key=null_odds.__getitem__):
+        if key not in scores:
+            continue
+        if has_answer[key]:
+            current += scores[key]
+        elif predictions[key]:
+            current -= 1
+        if current > best:
+            best = current
+            threshold = null_odds[key]
+    return 100.0 * best / len(scores), threshold
 
 
 def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None:

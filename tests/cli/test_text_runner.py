@@ -5,7 +5,7 @@ from absl import flags
 
 from albert import train_vocab
 from albert.cli import options
-from albert.cli.runner import Runner
+from albert.cli.text_runner import Runner
 from albert.io import file_io
 
 
