@@ -75,7 +75,7 @@ EXTRAS = {
 # Extras that run without TensorFlow.
 LIGHT_EXTRAS = ("corpus", "docs", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
 
-PYTHON_MINORS = range(10, 14)  # TensorFlow has packages for these
+PYTHON_MINORS = range(11, 14)
 
 PACKAGE = {
     "version": re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),

@@ -28,13 +28,13 @@ set_up_python() {
 # find_python: prints the name of an interpreter of a supported version.
 find_python() {
   local name
-  for name in python3 python3.13 python3.12 python3.11 python3.10; do
-    if "$name" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null; then
+  for name in python3 python3.13 python3.12 python3.11; do
+    if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
       echo "$name"
       return
     fi
   done
-  echo "error: needs Python 3.10, 3.11, 3.12 or 3.13; none of them is on the PATH" >&2
+  echo "error: needs Python 3.11, 3.12 or 3.13; none of them is on the PATH" >&2
   return 1
 }
 

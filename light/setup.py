@@ -18,7 +18,7 @@ names = {re.match(r"[\w-]+", line)[0]: line for line in whole["REQUIREMENTS"]}
 setuptools.setup(
     name="albert-light",
     description="ALBERT without TensorFlow: serving of ONNX models, preparation of data",
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     install_requires=[names[name] for name in whole["LIGHT"]],
     extras_require=extras,
     **whole["PACKAGE"],

@@ -58,7 +58,7 @@ def _iso(seconds):
     """Returns a time as text in UTC; "" for None."""
     if seconds is None:
         return ""
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
 def _row(run):

@@ -404,7 +404,7 @@ class Server:
         timeout = self._settings.request_timeout
         try:
             results = await asyncio.wait_for(future, timeout)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise _Refusal(504, f"no answer within {timeout:g} seconds") from None
         return parsed.reply(results)
 
@@ -423,7 +423,7 @@ class Server:
             raise _Refusal(413, f"the request: expected at most {most} bytes, found {found}") from (
                 None
             )
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise _Refusal(408, f"the request did not come within {timeout:g} seconds") from None
         except web.RequestPayloadError as error:
             found = http_connections.what_is_wrong(error.__cause__ or error)
@@ -449,7 +449,7 @@ class Server:
                 response.force_close()
             try:
                 await asyncio.wait_for(_send(request, response), self._settings.read_timeout)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 if request.transport:
                     request.transport.abort()
             self._metrics.count_request(path, response.status, request.get(_MODEL))
