@@ -22,12 +22,12 @@ class Settings(options.Group):
     )
     precision: str = options.flag(
         "float32",
-        "Number type of the large matrix products.",
-        parser=options.PrecisionParser(["float32", "bfloat16", "int8"]),
+        "Number type of the large matrix products; int8_bfloat16: int8, and bfloat16 for the rest.",
+        parser=options.PrecisionParser(["float32", "bfloat16", "int8", "int8_bfloat16"]),
     )
     calibration_file: str | None = options.flag(
         None,
-        "For --precision=int8: a few hundred examples like those that will be predicted, whose "
+        "For --precision=int8 and int8_bfloat16: a few hundred examples like those that will be predicted, whose "
         "activations give the scales. They need no labels.",
     )
     check_file: str | None = options.flag(

@@ -13,6 +13,7 @@ builds the group from parsed flags. Programs can build groups directly, without 
 """
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ from albert.io import file_io
 
 _FLAG, _GROUP = "flag", "group"  # keys of a field's metadata
 _MIXED = "mixed_"
+_HALF = re.compile(rf"({_MIXED})?b?float16")  # names with another name
 _DEFINERS: dict[type, Any] = {
     str: flags.DEFINE_string,
     int: flags.DEFINE_integer,
@@ -128,7 +130,7 @@ class PrecisionParser(flags.EnumParser):
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = {PrecisionParser._other(name): name for name in names if "float16" in name}
+        self._names = {PrecisionParser._other(name): name for name in names if _HALF.fullmatch(name)}
         super().__init__([*names, *self._names])
 
     @staticmethod

@@ -53,6 +53,8 @@ WRITERS = {
     # The same file as float32: OpenVINO rounds while it computes.
     ("onnx", "bfloat16"): _write_onnx,
     ("onnx", "int8"): onnx_int8.write,
+    # The same file as int8, likewise.
+    ("onnx", "int8_bfloat16"): onnx_int8.write,
     ("litert", "float32"): _write_litert,
     ("litert", "int8"): _write_litert,
     ("saved_model", "float32"): _write_saved_model,
@@ -61,10 +63,12 @@ WRITERS = {
 # Combinations that are not supported, with the reason.
 _UNSUPPORTED = {
     ("litert", "bfloat16"): "LiteRT has no operations for bfloat16",
+    ("litert", "int8_bfloat16"): "LiteRT has no operations for bfloat16",
     ("saved_model", "int8"): "TensorFlow's int8 products are not faster",
+    ("saved_model", "int8_bfloat16"): "TensorFlow's int8 products are not faster",
 }
 # Combinations that need a calibration file.
-CALIBRATED = {("onnx", "int8")}
+CALIBRATED = {("onnx", "int8"), ("onnx", "int8_bfloat16")}
 _MAX_CALIBRATION_EXAMPLES = 512
 
 

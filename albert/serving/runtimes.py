@@ -64,7 +64,7 @@ def _load_openvino(
 ) -> Callable[[dict], dict]:
     core = module.Core()
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-    if folder.precision == "bfloat16":
+    if folder.precision.endswith("bfloat16"):
         settings["INFERENCE_PRECISION_HINT"] = "bf16"
     if threads is not None:
         settings["INFERENCE_NUM_THREADS"] = threads
@@ -107,7 +107,11 @@ RUNTIMES = {
         "onnxruntime", "onnxruntime", "onnx", ("float32", "int8"), _load_onnxruntime
     ),
     "openvino": Runtime(
-        "openvino", "openvino", "onnx", ("float32", "bfloat16", "int8"), _load_openvino
+        "openvino",
+        "openvino",
+        "onnx",
+        ("float32", "bfloat16", "int8", "int8_bfloat16"),
+        _load_openvino,
     ),
     "litert": Runtime(
         "ai_edge_litert.interpreter",

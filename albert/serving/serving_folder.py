@@ -23,7 +23,7 @@ NAME = "serving.json"
 VERSION = 1
 # Format -> the model's file or folder in the serving folder.
 MODEL_FILES = {"saved_model": "saved_model", "litert": "model.tflite", "onnx": "model.onnx"}
-PRECISIONS = ("float32", "bfloat16", "int8")
+PRECISIONS = ("float32", "bfloat16", "int8", "int8_bfloat16")
 _SHAPE = {
     "version": int,
     "format": str,

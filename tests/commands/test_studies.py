@@ -289,6 +289,8 @@ def write_data(folder):
 
 @pytest.mark.slow
 def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("datasketch")  # prepare_corpus
+    pytest.importorskip("sentencex")
     write_data(tmp_path)
     glue = {
         "task_name": "SST-2", "data_dir": "{data}/glue", "do_train": True, "do_eval": True,

@@ -80,6 +80,20 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     assert len(same) == 60 and np.mean(same) == pytest.approx(check["agreement"], abs=1e-6)
 
 
+def test_int8_with_bfloat16_is_checked_by_the_runtime_that_computes_it(inputs, tmp_path):
+    pytest.importorskip("openvino")
+    folder = export(
+        inputs, tmp_path / "out", precision="int8_bfloat16", check_file=inputs / "check.jsonl",
+        calibration_file=inputs / "texts.jsonl", min_agreement=0.8, max_metric_drop=20,
+    )  # fmt: skip
+    assert folder.precision == "int8_bfloat16" and folder.measured["calibration"]["int8"]
+    texts = [row["sentence"] for _, row in tables.read_file(str(inputs / "texts.jsonl"), "")]
+    labels = [row["label"] for _, row in tables.read_file(str(inputs / "check.jsonl"), "")]
+    found = predictors.TextPredictor(str(tmp_path / "out"), runtime="openvino").predict(texts)
+    same = np.mean([a.prediction == b for a, b in zip(found, labels, strict=True)])
+    assert same == pytest.approx(folder.measured["check"]["agreement"], abs=1e-6)
+
+
 def test_numbers_are_calibrated_without_labels(tmp_path):
     serving_samples.trained_in(tmp_path / "run", "regression")
     texts = write_texts(tmp_path / "texts.jsonl")
