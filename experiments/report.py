@@ -224,10 +224,11 @@ def _runs_table(study, records):
             name, _millions((one.get("parameters") or {}).get("total")),
             _millions(tokens),
             f"{seconds / one['steps']:.3f}" if seconds and one.get("steps") else "",
-            f"{memory / 2**30:.2f}" if memory else "", *cells, str(failed or ""),
+            f"{memory / 2**30:.2f}" if memory else "", _machine(one) if one else "",
+            *cells, str(failed or ""),
         ])  # fmt: skip
-    header = ["run", "parameters", "tokens", "s/step", "GiB", "held-out loss", "BLiMP",
-              "BLiMP, ties right", *tasks, "failed"]  # fmt: skip
+    header = ["run", "parameters", "tokens", "s/step", "GiB", "machine of these", "held-out loss",
+              "BLiMP", "BLiMP, ties right", *tasks, "failed"]  # fmt: skip
     return {"table": header, "rows": rows}
 
 
@@ -271,6 +272,11 @@ def _millions(number):
     return "" if number is None else f"{number / 1e6:.1f}M"
 
 
+def _machine(pretraining):
+    machine = pretraining["machine"]
+    return f"{machine['processor']}, {machine['cores']} cores"
+
+
 def machines(records: dict) -> list[str]:
     """Returns a line for each machine and commit of the records."""
     found: dict[str, int] = {}
@@ -278,8 +284,7 @@ def machines(records: dict) -> list[str]:
         for record in runs.values():
             part = record.get("pretraining")
             if part:
-                machine = part["machine"]
-                text = f"{machine['processor']}, {machine['cores']} cores; commit {part['commit']}"
+                text = f"{_machine(part)}; commit {part['commit']}"
                 found[text] = found.get(text, 0) + 1
     return [f"{count} runs: {text}" for text, count in sorted(found.items())] or [NOT_RUN]
 

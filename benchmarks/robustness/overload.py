@@ -83,7 +83,9 @@ def make_request(text, right, form):
 def main():
     rows = tables.read_file(FLAGS.input_file, "input_file")
     texts = [row[FLAGS.text_column] for _, row in itertools.islice(rows, FLAGS.texts)]
-    server = server_process.Process(FLAGS.model_dir, FLAGS.server_flags)
+    # The name that the requests use.
+    flags_of_server = ["--model_name=model", *FLAGS.server_flags]
+    server = server_process.Process(FLAGS.model_dir, flags_of_server)
     try:
         answers = asyncio.run(right_answers(server.url, texts))
         found = asyncio.run(load.load(server.url, texts, _CLIENTS, 20.0))

@@ -31,22 +31,24 @@ _MIN_SEEDS = 3  # of a row with an interval; that of two seeds is wider than the
 
 
 def read() -> dict[str, dict[str, list[float]]]:
-    """Returns the losses, parameters, seconds per step and bytes of each run by its name."""
+    """Returns the losses, parameters, seconds per step and bytes of each run by its name.
+
+    All but the losses are those of the first seed: other seeds may be from another machine.
+    """
     found: dict[str, dict[str, list[float]]] = {}
     for path in sorted(RESULTS.glob("*-words-seed_*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         if "heldout" not in record:
             continue
         cost = record["pretraining"]
-        run = found.setdefault(path.stem.rpartition("-seed_")[0], {})
-        numbers = {
-            "loss": record["heldout"]["loss"],
-            "parameters": cost["parameters"]["total"],
-            "s per step": cost["seconds"] / cost["steps"],
-            "GiB": cost["peak_memory"],
+        first = {
+            "loss": [],
+            "parameters": [cost["parameters"]["total"]],
+            "s per step": [cost["seconds"] / cost["steps"]],
+            "GiB": [cost["peak_memory"]],
         }
-        for name, number in numbers.items():
-            run.setdefault(name, []).append(number)
+        run = found.setdefault(path.stem.rpartition("-seed_")[0], first)
+        run["loss"].append(record["heldout"]["loss"])
     return found
 
 

@@ -222,8 +222,9 @@ def test_a_run_has_its_means_and_its_failures(tmp_path):
     write_record(tmp_path / "results", "all-time", 2, 5.0, failed={"part": "blimp", "message": "x"})
     (row,) = [row for row in rows_of(tmp_path) if row[0] == "all-time"]
     assert row[1:5] == ["1.5M", "2.0M", "0.500", "1.00"]
-    assert row[5].startswith("4.500 [") and row[5].endswith("(n=2)")
-    assert row[6:] == ["0.500 (n=1)", "0.750 (n=1)", "not run", "0.250 (n=1)", "1"]
+    assert row[5] == "CPU, 2 cores"
+    assert row[6].startswith("4.500 [") and row[6].endswith("(n=2)")
+    assert row[7:] == ["0.500 (n=1)", "0.750 (n=1)", "not run", "0.250 (n=1)", "1"]
     assert report.machines(report.read_records(tmp_path / "results")) == [
         "2 runs: CPU, 2 cores; commit abc"
     ]
