@@ -27,8 +27,8 @@ class Settings(options.Group):
     )
     calibration_file: str | None = options.flag(
         None,
-        "For --precision=int8 and int8_bfloat16: a few hundred examples like those that will be predicted, whose "
-        "activations give the scales. They need no labels.",
+        "For --precision=int8 and int8_bfloat16: a few hundred examples like those that will be "
+        "predicted, whose activations give the scales. They need no labels.",
     )
     check_file: str | None = options.flag(
         None,

@@ -130,7 +130,7 @@ class PrecisionParser(flags.EnumParser):
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = {PrecisionParser._other(name): name for name in names if _HALF.fullmatch(name)}
+        self._names = {self._other(name): name for name in names if _HALF.fullmatch(name)}
         super().__init__([*names, *self._names])
 
     @staticmethod

@@ -12,12 +12,10 @@ import sys
 
 import pytest
 
-from tests.support import processes
+from tests.support import overload, processes
 from tests.support.sources import ROOT
 
-pytest.importorskip("aiohttp")
 pytest.importorskip("albert.serving.server")
-from tests.support import overload  # noqa: E402
 
 SECONDS = 120
 PER_TEXT = 0.02  # seconds that the model takes: 50 texts per second

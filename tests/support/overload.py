@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
+import pytest
+
+aiohttp = pytest.importorskip("aiohttp")
 
 MOST = 400  # unanswered requests: more than may wait, and fewer than connections
 SLOW, CUT_OFF_PER_SECOND = 20, 10
