@@ -75,7 +75,7 @@ EXTRAS = {
 # Extras that run without TensorFlow.
 LIGHT_EXTRAS = ("corpus", "docs", "onnx", "openvino", "plots", "serve", "stats", "wordpiece")
 
-PYTHON_MINORS = range(11, 14)
+PYTHON_MINORS = range(11, 14)  # TensorFlow has packages for these
 
 PACKAGE = {
     "version": re.search(r'^__version__ = "(.*)"$', SOURCE, re.M).group(1),

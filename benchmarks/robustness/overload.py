@@ -43,13 +43,13 @@ def define_flags():
 async def right_answers(url, texts):
     async with load.session() as session:
         replies = [await load.ask(session, url, text) for text in texts]
-    return [json.loads(reply) for _, _, reply in replies]
+    return [json.loads(reply)["probabilities"] for _, _, reply in replies]
 
 
-def is_near(found, expected):
-    names = expected["probabilities"]
-    return found.keys() == names.keys() and all(
-        abs(found[name] - names[name]) <= _TOLERANCE for name in names
+def is_near(found, right):
+    """Whether the probabilities of an answer are the right ones, up to `_TOLERANCE`."""
+    return found.keys() == right.keys() and all(
+        abs(found[name] - right[name]) <= _TOLERANCE for name in right
     )
 
 
@@ -64,7 +64,6 @@ def make_request(text, right, form):
             {"text": text},
             lambda reply: is_near(json.loads(reply)["probabilities"], right),
         )
-    values = [*right["probabilities"].values()]
     if form == 1:
         return overload.Request(
             "/v1/models/model:predict",
@@ -75,7 +74,7 @@ def make_request(text, right, form):
 
     def is_right(reply):
         (output,) = json.loads(reply)["outputs"]
-        return is_near(dict(enumerate(output["data"])), {"probabilities": dict(enumerate(values))})
+        return is_near(dict(zip(right, output["data"], strict=True)), right)
 
     return overload.Request("/v2/models/model/infer", inputs, is_right)
 

@@ -3,6 +3,7 @@
 import json
 import pathlib
 from statistics import mean
+from typing import Any
 
 from drawing import Drawing
 
@@ -30,12 +31,12 @@ BAR_WIDTH, TOP, ROW = 48, 74, 40
 _MIN_SEEDS = 3  # of a row with an interval; that of two seeds is wider than the drawing
 
 
-def read() -> dict[str, dict[str, list[float]]]:
+def read() -> dict[str, dict[str, Any]]:
     """Returns the losses, parameters, seconds per step and bytes of each run by its name.
 
     All but the losses are those of the first seed: other seeds may be from another machine.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for path in sorted(RESULTS.glob("*-words-seed_*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         if "heldout" not in record:
@@ -43,9 +44,9 @@ def read() -> dict[str, dict[str, list[float]]]:
         cost = record["pretraining"]
         first = {
             "loss": [],
-            "parameters": [cost["parameters"]["total"]],
-            "s per step": [cost["seconds"] / cost["steps"]],
-            "GiB": [cost["peak_memory"]],
+            "parameters": cost["parameters"]["total"],
+            "s per step": cost["seconds"] / cost["steps"],
+            "GiB": cost["peak_memory"],
         }
         run = found.setdefault(path.stem.rpartition("-seed_")[0], first)
         run["loss"].append(record["heldout"]["loss"])
@@ -87,8 +88,8 @@ def draw() -> str:
         for loss in runs[name]["loss"]:
             drawing.dot(place(loss), y, 4, fill="blue", stroke="paper")
         for left, column, unit, form in BARS:
-            value = mean(runs[name][column])
-            width = BAR_WIDTH * value / max(mean(run[column]) for run in runs.values())
+            value = runs[name][column]
+            width = BAR_WIDTH * value / max(run[column] for run in runs.values())
             drawing.box(left, y - 8, width, 16, fill="orange", stroke="", radius=3)
             text = form.format(value / unit)
             drawing.text(left + BAR_WIDTH + 4, y + 5, text, size=13, color="soft", anchor="start")
