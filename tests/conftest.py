@@ -34,14 +34,20 @@ gc.disable()  # while everything is imported
 
 
 def pytest_collection_finish():
-    """Excludes imported objects, which all stay, from garbage collection.
+    """Saves time that TensorFlow and Python would spend on graphs instead of tests.
 
-    Building a graph makes many objects, which the collector would otherwise scan again and
-    again: a fifth of the time of many tests.
+    Tiny models compute for so short a time that optimizing their graphs does not pay: a fifth of
+    the time of many tests. Processes that tests start optimize theirs as every run does.
+
+    Imported objects, which all stay, are excluded from garbage collection. Building a graph makes
+    many objects, which the collector would otherwise scan again and again: another fifth.
     """
     if "tensorflow" in sys.modules:
-        from tests.support import tracebacks  # imports TensorFlow, which not every test needs
+        import tensorflow as tf  # which not every test needs
 
+        from tests.support import tracebacks
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         tracebacks.leave_out()
     gc.collect()
     gc.freeze()

@@ -94,6 +94,7 @@ def test_the_numbers_are_those_of_the_training_run(models, tmp_path, run_script,
         assert found == rows
 
 
+@pytest.mark.slow
 def test_the_python_function(models):
     texts = [text for (text,) in texts_of(models, "SST-2")]
     predictor = text_predictor.TextPredictor(str(models / "SST-2"))
@@ -149,6 +150,7 @@ def test_ids_and_other_columns(models, tmp_path, run_script, capsys):
         run_script(predict, **chosen, text_column="key", text_pair_column="what")
 
 
+@pytest.mark.slow
 def test_standard_input_is_answered_line_by_line(models):
     """An answer comes before the next line is sent."""
     process = subprocess.Popen(

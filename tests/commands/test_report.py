@@ -487,6 +487,7 @@ def test_a_glue_sweep_has_the_published_scores_beside_it(tmp_path):
             assert [float(cell) for cell in row[2:4]] == [scores["MNLI"], scores["SST-2"]]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_range_and_texts(tmp_path):
     pytest.importorskip("matplotlib")
     rates = [1e-5, 1e-4, 1e-3]
@@ -678,6 +679,7 @@ def test_other_files_of_predictions_are_named(tmp_path, text, message):
         write_report(tmp_path, f"--runs={run}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("best", "final", "odds", "message"),
     [

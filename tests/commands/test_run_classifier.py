@@ -93,6 +93,7 @@ def test_forged_features_stop_each_stage(short, tmp_path, stage, file, changes):
     assert (out / "eval_results.txt").read_text() == before
 
 
+@pytest.mark.slow
 def test_a_model_learns_and_the_best_is_kept(trained):
     results = read_results(trained)
     assert [int(block["global_step"]) for block in results] == [0, 50, 100, 150, 200]
@@ -216,6 +217,7 @@ def test_pair_and_regression_tasks(inputs, tmp_path, run_script, task, metrics, 
         assert {line.split("\t")[1] for line in submit} <= {"entailment", "not_entailment"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["rte", "STS-B"])
 def test_the_dev_data_can_be_predicted_and_compared(inputs, tmp_path, run_script, task):
     folders = [tmp_path / name for name in ("a", "b")]

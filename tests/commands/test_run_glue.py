@@ -95,6 +95,7 @@ def _commands(folder):
     return found
 
 
+@pytest.mark.slow
 def test_every_task_gets_the_values_of_the_reference(fake, tmp_path):
     result = _sweep({**fake, "TASKS": " ".join(name for name in VALUES if name != "QNLI")})
     assert result.returncode == 1  # CoLA fails, the others continue
@@ -171,6 +172,7 @@ def test_the_names_of_the_reference(fake, tmp_path):
     assert _commands(tmp_path)["MRPC"]["init_checkpoint"] == "albert_base_v2"
 
 
+@pytest.mark.slow
 def test_test_data_is_predicted_where_it_is(fake, tmp_path):
     for path in ("MNLI/test_matched.tsv", "RTE/test.tsv"):
         (tmp_path / "glue" / path).parent.mkdir()
@@ -203,6 +205,7 @@ def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
     assert log.read_text() == "error: something is missing\n"
 
 
+@pytest.mark.slow
 def test_seeds_give_mean_and_deviation(fake, tmp_path):
     result = _sweep({**fake, "TASKS": "RTE MRPC", "SEEDS": " 3 14"})
     assert result.returncode == 0, result.stderr

@@ -77,6 +77,7 @@ def test_a_model_learns_what_can_be_learned(inputs, tmp_path, run_script, optimi
     assert len(record["inputs"]["train_data"]["files"]) == 2
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_run_is_that_of_its_steps(inputs, evaluated):
     cost = run_record.read_cost(str(evaluated))
     rows = [row for row in run_record.read_metrics(str(evaluated)) if row["kind"] == "train"]
@@ -301,6 +302,7 @@ def test_other_shapes_than_the_checkpoint_of_the_folder_are_named(
     assert_same(*(weights(folder / "model.ckpt-30") for folder in (tmp_path / "out", evaluated)))
 
 
+@pytest.mark.slow
 def test_the_average_of_the_last_weights_is_evaluated_and_can_be_started_from(
     inputs, tmp_path, run_script
 ):

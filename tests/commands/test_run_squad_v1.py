@@ -56,6 +56,7 @@ def trained(inputs, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_learns_and_the_best_is_kept(trained):
     results = read_results(trained)
     # 640 questions / 16 * 6

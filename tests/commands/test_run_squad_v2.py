@@ -42,6 +42,7 @@ def trained(inputs, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_learns_both_to_answer_and_not_to(trained):
     results = read_results(trained)
     # 800 questions / 16 * 6

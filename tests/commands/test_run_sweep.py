@@ -186,6 +186,7 @@ def test_parameters_win_over_a_flag_file(tmp_path):
     assert run_sweep.check_trials(plan)["steps"] == "2"
 
 
+@pytest.mark.slow
 def test_a_specification_file_seeds_and_more_trials_later(tmp_path):
     spec = {
         "script": "tests.support.fake_trial",
@@ -213,6 +214,7 @@ def test_a_specification_file_seeds_and_more_trials_later(tmp_path):
     assert "2 of 2" in (out / "sweep_results.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_sweep_grows_by_values_and_seeds(tmp_path):
     def names(*arguments):
         result = _sweep(tmp_path, *arguments, "--parallel=2")
@@ -404,6 +406,7 @@ def test_signals_end_the_trials_and_the_next_start_goes_on(tmp_path, kind, statu
     assert json.loads((tmp_path / "out" / "sweep_results.json").read_text())["best"] == 0
 
 
+@pytest.mark.slow
 def test_equal_points_are_not_distinguishable_from_the_baseline(tmp_path):
     # Both rates are as far from the best one.
     arguments = ["--grid=rate=0.2,0.4,0.3", "--seeds=1,2,3,4", "--baseline=rate=0.4"]

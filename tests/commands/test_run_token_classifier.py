@@ -60,6 +60,7 @@ def read_conll(path):
     return [[line.split("\t") for line in block.split("\n")] for block in blocks]
 
 
+@pytest.mark.slow
 def test_labels_are_learned_and_scored(trained):
     first, last = builders.read_results(trained / "model")
     assert float(last["f1"]) > 0.9 > float(first["f1"])

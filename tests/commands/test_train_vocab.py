@@ -217,6 +217,7 @@ def test_unusable_text(tmp_path, run_script, content, message):
     assert os.listdir(tmp_path) == ["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "status", "message"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "ended by SIGTERM")],

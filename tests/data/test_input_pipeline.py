@@ -308,6 +308,7 @@ def test_batches_of_equal_tokens_hold_all_records_in_order(path):
     assert len({len(batch) for batch in labels(cut, 16)}) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [15, 17])
 def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
     input_fn = input_pipeline.train_input_fn(

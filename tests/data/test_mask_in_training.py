@@ -233,6 +233,7 @@ def test_damaged_compressed_files_are_named(inputs, tmp_path, run_script, name, 
         run_script(run_pretraining, **flags)
 
 
+@pytest.mark.slow
 def test_a_record_of_a_compressed_file_is_named(inputs, tmp_path, run_script):
     """An invalid masked position, in the last of the records."""
     serialized = list(record_files.serialized_examples([str(inputs / "static.gz")]).take(40))

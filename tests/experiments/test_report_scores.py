@@ -68,6 +68,7 @@ def fifty(request, tmp_path_factory):
     return report.runs_page(read(folder)), seeds
 
 
+@pytest.mark.slow
 def test_fifty_runs_are_a_small_file_that_says_what_is_thinned(fifty):
     page, seeds = fifty
     assert len(page.encode()) < 1_000_000

@@ -84,6 +84,7 @@ def assert_close(found, wanted):
         np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_signatures_are_those_of_the_released_modules(loaded, trained, golden):
     wanted, inputs = expected(trained[1]), make_inputs()
     names = {
@@ -189,6 +190,7 @@ def assert_same_gradients(hub_encoder, model, training):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4, err_msg=variable.name)
 
 
+@pytest.mark.slow
 def test_loading_warns_of_nothing(module, caplog):
     hub_encoder = tf.saved_model.load(str(module))
     assert not caplog.records

@@ -97,6 +97,7 @@ def test_texts_of_choices_get_the_answers_of_python(tmp_path):
     assert found["prediction"].numpy().tolist() == [x.number for x in expected]
 
 
+@pytest.mark.slow
 def test_both_models_say_what_they_are(texts):
     kind, _, folder = texts
     for name in ("saved_model", "saved_model_text"):

@@ -92,6 +92,7 @@ def _compute(seconds):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "seconds", "hangs"),
     [
@@ -151,6 +152,7 @@ def test_a_file_changes_while_it_is_read(tmp_path, content, left):
     assert found == [b"old", content][: 1 + left] and file_io.exists(path) == left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["module.tar.gz", "rows.tf_record", "rows.gz", "compact.tf_record"]
 )

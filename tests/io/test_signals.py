@@ -189,6 +189,7 @@ app.run(main, lambda values: None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "kinds", "status"),
     [

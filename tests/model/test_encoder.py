@@ -218,6 +218,7 @@ def output_and_gradients(model, ids):
     return tf.cast(output, tf.float32).numpy(), gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compute", "inner"),
     [

@@ -195,6 +195,7 @@ def test_pre_training_data_takes_the_vocabulary(site, cache, tmp_path, run_scrip
         )
 
 
+@pytest.mark.slow
 def test_further_pre_training_takes_the_name(site, tmp_path, run_script):
     """The new folder has the vocabulary, so that fine-tuning can start from it."""
     (tmp_path / "text.txt").write_text("some words here\nand some more\n" * 5)

@@ -121,6 +121,7 @@ def test_has_a_checkpoint_of_its_own(run, tmp_path):
     builders.assert_same(builders.model_weights(other), {k: average[k] for k in ("bias", "kernel")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [10, 20, 30])
 def test_a_resumed_run_has_the_same_average(run, path, tmp_path, stop):
     """Before the average has begun, within it, and killed before its checkpoint."""
