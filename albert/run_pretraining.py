@@ -75,8 +75,7 @@ def make_run(
     from albert.model import checkpoints, model_folder
     from albert.training import stages
 
-    if source.spm_model_file or source.vocab_file:
-        model_folder.load_tokenizer(source, config)  # Rejects a vocabulary that does not match.
+    pretraining.check_vocabulary(settings.output_dir, source, config)
     steps, batch_size = settings.num_train_steps, settings.eval_batch_size
     return stages.Run(
         model_config=config,

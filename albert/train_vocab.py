@@ -12,6 +12,7 @@ from absl import flags, logging
 from albert.cli import app, options, text_runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
+from albert.model import sources
 from albert.text import vocabulary
 
 _NOTHING = "nothing was written"
@@ -109,6 +110,19 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
         raise KeyboardInterrupt(f"interrupted; {_NOTHING}") from None
 
 
+def _check_unused(path: str, content: bytes) -> None:
+    """Rejects replacing the vocabulary of a model in the same folder, which would be useless."""
+    folder = os.path.dirname(path) or "."
+    names = (sources.PRETRAINING_NAME, sources.DESCRIPTION_NAME)
+    if not any(file_io.exists(os.path.join(folder, name)) for name in names):
+        return
+    if file_io.exists(path) and file_io.read_bytes(path, "vocabulary") != content:
+        raise file_io.InputError(
+            f"{path} is the vocabulary of the model in {folder}; {_NOTHING}: give another "
+            "--output_prefix"
+        )
+
+
 def _report(settings: Settings, num_files: int, counts: dict[str, int], seconds: float) -> str:
     prefix, drawn = settings.output_prefix, counts["lines"] - counts["not_drawn"]
     files = f"{prefix}.txt" if settings.wordpiece else f"{prefix}.model and {prefix}.vocab"
@@ -134,8 +148,13 @@ def main(values: flags.FlagValues) -> None:
     logging.info("Training %d pieces on %d file(s)", settings.vocab_size, len(paths))
     started = time.monotonic()
     trained, counts = _train(settings, paths)
-    write = vocabulary.write_wordpiece if settings.wordpiece else vocabulary.write_vocab
-    write(settings.output_prefix, trained)
+    prefix = settings.output_prefix
+    if settings.wordpiece:
+        _check_unused(f"{prefix}.txt", vocabulary.wordpiece_text(trained).encode())
+        vocabulary.write_wordpiece(prefix, trained)
+    else:
+        _check_unused(f"{prefix}.model", trained)
+        vocabulary.write_vocab(prefix, trained)
     print(_report(settings, len(paths), counts, time.monotonic() - started))
 
 

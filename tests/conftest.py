@@ -20,6 +20,7 @@ for _kind in ("INTRAOP", "INTEROP"):
 # The C library gives each thread its own heap, which keeps freed memory. Every training starts
 # threads, so a test process would grow to gigabytes. Processes started from here inherit this.
 os.environ.setdefault("MALLOC_ARENA_MAX", "1")
+os.environ.setdefault("PLAIN_GRAPHS", "1")  # see tests/support/graphs.py
 
 sys.meta_path.insert(0, app.FindTensorFlow())
 
@@ -34,21 +35,16 @@ gc.disable()  # while everything is imported
 
 
 def pytest_collection_finish():
-    """Saves time that TensorFlow and Python would spend on graphs instead of tests.
+    """Excludes imported objects, which all stay, from garbage collection.
 
-    Tiny models compute for so short a time that optimizing their graphs does not pay: a fifth of
-    the time of many tests. Processes that tests start optimize theirs as every run does.
-
-    Imported objects, which all stay, are excluded from garbage collection. Building a graph makes
-    many objects, which the collector would otherwise scan again and again: another fifth.
+    Building a graph makes many objects, which the collector would otherwise scan again and
+    again: a fifth of the time of many tests.
     """
     if "tensorflow" in sys.modules:
-        import tensorflow as tf  # which not every test needs
+        from tests.support import graphs  # imports TensorFlow, which not every test needs
 
-        from tests.support import tracebacks
-
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-        tracebacks.leave_out()
+        graphs.leave_out_tracebacks()
+        graphs.leave_unoptimized()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)

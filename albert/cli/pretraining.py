@@ -251,6 +251,23 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, seed)
 
 
+def check_vocabulary(output_dir: str, source: Any, config: Any) -> None:
+    """Compares the vocabulary of a run, or the one in its output folder, with the configuration.
+
+    Raises:
+      file_io.InputError: see `model_folder.load_tokenizer`.
+    """
+    from albert.model import model_folder, sources
+
+    if not (source.spm_model_file or source.vocab_file):
+        found = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
+        if len(found) != 1:
+            return
+        field = "spm_model_file" if found[0].endswith(".model") else "vocab_file"
+        source = dataclasses.replace(source, **{field: found[0]})
+    model_folder.load_tokenizer(source, config)
+
+
 def warn_of_untrained_types(files: dict[str, Any], config: Any) -> None:
     """Warns if the records train only one of several token types.
 

@@ -19,6 +19,7 @@ from albert.text import tokenization
 
 VERSION = 1
 _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
+_MEANING = ("task_name", "labels")  # settings that say what the outputs of a model are
 # Entries of the description and their types.
 _ENTRIES = {
     "kind": str,
@@ -128,9 +129,10 @@ def write(
 ) -> bool:
     """Writes all files of a folder except checkpoints.
 
-    Training writes them before its first checkpoint. A run that does not train completes the folder
-    of a checkpoint, with `replace=False`: it never replaces an existing file, and if the folder's
-    values differ from the run's, it changes nothing and a warning lists the differences.
+    Training writes them before its first checkpoint; a resumed training must be of the same model.
+    A run that does not train completes the folder of a checkpoint, with `replace=False`: it never
+    replaces an existing file, and if the folder's values differ from the run's, it changes nothing
+    and a warning lists the differences.
 
     Args:
       path: output folder of the training; created if missing.
@@ -145,10 +147,13 @@ def write(
       Whether the files were written.
 
     Raises:
-      file_io.InputError: an existing file that must not be replaced is damaged.
+      file_io.InputError: an existing file that must not be replaced is damaged, or `replace` and
+        the folder has checkpoints of another model.
     """
     description = _description(kind, config, source, settings)
-    if not replace and not _lacks_description(path, description, config, source):
+    if replace:
+        _check_same_model(path, description, config, source)
+    elif not _lacks_description(path, description, config, source):
         return False
     file_io.make_dirs(path)
     config_file = os.path.join(path, sources.CONFIG_NAME)
@@ -162,6 +167,39 @@ def write(
             "Added the files that make %s usable without flags (%s)", path, sources.DESCRIPTION_NAME
         )
     return True
+
+
+def _check_same_model(path, ours, config, source):
+    """Rejects a folder with checkpoints of another model, which training would resume."""
+    if not _has_checkpoints(path):
+        return
+    name = os.path.join(path, sources.DESCRIPTION_NAME)
+    if file_io.exists(name):
+        found = _read_description(name)
+        differing = _differing_entries(_meaning(found), _meaning(ours))
+        differing += _differing_files(path, found, config, source)
+        if differing:
+            raise file_io.InputError(
+                f"{path} holds checkpoints of another model: {'; '.join(differing)}; "
+                "give another output_dir"
+            )
+    elif file_io.exists(os.path.join(path, sources.PRETRAINING_NAME)):
+        raise file_io.InputError(
+            f"{path} holds checkpoints of a pre-training run; give another output_dir"
+        )
+
+
+def _has_checkpoints(path):
+    # Imports TensorFlow, which folders without weights do not need.
+    from albert.model import checkpoints
+
+    return bool(checkpoints.numbered(path) or checkpoints.find_best(path))
+
+
+def _meaning(description):
+    """Returns what the outputs of a described model depend on."""
+    settings = {name: description["settings"].get(name) for name in _MEANING}
+    return {name: description[name] for name in ("kind", "do_lower_case")} | settings
 
 
 def _lacks_description(path, ours, config, source):
@@ -317,7 +355,6 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
 
 
 def _resolve(path):
-    # Imports TensorFlow, which folders without weights do not need.
     from albert.model import checkpoints
 
     return checkpoints.resolve(path)
@@ -359,13 +396,31 @@ def write_pretrained(
       source: `sources.Source`, whose vocabulary is copied if it has one.
 
     Raises:
-      file_io.InputError: the existing configuration is damaged.
+      file_io.InputError: the existing configuration is damaged, or the folder has checkpoints of a
+        fine-tuned model or of a model with another vocabulary.
     """
-    if source and (source.spm_model_file or source.vocab_file):
+    has_vocabulary = source and (source.spm_model_file or source.vocab_file)
+    if _has_checkpoints(path):
+        if file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
+            raise file_io.InputError(
+                f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
+            )
+        if has_vocabulary:
+            _check_same_vocabulary(path, source)
+    if has_vocabulary:
         copy_vocabulary(path, source)
     _write_pretrained_config(os.path.join(path, sources.CONFIG_NAME), config)
     description = {"version": VERSION, "sentence_task": sentence_task}
     file_io.write_json(os.path.join(path, sources.PRETRAINING_NAME), description)
+
+
+def _check_same_vocabulary(path, source):
+    ours, found = _vocabulary_of(source), sources.vocabularies_in(path)
+    if found and all(file_io.sha256(there) != file_io.sha256(ours) for there in found):
+        raise file_io.InputError(
+            f"{path} holds checkpoints of a model with another vocabulary: {', '.join(found)} "
+            f"(here {ours}); give another output_dir"
+        )
 
 
 def _write_pretrained_config(name, config):

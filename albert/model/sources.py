@@ -307,10 +307,13 @@ def files_beside(checkpoint: str) -> list[str]:
     ]
 
 
-def vocabularies_beside(checkpoint: str) -> list[str]:
-    """Lists the vocabularies in a checkpoint's folder: SentencePiece models, WordPiece files."""
-    found = files_beside(checkpoint)
-    return [p for p in found if p.endswith(".model") or os.path.basename(p) in VOCAB_NAMES]
+def vocabularies_in(folder: str) -> list[str]:
+    """Lists the vocabularies in a model's folder: SentencePiece models, WordPiece files."""
+    return [
+        os.path.join(folder, name)
+        for name in file_io.listdir(folder)
+        if name.endswith(".model") or name in VOCAB_NAMES
+    ]
 
 
 def resolve_hub(handle: str) -> str:

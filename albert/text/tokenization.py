@@ -348,4 +348,10 @@ def check_vocab_size(tokenizer: Any, config_vocab_size: int) -> None:
             "vocabulary that the model was trained with"
         )
     if tokenizer.vocab_size < config_vocab_size:
-        logging.warning("%s %d; is this the model's vocabulary?", found, config_vocab_size)
+        logging.warning(
+            "%s %d; give the vocabulary that the model was trained with, or for a new model set "
+            "vocab_size to %d",
+            found,
+            config_vocab_size,
+            tokenizer.vocab_size,
+        )

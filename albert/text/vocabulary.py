@@ -361,6 +361,11 @@ def _repeat_words(words: Mapping[str, int]) -> Iterator[str]:
             yield " ".join([word] * min(_REPEATED_WORDS, count - start))
 
 
+def wordpiece_text(pieces: Iterable[str]) -> str:
+    """Returns the content of a WordPiece vocabulary: one piece per line."""
+    return "".join(f"{piece}\n" for piece in pieces)
+
+
 def write_wordpiece(prefix: str, pieces: Iterable[str]) -> None:
-    """Writes `<prefix>.txt`, one piece per line; a file there is replaced as a whole."""
-    file_io.write_text(f"{prefix}.txt", "".join(f"{piece}\n" for piece in pieces))
+    """Writes `<prefix>.txt`; a file there is replaced as a whole."""
+    file_io.write_text(f"{prefix}.txt", wordpiece_text(pieces))

@@ -8,6 +8,7 @@ Letters in shapes: see the docstring of the package.
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -105,7 +106,7 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
       file_io.InputError: the vocabularies differ; names both files.
     """
     ours = source.spm_model_file or source.vocab_file
-    theirs = sources.vocabularies_beside(checkpoint)
+    theirs = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
     if not (ours and theirs):
         logging.warning(
             "The vocabulary of the %s is unknown: only the numbers of entries are compared",

@@ -101,8 +101,6 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
     check_start(run)
     with _locking_folder(run) as run, _recording(run, data, splits):
         paths = {split: data.records(split) for split in splits}
-        if run.do_train and distribution.is_chief(run.strategy):
-            run.complete_folder(True)
         with data.reading([path for found in paths.values() for path in found]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.do_train:
@@ -251,11 +249,15 @@ def _evaluate(run, runner, eval_input):
 
 @contextlib.contextmanager
 def _locking_folder(run):
-    """Yields the run, and locks its output folder against other processes while it trains."""
+    """Yields the run; locks and completes the folder that it trains, unless it is another model's.
+
+    Other processes cannot train there meanwhile.
+    """
     if not (run.do_train and distribution.is_chief(run.strategy)):
         yield run
         return
     with locks.written_by_one(run.run_config.output_dir) as lock:
+        run.complete_folder(True)
         yield dataclasses.replace(run, before_save=lock.check)
 
 

@@ -1,6 +1,7 @@
 """`run_pretraining --sentence_task`: records, metrics, checkpoints, and folders of other tasks."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -74,6 +75,12 @@ def logged(folder):
     """Tags of TensorBoard's events of training."""
     events = [tf.compat.v1.train.summary_iterator(str(path)) for path in folder.glob("events*")]
     return {value.tag for found in events for event in found for value in event.summary.value}
+
+
+def test_the_vocabulary_in_the_folder_must_fit(pretrain, tmp_path, testdata):
+    shutil.copy(testdata / "tiny.model", tmp_path)
+    with pytest.raises(file_io.InputError, match=r"tiny.model has 400 pieces, .* only 40: they"):
+        pretrain(tmp_path)
 
 
 def test_the_flag_knows_every_task():

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support import forked
+from tests.support import forked, graphs
 from tests.support.processes import interrupt
 from tests.support.sources import ROOT
 
@@ -101,7 +101,12 @@ def test_demo(tmp_path):
     folder = tmp_path / "demo_output"
     result = subprocess.run(
         [str(ROOT / "run_demo.sh")],
-        env={**os.environ, "PYTHON": forked.python(), "DEMO_DIR": str(folder)},
+        env={
+            **os.environ,
+            graphs.VARIABLE: "",
+            "PYTHON": forked.python(),
+            "DEMO_DIR": str(folder),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

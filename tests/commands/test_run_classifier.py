@@ -288,6 +288,16 @@ def test_the_same_command_again_is_harmless(short, run_script):
         assert os.stat(folder / name).st_mtime_ns == made[name]
 
 
+def test_the_folder_of_another_task_stays_as_it_is(short, inputs, tmp_path, run_script):
+    shutil.copytree(short[0], tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    flags = glue_flags(inputs, tmp_path / "out", "RTE", do_train=True, from_scratch=True)
+    with pytest.raises(file_io.InputError, match=r'task_name "sst-2" \(here "rte"\); give another'):
+        run_script(run_classifier, **flags)
+    after = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert after == before
+
+
 @pytest.mark.slow
 def test_stages_can_run_one_by_one(inputs, tmp_path, run_script, caplog):
     """Apart they give the files of one run, also of more checkpoints than are kept by default."""

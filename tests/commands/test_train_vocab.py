@@ -56,6 +56,21 @@ def test_the_recipe(text, tmp_path, run_script, capsys):
     assert "skipped: 0 not drawn (--input_sentence_size=10000000), 0 of more than" in report
 
 
+@pytest.mark.parametrize(("ending", "wordpiece"), [(".model", False), (".txt", True)])
+def test_the_vocabulary_of_a_model_is_not_replaced(text, tmp_path, run_script, ending, wordpiece):
+    if wordpiece:
+        pytest.importorskip("tokenizers")
+    flags = {"input_file": text, "output_prefix": tmp_path / "vocab", "wordpiece": wordpiece}
+    run_script(train_vocab, vocab_size=300, **flags)
+    run_script(train_vocab, vocab_size=310, **flags)
+    (tmp_path / "pretraining.json").write_text("{}")
+    before = (tmp_path / f"vocab{ending}").read_bytes()
+    run_script(train_vocab, vocab_size=310, **flags)  # the same
+    with pytest.raises(file_io.InputError, match=rf"vocab{ending} is the vocabulary of the model"):
+        run_script(train_vocab, vocab_size=300, **flags)
+    assert (tmp_path / f"vocab{ending}").read_bytes() == before
+
+
 def test_capitals_are_kept_if_asked(text, tmp_path, run_script):
     prefix = tmp_path / "cased"
     run_script(

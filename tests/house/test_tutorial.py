@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.support import forked
+from tests.support import forked, graphs
 from tests.support.sources import MODULES, ROOT
 
 NOTEBOOK = json.loads((ROOT / "tutorials" / "fine_tuning.ipynb").read_text(encoding="utf-8"))
@@ -78,7 +78,12 @@ def test_it_runs_to_its_end(tmp_path):
     result = subprocess.run(
         [forked.python(), "-c", "\n\n".join([start, *code_cells()])],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env={
+            **os.environ,
+            graphs.VARIABLE: "",
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

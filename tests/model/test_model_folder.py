@@ -202,6 +202,41 @@ def test_other_files_are_not_replaced_either(tmp_path, caplog, name):
     assert json.loads((out / "albert_config.json").read_text()) == legacy
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "vocabulary", "message"),
+    [
+        ("classifier", SETTINGS, "30k.model", r'kind "squad_v1" \(here "classifier"\)'),
+        ("squad_v1", {"labels": ["bad", "good"]}, "30k.model", r'labels \["good", "bad"\] \(here'),
+        ("squad_v1", {**SETTINGS, "task_name": "rte"}, "30k.model", r'null \(here "rte"\)'),
+        ("squad_v1", SETTINGS, "other.model", r"the vocabulary .*30k.model \(here .*other.model\)"),
+    ],
+)
+def test_training_never_resumes_another_model(tmp_path, kind, settings, vocabulary, message):
+    source, out = source_in(tmp_path / "elsewhere"), tmp_path / "out"
+    (tmp_path / "elsewhere" / "other.model").write_bytes(b"another")
+    other = dataclasses.replace(source, spm_model_file=f"{tmp_path}/elsewhere/{vocabulary}")
+    model_folder.write(str(out), "squad_v1", CONFIG, source, SETTINGS)
+    model_folder.write(str(out), kind, CONFIG, other, settings)  # there is no checkpoint yet
+    model_folder.write(str(out), "squad_v1", CONFIG, source, SETTINGS)
+    checkpoints.save(str(out / "model.ckpt-3"), heads.SquadV1Model(CONFIG, seed=1))
+    longer = {**SETTINGS, "max_seq_length": 16}  # the same outputs
+    model_folder.write(str(out), "squad_v1", CONFIG, source, longer)
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(file_io.InputError, match=rf"another model: .*{message}.*; give another"):
+        model_folder.write(str(out), kind, CONFIG, other, settings)
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_fine_tuning_never_resumes_a_pre_training_run(tmp_path):
+    source = source_in(tmp_path / "elsewhere")
+    out = foreign(tmp_path / "out", source)
+    model_folder.write(out, "squad_v1", CONFIG, source, SETTINGS)  # of the reference, for example
+    out = foreign(tmp_path / "out", source)
+    model_folder.write_pretrained(out, CONFIG, "sop", source)
+    with pytest.raises(file_io.InputError, match="out holds checkpoints of a pre-training run"):
+        model_folder.write(out, "squad_v1", CONFIG, source, SETTINGS)
+
+
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(file_io.InputError, match="there is no model folder .*nowhere"):
         model_folder.read(str(tmp_path / "nowhere"))

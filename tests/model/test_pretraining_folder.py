@@ -63,6 +63,26 @@ def test_without_a_vocabulary_none_is_left(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_pre_training_never_resumes_another_model(tmp_path):
+    source = dataclasses.replace(
+        NO_FILES, spm_model_file=str(ROOT / "tests" / "testdata" / "tiny.model")
+    )
+    other = dataclasses.replace(source, spm_model_file=str(tmp_path / "other.model"))
+    (tmp_path / "other.model").write_bytes(b"another")
+    out = tmp_path / "out"
+    out.mkdir()
+    model_folder.write_pretrained(str(out), CONFIG, "sop", source)
+    save(out, "sop")
+    with pytest.raises(
+        file_io.InputError, match=r"another vocabulary: .*tiny.model \(here .*other"
+    ):
+        model_folder.write_pretrained(str(out), CONFIG, "sop", other)
+    (out / sources.DESCRIPTION_NAME).write_text("{}")
+    with pytest.raises(file_io.InputError, match="out holds checkpoints of a fine-tuned model"):
+        model_folder.write_pretrained(str(out), CONFIG, "sop", source)
+    assert not (out / "other.model").exists()
+
+
 def save(path, sentence_task):
     model = pretraining_heads.PretrainingModel(CONFIG, seed=1, sentence_task=sentence_task)
     checkpoints.save(str(path / "model.ckpt-3"), model)

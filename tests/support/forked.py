@@ -38,9 +38,9 @@ def serve(path):
     from albert.cli.app import FindTensorFlow
 
     sys.meta_path.insert(0, FindTensorFlow())
-    from tests.support import tracebacks
+    from tests.support import graphs
 
-    tracebacks.leave_out()
+    graphs.leave_out_tracebacks()
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"{threads} threads: a fork would lack all but one"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -106,6 +106,7 @@ def become(request, files):
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    sys.modules["tests.support.graphs"].leave_unoptimized()
     kind, program, *arguments = request["arguments"]
     if kind == "-m":
         sys.argv = [program, *arguments]
