@@ -142,11 +142,9 @@ def make_job(settings: Settings) -> instance_files.Job:
     """Returns the work that the settings describe."""
     from albert.model import published
 
-    spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
-    if spm_model_file:
-        spm_model_file = published.vocabulary(spm_model_file, published.SPM_PATTERN)
-    elif vocab_file:
-        vocab_file = published.vocabulary(vocab_file, published.VOCAB_PATTERN)
+    spm_model_file, vocab_file = published.vocabularies(
+        settings.spm_model_file, settings.vocab_file
+    )
     return instance_files.Job(
         instances.Settings(
             max_seq_length=settings.max_seq_length,

@@ -67,6 +67,8 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     layers = settings.layer_numbers()
+    if settings.output_file:
+        file_io.check_folder_of(settings.output_file, "--output_file")
     from albert.model import sources
     from albert.serving import embeddings
 
@@ -82,7 +84,8 @@ def main(values: flags.FlagValues) -> None:
         rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), settings.batch_size)
         is_npz = output and output.endswith(".npz")
         write = embeddings.write_npz if is_npz else embeddings.write_jsonl
-        logging.info("Wrote the vectors of %d texts", write(output, rows))
+        count = write(output, rows)
+        logging.info("Wrote the vectors of %d texts to %s", count, output or "standard output")
 
 
 if __name__ == "__main__":

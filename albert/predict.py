@@ -101,6 +101,8 @@ def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[st
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
+    if settings.output_file:
+        file_io.check_folder_of(settings.output_file, "--output_file")
     model = model_settings.find_trained(settings.model_dir, settings.inference, *KINDS)
     if model.folder.kind != "classifier":
         settings.refuse_given("models of run_classifier", *_TEXT_FLAGS)

@@ -1,6 +1,7 @@
 """Serves folders of fine-tuned models over HTTP: labels, choices, or answers to questions."""
 
 import dataclasses
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -155,8 +156,9 @@ def _http_server():
         packages = {"aiohttp": "aiohttp", "prometheus_client": "prometheus-client"}
         if error.name not in packages:
             raise
-        package = packages[error.name]
-        raise file_io.InputError(f"the server needs {package}: pip install {package}") from error
+        raise file_io.InputError(
+            f"the server needs {packages[error.name]}: pip install {' '.join(packages.values())}"
+        ) from error
     return server
 
 
@@ -218,7 +220,14 @@ def main(values: flags.FlagValues) -> None:
 
     threads = share_of(settings.threads, len(folders))
     loads = [_loader(settings, folder, threads) for folder in folders.values()]
-    http_server.run(server_settings(settings), *loads)
+    try:
+        http_server.run(server_settings(settings), *loads)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise file_io.InputError(
+            f"--port={settings.port} of {settings.host} is in use by another program"
+        ) from error
 
 
 if __name__ == "__main__":

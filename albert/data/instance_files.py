@@ -425,6 +425,11 @@ def report(
             f"{sequence_formats.longest_sentence(settings)} tokens were cut into "
             f"{counts['pieces']} (in {job.dupe_factor} passes)"
         )
+    if counts["tokens"] > settings.max_seq_length * counts["sentences"]:
+        lines.append(
+            f"  warning: {counts['tokens'] / counts['sentences']:.0f} tokens per sentence, more "
+            "than an instance holds; expected one sentence per line (prepare_corpus finds them)"
+        )
     if counts["cut_documents"]:
         lines.append(
             f"  cut: {counts['cut_documents']} times inside a document of more than "

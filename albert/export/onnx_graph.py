@@ -25,7 +25,9 @@ def package() -> ModuleType:
     try:
         import onnx
     except ImportError as error:
-        raise file_io.InputError(f"format=onnx needs onnx: pip install onnx ({error})") from error
+        raise file_io.InputError(
+            f"format=onnx needs onnx: pip install onnx onnxruntime ({error})"
+        ) from error
     return onnx
 
 

@@ -400,6 +400,17 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
             os.fsync(file.fileno())
 
 
+def check_folder_of(path: str, flag: str) -> None:
+    """Checks that the folder of an output file exists, before the work that ends with the file.
+
+    Raises:
+      InputError: there is no such folder.
+    """
+    folder = os.path.dirname(path)
+    if folder and not is_remote(path) and not is_dir(folder):
+        raise InputError(f"{flag}={path}: there is no folder {folder}")
+
+
 @contextlib.contextmanager
 def atomic_folder(path: str, last: str) -> Iterator[str]:
     """Makes a temporary folder, whose files move to the folder `path` only if the block succeeds.

@@ -59,6 +59,17 @@ def local_path(path: str) -> str:
     return path
 
 
+def vocabularies(
+    spm_model_file: str | None, vocab_file: str | None
+) -> tuple[str | None, str | None]:
+    """Returns the files of two flags, of which the first takes precedence; see `vocabulary`."""
+    if spm_model_file:
+        spm_model_file = vocabulary(spm_model_file, SPM_PATTERN)
+    elif vocab_file:
+        vocab_file = vocabulary(vocab_file, VOCAB_PATTERN)
+    return spm_model_file, vocab_file
+
+
 def vocabulary(path: str, pattern: str) -> str:
     """Returns the vocabulary in a model's folder, also of a model that `local_path` fetches.
 
@@ -98,7 +109,7 @@ def _fetched(url, name):
     except file_io.NoRoomError:
         raise
     except file_io.InputError as error:
-        raise file_io.InputError(f"{error}; delete {path} to fetch it again") from error
+        raise file_io.InputError(f"{error}: delete {path} and run the command again") from error
 
 
 def suggestion(path: str) -> str:

@@ -282,7 +282,10 @@ def _missing_message(flags, folder, hub_handle):
     if hub_handle:
         return f"{message}: the hub module {hub_handle} has none in its assets ({folder})"
     if folder is None:
-        return message
+        return (
+            f"{message}: for a new model, a file of configs/ and a vocabulary of train_vocab; with "
+            "init_checkpoint they come from its folder"
+        )
     there = file_io.listdir(folder)
     if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
         return (

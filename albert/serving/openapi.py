@@ -27,8 +27,8 @@ _ERRORS = {
     413: "The request is too large.",
     415: "The request is compressed.",
     421: "The name in Host is not allowed.",
-    503: "Too many texts wait, the model is being loaded, or the server stops; see Retry-After.",
-    504: "No answer within the time limit.",
+    503: "Too many texts wait, there was no answer within the time limit, the model is being "
+    "loaded, or the server stops; see Retry-After.",
 }
 _OBJECT: dict[str, Any] = {"type": "object"}
 _PARAMETERS = {"type": "object", "additionalProperties": True}

@@ -317,7 +317,7 @@ def parse(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise file_io.InputError(f"the request: expected JSON in UTF-8, found {error}") from error
     except file_io.InputError as error:
-        raise file_io.InputError(f"the request: expected JSON, found {error}") from error
+        raise file_io.InputError(f"the request: not valid JSON: {error}") from error
 
 
 def read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:

@@ -405,7 +405,8 @@ class Server:
         try:
             results = await asyncio.wait_for(future, timeout)
         except TimeoutError:
-            raise _Refusal(504, f"no answer within {timeout:g} seconds") from None
+            message = f"no answer within {timeout:g} seconds"
+            raise _Refusal(503, message, {"Retry-After": "5"}) from None
         return parsed.reply(results)
 
     async def _body(self, request: web.Request) -> bytes:

@@ -182,8 +182,11 @@ class TextPredictor:
             memory use does not depend on the number of texts.
 
         Raises:
+          TypeError: `texts` is a single text, not a list.
           file_io.InputError: a text is empty, or the model takes another number of texts.
         """
+        if isinstance(texts, str):
+            raise TypeError("expected a list of texts, found a single str")
         examples = map(self._example, itertools.count(), texts)
         while window := list(itertools.islice(examples, batch_size * batches_ahead)):
             yield from self._predict_window(window, batch_size)

@@ -45,7 +45,8 @@ def _labels_of_counts(counts, kind, path):
                 "others numbers: remove these rows, or give label_type=classification"
             )
         kind = KINDS[points and not others]
-        logging.info("The labels of %s call for %s; label_type says otherwise", path, kind)
+        other = "" if others else f"; if that is wrong, give label_type={KINDS[not points]}"
+        logging.info("The labels of %s are taken for %s%s", path, kind, other)
     if kind == "regression":
         return ()
     if len(counts) < 2:
@@ -285,8 +286,11 @@ class CustomTask:
             return float(label)
         if label not in self.labels:
             shown = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
+            hint = "; to predict numbers, give label_type=regression"
+            is_number = all(map(glue.is_number, (label, *self.labels)))
             raise file_io.InputError(
-                f"{place}: label {label!r}, expected one of {shown} ({LABELS_NAME})"
+                f"{place}: label {label!r}, expected a label of the training: {shown}"
+                f"{hint if is_number else ''}"
             )
         return label
 

@@ -436,7 +436,8 @@ def make_data(
     if not 1 <= max_qa_length <= max_seq_length - BESIDE_ENDING:
         raise file_io.InputError(
             f"max_qa_length={max_qa_length} must be at least 1 and at most {BESIDE_ENDING} below "
-            f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] also need space"
+            f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] also need space; "
+            "give another of the two"
         )
     partial = functools.partial
     return contracts.data_of_examples(

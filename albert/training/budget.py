@@ -187,7 +187,7 @@ class Pacer(Unpaced):
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
       writes: False in the workers that must not write.
       on_known: called with the number of steps and the present step, once the number of steps is
-        known well enough for judgements.
+        known well enough for judgements, and whenever it changes after that.
 
     Attributes:
       set_pace: function of the step, the completed fraction and the number of steps; it controls
@@ -403,7 +403,7 @@ class Pacer(Unpaced):
         if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
         self.set_pace(plan["step"], plan["share"], plan["num_train_steps"])
-        if plan["is_known"]:
+        if any(known["is_known"] and known["step"] <= plan["step"] for known in self._plans):
             self._on_known(plan["num_train_steps"], plan["step"])
 
     def _write(self):

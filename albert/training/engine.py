@@ -165,6 +165,11 @@ def compute_on(compute: layers.Compute, strategy: tf.distribute.Strategy) -> lay
     return dataclasses.replace(compute, skip_padding=skip, parts=parts)
 
 
+def _announce_saved(step):
+    """Sets the step that messages about an interruption name."""
+    signals.REQUESTS.remedy = f"{signals.RESUMES}, of step {step}"
+
+
 class Engine:
     """The engine that trains, evaluates and predicts one task with one model.
 
@@ -322,6 +327,7 @@ class Engine:
             distribution.check_same_weights(self.strategy, self.model.variables)
             step = int(optimizer.global_step.numpy())
             logging.info("Resuming from %s at step %d", last, step)
+            _announce_saved(step)
             if not self.run_config.is_saved(step):  # made by the clock or a signal: not evaluated
                 on_checkpoint = None
             return step, self._evaluate(on_checkpoint, last, step)
@@ -414,8 +420,12 @@ class Engine:
             self.before_save()
             self._watch.save(step)
             self._pacer.save(step)
-            prune = functools.partial(checkpoints.prune, folder, keep)
-            self._writer.save(prefix, self.model, optimizer, prune)
+
+            def written():
+                _announce_saved(step)
+                checkpoints.prune(folder, keep)
+
+            self._writer.save(prefix, self.model, optimizer, written)
         return self._evaluate(on_checkpoint, prefix, step)
 
     def _save_average(self, optimizer):

@@ -243,7 +243,14 @@ def _evaluate(run, runner, eval_input):
     Training has already evaluated each checkpoint.
     """
     if run.do_train:
-        return evaluation.find_best_block(runner)
+        best = evaluation.find_best_block(runner)
+        if best and best.step == 0 and run.run_config.num_train_steps:
+            logging.warning(
+                "The best checkpoint is that of step 0, before training: no later one has a better "
+                "%s",
+                runner.task.best_metric,
+            )
+        return best
     return evaluation.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
 
 

@@ -174,7 +174,7 @@ class Unwatched:
     """A run that is not judged."""
 
     def expect(self, num_train_steps: int, step: int = 0) -> None:
-        """Sets the planned number of steps; called at a step."""
+        """Sets the planned number of steps; called at a step, and again when the plan changes."""
 
     def steps_to_stop(self, step: int) -> int:
         """Returns the maximum number of steps before the next `update`."""
@@ -228,7 +228,9 @@ class Watch(Unwatched):
         self._warned, self._judgements = None, []
 
     def expect(self, num_train_steps: int, step: int = 0) -> None:
-        self._steps = num_train_steps
+        is_first, self._steps = self._steps is None, num_train_steps
+        if not is_first:  # Judgements stay where they are.
+            return
         examples = math.ceil(self._settings.min_examples / self._batch_size)
         self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
         before = math.ceil(self._settings.stuck_after * num_train_steps) - 2 * self._half

@@ -226,6 +226,7 @@ def test_a_run_reports_and_writes(tmp_path, mode, vocabulary):
     assert "Traceback" not in result.stderr and "Warning" not in result.stderr
     rows = read(tmp_path / "a", tmp_path / "b")
     assert result.stdout.startswith(f"{len(rows)} instances in 2 file(s)")
+    assert "warning" not in result.stdout
     assert "read: 2 file(s)" in result.stdout and "31 documents, 92 sentences" in result.stdout
     for row in rows:
         assert len(row["input_ids"].int64_list.value) == 32
@@ -244,6 +245,12 @@ def test_a_run_of_full_sentences_reports_padding_and_pieces(tmp_path):
         r"pieces: 2 sentences of more than 30 tokens were cut into \d+ .in 2 ", result.stdout
     )
     assert "label 1" not in result.stdout
+
+
+def test_a_text_without_line_breaks_is_noticed(tmp_path):
+    (tmp_path / "text1").write_text("so long a sentence " * 99 + "\nshort\n")
+    result = run(tmp_path, "--num_workers=1")
+    assert re.search(r"warning: \d+ tokens per sentence, .* one sentence per line", result.stdout)
 
 
 def test_reading_mode_changes_nothing(tmp_path):

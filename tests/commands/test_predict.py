@@ -180,6 +180,7 @@ def test_standard_input_is_answered_line_by_line(models):
         ({"input_file": "nowhere.txt"}, "--input_file: there is no file nowhere.txt"),
         ({"input_file": "x.xlsx"}, r"x\.xlsx: expected a name that ends in .*\.txt"),
         ({"output_file": "x.csv"}, r"x\.csv: expected a name that ends in \.tsv or \.jsonl"),
+        ({"output_file": "no/x.tsv"}, "--output_file=no/x.tsv: there is no folder no"),
         ({"text_column": "x"}, "--text_column: only for input with columns"),
         ({"batch_size": 0}, "--batch_size=0 must be at least 1"),
         ({}, r"in\.txt line 2: column 'text' holds no text"),
@@ -190,6 +191,12 @@ def test_mistakes_are_named(models, tmp_path, run_script, changes, message):
     chosen = {"model_dir": models / "SST-2", "input_file": tmp_path / "in.txt", **changes}
     with pytest.raises(file_io.InputError, match=message):
         run_script(predict, **chosen)
+
+
+def test_a_single_text_is_no_list_of_texts(models):
+    predictor = text_predictor.TextPredictor(str(models / "SST-2"))
+    with pytest.raises(TypeError, match="a list of texts, found a single str"):
+        list(predictor.predict("the bread"))
 
 
 def test_a_folder_without_description_is_named(tmp_path, run_script):

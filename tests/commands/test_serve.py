@@ -36,6 +36,15 @@ def test_flags_are_checked_before_any_work(run_script, tmp_path, flags, message)
         run_script(serve, **({"model_dir": tmp_path} | flags))
 
 
+def test_a_port_in_use_is_named(run_script, tmp_path):
+    pytest.importorskip("aiohttp")
+    pytest.importorskip("prometheus_client")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(file_io.InputError, match=f"--port={port} of 127.0.0.1 is in use"):
+            run_script(serve, model_dir=tmp_path, port=port)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

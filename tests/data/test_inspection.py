@@ -1,6 +1,8 @@
 """Counts of records are those that were made; the script prints them."""
 
 import collections
+import os
+import shutil
 import subprocess
 import sys
 
@@ -114,7 +116,9 @@ def test_the_script(make):
     paths, counts = make(masking.MaskingConfig(5))
     arguments = [sys.executable, "-m", "albert.describe_records", f"--input_file={paths[0]}"]
     options = {"cwd": ROOT, "capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-    result = subprocess.run([*arguments, f"--spm_model_file={MODEL}"], **options)
+    folder = os.path.dirname(paths[0])  # of a model
+    shutil.copy(MODEL, folder)
+    result = subprocess.run([*arguments, f"--spm_model_file={folder}"], **options)
     assert result.returncode == 0, result.stderr
     assert "all checksums are right" in result.stdout and "record 2: [CLS]" in result.stdout
     with open(paths[0], "r+b") as file:

@@ -129,7 +129,7 @@ def test_other_content_is_rejected(site, cache):
     with pytest.raises(file_io.InputError, match="another file than expected: it begins with b'<h"):
         sources.locate(checkpoint="albert_base_v2")
     site.content = b"\x1f\x8b cut off"
-    message = "is cut off, damaged or not a .tar.gz archive .*; delete .*_v1.tar.gz to fetch it"
+    message = "is cut off, damaged or not a .tar.gz archive .*: delete .*_v1.tar.gz and run"
     with pytest.raises(file_io.InputError, match=message):
         sources.locate(checkpoint="albert_base_v1")
 

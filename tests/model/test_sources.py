@@ -125,7 +125,9 @@ def test_files_beside_a_checkpoint_are_found(golden, tmp_path, vocabulary):
 
 
 def test_mistakes_are_named(golden, tmp_path):
-    with pytest.raises(file_io.InputError, match="albert_config_file and spm.* be given$"):
+    with pytest.raises(
+        file_io.InputError, match="albert_config_file and spm.* be given: for a new"
+    ):
         sources.locate(from_scratch=True)
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
         sources.resolve_hub(str(tmp_path))

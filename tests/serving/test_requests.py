@@ -70,10 +70,10 @@ def test_values_of_a_single_field_need_no_name():
 
 REFUSED = [
     (ONE_TEXT, b"\xff", "the request: expected JSON in UTF-8, found 'utf-8' codec"),
-    (ONE_TEXT, b"{", "the request: expected JSON, found Expecting property name"),
-    (ONE_TEXT, b"[" * 100_000, "the request: expected JSON, found maximum recursion"),
-    (ONE_TEXT, b"1" * 10_000, "the request: expected JSON, found Exceeds the limit"),
-    (ONE_TEXT, b"", "the request: expected JSON, found Expecting value"),
+    (ONE_TEXT, b"{", "the request: not valid JSON: Expecting property name"),
+    (ONE_TEXT, b"[" * 100_000, "the request: not valid JSON: maximum recursion"),
+    (ONE_TEXT, b"1" * 10_000, "the request: not valid JSON: Exceeds the limit"),
+    (ONE_TEXT, b"", "the request: not valid JSON: Expecting value"),
     (ONE_TEXT, [], "the request: expected object, found list"),
     (ONE_TEXT, {}, "text: expected the field text, found only nothing"),
     (ONE_TEXT, {"txt": "a"}, "txt: expected the field text, found 'txt'"),

@@ -73,7 +73,7 @@ def test_requests_and_replies():
 
 
 BAD = [
-    ("/predict", b"{", 400, "the request: expected JSON, found Expecting property name"),
+    ("/predict", b"{", 400, "the request: not valid JSON: Expecting property name"),
     ("/predict", {"txt": "a"}, 400, "txt: expected the field text, found 'txt'"),
     ("/predict", {"text": "a" * 51}, 400, "the request: expected at most 50 characters, found 51"),
     ("/predict", {"examples": [{"text": "a"}] * 4}, 400, "examples: expected 1 to 3 examples"),
@@ -194,9 +194,10 @@ def test_a_request_that_takes_too_long_is_given_up():
 
     async def scenario(client, server):
         first = await model.busy(client)
-        found = await post(client, "/predict", {"text": "late"})
-        assert found[0] == 504 and found[1] == {"error": "no answer within 0.2 seconds"}
-        assert (await first)[0] == 504
+        status, reply, headers = await post(client, "/predict", {"text": "late"})
+        assert (status, headers["Retry-After"]) == (503, "5")
+        assert reply == {"error": "no answer within 0.2 seconds"}
+        assert (await first)[0] == 503
         model.go.set()
         model.called.clear()
         assert (await post(client, "/predict", {"text": "next"}))[1] == {"prediction": "next"}

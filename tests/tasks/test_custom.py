@@ -58,6 +58,36 @@ def test_labels_and_kind_are_told_from_the_train_file(tmp_path, labels, found):
     assert keys == expected.get(len(found), ["eval_accuracy"])
 
 
+@pytest.mark.parametrize(
+    ("labels", "hint"),
+    [
+        ([1, 2], "taken for classification; if that is wrong, give label_type=regression"),
+        ([1.5, 2], "taken for regression; if that is wrong, give label_type=classification"),
+        (["a", "2"], "taken for classification"),
+    ],
+)
+def test_the_kind_is_logged_with_the_flag_that_changes_it(tmp_path, caplog, labels, hint):
+    write_jsonl(tmp_path / "train.jsonl", labels)
+    with caplog.at_level("INFO", logger="absl"):
+        custom.find_task({"train": str(tmp_path / "train.jsonl")}, TEXT, str(tmp_path / "out"))
+    (line,) = [found for found in caplog.messages if "taken for" in found]
+    assert line.endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("labels", "other", "hint"),
+    [([1, 2], 3, "1, 2; to predict numbers, give label_type=regression"), (["a", "b"], 3, "a, b")],
+)
+def test_a_label_that_training_lacks_is_named(tmp_path, labels, other, hint):
+    write_jsonl(tmp_path / "train.jsonl", labels)
+    write_jsonl(tmp_path / "dev.jsonl", [other])
+    files = {split: str(tmp_path / f"{split}.jsonl") for split in ("train", "dev")}
+    task = custom.find_task(files, TEXT, str(tmp_path / "out"))
+    message = f"dev.jsonl line 1: label '{other}', expected a label of the training: {hint}$"
+    with pytest.raises(file_io.InputError, match=message):
+        list(task.iter_examples(None, "dev", use_spm=True))
+
+
 def test_the_kind_can_be_given(tmp_path):
     write_jsonl(tmp_path / "train.jsonl", ["1.0", "2.0"])
     files = {"train": str(tmp_path / "train.jsonl")}
@@ -76,7 +106,7 @@ def test_saved_labels_are_used_afterwards(tmp_path):
     for split in ("train", "dev", "test"):
         later = custom.find_task({split: str(tmp_path / "new.csv")}, TEXT, str(tmp_path / "out"))
         assert later.labels == ("x", "y")
-        message = r"new\.csv line 3: label 'z', expected one of x, y \(labels\.json\)"
+        message = r"new\.csv line 3: label 'z', expected a label of the training: x, y"
         with pytest.raises(file_io.InputError, match=message):
             list(later.iter_examples(None, split))
     with pytest.raises(file_io.InputError, match="label_type=regression, but .* a classification"):

@@ -190,6 +190,12 @@ def test_a_run_is_judged_once_its_length_is_known(tmp_path, known_at, first):
     watched.save(300)
     judgements = json.loads((tmp_path / "stuck.json").read_text())["judgements"]
     assert judgements[0]["step"] == first and judgements[0]["share"] == first / 1000
+    watched.expect(4000, 300)  # more steps fit: the same windows
+    run(watched, 400, lambda step: 0, start=300)
+    watched.save(400)
+    judgements = json.loads((tmp_path / "stuck.json").read_text())["judgements"]
+    last = judgements[-1]["step"]
+    assert last > 300 and (last - first) % 20 == 0 and judgements[-1]["share"] == last / 4000
 
 
 def test_a_damaged_file_is_named(tmp_path):
