@@ -18,6 +18,10 @@ set_up_python() {
     "$base" -m venv "$environment"
   fi
   stamp=$environment/.albert-installed$extras
+  if [[ -z $extras && ! -e $stamp ]] &&
+    "$PYTHON" -c 'from importlib import metadata; metadata.version("albert")' 2>/dev/null; then
+    return # installed by the user
+  fi
   if ! cksum "$root/setup.py" 2>/dev/null | cmp -s - "$stamp"; then
     echo "Installing the project and its requirements into $environment (once)"
     "$PYTHON" -m pip install --quiet --disable-pip-version-check --editable "$root$extras"

@@ -23,6 +23,11 @@ _FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
+def _check_rate(name: str, value: float | str) -> None:
+    if value != AUTO:
+        options.not_negative(name, float(value))
+
+
 class _RateParser(flags.FloatParser):
     """Parser of numbers, and of the word that derives the rate from the batch."""
 
@@ -157,6 +162,7 @@ class Optimizer(options.Group):
         5e-5,
         f'Highest learning rate; for {_optimizers_with_rate()} also "{AUTO}", by the batch size.',
         parser=_RateParser(),
+        check=_check_rate,
     )
     beta_1: float | None = options.flag(None, "Decay of the mean gradient; by default 0.9.")
     beta_2: float | None = options.flag(

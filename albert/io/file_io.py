@@ -584,7 +584,7 @@ def parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{error.msg} at line {error.lineno} column {error.colno}") from error
+        raise InputError(f"{error.msg} (line {error.lineno}, column {error.colno})") from error
     except (RecursionError, ValueError) as error:  # ValueError: thousands of digits
         raise InputError(str(error)) from error
 

@@ -259,6 +259,7 @@ def evaluate_while_training(
 
     def on_checkpoint(prefix, step):
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
+            logging.info("Evaluating %s", os.path.basename(prefix))
             tracker.record(prefix, step, {**engine.evaluate(input_fn), **(further or {})})
         stale = patience and distribution.from_chief(engine.strategy, tracker.since_best)
         if not patience or stale < patience:

@@ -328,6 +328,7 @@ def _predict(run, data, runner, predict_input):
         return None
     folder = run.run_config.output_dir
     metrics = data.write_predictions(folder, rows, data.ids("test"), prefix)
+    logging.info("Wrote the predictions of %s to %s", os.path.basename(prefix), folder)
     if metrics is None:
         return None
     if run.do_eval or not data.predicts_dev:  # the results file keeps the checkpoints' scores

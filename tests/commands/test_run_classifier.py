@@ -421,6 +421,10 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
             "no folder or .tar.gz file nowhere",
         ),
         ({"do_train": True, "from_scratch": True, "task_name": "SST2"}, "(?i)sst-2"),
+        (
+            {"do_train": True, "from_scratch": True, "learning_rate": -1},
+            "--learning_rate=-1.0 must be at least 0",
+        ),
         ({"do_train": True, "from_scratch": True, "max_seq_length": 65}, "max_position_embeddings"),
         (
             {"do_train": True, "from_scratch": True, "optimizer": "sgd"},

@@ -368,7 +368,7 @@ def _empty_contexts(data):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_no_brace, r"bad\.json is not valid JSON: .* at line 2 column 18"),
+        (_no_brace, r"bad\.json is not valid JSON: .* \(line 2, column 18\)"),
         (_two_answers, r"bad\.json: question '1-where' has 2 answers; for training each"),
         (_misplaced_answer, r"answer of question '1-where' is '\w+', but at character \d+ the"),
         (

@@ -116,7 +116,7 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         ),
         (["--grid=rate=0.1", "--script=run_clasifier"], "there is no script albert.run_clasifier"),
         (["--grid=rate=0.1", "--script=command_line"], "there is no script albert.command_line"),
-        (["--spec=setup.py"], "setup.py is not valid JSON: .* at line 1 column"),
+        (["--spec=setup.py"], "setup.py is not valid JSON: .* .line 1, column"),
         (["--trials=--rate=0.1"], "expected lines 'name: flags'"),
         (["--trials=a: --ratee=1"], "Unknown command line flag 'ratee'"),
         ([GRID, "--baseline=rate=0.3"], "baseline: several points of the sweep: 'rate=0.3'; exp"),

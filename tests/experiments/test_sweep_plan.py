@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused(spec, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"script": "run_classifier",\n "parameters": }', "not valid JSON.* at line 2 column"),
+        ('{"script": "run_classifier",\n "parameters": }', "not valid JSON.* .line 2, column"),
         ("[1]", "must hold a JSON object, found a list"),
         ('{"scripts": "x"}', "unknown key 'scripts'; known are script, flags"),
         ('{"num_trials": "ten"}', "num_trials must be of type int, found 'ten'"),
