@@ -149,10 +149,6 @@ def test_a_server_from_its_start_to_its_end(tmp_path):
         status, rows = fetch(f"{url}/v1/models/sst:predict", {"instances": ["a soup"]})
         assert (status, rows) == (200, {"predictions": [reply]})
         assert fetch(f"{url}/predict", {"words": ["a"]})[0] == 400
-        # A second one cannot have the port.
-        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=-3)
-        assert second.returncode == 1 and "error: " in second.stderr
-        assert "address already in use" in second.stderr and "Traceback" not in second.stderr
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
     text = log.read_text()
