@@ -524,12 +524,11 @@ def make_run(
     settings: Settings, start: Start, work: Work, script: Script, recorder: Any = None
 ) -> Any:
     """Returns the `stages.Run` of a command; `recorder` is a `run_record.Recorder`."""
+    from albert.model import model_folder
     from albert.tasks import kinds
     from albert.training import stages
 
-    def complete_folder(replace):
-        model = start.config, start.source, work.description
-        kinds.write_folder(settings.output_dir, script.kind, *model, replace)
+    model = settings.output_dir, script.kind, start.config, start.source, work.description
 
     steps = work.num_train_steps
     return stages.Run(
@@ -545,7 +544,8 @@ def make_run(
         init_checkpoint=start.checkpoint,
         from_scratch=settings.model.from_scratch,
         rename=start.rename,
-        complete_folder=complete_folder,
+        check_folder=lambda: model_folder.check_same_model(*model),
+        complete_folder=lambda replace: kinds.write_folder(*model, replace),
         do_eval=work.do_eval,
         do_predict=settings.do_predict,
         record=recorder,

@@ -129,10 +129,9 @@ def write(
 ) -> bool:
     """Writes all files of a folder except checkpoints.
 
-    Training writes them before its first checkpoint; a resumed training must be of the same model.
-    A run that does not train completes the folder of a checkpoint, with `replace=False`: it never
-    replaces an existing file, and if the folder's values differ from the run's, it changes nothing
-    and a warning lists the differences.
+    Training writes them before its first checkpoint. A run that does not train completes the folder
+    of a checkpoint, with `replace=False`: it never replaces an existing file, and if the folder's
+    values differ from the run's, it changes nothing and a warning lists the differences.
 
     Args:
       path: output folder of the training; created if missing.
@@ -147,13 +146,10 @@ def write(
       Whether the files were written.
 
     Raises:
-      file_io.InputError: an existing file that must not be replaced is damaged, or `replace` and
-        the folder has checkpoints of another model.
+      file_io.InputError: an existing file that must not be replaced is damaged.
     """
     description = _description(kind, config, source, settings)
-    if replace:
-        _check_same_model(path, description, config, source)
-    elif not _lacks_description(path, description, config, source):
+    if not replace and not _lacks_description(path, description, config, source):
         return False
     file_io.make_dirs(path)
     config_file = os.path.join(path, sources.CONFIG_NAME)
@@ -169,8 +165,22 @@ def write(
     return True
 
 
-def _check_same_model(path, ours, config, source):
-    """Rejects a folder with checkpoints of another model, which training would resume."""
+def check_same_model(
+    path: str,
+    kind: str,
+    config: configuration.AlbertConfig,
+    source: sources.Source,
+    settings: dict[str, Any],
+) -> None:
+    """Checks that the checkpoints in a folder, which training would resume, are of the same model.
+
+    Args:
+      path, kind, config, source, settings: see `write`.
+
+    Raises:
+      file_io.InputError: they are of another model; lists the differences.
+    """
+    ours = _description(kind, config, source, settings)
     if not _has_checkpoints(path):
         return
     name = os.path.join(path, sources.DESCRIPTION_NAME)
@@ -396,27 +406,30 @@ def write_pretrained(
       source: `sources.Source`, whose vocabulary is copied if it has one.
 
     Raises:
-      file_io.InputError: the existing configuration is damaged, or the folder has checkpoints of a
-        fine-tuned model or of a model with another vocabulary.
+      file_io.InputError: the existing configuration is damaged.
     """
-    has_vocabulary = source and (source.spm_model_file or source.vocab_file)
-    if _has_checkpoints(path):
-        if file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
-            raise file_io.InputError(
-                f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
-            )
-        if has_vocabulary:
-            _check_same_vocabulary(path, source)
-    if has_vocabulary:
+    if source and (source.spm_model_file or source.vocab_file):
         copy_vocabulary(path, source)
     _write_pretrained_config(os.path.join(path, sources.CONFIG_NAME), config)
     description = {"version": VERSION, "sentence_task": sentence_task}
     file_io.write_json(os.path.join(path, sources.PRETRAINING_NAME), description)
 
 
-def _check_same_vocabulary(path, source):
+def check_same_pretrained(path: str, source: sources.Source) -> None:
+    """Checks that pre-training can resume the checkpoints in a folder.
+
+    Raises:
+      file_io.InputError: they are of a fine-tuned model, or of one with another vocabulary than
+        that of `source`, if it has one.
+    """
+    if not _has_checkpoints(path):
+        return
+    if file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
+        raise file_io.InputError(
+            f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
+        )
     ours, found = _vocabulary_of(source), sources.vocabularies_in(path)
-    if found and all(file_io.sha256(there) != file_io.sha256(ours) for there in found):
+    if ours and found and all(file_io.sha256(there) != file_io.sha256(ours) for there in found):
         raise file_io.InputError(
             f"{path} holds checkpoints of a model with another vocabulary: {', '.join(found)} "
             f"(here {ours}); give another output_dir"

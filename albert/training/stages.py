@@ -41,6 +41,7 @@ class Run:
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename: see `checkpoints.restore`.
+      check_folder: raises if the output folder holds another model, before training.
       complete_folder: ``(replace)`` adds the files that make the output folder usable without
         flags; see `model_folder.write`. replace is True before training, else False.
       do_train, do_eval, do_predict: the stages to run; with training each checkpoint is evaluated
@@ -62,6 +63,7 @@ class Run:
     init_checkpoint: str | None = None
     from_scratch: bool = False
     rename: Callable[[str], str] | None = None
+    check_folder: Callable[[], None] = lambda: None
     complete_folder: Callable[[bool], Any] = lambda replace: None
     do_train: bool = False
     do_eval: bool = False
@@ -101,6 +103,8 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
     check_start(run)
     with _locking_folder(run) as run, _recording(run, data, splits):
         paths = {split: data.records(split) for split in splits}
+        if run.do_train and distribution.is_chief(run.strategy):
+            run.complete_folder(True)
         with data.reading([path for found in paths.values() for path in found]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.do_train:
@@ -256,15 +260,15 @@ def _evaluate(run, runner, eval_input):
 
 @contextlib.contextmanager
 def _locking_folder(run):
-    """Yields the run; locks and completes the folder that it trains, unless it is another model's.
+    """Yields the run, and locks its output folder against other processes while it trains.
 
-    Other processes cannot train there meanwhile.
+    A folder of another model is rejected before anything is written there.
     """
     if not (run.do_train and distribution.is_chief(run.strategy)):
         yield run
         return
     with locks.written_by_one(run.run_config.output_dir) as lock:
-        run.complete_folder(True)
+        run.check_folder()
         yield dataclasses.replace(run, before_save=lock.check)
 
 

@@ -311,7 +311,7 @@ def test_not_utf8(folder):
 def test_bad_json(folder):
     file_io.write_text(f"{folder}/bad.json", '{\n  "a": 1,\n}')
     message = _error(file_io.read_json, f"{folder}/bad.json", "--albert_config_file")
-    pattern = r"--albert_config_file: .*bad\.json is not valid JSON: .* at line [23] column \d+$"
+    pattern = r"--albert_config_file: .*bad\.json is not valid JSON: .* \(line [23], column \d+\)$"
     assert re.search(pattern, message)
 
 

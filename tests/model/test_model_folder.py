@@ -216,25 +216,23 @@ def test_training_never_resumes_another_model(tmp_path, kind, settings, vocabula
     (tmp_path / "elsewhere" / "other.model").write_bytes(b"another")
     other = dataclasses.replace(source, spm_model_file=f"{tmp_path}/elsewhere/{vocabulary}")
     model_folder.write(str(out), "squad_v1", CONFIG, source, SETTINGS)
-    model_folder.write(str(out), kind, CONFIG, other, settings)  # there is no checkpoint yet
-    model_folder.write(str(out), "squad_v1", CONFIG, source, SETTINGS)
+    model_folder.check_same_model(str(out), kind, CONFIG, other, settings)  # no checkpoint yet
     checkpoints.save(str(out / "model.ckpt-3"), heads.SquadV1Model(CONFIG, seed=1))
     longer = {**SETTINGS, "max_seq_length": 16}  # the same outputs
-    model_folder.write(str(out), "squad_v1", CONFIG, source, longer)
-    before = {path: path.read_bytes() for path in out.iterdir()}
+    model_folder.check_same_model(str(out), "squad_v1", CONFIG, source, longer)
     with pytest.raises(file_io.InputError, match=rf"another model: .*{message}.*; give another"):
-        model_folder.write(str(out), kind, CONFIG, other, settings)
-    assert {path: path.read_bytes() for path in out.iterdir()} == before
+        model_folder.check_same_model(str(out), kind, CONFIG, other, settings)
 
 
 def test_fine_tuning_never_resumes_a_pre_training_run(tmp_path):
     source = source_in(tmp_path / "elsewhere")
     out = foreign(tmp_path / "out", source)
-    model_folder.write(out, "squad_v1", CONFIG, source, SETTINGS)  # of the reference, for example
+    given = (out, "squad_v1", CONFIG, source, SETTINGS)
+    model_folder.check_same_model(*given)  # of the reference, for example
     out = foreign(tmp_path / "out", source)
     model_folder.write_pretrained(out, CONFIG, "sop", source)
     with pytest.raises(file_io.InputError, match="out holds checkpoints of a pre-training run"):
-        model_folder.write(out, "squad_v1", CONFIG, source, SETTINGS)
+        model_folder.check_same_model(*given)
 
 
 def test_mistakes_are_named(tmp_path):

@@ -76,11 +76,12 @@ def test_pre_training_never_resumes_another_model(tmp_path):
     with pytest.raises(
         file_io.InputError, match=r"another vocabulary: .*tiny.model \(here .*other"
     ):
-        model_folder.write_pretrained(str(out), CONFIG, "sop", other)
+        model_folder.check_same_pretrained(str(out), other)
+    model_folder.check_same_pretrained(str(out), source)
+    model_folder.check_same_pretrained(str(out), NO_FILES)
     (out / sources.DESCRIPTION_NAME).write_text("{}")
     with pytest.raises(file_io.InputError, match="out holds checkpoints of a fine-tuned model"):
-        model_folder.write_pretrained(str(out), CONFIG, "sop", source)
-    assert not (out / "other.model").exists()
+        model_folder.check_same_pretrained(str(out), source)
 
 
 def save(path, sentence_task):

@@ -85,7 +85,7 @@ def test_training_questions_need_one_answer_in_its_place(tmp_path, answers, mess
 def test_malformed_json_is_placed(tmp_path):
     path = tmp_path / "squad.json"
     path.write_text('{"data": [\n  {"paragraphs": [}\n]}')
-    with pytest.raises(InputError, match=r"squad\.json is not valid JSON.*line 2 column 19"):
+    with pytest.raises(InputError, match=r"squad\.json is not valid JSON.*line 2, column 19"):
         squad_answers.read_squad_examples(str(path), is_training=False)
     with pytest.raises(InputError, match="no file .*missing.json"):
         squad_answers.read_squad_examples(str(tmp_path / "missing.json"), is_training=False)
