@@ -80,7 +80,7 @@ find_model() {
   [[ -n $folder || -n ${INIT_CHECKPOINT:-} ]] ||
     fail "ALBERT_DIR or ALBERT_HUB must name the model (see --help)"
   [[ -z $folder || -d $folder || $folder != */* && $folder == albert_*_@(v1|v2|zh) ]] ||
-    fail "ALBERT_DIR: there is no folder $folder"
+    fail "ALBERT_DIR: the folder $folder does not exist"
   model=(--init_checkpoint="${INIT_CHECKPOINT:-$folder}")
   [[ -n $folder && -n ${INIT_CHECKPOINT:-} ]] || return 0
   [[ -f $folder/albert_config.json ]] && model+=(--albert_config_file="$folder/albert_config.json")
@@ -134,7 +134,7 @@ if [[ $# -gt 0 ]]; then
 fi
 GLUE_DIR=${GLUE_DIR:-${ALBERT_ROOT:+$ALBERT_ROOT/glue}}
 [[ -n $GLUE_DIR ]] || fail "GLUE_DIR must name the folder of the GLUE tasks (see --help)"
-[[ -d $GLUE_DIR ]] || fail "GLUE_DIR: there is no folder $GLUE_DIR"
+[[ -d $GLUE_DIR ]] || fail "GLUE_DIR: the folder $GLUE_DIR does not exist"
 find_model
 PREDICT=${PREDICT:-1}
 [[ $PREDICT == [01] ]] || fail "PREDICT=$PREDICT is neither 0 nor 1"
@@ -150,7 +150,7 @@ for seed in ${SEEDS:-}; do
   seeds+=${seeds:+,}$seed
 done
 [[ -z ${BASELINE:-} || -n $seeds ]] || fail "BASELINE compares runs over SEEDS, which are not set"
-[[ -d ${BASELINE:-.} ]] || fail "BASELINE: there is no folder $BASELINE"
+[[ -d ${BASELINE:-.} ]] || fail "BASELINE: the folder $BASELINE does not exist"
 OUTPUT_DIR=${OUTPUT_DIR:-glue_output}
 mkdir -p "$OUTPUT_DIR/logs" || fail "OUTPUT_DIR: cannot make $OUTPUT_DIR"
 set_up_python "$root" || exit

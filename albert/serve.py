@@ -135,7 +135,7 @@ def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[st
             f"{name_flag}: expected letters, digits, dots and dashes, found {name!r}"
         )
     if not file_io.is_dir(folder):
-        raise file_io.InputError(f"{folder_flag}: there is no folder {folder}")
+        raise file_io.InputError(f"{folder_flag}: the folder {folder} does not exist")
     return name, folder
 
 

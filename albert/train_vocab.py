@@ -111,7 +111,7 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
 
 
 def _check_unused(path: str, content: bytes) -> None:
-    """Rejects replacing the vocabulary of a model in the same folder, which would be useless."""
+    """Rejects replacing the vocabulary of a model, which cannot be used with another one."""
     folder = os.path.dirname(path) or "."
     names = (sources.PRETRAINING_NAME, sources.DESCRIPTION_NAME)
     if not any(file_io.exists(os.path.join(folder, name)) for name in names):

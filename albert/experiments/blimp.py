@@ -55,7 +55,7 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
         the keys sentence_good, sentence_bad, field and linguistics_term; names file and line.
     """
     if not file_io.is_dir(data_dir):
-        raise file_io.InputError(f"BLiMP: there is no folder {data_dir}")
+        raise file_io.InputError(f"BLiMP: the folder {data_dir} does not exist")
     paths = {}
     for name in sorted(file_io.listdir(data_dir)):
         if name.endswith(_ENDINGS):

@@ -404,11 +404,11 @@ def check_folder_of(path: str, flag: str) -> None:
     """Checks that the folder of an output file exists, before the work that ends with the file.
 
     Raises:
-      InputError: there is no such folder.
+      InputError: the folder does not exist.
     """
     folder = os.path.dirname(path)
     if folder and not is_remote(path) and not is_dir(folder):
-        raise InputError(f"{flag}={path}: there is no folder {folder}")
+        raise InputError(f"{flag}={path}: the folder {folder} does not exist")
 
 
 @contextlib.contextmanager

@@ -283,8 +283,8 @@ def _missing_message(flags, folder, hub_handle):
         return f"{message}: the hub module {hub_handle} has none in its assets ({folder})"
     if folder is None:
         return (
-            f"{message}: for a new model, a file of configs/ and a vocabulary of train_vocab; with "
-            "init_checkpoint they come from its folder"
+            f"{message}: for a new model, take a file of configs/ and a vocabulary made by "
+            "train_vocab; with init_checkpoint they come from its folder"
         )
     there = file_io.listdir(folder)
     if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
@@ -340,7 +340,7 @@ def resolve_hub(handle: str) -> str:
         folder = archives.unpack_archive(handle, published.cache_dir())
     else:
         raise file_io.InputError(
-            f"albert_hub_module_handle: there is no folder or .tar.gz file {handle}"
+            f"albert_hub_module_handle: the folder or .tar.gz file {handle} does not exist"
         )
     if not checkpoints.prefix_exists(os.path.join(folder, "variables", "variables")):
         raise file_io.InputError(

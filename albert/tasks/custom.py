@@ -46,7 +46,7 @@ def _labels_of_counts(counts, kind, path):
             )
         kind = KINDS[points and not others]
         other = "" if others else f"; if that is wrong, give label_type={KINDS[not points]}"
-        logging.info("The labels of %s are taken for %s%s", path, kind, other)
+        logging.info("The labels of %s suggest %s%s", path, kind, other)
     if kind == "regression":
         return ()
     if len(counts) < 2:

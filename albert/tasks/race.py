@@ -94,7 +94,7 @@ def data_files(data_dir: str, split: str, level: str) -> list[str]:
         if file_io.is_dir(os.path.join(data_dir, split)):
             hint = f" ({split} is in {data_dir} itself: give the folder above {_FOLDER})"
         raise file_io.InputError(
-            f"RACE: there is no folder {folder}; expected data_dir to hold "
+            f"RACE: the folder {folder} does not exist; expected data_dir to hold "
             f"{_FOLDER}/{split}/{level} with {_MERGED} or one .txt file per passage{hint}"
         )
     names = [name for name in file_io.listdir(folder) if name.endswith(".txt")]
@@ -437,7 +437,7 @@ def make_data(
         raise file_io.InputError(
             f"max_qa_length={max_qa_length} must be at least 1 and at most {BESIDE_ENDING} below "
             f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] also need space; "
-            "give another of the two"
+            "give a lower max_qa_length or a higher max_seq_length"
         )
     partial = functools.partial
     return contracts.data_of_examples(

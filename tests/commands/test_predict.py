@@ -180,7 +180,7 @@ def test_standard_input_is_answered_line_by_line(models):
         ({"input_file": "nowhere.txt"}, "--input_file: there is no file nowhere.txt"),
         ({"input_file": "x.xlsx"}, r"x\.xlsx: expected a name that ends in .*\.txt"),
         ({"output_file": "x.csv"}, r"x\.csv: expected a name that ends in \.tsv or \.jsonl"),
-        ({"output_file": "no/x.tsv"}, "--output_file=no/x.tsv: there is no folder no"),
+        ({"output_file": "no/x.tsv"}, "--output_file=no/x.tsv: the folder no does not exist"),
         ({"text_column": "x"}, "--text_column: only for input with columns"),
         ({"batch_size": 0}, "--batch_size=0 must be at least 1"),
         ({}, r"in\.txt line 2: column 'text' holds no text"),

@@ -418,7 +418,7 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
         ),
         (
             {"do_train": True, "albert_hub_module_handle": "nowhere"},
-            "no folder or .tar.gz file nowhere",
+            "the folder or .tar.gz file nowhere does not exist",
         ),
         ({"do_train": True, "from_scratch": True, "task_name": "SST2"}, "(?i)sst-2"),
         (

@@ -250,9 +250,9 @@ def test_signals_stop_the_sweep_and_show_the_table(fake, tmp_path, kind, status)
     ("change", "message"),
     [
         ({"GLUE_DIR": ""}, "GLUE_DIR must name the folder"),
-        ({"GLUE_DIR": "/no/such"}, "there is no folder /no/such"),
+        ({"GLUE_DIR": "/no/such"}, "the folder /no/such does not exist"),
         ({"ALBERT_DIR": ""}, "ALBERT_DIR or ALBERT_HUB must name the model"),
-        ({"ALBERT_DIR": "/no/such"}, "there is no folder /no/such"),
+        ({"ALBERT_DIR": "/no/such"}, "the folder /no/such does not exist"),
         ({"ALBERT_ROOT": "/other"}, "ALBERT_DIR=.* and ALBERT_ROOT=/other are two names for one"),
         (
             {"ALBERT_DIR": "", "ALBERT_HUB": "a", "ALBERT_HUB_MODULE_HANDLE": "b"},

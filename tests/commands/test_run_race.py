@@ -170,7 +170,10 @@ def test_named_record_files_are_used(inputs, tmp_path, run_script, monkeypatch):
         ({"dropout_prob": 1.0}, "--dropout_prob=1.0 must be a fraction"),
         ({"train_file": "x", "predict_file": "x"}, "give each a name of its own, not x, x"),
         ({"from_scratch": False}, "no weights to start from"),
-        ({"data_dir": "nowhere"}, "no folder nowhere/RACE/train/middle; expected --data_dir"),
+        (
+            {"data_dir": "nowhere"},
+            "folder nowhere/RACE/train/middle does not exist; expected --data_dir",
+        ),
         ({"train_batch_size": 0}, "--train_batch_size=0 must be at least 1"),
         ({"do_train": False}, "there is no checkpoint to evaluate in"),
     ],

@@ -25,7 +25,7 @@ from tests.support.sources import ROOT
     ("flags", "message"),
     [
         ({"max_texts": 9, "max_waiting": 8}, "--max_texts=9 must not be more than --max_waiting=8"),
-        ({"model_dir": "no/folder"}, "--model_dir: there is no folder no/folder"),
+        ({"model_dir": "no/folder"}, "--model_dir: the folder no/folder does not exist"),
         ({"model_name": "a/b"}, "--model_name: expected letters, digits, dots and dashes, found"),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_port_in_use_is_named(run_script, tmp_path):
     [
         ({}, "expected either --model_dir=folder, or --model=name:folder for each"),
         ({"model_dir": ".", "model": ("a:.",)}, "expected either --model_dir=folder, or --model="),
-        ({"model": ("a:no/folder",)}, "--model=a:no/folder: there is no folder no/folder"),
+        ({"model": ("a:no/folder",)}, "--model=a:no/folder: the folder no/folder does not exist"),
         ({"model": ("/x:.",)}, "--model=/x:.: expected letters, digits, dots and dashes"),
         ({"model": ("x",)}, "--model=x: expected name:folder"),
         ({"model": ("a:.", "a:..")}, "--model=a:..: expected each name once, found 'a' again"),

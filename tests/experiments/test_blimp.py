@@ -129,7 +129,7 @@ def test_mistakes_are_named(tmp_path, text, message):
         (tmp_path / "empty" / "x.jsonl").write_text(text)
     with pytest.raises(file_io.InputError, match=message):
         blimp.read(str(tmp_path / "empty"))
-    with pytest.raises(file_io.InputError, match="BLiMP: there is no folder nowhere"):
+    with pytest.raises(file_io.InputError, match="BLiMP: the folder nowhere does not exist"):
         blimp.read("nowhere")
 
 

@@ -131,7 +131,9 @@ def test_mistakes_are_named(golden, tmp_path):
         sources.locate(from_scratch=True)
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
         sources.resolve_hub(str(tmp_path))
-    with pytest.raises(file_io.InputError, match=r"there is no folder or .tar.gz file nowhere"):
+    with pytest.raises(
+        file_io.InputError, match=r"the folder or .tar.gz file nowhere does not exist"
+    ):
         sources.resolve_hub("nowhere")
 
 

@@ -61,16 +61,16 @@ def test_labels_and_kind_are_told_from_the_train_file(tmp_path, labels, found):
 @pytest.mark.parametrize(
     ("labels", "hint"),
     [
-        ([1, 2], "taken for classification; if that is wrong, give label_type=regression"),
-        ([1.5, 2], "taken for regression; if that is wrong, give label_type=classification"),
-        (["a", "2"], "taken for classification"),
+        ([1, 2], "suggest classification; if that is wrong, give label_type=regression"),
+        ([1.5, 2], "suggest regression; if that is wrong, give label_type=classification"),
+        (["a", "2"], "suggest classification"),
     ],
 )
 def test_the_kind_is_logged_with_the_flag_that_changes_it(tmp_path, caplog, labels, hint):
     write_jsonl(tmp_path / "train.jsonl", labels)
     with caplog.at_level("INFO", logger="absl"):
         custom.find_task({"train": str(tmp_path / "train.jsonl")}, TEXT, str(tmp_path / "out"))
-    (line,) = [found for found in caplog.messages if "taken for" in found]
+    (line,) = [found for found in caplog.messages if "suggest" in found]
     assert line.endswith(hint)
 
 

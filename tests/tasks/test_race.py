@@ -152,7 +152,9 @@ def test_bad_files_are_named(tmp_path):
     def read():
         return race.read_race_examples(str(tmp_path), "dev", middle_only=True)
 
-    with pytest.raises(file_io.InputError, match=r"no folder .*RACE/dev/middle; expected data_dir"):
+    with pytest.raises(
+        file_io.InputError, match=r"the folder .*RACE/dev/middle does not exist; expected data_dir"
+    ):
         read()
     folder = write_passages(tmp_path)
     path = folder / "all.txt"
