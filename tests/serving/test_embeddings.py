@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -13,6 +14,7 @@ from albert.io import file_io
 from albert.model import pretraining_heads, sources
 from albert.serving import embeddings
 from tests.support import builders
+from tests.support.sources import ROOT
 
 CONFIG = builders.tiny_config(
     num_hidden_layers=3, intermediate_size=24, max_position_embeddings=32, initializer_range=0.3
@@ -189,3 +191,14 @@ def test_weights_must_be_named(folder, run_script):
     }
     with pytest.raises(file_io.InputError, match="no weights: give --init_checkpoint"):
         run(run_script, **flags)
+
+
+def test_the_program_of_the_page_prints_similarities(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "vectors.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
+    monkeypatch.chdir(tmp_path)
+    vectors = np.float32([[[3, 4]], [[6, 8]], [[-4, 3]]])  # [texts, layers, hidden size]
+    np.savez("vectors.npz", vectors=vectors)
+    exec(program, {})
+    found = np.loadtxt(io.StringIO(re.sub(r"[][]", "", capsys.readouterr().out)))
+    np.testing.assert_allclose(found, [[1, 1, 0], [1, 1, 0], [0, 0, 1]], atol=1e-6)
