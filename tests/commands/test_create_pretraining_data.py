@@ -253,6 +253,7 @@ def test_a_text_without_line_breaks_is_noticed(tmp_path):
     assert re.search(r"warning: \d+ tokens per sentence, .* one sentence per line", result.stdout)
 
 
+@pytest.mark.slow
 def test_reading_mode_changes_nothing(tmp_path):
     (tmp_path / "text1").write_text(TEXT + "schön\n")
     run(tmp_path, "--num_workers=1")
@@ -278,6 +279,7 @@ def test_no_tensorflow_and_no_hidden_output(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up(tmp_path):
     """A limit on the size of files stands for the full disk."""
     (tmp_path / "text1").write_text(TEXT)
@@ -411,6 +413,7 @@ def test_killed_runs_of_shards_end_with_the_same_files(shared):
     assert "3 of 3 ended with identical files" in result.stdout
 
 
+@pytest.mark.slow
 def test_shards_are_reported_and_kept(tmp_path):
     (tmp_path / "text1").write_text(TEXT)
     output = f"--output_file={tmp_path}/part"

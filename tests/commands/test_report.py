@@ -110,6 +110,7 @@ def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
     assert "has changed" not in text
 
 
+@pytest.mark.slow
 def test_data_that_changed_since_they_were_predicted_are_named(tmp_path):
     data = tmp_path / "test.tsv"
     data.write_text("text\tlabel\na\tgood\nb\tbad\n")
@@ -352,6 +353,7 @@ def test_a_run_whose_attempts_were_all_given_up_says_why_once(tmp_path):
     assert "Training loss of 2 attempts" in text
 
 
+@pytest.mark.slow
 def test_every_type_of_entity_has_its_curve(tmp_path):
     run = run_folders.make_run(tmp_path / "run", "run_token_classifier", "token", "f1")
     kinds = [f"K_{number}" for number in range(10)]
@@ -450,6 +452,7 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
         write_report(tmp_path, f"--runs={sweep},{sweep}/trial_0000")
 
 
+@pytest.mark.slow
 def test_points_that_were_drawn_are_shown_one_by_one(tmp_path):
     pytest.importorskip("matplotlib")
 

@@ -65,6 +65,7 @@ def short(inputs, tmp_path_factory):
     return folder, flags, calls[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "file", "changes"),
     [
@@ -159,6 +160,7 @@ def test_the_exported_model_answers_examples_with_the_predictions(trained, input
     assert answer["threshold"] == 0.25
 
 
+@pytest.mark.slow
 def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
     """The command that users of the reference check their exports with."""
     (exported,) = (trained / "export").iterdir()

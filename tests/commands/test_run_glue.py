@@ -109,6 +109,7 @@ def test_every_task_gets_the_values_of_the_reference(fake, tmp_path):
         assert command["output_dir"] == str(tmp_path / "out" / name)
 
 
+@pytest.mark.slow
 def test_environment_overrides(fake, tmp_path):
     fake.update(
         TASKS=" RTE   MRPC\n",
@@ -189,6 +190,7 @@ def test_test_data_is_predicted_where_it_is(fake, tmp_path):
     assert "submit_results" not in result.stdout
 
 
+@pytest.mark.slow
 def test_a_failing_task_does_not_stop_the_others(fake, tmp_path):
     result = _sweep({**fake, "TASKS": "CoLA MRPC"})
     assert result.returncode == 1

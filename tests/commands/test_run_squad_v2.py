@@ -85,6 +85,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     assert sum(text == "" for text in predictions.values()) > 5
 
 
+@pytest.mark.slow
 def test_a_file_without_answers_uses_the_threshold_of_the_model(trained, inputs, run_script):
     path = trained / "null_score_diff_threshold.json"
     before = path.read_text()

@@ -85,6 +85,7 @@ def test_what_is_done_is_not_run_again_and_failures_only_if_asked(unbroken):
     assert "trial_0003: " not in result.stdout and _files(folder) == before
 
 
+@pytest.mark.slow
 def test_another_sweep_in_the_same_folder_is_refused(unbroken):
     folder, _ = unbroken
     before = _files(folder)
@@ -239,6 +240,7 @@ def test_a_sweep_grows_by_values_and_seeds(tmp_path):
     assert "give the same or more" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_is_stuck_does_not_win(tmp_path):
     result = _sweep(tmp_path, "--grid=rate=0.3,0.2", "--script_flags=--stuck_at=0.3")
     assert result.returncode == 0, result.stderr
@@ -277,6 +279,7 @@ def test_a_metric_that_is_not_there_is_named(tmp_path):
     assert "failed: there is no f1 among the results of" in table and "eval_score" in table
 
 
+@pytest.mark.slow
 def test_trials_by_name_run_again_when_their_flags_change(tmp_path):
     assert _sweep(tmp_path, "--trials=a: --rate=0.3\nb: --rate=0.2").returncode == 0
     changed = "c: --steps=1\na: --rate=0.3\nb: --rate=0.2 --steps=4"

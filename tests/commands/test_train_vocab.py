@@ -138,6 +138,7 @@ def test_too_long_sentences_are_counted(text, tmp_path, run_script, capsys):
     assert "1 of more than 4192 bytes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_same_seed_same_files(text, tmp_path):
     """In processes of their own: within one, SentencePiece repeats its random draws."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

@@ -198,6 +198,7 @@ def evaluated(paths, **params):
     return found
 
 
+@pytest.mark.slow
 def test_an_evaluation_always_sees_the_same_masks(paths, monkeypatch):
     monkeypatch.setattr(input_pipeline, "REWRITE_BATCH", 16)  # several blocks
     expected = evaluated(paths)

@@ -226,6 +226,7 @@ def packed(path, tmp_path):
     return packed
 
 
+@pytest.mark.slow
 def test_compressed_files_are_read_as_others(path, packed):
     record_files.check_files([packed], SPECS, "")
     assert record_files.count_records([packed, path]) == 20
@@ -274,6 +275,7 @@ def test_training_epochs_hold_every_example_once(path):
     assert first != second
 
 
+@pytest.mark.slow
 def test_training_order_depends_on_the_seed_alone(path):
     def make(seed):
         return labels(input_pipeline.train_input_fn([path], SPECS, seed)({"batch_size": 4}), 9)
@@ -295,6 +297,7 @@ def token_counts(serialized):
     return tf.reduce_sum(mask["input_mask"], axis=1)
 
 
+@pytest.mark.slow
 def test_batches_of_equal_tokens_hold_all_records_in_order(path):
     record_files.write(path, SPECS, make_rows(160), {})
     plain = input_pipeline.train_input_fn([path], SPECS, seed=1)({"batch_size": 10})

@@ -121,6 +121,7 @@ def test_a_resumed_run_reads_the_same(files, step):
     assert np.array_equal(whole[10 * step :], rest)
 
 
+@pytest.mark.slow
 def test_seed_and_input_pipelines(files):
     text = "@books-*:1,@wiki-*:1"
     one, other = numbers(files, text, 100), numbers(files, text, 100, seed=2)

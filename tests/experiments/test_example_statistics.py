@@ -213,6 +213,7 @@ def test_bad_shapes_are_named(a, b, message):
 # --- many tasks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_intervals_over_tasks_cover():
     rng, means, chances = np.random.default_rng(0), [], []
     for index in range(300):

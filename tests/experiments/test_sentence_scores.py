@@ -87,6 +87,7 @@ def write_blimp(folder):
     return rows
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, run_script, capsys):
     rows = write_blimp(tmp_path / "blimp")
     config = builders.tiny_config(initializer_range=0.3)

@@ -86,6 +86,7 @@ def test_every_character(tokenizer, in_graph):
     assert len(differing) < 100
 
 
+@pytest.mark.slow
 def test_a_vocabulary_with_a_character_that_differs_is_refused(kind, monkeypatch):
     made = {"sentencepiece": graphs.SentencePiece, "wordpiece": graphs.WordPiece}
     preprocess = made[kind].preprocess

@@ -32,6 +32,7 @@ def test_float_models_are_those_of_python(tmp_path, kind):
         serving_samples.assert_close(score(features), expected, features, 1e-5)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_close(tmp_path):
     trained = serving_samples.trained_in(tmp_path / "run", "classifier", initializer_range=0.2)
     score = runtimes.load(write(tmp_path / "out", trained, "bfloat16"))

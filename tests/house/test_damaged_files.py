@@ -443,6 +443,7 @@ def test_forged_values_are_named(tmp_path, name, place, value, message):
         list(batches.take(10))
 
 
+@pytest.mark.slow
 def test_at_padding_and_without_weight_anything_may_stand(tmp_path):
     limits = pretraining.limits(builders.PRETRAINING_CONFIG)
     for name in ("input_ids", "segment_ids", "masked_lm_ids", "masked_lm_positions"):

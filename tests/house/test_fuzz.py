@@ -23,6 +23,7 @@ def all_readers(tmp_path_factory):
     return readers.all_readers(str(tmp_path_factory.mktemp("work")))
 
 
+@pytest.mark.slow
 def test_samples_are_read_without_an_error(all_readers, tmp_path):
     for reader in all_readers.values():
         for content in reader.samples:

@@ -187,6 +187,7 @@ def test_single_positions_equal_the_whole_sequence(skip_padding):
     np.testing.assert_allclose(model.pool(first[:, 0]), whole.pooled_output, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(1, 1), (24, 24), (24, 1), (7, 8), (15, 9), (1, 24)])
 def test_every_share_of_padding_works(lengths, any_batch):
     features = make_features("classifier", lengths)

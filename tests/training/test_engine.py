@@ -147,6 +147,7 @@ def test_training_learns_and_saves(path, tmp_path):
     assert stored == {"kernel", "bias", "global_step"} | slots
 
 
+@pytest.mark.slow
 def test_the_room_for_all_checkpoints_is_in_the_log(path, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(file_io, "free_bytes", lambda path: 500)
     with caplog.at_level("INFO", logger="absl"):
@@ -472,6 +473,7 @@ def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):
     assert any("batch: 1 replicas x 4 = 4" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_waiting_for_input_is_measured(path, tmp_path):
     def sleepy(params):
         def awake(features):
@@ -509,6 +511,7 @@ def test_calls_are_short_enough_for_ctrl_c(path, tmp_path, monkeypatch, longest,
     assert len(updates) == calls and updates[-1] == 30
 
 
+@pytest.mark.slow
 def test_what_is_logged_does_not_depend_on_the_steps_of_a_call(path, tmp_path):
     """The number of steps per call only matters for speed; `reproduce` compares these lines."""
     rows = []

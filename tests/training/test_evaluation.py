@@ -317,6 +317,7 @@ def test_another_checkpoint_of_the_step_of_the_best_is_evaluated_for_itself(refe
     assert BLOCK.format(40, 0.625, 0.625) in (reference / "eval_results.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_walk_beside_a_trainer_keeps_the_best_of_the_reference(reference):
     runner = make_engine(reference, {**REFERENCE_SCORES, 30: 0.6, 50: 0.7})
     evaluate = runner.evaluate

@@ -40,6 +40,7 @@ def flags_for(reviews, folder, **changes):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_classifier_can_be_used_alone_after_one_run(reviews, tmp_path, run_script):
     folder = foreign(tmp_path / "out", heads.ClassifierModel(CONFIG, 2, seed=1))
     texts = tmp_path / "texts.txt"
@@ -59,6 +60,7 @@ def test_a_classifier_can_be_used_alone_after_one_run(reviews, tmp_path, run_scr
     assert len((tmp_path / "found.tsv").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_only_a_run_that_succeeds_with_this_model_completes_it(
     reviews, tmp_path, run_script, monkeypatch, caplog
 ):

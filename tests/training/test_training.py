@@ -143,6 +143,7 @@ def saved(folder):
 # --- evaluations --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_evaluations_have_steps_of_their_own(path, tmp_path):
     run = make_run(tmp_path, eval_every=15, keep_checkpoint_max=0, num_train_steps=20)
     train(path, run)
