@@ -112,11 +112,6 @@ def _replace(pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
-@functools.cache
-def _spaces() -> str:
-    return tokenization.character_class(str.isspace)
-
-
 def _ends_in_final_sigma(text: str) -> bool:
     return text.lower().endswith("ς")
 
@@ -200,7 +195,7 @@ def _unigram(
 
 def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
     """Yields the steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
-    yield _replace(_spaces() + "+", " ")
+    yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
     yield {"type": "NFKD"}
     yield _replace(tokenization.character_class(unicodedata.combining), "")
@@ -243,7 +238,7 @@ def _wordpiece(
     if tokenizer.do_lower_case:
         normalizers += [*_lower_case(), {"type": "NFD"}]
         normalizers.append(_replace(tokenization.character_class(wordpiece.is_accent), ""))
-    spaces = {"type": "Split", "pattern": {"Regex": _spaces() + "+"}, "behavior": "Removed"}
+    spaces = {"type": "Split", "pattern": {"Regex": tokenization.character_class(str.isspace) + "+"}, "behavior": "Removed"}
     steps = [{**spaces, "invert": False}]
     steps += [alone(wordpiece.is_ideograph), alone(wordpiece.is_punctuation)]
     return {

@@ -3,6 +3,7 @@
 No TensorFlow here, so that data workers start quickly. Pieces are `str` everywhere.
 """
 
+import functools
 import os
 import sys
 import unicodedata
@@ -26,6 +27,7 @@ WordpieceTokenizer = wordpiece.WordpieceTokenizer
 _SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 
 
+@functools.cache
 def character_class(belongs: Callable[[str], bool]) -> str:
     """Returns a regular expression (RE2, Rust) of a character for which `belongs` holds."""
     ranges: list[Any] = []
