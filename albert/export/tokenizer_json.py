@@ -238,7 +238,8 @@ def _wordpiece(
     if tokenizer.do_lower_case:
         normalizers += [*_lower_case(), {"type": "NFD"}]
         normalizers.append(_replace(tokenization.character_class(wordpiece.is_accent), ""))
-    spaces = {"type": "Split", "pattern": {"Regex": tokenization.character_class(str.isspace) + "+"}, "behavior": "Removed"}
+    pattern = {"Regex": tokenization.character_class(str.isspace) + "+"}
+    spaces = {"type": "Split", "pattern": pattern, "behavior": "Removed"}
     steps = [{**spaces, "invert": False}]
     steps += [alone(wordpiece.is_ideograph), alone(wordpiece.is_punctuation)]
     return {
