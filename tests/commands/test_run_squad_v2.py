@@ -58,6 +58,7 @@ def test_a_model_learns_both_to_answer_and_not_to(trained):
     recorded_runs.check_record(trained, "run_squad_v2", *roles)
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_the_reference(trained, golden):
     theirs = golden / "runs" / "squad_v2"
     recorded = (theirs / "eval_results.txt").read_text().split("=" * 50)[0].splitlines()
@@ -108,6 +109,7 @@ def test_a_file_without_answers_uses_the_threshold_of_the_model(trained, inputs,
     path.write_text(before)
 
 
+@pytest.mark.slow
 def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
     prefix = str(trained / "model.ckpt-best")
     with caplog.at_level("WARNING", logger="absl"):
@@ -133,6 +135,7 @@ def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
             null_threshold.read(prefix)
 
 
+@pytest.mark.slow
 def test_the_saved_model_computes_the_beams(trained):
     specs = squad_records.feature_specs(64, is_training=False)
     path = str(trained / "squad_v2_predict.tf_record")
@@ -173,6 +176,7 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
         run_script(run_squad_v2, **flags_for(inputs, tmp_path, do_predict=True, **changes))
 
 
+@pytest.mark.slow
 def test_a_model_of_the_other_version_is_refused(trained, inputs, run_script):
     from albert import run_squad_v1
 

@@ -454,6 +454,7 @@ def replaced_by_text(path):
     path.write_text("These are no records at all, but somebody's notes.\n" * 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [emptied, replaced, replaced_by_text, pathlib.Path.unlink])
 @pytest.mark.parametrize("make", [input_pipeline.train_input_fn, input_pipeline.eval_input_fn])
 @pytest.mark.parametrize("others", [0, 1])

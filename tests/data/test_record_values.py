@@ -122,6 +122,7 @@ def test_forged_places_of_answers_are_refused(tmp_path, name, value, high):
         read_all(data, paths, "train")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", DATA)
 def test_what_is_right_is_read_as_before(tmp_path, task):
     plain = DATA[task]()

@@ -78,6 +78,7 @@ def test_fifty_runs_are_a_small_file_that_says_what_is_thinned(fifty):
     assert len(set(re.findall(r"<td[^>]*>(r\d\d)</td>", page))) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1200, 400])
 def test_fifty_runs_can_be_read_in_a_browser(fifty, width, tmp_path):
     """Nothing is requested, nothing but tables is wider than the page, no text is tiny."""

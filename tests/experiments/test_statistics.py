@@ -24,6 +24,7 @@ def covered(intervals, truth=0.0):
 # --- one set of scores ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 5, 10])
 def test_t_intervals_cover(n):
     draws = np.random.default_rng(n).normal(0.8, 0.01, (DRAWS, n))
@@ -183,6 +184,7 @@ def test_unpaired_intervals_cover(n):
     assert 0.93 <= np.mean((bounds.low <= 0) & (bounds.high >= 0)) <= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 5])
 def test_unpaired_false_claims_are_rare(n):
     draws = np.random.default_rng(n).normal(size=(300, 2, n))

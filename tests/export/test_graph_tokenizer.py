@@ -131,6 +131,7 @@ def test_ids_of_random_texts(do_lower_case, made):
         assert ours == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("do_lower_case", [True, False])
 def test_wordpieces_of_random_texts(do_lower_case, made):
     """With controls, white space of all kinds, marks, and a piece of any beginning of a word."""

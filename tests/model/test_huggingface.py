@@ -133,6 +133,7 @@ ROUND_TRIPS["pretraining-square"] = ("pretraining", SQUARE, "albert")
 ROUND_TRIPS["pretraining-unshared"] = ("pretraining", BERT, "albert")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "config", "architecture"), ROUND_TRIPS.values(), ids=ROUND_TRIPS.keys()
 )
