@@ -147,6 +147,8 @@ CLAIMS = (
           "all-words", loss, True),
     Claim(f"sharing attention beats sharing feed-forward layers ({_LAN}, table 4)", "sharing",
           "attention-words", "ffn-words", loss, True),
+    Claim("sharing nothing beats sharing all at equal time too (our question)", "sharing",
+          "none-time", "all-time", loss, True),
     Claim(f"where all is shared, E < H beats E = H ({_LAN}, table 3)", "ablations",
           "embedding_64", "base", loss, True),
     Claim(f"sentence order beats next sentence ({_LAN}, table 5)", "ablations", "task_sop",
