@@ -207,7 +207,7 @@ def test_a_verdict_is_that_of_a_test_over_seeds(tmp_path, none, verdict):
         write_record(tmp_path / "results", "all-words", seed, shared)
         if own:
             write_record(tmp_path / "results", "none-words", seed, own)
-    (found,) = [row for row in rows_of(tmp_path) if row[0].startswith("sharing nothing beats")]
+    found, _ = [row for row in rows_of(tmp_path) if row[0].startswith("sharing nothing beats")]
     assert found[3] == verdict
     assert (
         found[2].startswith(f"{sum(none) / len(none) - 15.17 / 3:+.3f} ")
