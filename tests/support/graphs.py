@@ -8,7 +8,6 @@ import functools
 import os
 
 import tensorflow as tf
-from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import ops
 
 VARIABLE = "PLAIN_GRAPHS"
@@ -24,16 +23,6 @@ def leave_out_tracebacks():
 
 
 def leave_unoptimized():
-    """From now on graphs of this process are not optimized, a fifth of the time of many tests.
-
-    Nor are input pipelines, which takes a third of the time of making their iterators.
-    """
-    if not os.environ.get(VARIABLE):
-        return
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    create = iterator_ops.OwnedIterator._create_iterator
-    iterator_ops.OwnedIterator._create_iterator = lambda iterator, dataset: create(
-        iterator, dataset.with_options(options)
-    )
+    """From now on graphs of this process are not optimized, a fifth of the time of many tests."""
+    if os.environ.get(VARIABLE):
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
