@@ -52,7 +52,7 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Puts files with slow tests first, so that neither of two processes runs long alone."""
+    """Puts files with slow tests first, so that no process runs long alone."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
 

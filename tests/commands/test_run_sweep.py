@@ -257,7 +257,7 @@ def test_what_is_stuck_does_not_win(tmp_path):
 def test_a_sweep_is_pruned_by_the_score_that_picks_the_best(tmp_path):
     pytest.importorskip("optuna")
     rates = ",".join(str(rate / 100) for rate in (30, 31, 32, 33, 34, 90))
-    flags = "--script_flags=--seconds=0.5"
+    flags = "--script_flags=--seconds=0.3"
     result = _sweep(tmp_path, f"--grid=rate={rates}", "--prune", flags)
     assert result.returncode == 0, result.stderr
     summary = json.loads((tmp_path / "sweep_results.json").read_text())
