@@ -37,8 +37,7 @@ set_up_python "$PWD" '[dev,hub,text,plots,sweep,stats]'
 "$PYTHON" -m mypy
 # Imports between rooms point down only: the contract in pyproject.toml.
 "$PYTHON" -c 'from importlinter import cli; cli.lint_imports_command()' --no-logo --no-cache
-# Much of a test's time is start-up and graph building, which take one core. The third process works
-# while tests of the others wait (for a signal, a lock, the end of a program). Files are distributed
-# in the order of tests/conftest.py.
-exec "$PYTHON" -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder \
+# Two processes: much of a test's time is start-up and graph building, which take one core. Files
+# are distributed in the order of tests/conftest.py.
+exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
   ${folders[@]+"${folders[@]}"} ${arguments[@]+"${arguments[@]}"}
