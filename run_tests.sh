@@ -4,7 +4,8 @@
 #   ./run_tests.sh                     everything
 #   ./run_tests.sh --quick             without the slow tests
 #   ./run_tests.sh --room=text         the tests of one folder of tests/: a room of albert/,
-#                                      commands, or house (the rules of the repository)
+#                                      commands, or house (the rules of the repository, its scripts,
+#                                      recipes and pages)
 #   ./run_tests.sh -k name             further arguments go to pytest
 #
 # Options combine: ./run_tests.sh --quick --room=data -k masking

@@ -1,4 +1,4 @@
-"""The work of a sweep around its trials; tests/test_run_sweep.py runs whole ones."""
+"""The work of a sweep around its trials; test_run_sweep.py runs whole ones."""
 
 import fcntl
 import os
