@@ -21,7 +21,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 FIGURES = HERE.parent / "docs" / "figures"
 NOT_RUN, TOO_FEW = "not run", "too few seeds"
 AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "cannot be decided at this size"
-_SENTENCE_TASKS = {"sop": "sentence_order", "nsp": "next_sentence"}  # names of their metrics
+# How the names of their accuracies end, also those of a head on the data of the other task.
+_ACCURACIES = {"sop": "sentence_order_accuracy", "nsp": "next_sentence_accuracy"}
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -173,6 +174,16 @@ CLAIMS = (
           "student_copy", "student_without_masked_lm", loss, True),
     Claim("averaged weights beat the last ones (Kaddour, 2022)", "ablations", "average", "base",
           loss, True),
+    Claim("masks of 40% beat masks of 15% (Wettig et al., 2023)", "ablations", "masks_40", "base",
+          loss, True),
+    Claim(f"masked n-grams of up to 3 words beat single words ({_LAN}, section 4.1)", "ablations",
+          "ngram_3", "base"),
+    Claim("Muon beats AdamW at the better of two rates (Jordan et al., 2024)", "ablations", "base",
+          "adamw_batch_64", loss, True),
+    Claim("LAMB, made for large batches, also beats AdamW at batches of 64 (You et al., 2020)",
+          "ablations", "lamb_batch_64_rate_4e-3", "adamw_batch_64", loss, True),
+    Claim("four times as many steps of a quarter of the batch are better (our question)",
+          "ablations", "muon_batch_16", "base", loss, True),
 )  # fmt: skip
 
 
@@ -262,9 +273,14 @@ def _sentence_tasks_table(study, records):
         ]
         if found:
             cells = [
-                interval(tasks[task][f"{_SENTENCE_TASKS[task]}_accuracy"] for tasks in found)
+                interval(
+                    value
+                    for tasks in found
+                    for name, value in tasks[task].items()
+                    if name.endswith(_ACCURACIES[task])
+                )
                 for task in study["sentence_tasks"]
-            ]  # fmt: skip
+            ]
             rows.append([run, *cells])
     header = ["run", *(f"accuracy on {task} data" for task in study.get("sentence_tasks", ()))]
     return {"table": header, "rows": rows}

@@ -7,7 +7,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 DRAWINGS = """
     badges pipeline sharing input_formats run_life loss speed training_log two_hours_study
-    sharing_study
+    sharing_study ablations_study
 """.split()
 
 

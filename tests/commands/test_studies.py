@@ -233,7 +233,10 @@ def test_a_run_has_its_means_and_its_failures(tmp_path):
 def test_models_with_a_sentence_head_have_their_accuracy_on_each_task(tmp_path):
     folder = tmp_path / "results/ablations"
     folder.mkdir(parents=True)
-    tasks = {"sop": {"sentence_order_accuracy": 0.75}, "nsp": {"next_sentence_accuracy": 0.5}}
+    tasks = {  # named as run_pretraining does
+        "sop": {"masked_lm_accuracy": 0.25, "sentence_order_accuracy": 0.75},
+        "nsp": {"sentence_order_head_on_next_sentence_accuracy": 0.5},
+    }
     for name, found in (("task_sop", tasks), ("base", {})):
         record = {"heldout": {"loss": 4.0, "sentence_tasks": found}}
         (folder / f"{name}-seed_1.json").write_text(json.dumps(record))
