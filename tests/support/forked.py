@@ -9,6 +9,7 @@ an interpreter, for scripts that start processes themselves; signals do not reac
 """
 
 import atexit
+import faulthandler
 import functools
 import gc
 import json
@@ -101,6 +102,7 @@ def become(request, files):
         os.dup2(file, place)
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable()  # SIGABRT shows what each thread does
     if request["new_session"]:
         os.setsid()
     os.environ.clear()
@@ -214,7 +216,10 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout=None):
-        """The rest of both outputs, None for one that is no pipe, once the process has ended."""
+        """The rest of both outputs, None for one that is no pipe, once the process has ended.
+
+        One that does not end in time is ended, and the failure says what its threads did.
+        """
         found = {}
         readers = [
             threading.Thread(target=lambda f=f: found.update({f: f.read()}), daemon=True)
@@ -223,9 +228,16 @@ class Process:
         ]
         for reader in readers:
             reader.start()
-        self.wait(timeout)
+        is_late = False
+        try:
+            self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            is_late = True
+            self.send_signal(signal.SIGABRT)
+            self.wait(10)
         for reader in readers:
             reader.join()
+        assert not is_late, f"no end within {timeout} s: {found.get(self.stderr)}"
         return found.get(self.stdout), found.get(self.stderr)
 
 
