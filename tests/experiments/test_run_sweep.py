@@ -413,6 +413,7 @@ def test_signals_end_the_trials_and_the_next_start_goes_on(tmp_path, kind, statu
 def test_equal_points_are_not_distinguishable_from_the_baseline(tmp_path):
     # Both rates are as far from the best one.
     arguments = ["--grid=rate=0.2,0.4,0.3", "--seeds=1,2,3,4", "--baseline=rate=0.4"]
+    arguments += ["--parallel=4"]
     result = _sweep(tmp_path, *arguments)
     assert result.returncode == 0, result.stderr
     rows = {

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -90,26 +91,31 @@ def test_a_number_of_a_process_that_was_given_again(tmp_path, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", [None, "", "[3]", "[" * 9999, '{"since": "x"}', "\xff"])
-def test_another_machine_is_lost_when_its_heartbeat_stays_away(
-    tmp_path, caplog, monkeypatch, content
-):
+def test_another_machine_is_lost_when_its_heartbeat_stays_away(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(locks, "HEARTBEAT_SECONDS", 0.1)
-    path = tmp_path / ".lock"
-    with locks.written_by_one(str(tmp_path)):
-        kept = path.read_text()
-    path.write_text(kept)
-    rewrite(tmp_path, machine="another", host="far", pid=7)
-    if content is not None:
-        path.write_bytes(content.encode("latin-1"))
-    who = "a process that" if content is not None else "process 7 on far"
-    with futures.ThreadPoolExecutor() as pool:
-        pool.submit(lambda: time.sleep(0.3) or os.utime(path))
-        with pytest.raises(file_io.InputError, match=f"{who}.*no longer runs, delete {path}"):
-            hold(tmp_path)
-    assert os.listdir(tmp_path) == [".lock"]
-    hold(tmp_path)
-    assert "has sent no heartbeat for 1 seconds: taking over" in caplog.text
+
+    def check(content):
+        folder = tmp_path / str(contents.index(content))
+        folder.mkdir()
+        path = folder / ".lock"
+        with locks.written_by_one(str(folder)):
+            kept = path.read_text()
+        path.write_text(kept)
+        rewrite(folder, machine="another", host="far", pid=7)
+        if content is not None:
+            path.write_bytes(content.encode("latin-1"))
+        who = "a process that" if content is not None else "process 7 on far"
+        with futures.ThreadPoolExecutor() as pool:
+            pool.submit(lambda: time.sleep(0.3) or os.utime(path))
+            with pytest.raises(file_io.InputError, match=f"{who}.*no longer runs, delete {path}"):
+                hold(folder)
+        assert os.listdir(folder) == [".lock"]
+        hold(folder)
+        assert re.search(f"{path} .*has sent no heartbeat for 1 seconds: taking over", caplog.text)
+
+    contents = [None, "", "[3]", "[" * 9999, '{"since": "x"}', "\xff"]
+    with futures.ThreadPoolExecutor(len(contents)) as pool:  # each waits for most of its time
+        list(pool.map(check, contents))
 
 
 def test_the_heart_beats_and_a_lost_lock_is_noticed(tmp_path, monkeypatch):
