@@ -150,6 +150,11 @@ CLAIMS = (
           "attention-words", "ffn-words", loss, True),
     Claim("sharing nothing beats sharing all at equal time too (our question)", "sharing",
           "none-time", "all-time", loss, True),
+    Claim(f"of two models of 2.3 million parameters, a wide one that shares all beats one that "
+          f"shares nothing ({_LAN}, section 1)", "sharing", "all_wide-parameters", "none-words",
+          loss, True),
+    Claim(f"the same with 1.3 million parameters ({_LAN}, section 1)", "sharing", "all-words",
+          "none_narrow-parameters", loss, True),
     Claim(f"where all is shared, E < H beats E = H ({_LAN}, table 3)", "ablations",
           "embedding_64", "base", loss, True),
     Claim(f"sentence order beats next sentence ({_LAN}, table 5)", "ablations", "task_sop",

@@ -33,7 +33,7 @@ GROUPS = {
     "student_alone": {
         "student_copy": "teacher, start as a copy",
         "student_random": "teacher, random start",
-        "student_without_teacher": "copy, without its loss",
+        "student_without_teacher": "copy, without the teacher's loss",
         "student_without_masked_lm": "copy, without masked LM",
         "student_without_cosine": "copy, without cosine",
     },
@@ -43,7 +43,7 @@ TITLES = {
     "base": "against base (all layers shared, E = H = 128, single masks of 15%, Muon, batch 64)",
     "student_alone": "3 layers: against the same model without a teacher",
 }
-LEFT, RIGHT, TOP, ROW = 262, 640, 56, 28
+LEFT, RIGHT, TOP, ROW = 282, 640, 56, 28
 
 
 def read_losses() -> dict[str, dict[int, float]]:
@@ -68,17 +68,13 @@ def draw() -> str:
         }
         for base, names in GROUPS.items()
     }
-    ends = [
-        end
-        for rows in groups.values()
-        for found in rows.values()
-        for end in (found.difference, found.low, found.high)
-        if end is not None
-    ]
-    low, high = int(min(ends) * 5) / 5 - 0.2, int(max(ends) * 5) / 5 + 0.2
+    differences = [found.difference for rows in groups.values() for found in rows.values()]
+    low, high = int(min(differences) * 5) / 5 - 0.2, int(max(differences) * 5) / 5 + 0.2
 
     def place(difference: float) -> float:
-        return LEFT + (RIGHT - LEFT) * (difference - low) / (high - low)
+        """Returns the place on the axis; wider intervals are cut at its ends."""
+        share = (difference - low) / (high - low)
+        return LEFT + (RIGHT - LEFT) * min(max(share, 0), 1)
 
     height = TOP + sum(ROW * (len(rows) + 2) for rows in groups.values()) + 30
     drawing = Drawing(720, height, "What single choices change in the held-out loss")
