@@ -439,7 +439,9 @@ class Run:
     # --- parts ------------------------------------------------------------------------------
 
     def flags(self, stage: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the flags of pre-training; those that are null are removed.
+        """Returns the flags of pre-training as the record has them: with {data} and {work}.
+
+        Those that are null are removed.
 
         Args:
           stage: what differs in the first stage, see `experiments/README.md`; None: the last.
@@ -452,7 +454,7 @@ class Run:
             flags.pop("budget_minutes", None)
             steps = self._options.steps
             flags |= {"num_train_steps": steps, "num_warmup_steps": min(steps // 10, 10)}
-        return {name: self._fill(value) for name, value in flags.items() if value is not None}
+        return {name: value for name, value in flags.items() if value is not None}
 
     def _make_pretraining(self) -> dict[str, Any]:
         found = {}
@@ -476,7 +478,7 @@ class Run:
         """Trains a stage as the only trial of a sweep, which repeats and resumes it."""
         settings = {**self._settings, **stage.get("data", {})}
         flags = {
-            **self.flags(stage),
+            **{name: self._fill(value) for name, value in self.flags(stage).items()},
             "albert_config_file": self._config_file(),
             "init_checkpoint": start,
             "input_file": self._data.records(settings),

@@ -67,6 +67,14 @@ def test_flags_that_are_null_are_removed(tmp_path):
     assert (short["num_train_steps"], short["num_warmup_steps"]) == (40, 4)
 
 
+def test_folders_are_in_the_commands_but_not_in_the_records(tmp_path, capsys):
+    path = ROOT / "experiments/ablations.json"
+    lines = printed(path, capsys, tmp_path, "--only=student_copy")
+    assert any(f"--teacher={tmp_path}/work/ablations/teacher-seed_1" in line for line in lines)
+    run, *_ = study.list_runs(study.read_study(path), options(tmp_path, only=("student_copy",)))
+    assert run.flags()["teacher"].startswith("{work}/ablations/teacher-seed_1")
+
+
 def test_a_run_may_leave_out_tasks(tmp_path):
     content = {
         "name": "s", "tasks": {"SST-2": {}, "RTE": {}}, "seeds": [1],
@@ -365,6 +373,8 @@ def logs(folder):
 
 
 def test_the_folder_of_results_has_nothing_but_records():
+    """No other files, and no folder of a machine in a record."""
     for path in (ROOT / "experiments/results").rglob("*"):
         assert path.is_dir() or path.suffix in (".json", ".csv", ".md"), path
+        assert path.suffix != ".json" or '"/' not in path.read_text(), path
     assert pathlib.Path(study.__file__).parent == ROOT / "experiments"
