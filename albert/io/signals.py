@@ -42,14 +42,15 @@ def root_interrupt(error: BaseException | None) -> type[BaseException] | None:
     """Returns `Terminated` or KeyboardInterrupt if it caused an error, else None.
 
     Both may be raised anywhere, also in code that turns them into another error or fails because of
-    them, as TensorFlow does while it traces a function.
+    them, as TensorFlow does while it traces a function. Some of its C++ code drops them and fails
+    with an error without context, so a signal also counts as the cause of all later errors.
     """
     while error is not None:
         for end in (Terminated, KeyboardInterrupt):
             if isinstance(error, end) or f"REPLACED BY {end.__name__}" in str(error):
                 return end
         error = error.__context__
-    return None
+    return REQUESTS.raised
 
 
 class Requests:
@@ -61,6 +62,7 @@ class Requests:
       save: save, and continue.
       interrupt: Ctrl-C has come. Python may have raised it where exceptions are lost (in
         callbacks of its memory management), so the training loop checks this also.
+      raised: exception that a handler has raised, or None.
       answered: the code that deferred SIGTERM knows that it has come.
       seconds: maximum duration of a computation that Python cannot interrupt.
       remedy: what the same command does after the end, for messages.
@@ -68,6 +70,7 @@ class Requests:
 
     def __init__(self) -> None:
         self.terminate = self.save = self.interrupt = self.answered = False
+        self.raised: type[BaseException] | None = None
         self.by = signal.SIGTERM.name
         self.pid: int | None = None  # of the process that handles signals
         self.deferred = False
@@ -114,6 +117,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
             # Unlike threading's, this start takes no lock, which the finalizer may hold.
             _thread.start_new_thread(_send_again, (number,))
         else:
+            REQUESTS.raised = Terminated
             raise Terminated
 
 
@@ -130,7 +134,7 @@ def _is_in_finalizer(frame: FrameType | None) -> bool:
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    REQUESTS.interrupt = True
+    REQUESTS.interrupt, REQUESTS.raised = True, KeyboardInterrupt
     signal.default_int_handler(number, frame)
 
 

@@ -345,7 +345,8 @@ class Engine:
         logging.info("Building the training graph; the first step follows")
         with tf.device("CPU:0"):
             stop = tf.Variable(False)
-        run_steps = self._make_train_loop(optimizer, iterator, stop)
+        with signals.deferred():  # C++ code of the tracing could lose what a handler raises.
+            run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
         first_step, max_steps, saved = step, 1, time.monotonic()
         can_stop = distribution.can_stop_alone(self.strategy)

@@ -59,6 +59,19 @@ def run_script(body, flags="pass"):
             75,
             "ended by SIGTERM; the same command begins again\n",
         ),
+        # What is left of a signal that comes in C++ code.
+        *(
+            (
+                "import contextlib, signal\n    with contextlib.suppress(BaseException):\n"
+                f"        signal.raise_signal(signal.{number})\n    raise TypeError",
+                status,
+                f"{message}; the same command begins again\n",
+            )
+            for number, status, message in (
+                ("SIGTERM", 75, "ended by SIGTERM"),
+                ("SIGINT", 130, "interrupted"),
+            )
+        ),
         # What is left of Ctrl-C if it comes while TensorFlow makes an error.
         (
             "raise RuntimeError('ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt: ')",

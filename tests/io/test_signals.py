@@ -35,7 +35,7 @@ def handled():
     signals.install()
     yield
     signals.REQUESTS.terminate = signals.REQUESTS.save = signals.REQUESTS.interrupt = False
-    signals.REQUESTS.by = "SIGTERM"
+    signals.REQUESTS.by, signals.REQUESTS.raised = "SIGTERM", None
     for kind, handler in before.items():
         signal.signal(kind, handler)
 
