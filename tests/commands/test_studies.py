@@ -70,7 +70,8 @@ def test_flags_that_are_null_are_removed(tmp_path):
 def test_folders_are_in_the_commands_but_not_in_the_records(tmp_path, capsys):
     path = ROOT / "experiments/ablations.json"
     lines = printed(path, capsys, tmp_path, "--only=student_copy")
-    assert any(f"--teacher={tmp_path}/work/ablations/teacher-seed_1" in line for line in lines)
+    teacher = tmp_path / "work" / "ablations" / "teacher-seed_1"
+    assert any(f"--teacher={teacher}" in line for line in lines)
     run, *_ = study.list_runs(study.read_study(path), options(tmp_path, only=("student_copy",)))
     assert run.flags()["teacher"].startswith("{work}/ablations/teacher-seed_1")
 
