@@ -20,7 +20,7 @@ from typing import Any
 
 from albert.io import file_io, progress, signals
 
-_worker: Any = None  # result of `start` in a worker process
+_make_worker: Any = None  # in a worker process: function that calls `start`, but only once
 # Loaded here, as a process between fork and exec must not load libraries.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -143,18 +143,19 @@ def _send_result(
 
 
 def _start_worker(start: Callable[..., Any], arguments: Any, num_done: Any, parent: int) -> None:
-    global _worker
+    global _make_worker
     end_with_parent(parent)
 
     def advance(count: int) -> None:
         with num_done.get_lock():
             num_done.value += count
 
-    _worker = start(arguments, advance)
+    # The first task calls it: an error here would look as if the process had been killed.
+    _make_worker = functools.cache(functools.partial(start, arguments, advance))
 
 
 def _run_task(task: Any) -> Any:
-    return _worker.run(task)
+    return _make_worker().run(task)
 
 
 @contextlib.contextmanager

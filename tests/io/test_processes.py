@@ -12,6 +12,8 @@ class Adder:
     """A worker for the test."""
 
     def __init__(self, arguments, advance):
+        if arguments < 0:
+            raise file_io.InputError(f"cannot start with {arguments}")
         self._number, self._advance = arguments, advance
 
     def run(self, task):
@@ -47,6 +49,11 @@ def test_all_tasks_are_done_once(num_workers):
 def test_a_mistake_is_raised_here():
     with pytest.raises(file_io.InputError, match="negative: -1"):
         list(processes.run(Adder, 10, [-1, 1], 2, Shown()))
+
+
+def test_a_mistake_at_the_start_of_a_worker_is_raised_here():
+    with pytest.raises(file_io.InputError, match="cannot start with -1"):
+        list(processes.run(Adder, -1, [1, 2], 2, Shown()))
 
 
 def test_cores():
