@@ -34,16 +34,19 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
         files["dev"] = dynamic_masking.inspect(paths)
     if settings.do_train:
         pretraining.warn_of_untrained_types(files, config)
-    return pretraining_task.make_data(
-        files,
-        (settings.max_seq_length, settings.masks.max_predictions_per_seq),
-        settings.max_eval_steps * settings.eval_batch_size,
-        pretraining.find_masker(settings, files, config.vocab_size),
+    reading = pretraining_task.Reading(
+        lengths=(settings.max_seq_length, settings.masks.max_predictions_per_seq),
+        masker=pretraining.find_masker(settings, files, config.vocab_size),
         remask=bool(settings.masked_lm_budget),
         sentence_labels=sentence_labels,
+        limits=pretraining_task.limits(config),
+    )
+    return pretraining_task.make_data(
+        files,
+        reading,
+        settings.max_eval_steps * settings.eval_batch_size,
         equal_tokens=settings.train_batch_tokens > 0,
         mixture=sources if len(sources) > 1 else None,
-        limits=pretraining_task.limits(config),
         words_per_token=instance_shards.words_per_token(sources),
     )
 

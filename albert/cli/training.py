@@ -466,19 +466,17 @@ def end_with_estimate(
         changed = dataclasses.replace(compute, **saving)
         return engine.compute_on(changed.for_batch(batch_size * settings.max_seq_length), strategy)
 
-    report = memory.report(
+    shapes = memory.Shapes(
         config,
         distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size"),
         settings.max_seq_length,
-        compute_with,
-        compute.gradient_accumulation_steps,
-        compute.recompute,
         predictions,
         choices,
         settings.optimizer.optimizer,
         averages,
     )
-    print(report)
+    steps = compute.gradient_accumulation_steps
+    print(memory.report(shapes, compute_with, steps, compute.recompute))
     sys.exit(0)
 
 

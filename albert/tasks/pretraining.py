@@ -1,5 +1,6 @@
 """Defines pre-training (masked words and a sentence task) as a task of the engine."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -211,61 +212,70 @@ def make_task(sentence_task: str = "sop", trained_for: str | None = None) -> con
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How to read records from `create_pretraining_data`, for training and for evaluation.
+
+    Attributes:
+      lengths: (S, P) of records with masks; other records have at most S tokens.
+      masker: `dynamic_masking.Masker` for records without masks.
+      remask: whether the masker also masks training records that have masks.
+      sentence_labels: whether to read labels of the sentence task; records with masks may lack them
+        otherwise.
+      limits: `limits` of the model; by default tokens may have any id.
+    """
+
+    lengths: tuple[int, int]
+    masker: Any = None
+    remask: bool = False
+    sentence_labels: bool = True
+    limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
 def make_data(
     files: Mapping[str, Any],
-    lengths: tuple[int, int],
+    reading: Reading,
     max_eval_examples: int,
-    masker: Any = None,
-    remask: bool = False,
-    sentence_labels: bool = True,
     equal_tokens: bool = False,
     mixture: Sequence[input_pipeline.Source] | None = None,
-    limits: Mapping[str, int] | None = None,
     words_per_token: float | None = None,
 ) -> contracts.Data:
     """Returns the `contracts.Data` of records from `create_pretraining_data`.
 
     Args:
       files: {"train": …, "dev": …}, results of `dynamic_masking.inspect`.
-      lengths: (S, P) of records with masks; other records have at most S tokens.
+      reading: how to read them.
       max_eval_examples: maximum number of examples to evaluate, from the front.
-      masker: `dynamic_masking.Masker` for records without masks.
-      remask: whether the masker also masks training records that have masks.
-      sentence_labels: whether to read labels of the sentence task; records with masks may lack them
-        otherwise.
       equal_tokens: whether training batches hold equal numbers of tokens, see
         `tensor_batching.equal_tokens`.
       mixture: sources of the training files; by default all files are one source.
-      limits: `limits` of the model; by default tokens may have any id.
       words_per_token: of the training files, see `instance_shards.words_per_token`.
 
     Raises:
       file_io.InputError: there are no records, a file is truncated, or the lengths differ.
     """
-    check = functools.partial(prepare, limits=limits or {})
-    specs = _checked_specs(files, lengths, masker, remask, sentence_labels)
+    masker, length = reading.masker, reading.lengths[0]
+    check = functools.partial(prepare, limits=reading.limits)
     unmasked_train, unmasked_dev = files["train"].without_masks, files["dev"].without_masks
     train_input = input_options.TrainInput(
-        read=functools.partial(masker.read, seq_length=lengths[0]) if unmasked_train else None,
+        read=functools.partial(masker.read, seq_length=length) if unmasked_train else None,
         prepare=None if unmasked_train else check,
-        transform=masker.transform if unmasked_train or remask else None,
+        transform=masker.transform if unmasked_train or reading.remask else None,
         lengths=files["train"].lengths if equal_tokens else None,
         mixture=mixture,
     )
     eval_input = input_options.EvalInput(
         prepare=check,
-        rewrite=functools.partial(masker.rewrite, seq_length=lengths[0]) if unmasked_dev else None,
+        rewrite=functools.partial(masker.rewrite, seq_length=length) if unmasked_dev else None,
         max_examples=max_eval_examples,
-        min_tokens=lengths[0] // 4,  # Shorter batches need no less memory for predictions.
+        min_tokens=length // 4,  # Shorter batches need no less memory for predictions.
     )
     return contracts.Data(
-        specs=specs.get,
+        specs=_checked_specs(files, reading).get,
         records=lambda split: files[split].paths,
         ids=_no_predictions,
         write_predictions=_no_predictions,
-        reading=functools.partial(
-            _report_damage, files, lengths, masker, limits or {}, sentence_labels
-        ),
+        reading=functools.partial(_report_damage, files, reading),
         train_input=train_input,
         eval_input=eval_input,
         files=lambda split: files[split].paths,
@@ -273,16 +283,16 @@ def make_data(
     )
 
 
-def _checked_specs(files, lengths, masker, remask, sentence_labels):
+def _checked_specs(files, reading):
     """Returns {split: specifications of its features}, after a check of the files."""
+    length, slots = reading.lengths
     specs = {}
     for split, found in files.items():
-        slots = masker.config.num_slots if found.without_masks else lengths[1]
         specs[split] = instances.feature_specs(
-            lengths[0],
-            slots,
-            with_boundaries=remask and split == "train",
-            with_sentence_labels=sentence_labels,
+            length,
+            reading.masker.config.num_slots if found.without_masks else slots,
+            with_boundaries=reading.remask and split == "train",
+            with_sentence_labels=reading.sentence_labels,
         )
         written = instances.compact_feature_specs() if found.without_masks else specs[split]
         if split == "train" or found is not files["train"]:
@@ -290,12 +300,12 @@ def _checked_specs(files, lengths, masker, remask, sentence_labels):
     return specs
 
 
-def _report_damage(files, lengths, masker, limits, sentence_labels, paths):
+def _report_damage(files, reading, paths):
     """Returns `record_values.report_damage` of what `make_data` was given."""
     unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
-    specs = instances.feature_specs(*lengths, False, sentence_labels)
+    specs = instances.feature_specs(*reading.lengths, False, reading.sentence_labels)
     find_wrong, describe = (
-        functools.partial(f, limits=limits) for f in (_invalid_values, _describe)
+        functools.partial(f, limits=reading.limits) for f in (_invalid_values, _describe)
     )
 
     def find_masked():
@@ -304,8 +314,8 @@ def _report_damage(files, lengths, masker, limits, sentence_labels, paths):
 
     def find_unmasked():
         found = [path for path in paths if path in unmasked]
-        vocab_size = len(masker.vocabulary.word_starts)
-        return dynamic_masking.find_invalid_record(found, lengths[0], vocab_size)
+        vocab_size = len(reading.masker.vocabulary.word_starts)
+        return dynamic_masking.find_invalid_record(found, reading.lengths[0], vocab_size)
 
     return record_values.report_damage(
         paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}

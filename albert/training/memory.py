@@ -64,36 +64,47 @@ def _count_block_parameters(config):
     return attention + 2 * hidden, feed_forward + 2 * hidden
 
 
-def estimate(
-    config: Any,
-    batch_size: int,
-    length: int,
-    compute: Any,
-    accumulation_steps: int = 1,
-    predictions: int = 0,
-    optimizer: str = "adamw",
-    averages: bool = False,
-) -> Estimate:
+@dataclasses.dataclass(frozen=True)
+class Shapes:
+    """What a training step computes, on one device.
+
+    Attributes:
+      config: `encoder.AlbertConfig`.
+      batch_size: examples per device and update.
+      length: S.
+      predictions: P, masked positions per example; 0 for fine-tuning.
+      choices: number of texts per example, such as the four answers of a RACE question; B is
+        `batch_size` times this number.
+      optimizer: name in `optimizer_table.OPTIMIZERS`.
+      averages: whether the weights are averaged.
+    """
+
+    config: Any
+    batch_size: int
+    length: int
+    predictions: int = 0
+    choices: int = 1
+    optimizer: str = "adamw"
+    averages: bool = False
+
+
+def estimate(shapes: Shapes, compute: Any, accumulation_steps: int = 1) -> Estimate:
     """Estimates the memory of a training step at full length; skipped padding reduces it.
 
     The parts of a batch together keep as many activations as the whole batch.
 
     Args:
-      config: `encoder.AlbertConfig`.
-      batch_size: B, examples per device and update.
-      length: S.
+      shapes: what the step computes.
       compute: `layers.Compute` of the model.
       accumulation_steps: number of micro-batches into which B is split.
-      predictions: P, masked positions per example; 0 for fine-tuning.
-      optimizer: name in `optimizer_table.OPTIMIZERS`.
-      averages: whether the weights are averaged.
     """
+    config, length = shapes.config, shapes.length
     count = count_parameters(config)
     parameters = 4 * count
-    slots = count * optimizers.optimizer_class(optimizer).bytes_per_parameter()
-    slots += parameters * averages
+    slots = count * optimizers.optimizer_class(shapes.optimizer).bytes_per_parameter()
+    slots += parameters * shapes.averages
     size = _BYTES[compute.dtype]
-    rows = -(-batch_size // accumulation_steps) * length
+    rows = -(-shapes.batch_size * shapes.choices // accumulation_steps) * length
     hidden, heads = config.hidden_size, config.num_attention_heads
     # A block keeps its input, queries, keys, values, context, two normalized sums, the first
     # block's output; twice the inner layer; and the attention probabilities, before and after
@@ -108,7 +119,7 @@ def estimate(
         activations = blocks * rows * hidden * size + kept + working
     else:
         activations = blocks * kept + working
-    logits = rows // length * predictions * config.vocab_size * 4
+    logits = rows // length * shapes.predictions * config.vocab_size * 4
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
     # Parts run independently: each sums its own gradients, for the blocks of one group at a time.
     sums = (
@@ -125,36 +136,29 @@ def estimate(
 
 
 def report(
-    config: Any,
-    batch_size: int,
-    length: int,
+    shapes: Shapes,
     make_compute: Callable[[int, bool], Any],
     accumulation_steps: int = 1,
     recompute: bool = False,
-    predictions: int = 0,
-    choices: int = 1,
-    optimizer: str = "adamw",
-    averages: bool = False,
 ) -> str:
     """Formats the estimate, and those of other settings that give the same results.
 
-    Args: see `estimate`, and
+    Args:
+      shapes: what a step computes.
       make_compute: ``(accumulation_steps, recompute) -> layers.Compute`` of the model with these
         settings.
+      accumulation_steps: number of micro-batches into which B is split.
       recompute: whether activations are recomputed in the backward pass.
-      choices: number of texts per example, such as the four answers of a RACE question.
     """
 
     def estimate_of(steps, recompute):
-        compute = make_compute(steps, recompute)
-        sizes = (batch_size * choices, length)
-        return estimate(config, *sizes, compute, steps, predictions, optimizer, averages)
+        return estimate(shapes, make_compute(steps, recompute), steps)
 
     chosen = estimate_of(accumulation_steps, recompute)
     dtype = make_compute(accumulation_steps, recompute).dtype
+    rows = shapes.batch_size * shapes.choices
     lines = [
-        f"Training memory of one device, estimated for {batch_size * choices} x {length} tokens in "
-        f"{dtype}:"
+        f"Training memory of one device, estimated for {rows} x {shapes.length} tokens in {dtype}:"
     ]
     for name, value in dataclasses.asdict(chosen).items():
         lines.append(f"  {name:12s} {_gib(value)}")
@@ -163,8 +167,8 @@ def report(
     lines.append(f"This machine has {_gib(available)} of main memory. With the same results:")
     lines.append("  gradient_accumulation_steps  recompute   needs")
     steps = 1
-    while steps <= batch_size:
-        if batch_size % steps == 0:
+    while steps <= shapes.batch_size:
+        if shapes.batch_size % steps == 0:
             for is_recomputed in (False, True):
                 total = estimate_of(steps, is_recomputed).total
                 fits = "fits" if total < 0.9 * available else "does not fit"

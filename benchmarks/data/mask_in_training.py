@@ -89,7 +89,8 @@ def input_of(path, masker):
     """Dataset of training batches."""
     lengths = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
     found = dynamic_masking.inspect([path])
-    data = pretraining.make_data({"train": found, "dev": found}, lengths, 1, masker)
+    reading = pretraining.Reading(lengths, masker)
+    data = pretraining.make_data({"train": found, "dev": found}, reading, 1)
     input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return input_fn({"batch_size": FLAGS.batch_size})
 

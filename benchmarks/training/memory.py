@@ -92,8 +92,8 @@ def main():
             gradient_accumulation_steps=int(accumulation),
         )
         compute = settings.of_batch(int(batch_size) * FLAGS.max_seq_length)
-        arguments = (int(batch_size), FLAGS.max_seq_length, compute, int(accumulation))
-        estimate = memory.estimate(config, *arguments, predictions=_PREDICTIONS).total / 2**30
+        shapes = memory.Shapes(config, int(batch_size), FLAGS.max_seq_length, _PREDICTIONS)
+        estimate = memory.estimate(shapes, compute, int(accumulation)).total / 2**30
         extra = [f"--gradient_accumulation_steps={accumulation}", f"--precision={precision}"]
         extra += ["--recompute"] * compute.recompute
         started = time.time()

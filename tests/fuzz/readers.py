@@ -350,7 +350,8 @@ def _pretraining(path):
     found = dynamic_masking.RecordFiles([path], False, {})
     lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
     limits = pretraining.limits(builders.PRETRAINING_CONFIG)
-    data = pretraining.make_data({"train": found, "dev": found}, lengths, 9, limits=limits)
+    reading = pretraining.Reading(lengths, limits=limits)
+    data = pretraining.make_data({"train": found, "dev": found}, reading, 9)
     input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return data, input_fn({"batch_size": 3})
 

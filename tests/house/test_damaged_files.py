@@ -413,9 +413,8 @@ def pretraining_input(paths, masker=None, limits=None):
     """(`contracts.Data`, dataset of its training batches)."""
     found = dynamic_masking.inspect(paths)
     lengths = (builders.PRETRAINING_LENGTH, builders.PREDICTIONS)
-    data = pretraining.make_data(
-        {"train": found, "dev": found}, lengths, 100, masker, limits=limits
-    )
+    reading = pretraining.Reading(lengths, masker, limits=limits or {})
+    data = pretraining.make_data({"train": found, "dev": found}, reading, 100)
     input_fn = input_pipeline.train_input_fn(paths, data.specs("train"), 1, data.train_input)
     return data, input_fn({"batch_size": 8})
 

@@ -49,7 +49,9 @@ def test_the_published_size_of_base():
 
 
 def total(batch=32, steps=1, predictions=0, **compute):
-    return memory.estimate(BASE, batch, 512, layers.Compute(**compute), steps, predictions).total
+    return memory.estimate(
+        memory.Shapes(BASE, batch, 512, predictions), layers.Compute(**compute), steps
+    ).total
 
 
 def whole(steps, recompute):
@@ -68,7 +70,7 @@ def test_each_way_of_saving_saves():
 def test_the_report_names_what_would_fit(monkeypatch):
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (8 << 30) // 4096}
     monkeypatch.setattr("os.sysconf", pages.get)
-    text = memory.report(BASE, 32, 512, whole)
+    text = memory.report(memory.Shapes(BASE, 32, 512), whole)
     rows = [line.split() for line in text.splitlines() if "fit" in line]
     assert len(rows) == 6 * 2
     fitting = {(int(r[0]), r[1] == "True"): "does" not in r for r in rows}
@@ -79,13 +81,13 @@ def test_the_report_names_what_would_fit(monkeypatch):
 
 
 def test_an_estimate_adds_up():
-    found = memory.estimate(BASE, 8, 128, layers.Compute())
+    found = memory.estimate(memory.Shapes(BASE, 8, 128), layers.Compute())
     assert found.total > sum(dataclasses.astuple(found)) > found.activations > 0
 
 
 def test_an_example_of_several_texts_needs_the_memory_of_all():
-    questions = memory.report(BASE, 8, 512, whole, choices=4).splitlines()
-    texts = memory.report(BASE, 32, 512, whole).splitlines()
+    questions = memory.report(memory.Shapes(BASE, 8, 512, choices=4), whole).splitlines()
+    texts = memory.report(memory.Shapes(BASE, 32, 512), whole).splitlines()
     assert "32 x 512 tokens" in questions[0]
     # Questions are not split: at most 8 parts instead of 32.
     assert len(texts) == len(questions) + 4 and texts[: len(questions)] == questions
@@ -96,7 +98,7 @@ def test_each_part_of_a_batch_adds_up_gradients_of_its_own(inner):
     """Parts keep the activations of one batch, but each the sums of a group and the next ones."""
     config = encoder.AlbertConfig.from_dict({**BASE.to_dict(), "inner_group_num": inner})
     one, two = (
-        memory.estimate(config, 32, 512, layers.Compute("bfloat16", parts=parts))
+        memory.estimate(memory.Shapes(config, 32, 512), layers.Compute("bfloat16", parts=parts))
         for parts in (1, 2)
     )
     dense = 4 * (768 + 1) * 768 + (768 + 1) * 3072 + (3072 + 1) * 768
@@ -112,18 +114,18 @@ def test_the_report_asks_how_each_setting_computes():
         parts[steps, recompute] = 2 if steps == 1 and not recompute else 1
         return layers.Compute(recompute=recompute, parts=parts[steps, recompute])
 
-    text = memory.report(BASE, 4, 512, make_compute, accumulation_steps=2, recompute=True)
+    text = memory.report(memory.Shapes(BASE, 4, 512), make_compute, 2, recompute=True)
     assert set(parts) == set(itertools.product((1, 2, 4), (False, True)))
-    chosen = memory.estimate(BASE, 4, 512, layers.Compute(recompute=True), 2)
+    chosen = memory.estimate(memory.Shapes(BASE, 4, 512), layers.Compute(recompute=True), 2)
     assert f"together     {chosen.total / 2**30:7.2f} GiB" in text
 
 
 def test_slots_are_counted_as_the_optimizer_has_them(monkeypatch):
-    usual = memory.estimate(BASE, 8, 128, layers.Compute(), optimizer="lamb")
+    usual = memory.estimate(memory.Shapes(BASE, 8, 128, optimizer="lamb"), layers.Compute())
     assert usual.optimizer == 2 * usual.parameters and usual.checkpoint == 3 * usual.parameters
-    averaged = memory.estimate(BASE, 8, 128, layers.Compute(), averages=True)
+    averaged = memory.estimate(memory.Shapes(BASE, 8, 128, averages=True), layers.Compute())
     assert averaged.optimizer == 3 * usual.parameters
     monkeypatch.setattr(optimizers.LAMB, "SLOTS", ("mean",))
-    lean = memory.estimate(BASE, 8, 128, layers.Compute(), optimizer="lamb")
+    lean = memory.estimate(memory.Shapes(BASE, 8, 128, optimizer="lamb"), layers.Compute())
     assert lean.optimizer == lean.parameters and lean.checkpoint == 2 * lean.parameters
-    assert memory.estimate(BASE, 8, 128, layers.Compute()) == usual
+    assert memory.estimate(memory.Shapes(BASE, 8, 128), layers.Compute()) == usual

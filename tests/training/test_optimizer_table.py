@@ -66,7 +66,8 @@ def test_a_row_is_all_that_flags_estimates_and_checkpoints_need(momentum):
         options.read(kind, values).check()
         assert values.optimizer == "momentum" and "momentum" in values["optimizer"].help
     config = encoder.AlbertConfig(vocab_size=50)
-    found = memory.estimate(config, 8, 128, layers.Compute(), optimizer="momentum")
+    shapes = memory.Shapes(config, 8, 128, optimizer="momentum")
+    found = memory.estimate(shapes, layers.Compute())
     assert found.optimizer == found.parameters
     assert weight_names.training_state(["a", "a/momentum", "momentum"]) == {"a/momentum"}
 
