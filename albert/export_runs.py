@@ -1,4 +1,4 @@
-"""Writes finished runs and sweeps to other trackers; the folders of the runs stay the source."""
+"""Copies finished runs and sweeps to experiment trackers; their folders remain the master copy."""
 
 import dataclasses
 import re

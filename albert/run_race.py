@@ -83,7 +83,7 @@ class Settings(fine_tuning.StepSettings):
         if len(set(given)) < len(given):
             raise file_io.InputError(
                 "--train_file, --eval_file and --predict_file are the records of different data: "
-                f"give each a name of its own, not {', '.join(given)}"
+                f"give each its own name, not {', '.join(given)}"
             )
 
 

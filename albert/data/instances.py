@@ -1,4 +1,4 @@
-"""Makes pre-training instances: text to documents to masked, serialized records.
+"""Turns text into documents, and these into masked, serialized records for pre-training.
 
 A block of a corpus (`corpus.plan_blocks`) is tokenized once into one flat array. An input is a few
 spans of it, and a batch of inputs becomes records with a few numpy calls. No TensorFlow, so that

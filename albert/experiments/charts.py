@@ -284,12 +284,12 @@ def intervals(metric: str, bars: Sequence[Bar]) -> str:
       metric: name of the scores.
       bars: from top to bottom, at most `MAX_BARS`.
     """
-    said = [
+    descriptions = [
         f"{bar.label} {bar.mean:.4g}"
         + ("" if bar.low is None else f" ({bar.low:.4g} to {bar.high:.4g})")
         for bar in bars
     ]
-    alt = f"{metric}, means with their 95% intervals: {'; '.join(said)}."
+    alt = f"{metric}, means with their 95% intervals: {'; '.join(descriptions)}."
     with _figure(alt, (_SIZE[0], 1.2 + 0.27 * len(bars))) as (axes, drawing):
         for place, bar in enumerate(bars):
             values = _drawable(bar.values)
@@ -320,9 +320,9 @@ def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
       bars: those with a cost; the first `MAX_NAMED` are named, the others gray.
       xlabel: unit of the costs.
     """
-    said = [f"{bar.label} {bar.mean:.4g} at {bar.cost:.4g}" for bar in bars[:MAX_NAMED]]
+    descriptions = [f"{bar.label} {bar.mean:.4g} at {bar.cost:.4g}" for bar in bars[:MAX_NAMED]]
     more = f", and {len(bars) - MAX_NAMED} more" if len(bars) > MAX_NAMED else ""
-    alt = f"{metric} against cost in {xlabel}: {'; '.join(said)}{more}."
+    alt = f"{metric} against cost in {xlabel}: {'; '.join(descriptions)}{more}."
     height = _SIZE[1] + 0.2 * max(0, min(len(bars), MAX_NAMED) - 4)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for place, bar in enumerate(bars):

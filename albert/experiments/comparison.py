@@ -1,4 +1,4 @@
-"""Compares sides with each other: over seeds, over examples, and what each has cost.
+"""Compares runs or groups of runs (sides) over seeds and over examples, and their cost.
 
 `comparison_sides.read` reads the sides. A pair is compared over seeds if one side has several runs
 with scores, and over examples if both sides keep predictions of the same data.

@@ -1,4 +1,4 @@
-"""Numbers of seeds or examples that show a difference, and differences that given numbers show.
+"""Power analysis: seeds or examples needed to detect a difference, and the smallest detectable one.
 
 Each design has a method `power`: the probability that its two-sided test finds a true difference.
 Needs SciPy (extra `stats`).

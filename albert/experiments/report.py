@@ -125,7 +125,7 @@ def run_page(run: report_data.Run, axis: report_axes.Axis = report_axes.STEPS) -
         f"{_title(run)}: {run.name}",
         _facts(run),
         [
-            ("Curves", report_curves.of_run(run, axis)),
+            ("Curves", report_curves.run_curves(run, axis)),
             ("Attempts that were given up", _attempts(run, axis)),
             ("Evaluations", [_evaluations(run)]),
             ("Predictions", _predictions(run)),

@@ -147,7 +147,7 @@ def of_metric(
 # --- one run ------------------------------------------------------------------------------------
 
 
-def of_run(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
+def run_curves(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
     """Yields the figures of all curves of a run, which has recorded the axis."""
     by_type = report_data.entity_scores(run)
     shown = {name for names in by_type.values() for name in names.values()}
@@ -185,14 +185,14 @@ def _line(run, label, kind, name, axis):
 
 def _of_types(run, by_type, axis):
     """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
-    found, most = [], charts.MAX_NAMED
+    found, limit = [], charts.MAX_NAMED
     for score, names in by_type.items():
         kinds = list(names)
-        for start in range(0, len(kinds), most):
-            some = kinds[start : start + most]
+        for start in range(0, len(kinds), limit):
+            some = kinds[start : start + limit]
             lines = [_line(run, kind, "eval", names[kind], axis) for kind in some]
             title = f"{score} by type of entity"
-            if len(kinds) > most:
+            if len(kinds) > limit:
                 title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
             found.append(_figure(title, lines, f"{title}, in evaluation", axis, score))
     return found

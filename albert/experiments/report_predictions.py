@@ -49,10 +49,11 @@ def read_source(run: report_data.Run) -> Source:
     now = run_record.describe_input(path, _files(run))["sha256"]
     if now == before:
         return Source(path, "")
-    said = f"it is now {now[:16]}…" if now else "it cannot be read any more"
+    change = f"it is now {now[:16]}…" if now else "it cannot be read any more"
+    old = before[:16]
     return Source(
         path,
-        f"{path} has changed since it was predicted: its SHA-256 was {before[:16]}…, {said}. Texts "
+        f"{path} has changed since it was predicted: its SHA-256 was {old}…, {change}. Texts "
         "and right answers below are from the current file, and may belong to other predictions.",
     )
 

@@ -48,10 +48,10 @@ def blocks(sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False
     bars = [_bar(row, axis) for row in scored if row.mean is not None]
     figures = []
     if several:
-        most = charts.MAX_BARS
-        for start in range(0, len(bars), most):
+        limit = charts.MAX_BARS
+        for start in range(0, len(bars), limit):
             caption = f"{name}: mean over seeds, its 95% interval, and each run as a dot"
-            figures.append((caption, charts.intervals(metric, bars[start : start + most])))
+            figures.append((caption, charts.intervals(metric, bars[start : start + limit])))
     found, note = _against_cost(metric, name, bars, axis)
     yield {"figures": [*figures, *found]}
     if note:

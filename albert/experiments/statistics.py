@@ -1,7 +1,7 @@
 """Statistics of scores over seeds: intervals, comparisons, sweeps, and the best of several runs.
 
-A comparison claims a difference only if its p is at most 1 - level. Results say in words what they
-do not know, such as an interval of one seed. Needs SciPy (extra `stats`).
+A comparison claims a difference only if its p is at most 1 - level. If a value cannot be computed,
+such as the interval of one seed, the result says so. Needs SciPy (extra `stats`).
 """
 
 import dataclasses

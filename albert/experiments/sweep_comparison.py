@@ -1,4 +1,4 @@
-"""Says what the differences in the table of a sweep are worth."""
+"""Tests which differences in the table of a sweep are significant."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def add(
       summary: see `sweep_results.summarize`.
       baseline: index of the point to compare the others with; None: the best one.
       level: 1 minus the probability of a false claim in the whole table.
-      restarts: number of attempts of all trials that were abandoned; it is only told.
+      restarts: number of attempts of all trials that were abandoned; only reported.
 
     Returns:
       The summary with a dict: level, reference (index of a point, or None), method, verdict (a

@@ -18,7 +18,7 @@ from albert.training import run_record
 POWER = 0.8
 _MULTIPLES = (0.5, 1.0, 2.0, 4.0)  # differences of the table, in deviations
 _LEVEL = 0.95
-_MOST_SEEDS = 10_000
+_MAX_SEEDS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +186,7 @@ def assume_spread(deviation: float) -> Spread:
 def _needed(spread, difference, level):
     """Returns the number of seeds for a difference; None for more than anybody can run."""
     design = power.Seeds(spread.of_differences, paired=True)
-    if design.power(_MOST_SEEDS, difference, level) < POWER:
+    if design.power(_MAX_SEEDS, difference, level) < POWER:
         return None
     return power.needed(design, difference, power=POWER, level=level).n
 
@@ -251,8 +251,8 @@ def _table(spread, detect, points, pairs, seconds, parallel):
     for difference in differences:
         one, whole = (_needed(spread, difference, value) for value in (_LEVEL, level))
         runs = None if whole is None else whole * points
-        most = f"above {_MOST_SEEDS}"
-        row = [f"{difference:.3g}", *(most if n is None else str(n) for n in (one, whole))]
+        too_many = f"above {_MAX_SEEDS}"
+        row = [f"{difference:.3g}", *(too_many if n is None else str(n) for n in (one, whole))]
         row.append("-" if runs is None else str(runs))
         if seconds:
             row.append("-" if runs is None else time_text(seconds * math.ceil(runs / parallel)))

@@ -1,8 +1,8 @@
-"""Search and pruning with Optuna: suggests points from earlier results, finds weak trials.
+"""Suggests points from earlier results, and finds weak trials to prune, with Optuna.
 
-The tree-structured Parzen estimator (Bergstra et al. 2011) and the median rule. Both see only the
-trials they are given and draw from the number of the trial, so the same history gives the same
-answer, in whatever process.
+The tree-structured Parzen estimator (Bergstra et al. 2011) and the median rule. Both use only the
+given trials, and the number of the trial as the seed, so the same history gives the same answer in
+any process.
 """
 
 import statistics

@@ -128,7 +128,7 @@ def _to_csv(runs, output, project):
 # --- MLflow ---------------------------------------------------------------------------------------
 
 _SQLITE = b"SQLite format 3\0"
-_MOST_METRICS, _MOST_PARAMETERS = 1000, 100  # of one call
+_MAX_METRICS, _MAX_PARAMETERS = 1000, 100  # of one call
 
 
 def _is_sqlite(path):
@@ -203,11 +203,11 @@ def _write_mlflow(mlflow, client, experiment, run):
         entities.Metric(name, value, time, step)
         for name, step, time, value in sorted((points | scores) - known)
     ]
-    for at in range(0, len(metrics), _MOST_METRICS):
-        client.log_batch(kept, metrics=metrics[at : at + _MOST_METRICS])
+    for at in range(0, len(metrics), _MAX_METRICS):
+        client.log_batch(kept, metrics=metrics[at : at + _MAX_METRICS])
     params = [entities.Param(name, value) for name, value in sorted(parameters.items())]
-    for at in range(0, len(params), _MOST_PARAMETERS):
-        client.log_batch(kept, params=params[at : at + _MOST_PARAMETERS])
+    for at in range(0, len(params), _MAX_PARAMETERS):
+        client.log_batch(kept, params=params[at : at + _MAX_PARAMETERS])
     _end_mlflow(client, kept, run, entities)
     return _outcome(olds)
 

@@ -1,7 +1,7 @@
 """Writes fine-tuned models as ONNX files, built from their variables.
 
-The file has shared parameters once. The scale of the queries is part of their weights. If the head
-reads only the first position, the last layer is computed only there, as in `encoder`.
+Shared parameters are stored once. The scale of the queries is folded into their weights. If the
+head reads only the first position, the last layer is computed only there, as in `encoder`.
 
 Letters in shapes: B batch, S sequence, R positions of a block's output (S, or 1), E embedding,
 H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends kept for each start.

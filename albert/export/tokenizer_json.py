@@ -1,4 +1,4 @@
-"""Writes ``tokenizer.json``, by which the library `tokenizers` gives the ids of `tokenization`.
+"""Writes ``tokenizer.json``, with which the library `tokenizers` gives the ids of `tokenization`.
 
 It describes the steps. With SentencePiece: white space, decomposition, combining marks, lower
 case, the vocabulary's own normalization, the unigram model. With WordPiece: controls, white space,
@@ -6,7 +6,7 @@ lower case, accents; then marks and ideographs stand alone, and words are split 
 with ``[CLS] a [SEP] b [SEP]``.
 
 There are two differences: a number before a comma is sometimes split at another place, as pieces
-such as "9," are left out instead of split (see `tokenization.encode_pieces`); and where two
+such as "9," are dropped instead of split (see `tokenization.encode_pieces`); and where two
 segmentations have equal scores, the other one may be chosen.
 """
 

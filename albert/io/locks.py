@@ -1,4 +1,4 @@
-"""Keeps all but one process from writing, by locks that show which process writes.
+"""Lets only one process write, by locks that show which one.
 
 Locks of the operating system (`locked`, `inherited`) end with a process, but not all network file
 systems have them. For these, a `Lock` is a file that only one process can create. If its process

@@ -1,4 +1,4 @@
-"""Says in one line what to install where an installation without TensorFlow lacks a package."""
+"""Turns a missing package into an error of one line that says what to install."""
 
 import contextlib
 from collections.abc import Iterator

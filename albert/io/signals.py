@@ -2,8 +2,8 @@
 
 SIGHUP, which a closed terminal sends, does what SIGTERM does, unless it is ignored as by `nohup`.
 A signal may come at any time. Python handles it between two of its own operations. If an operation
-takes too long, as it waits forever, the process ends without that. SIGTERM ends the process at once
-while everything computed is on the disk (before the first step, in an evaluation, in a prediction).
+does not return in time, the process ends without the handler. While nothing is unsaved (before the
+first step, in an evaluation, in a prediction), SIGTERM ends the process at once.
 During training both signals are only noted, and `training.engine` checks for them between steps.
 """
 

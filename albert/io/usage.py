@@ -72,8 +72,8 @@ class Counter:
         except (OSError, ValueError) as error:
             self._readings, self.energy_problem = None, str(error)
             return None
-        for before, now, most in zip(self._readings, readings, self._ranges, strict=True):
-            self._joules += (now - before + (most if now < before else 0)) * 1e-6
+        for before, now, peak in zip(self._readings, readings, self._ranges, strict=True):
+            self._joules += (now - before + (peak if now < before else 0)) * 1e-6
         self._readings = readings
         return self._joules
 
@@ -86,7 +86,7 @@ def _energy_zones(folder):
     try:
         names = sorted(file_io.listdir(folder))
         return [os.path.join(folder, name) for name in names if _counts(folder, name)]
-    except OSError:  # no counters, as on most virtual machines
+    except OSError:  # no counters, as on peak virtual machines
         return []
 
 
@@ -105,7 +105,7 @@ def _number(zone, name):
 
 
 def peak_memory() -> int | None:
-    """Returns the most bytes of main memory that this process has held; None if unknown."""
+    """Returns the peak bytes of main memory that this process has held; None if unknown."""
     # getrusage of a child process may give the peak of its parent.
     with contextlib.suppress(OSError, ValueError), file_io.open_file("/proc/self/status") as file:
         found = re.search(r"^VmHWM:\s*(\d+) kB", file.read(), re.MULTILINE)
@@ -115,5 +115,5 @@ def peak_memory() -> int | None:
         import resource
     except ImportError:  # Windows
         return None
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most << 10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10

@@ -244,11 +244,13 @@ class Batcher:
             retry_after = min(max(math.ceil(seconds), 1), _MAX_RETRY)
             if waiting + len(rows) > self._capacity:
                 raise Full(
-                    f"{waiting} texts wait already, of at most {self._capacity}", retry_after
+                    f"the queue is full: {waiting} of {self._capacity} texts are waiting",
+                    retry_after,
                 )
             if _LONGEST_WAIT * seconds > self._max_wait:
                 raise Full(
-                    f"{waiting} texts wait already, for about {math.ceil(seconds)} seconds",
+                    f"the queue is full: {waiting} texts are waiting, for about "
+                    f"{math.ceil(seconds)} seconds",
                     retry_after,
                 )
             now = self._clock()

@@ -112,22 +112,24 @@ class Connections:
     If all have a whole request, a few more are accepted, which may only ask for health and metrics.
 
     Args:
-      most: maximum number of connections; lower if the process may open too few files.
+      limit: maximum number of connections; lower if the process may open too few files.
       notes: `Notes`.
       count_closed: function without arguments, called for each connection closed to make room.
     """
 
-    def __init__(self, most: int, notes: Notes, count_closed: Callable[[], None]) -> None:
+    def __init__(self, limit: int, notes: Notes, count_closed: Callable[[], None]) -> None:
         free = _free_handles()
         kept = _KEPT_HANDLES if free is None else max(0, min(_KEPT_HANDLES, free // 2))
-        self.most = most if free is None else max(1, min(most, free - kept))
+        self.limit = limit if free is None else max(1, min(limit, free - kept))
         self._at_once = max(1, min(_MAX_ACCEPTED, kept // _TURNS))
         self._notes = notes
         self._count_closed = count_closed
         self._open: dict[Connection, None] = {}  # oldest first
-        if self.most < most:
-            limit = f"At most {self.most} connections instead of {most}"
-            logging.warning("%s: this process may open only %d more files (ulimit -n)", limit, free)
+        if self.limit < limit:
+            change = f"At most {self.limit} connections instead of {limit}"
+            logging.warning(
+                "%s: this process may open only %d more files (ulimit -n)", change, free
+            )
 
     def __len__(self) -> int:
         return len(self._open)
@@ -164,16 +166,16 @@ class Connections:
           Whether there was room; if not, it may only ask for health and metrics.
         """
         self._open[connection] = None
-        if len(self._open) <= self.most:
+        if len(self._open) <= self.limit:
             return True
         oldest = next((c for c in self._open if c is not connection and c.is_idle()), None)
-        has_room = len(self._open) <= self.most + _SPARE
+        has_room = len(self._open) <= self.limit + _SPARE
         closed = oldest or (None if has_room else connection)
         if closed is not None:
             self._count_closed()
             self._notes.add(
                 "Too many connections",
-                f"{self.most} are open, which is the maximum; the one that has been open longest "
+                f"{self.limit} are open, which is the maximum; the one that has been open longest "
                 "without a complete request was closed",
             )
             self.remove(closed)

@@ -168,13 +168,13 @@ def read(
     return requests.Request(examples, reply)
 
 
-def _head_size(text: str | None, most: int) -> int:
+def _head_size(text: str | None, limit: int) -> int:
     if text is None:
-        return most
+        return limit
     size = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else -1
-    if not 0 <= size <= most:
+    if not 0 <= size <= limit:
         raise file_io.InputError(
-            f"{HEAD_SIZE}: expected the bytes of the JSON, 0 to {most}, found {text!r}"
+            f"{HEAD_SIZE}: expected the bytes of the JSON, 0 to {limit}, found {text!r}"
         )
     return size
 
@@ -340,10 +340,10 @@ def _ids(found: dict[str, _Array], ids: Any) -> requests.Ids:
                 f"inputs: expected {name} as INT32 of the shape [batch, sequence] of all inputs, "
                 f"found {array.datatype} {list(array.shape)}"
             )
-        most, low, high = ids.limits[name], min(array.values), max(array.values)
-        if low < 0 or high >= most:
+        limit, low, high = ids.limits[name], min(array.values), max(array.values)
+        if low < 0 or high >= limit:
             raise file_io.InputError(
-                f"inputs: expected {name} of 0 to {most - 1}, found {low if low < 0 else high}"
+                f"inputs: expected {name} of 0 to {limit - 1}, found {low if low < 0 else high}"
             )
         arrays[name] = np.array(array.values, np.int32).reshape(shape)
     if shape[1] > ids.max_length:

@@ -1,4 +1,4 @@
-"""The description of a server in OpenAPI 3.1, and a page that shows it without any script."""
+"""Builds a server's description in OpenAPI 3.1, and a page without scripts that shows it."""
 
 import base64
 import hashlib

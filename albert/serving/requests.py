@@ -78,9 +78,9 @@ def _words(value: Any, place: str) -> list[str]:
 
 def _options(value: Any, place: str) -> list[str]:
     json_shapes.check(value, list, place)
-    most = len(string.ascii_uppercase)
-    if not 2 <= len(value) <= most:
-        raise file_io.InputError(f"{place}: expected 2 to {most} texts, found {len(value)}")
+    limit = len(string.ascii_uppercase)
+    if not 2 <= len(value) <= limit:
+        raise file_io.InputError(f"{place}: expected 2 to {limit} texts, found {len(value)}")
     return [_text(option, f"{place}[{number}]") for number, option in enumerate(value)]
 
 
@@ -197,17 +197,17 @@ class Form:
         given = self._cut(given, _MAX_GROWTH * limits.characters, place)
         return {name: default for name, (_, default) in self.optional.items()} | given
 
-    def _cut(self, given: dict[str, Any], most: int, place: str) -> dict[str, Any]:
+    def _cut(self, given: dict[str, Any], limit: int, place: str) -> dict[str, Any]:
         """Truncates the texts of an example that would take long to normalize."""
         texts = list(_texts(given))
-        if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= most:
+        if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= limit:
             return given
         if self.is_split:
             raise file_io.InputError(
-                f"{place or 'the request'}: expected at most {most} characters after normalization "
-                "(NFKD), found more"
+                f"{place or 'the request'}: expected at most {limit} characters after "
+                "normalization (NFKD), found more"
             )
-        return _map_texts(lambda text: _start(text, most // len(texts)), given)
+        return _map_texts(lambda text: _start(text, limit // len(texts)), given)
 
     def _expected(self) -> str:
         alternatives = {field: other for other, field in self.other_names.items()}
@@ -244,9 +244,9 @@ def _lengths(text: str) -> Iterator[int]:
     return (found[character] for character in text)
 
 
-def _start(text: str, most: int) -> str:
-    """Returns the longest start of a text that decomposes into at most `most` characters."""
-    return text[: sum(end <= most for end in itertools.accumulate(_lengths(text)))]
+def _start(text: str, limit: int) -> str:
+    """Returns the longest start of a text that decomposes into at most `limit` characters."""
+    return text[: sum(end <= limit for end in itertools.accumulate(_lengths(text)))]
 
 
 def _characters(value: Any) -> int:

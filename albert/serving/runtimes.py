@@ -1,4 +1,4 @@
-"""Loads the models of serving folders with different programs, all as the same function.
+"""Loads the models of serving folders in different runtimes, as functions with one interface.
 
 Letters in shapes: B batch, S sequence.
 """

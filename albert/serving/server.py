@@ -410,20 +410,20 @@ class Server:
         return parsed.reply(results)
 
     async def _body(self, request: web.Request) -> bytes:
-        most, timeout = self._settings.max_request_bytes, self._settings.read_timeout
+        limit, timeout = self._settings.max_request_bytes, self._settings.read_timeout
         coding = request.headers.get("Content-Encoding", "identity")
         if coding != "identity":
             raise _Refusal(415, f"Content-Encoding: expected none, found {coding!r}")
         size = request.content_length
         try:
-            if size is not None and size > most:
-                raise web.HTTPRequestEntityTooLarge(most, size)
+            if size is not None and size > limit:
+                raise web.HTTPRequestEntityTooLarge(limit, size)
             return await asyncio.wait_for(request.read(), timeout)
         except web.HTTPRequestEntityTooLarge:
             found = f"{size} bytes" if size else "more"
-            raise _Refusal(413, f"the request: expected at most {most} bytes, found {found}") from (
-                None
-            )
+            raise _Refusal(
+                413, f"the request: expected at most {limit} bytes, found {found}"
+            ) from (None)
         except TimeoutError:
             raise _Refusal(408, f"the request did not come within {timeout:g} seconds") from None
         except web.RequestPayloadError as error:

@@ -1,4 +1,4 @@
-"""Fine-tuned models as TensorFlow computes them, from the folder of a training."""
+"""Loads a fine-tuned model from the folder of its training and computes with TensorFlow."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A page of the server on which a person tries the models in a browser.
+"""Builds the server's page for trying its models in a browser.
 
 It is one document with its style and script inside and nothing from elsewhere. The script reads the
 list of models (``/v1/models``), builds the form of the chosen one from its schema, and sends the

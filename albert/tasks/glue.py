@@ -257,7 +257,7 @@ class _Reader:
         fraction = len(skipped) / (len(skipped) + examples)
         message = (
             f"{self._path}: {len(skipped)} lines ({fraction:.2%}) with fewer than "
-            f"{self._num_columns} columns were left out; the first are "
+            f"{self._num_columns} columns were skipped; the first are "
             f"{', '.join(map(str, skipped[:5]))}"
         )
         if len(skipped) > _MAX_SKIPPED and fraction > _MAX_SKIPPED_FRACTION:

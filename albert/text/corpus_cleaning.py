@@ -1,7 +1,7 @@
-"""Reads the texts of any file and makes clean documents of one sentence per line.
+"""Reads text files of several formats and makes clean documents of one sentence per line.
 
-Only the package that finds the ends of sentences depends on the language: rules count letters,
-words and repetitions. Documents are read and cleaned one at a time.
+Only the splitting into sentences depends on the language: the rules count letters, words and
+repetitions. Documents are read and cleaned one at a time.
 """
 
 import codecs

@@ -66,7 +66,7 @@ def _count_block_parameters(config):
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-    """What a training step computes, on one device.
+    """The sizes of a training step on one device.
 
     Attributes:
       config: `encoder.AlbertConfig`.
@@ -94,7 +94,7 @@ def estimate(shapes: Shapes, compute: Any, accumulation_steps: int = 1) -> Estim
     The parts of a batch together keep as many activations as the whole batch.
 
     Args:
-      shapes: what the step computes.
+      shapes: sizes of the step.
       compute: `layers.Compute` of the model.
       accumulation_steps: number of micro-batches into which B is split.
     """
@@ -144,7 +144,7 @@ def report(
     """Formats the estimate, and those of other settings that give the same results.
 
     Args:
-      shapes: what a step computes.
+      shapes: sizes of a step.
       make_compute: ``(accumulation_steps, recompute) -> layers.Compute`` of the model with these
         settings.
       accumulation_steps: number of micro-batches into which B is split.

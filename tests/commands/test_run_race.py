@@ -168,7 +168,7 @@ def test_named_record_files_are_used(inputs, tmp_path, run_script, monkeypatch):
         ({"max_qa_length": 37}, "--max_qa_length=37 must be .* below --max_seq_length=40"),
         ({"max_seq_length": 41}, "max_position_embeddings of 40"),
         ({"dropout_prob": 1.0}, "--dropout_prob=1.0 must be a fraction"),
-        ({"train_file": "x", "predict_file": "x"}, "give each a name of its own, not x, x"),
+        ({"train_file": "x", "predict_file": "x"}, "give each its own name, not x, x"),
         ({"from_scratch": False}, "no weights to start from"),
         (
             {"data_dir": "nowhere"},

@@ -149,7 +149,7 @@ def test_no_room_says_when_to_come_back(started):
     model.called.acquire(timeout=30)
     busy(model, running)
     waiting = [running.submit(rows(1, 2)), running.submit(rows(3))]
-    with pytest.raises(batcher.Full, match="3 texts wait already, of at most 3") as error:
+    with pytest.raises(batcher.Full, match="the queue is full: 3 of 3 texts are waiting") as error:
         running.submit(rows(4))
     assert 4 <= error.value.retry_after <= 60
     waiting[0].cancel()  # a client that has gone makes room
@@ -187,7 +187,9 @@ def test_what_would_not_be_answered_in_time_is_refused():
     futures = [running.submit(rows(1))]
     assert called.acquire(timeout=30) and called.acquire(timeout=30)  # it computes the second
     futures += [running.submit(rows(2)), running.submit(rows(3))]
-    with pytest.raises(batcher.Full, match="^2 texts wait already, for about 16 seconds$") as full:
+    with pytest.raises(
+        batcher.Full, match="^the queue is full: 2 texts are waiting, for about 16 seconds$"
+    ) as full:
         running.submit(rows(4))
     assert full.value.retry_after == 16
     go.set()

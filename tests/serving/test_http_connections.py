@@ -45,7 +45,7 @@ def test_other_mistakes_of_the_loop_are_not_hidden(caplog):
 @pytest.mark.parametrize(("limit", "most"), [(10_000, 512), (400, 300), (40, 30)])
 def test_connections_leave_file_handles(monkeypatch, limit, most):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    found = http_connections.Connections(512, None, None).most
+    found = http_connections.Connections(512, None, None).limit
     assert 1 <= found <= most and (found == 512) == (most == 512)
 
 

@@ -174,7 +174,7 @@ def test_a_full_queue_refuses_and_clients_that_go_make_room():
         kept = asyncio.ensure_future(post(client, "/predict", {"text": "kept"}))
         await waiting_rows(client, 2)
         status, reply, headers = await post(client, "/predict", {"text": "more"})
-        assert status == 503 and reply["error"] == "2 texts wait already, of at most 2"
+        assert status == 503 and reply["error"] == "the queue is full: 2 of 2 texts are waiting"
         assert int(headers["Retry-After"]) >= 1
         gone.cancel()
         while 'status="499"' not in (await get(client, "/metrics"))[1]:

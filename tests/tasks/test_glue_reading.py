@@ -268,7 +268,7 @@ def test_short_lines_are_counted_and_reported(tmp_path, caplog):
         examples = glue.get_task("qqp").examples(str(tmp_path), "train")
     assert [example.guid for example in examples] == [str(i) for i in range(40)]
     assert (
-        f"{path}: 6 lines (13.04%) with fewer than 6 columns were left out; the first are "
+        f"{path}: 6 lines (13.04%) with fewer than 6 columns were skipped; the first are "
         "2, 4, 6, 8, 10"
     ) in caplog.text
 

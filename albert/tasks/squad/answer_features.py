@@ -1,4 +1,4 @@
-"""The file of features that finding the answers in the scores needs, as lines of JSON."""
+"""Reads and writes the features that are needed to find answers in the scores, as lines of JSON."""
 
 import json
 from collections.abc import Iterable

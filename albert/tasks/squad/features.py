@@ -182,7 +182,7 @@ class FeatureReport:
         message = f"{total} of {self.num_questions} questions cannot be used: {reasons}"
         if is_training and total > MAX_DROPPED * self.num_questions:
             raise InputError(
-                f"{message}. At most {MAX_DROPPED:.0%} may be left out of training; is this the "
+                f"{message}. At most {MAX_DROPPED:.0%} may be skipped in training; is this the "
                 "vocabulary of the text's language?"
             )
         logging.warning("%s", message)

@@ -212,7 +212,7 @@ def evaluate_v2(
       InputError: no question has a prediction, or a predicted question has no null odds.
     """
     gold = gold_answers(dataset)
-    _report_missing(gold, predictions, "are left out of the scores")
+    _report_missing(gold, predictions, "are not scored")
     predictions = {key: predictions[key] for key in gold if key in predictions}
     if not predictions:
         raise InputError(f"none of the {len(gold)} questions has a prediction")

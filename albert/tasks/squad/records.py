@@ -1,6 +1,6 @@
 """Serializes the windows of SQuAD questions as records, in several processes.
 
-Imports no TensorFlow: this is what a worker process runs.
+Worker processes run this module, so it does not import TensorFlow.
 """
 
 import contextlib
