@@ -125,13 +125,16 @@ def test_memory_is_estimated_for_the_parts_that_are_computed(settings, monkeypat
     told = {}
     monkeypatch.setattr(distribution, "gains_from_parts", lambda strategy: gains)
     monkeypatch.setattr(
-        memory, "report", lambda *arguments: told.update(make=arguments[3], rest=arguments[4:])
+        memory,
+        "report",
+        lambda *arguments: told.update(shapes=arguments[0], make=arguments[1], rest=arguments[2:]),
     )
     given = ("--train_batch_size=16", "--max_seq_length=128", "--optimizer=lamb")
     found = settings("--recompute", "--estimate_memory", *given)
     with pytest.raises(SystemExit):
         training.end_with_estimate(found, "config", tf.distribute.get_strategy())
-    assert told["rest"] == (1, True, 0, 1, "lamb", False)
+    assert told["shapes"] == memory.Shapes("config", 16, 128, optimizer="lamb")
+    assert told["rest"] == (1, True)
     assert told["make"](1, False) == layers.Compute("float32", True, False, 2 if gains else 1)
     for saving in ((2, False), (1, True)):
         assert told["make"](*saving) == layers.Compute("float32", True, saving[1], 1)

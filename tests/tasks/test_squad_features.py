@@ -385,7 +385,7 @@ def test_dropped_questions_are_counted_and_named(tokenizer, caplog):
 def test_training_stops_where_many_questions_are_dropped(tokenizer):
     good = [training_example(TEXT, "noon", i) for i in range(95)]
     bad = [training_example("a \x01\x02\x03" * 20, "", 100 + i) for i in range(6)]
-    with pytest.raises(InputError, match=r"6 of 101 questions.*At most 5% may be left out"):
+    with pytest.raises(InputError, match=r"6 of 101 questions.*At most 5% may be skipped"):
         features_of(tokenizer, good + bad, is_training=True)
     windows = features_of(tokenizer, good + bad[:5], is_training=True)
     assert len(windows) == len(features_of(tokenizer, good, is_training=True))

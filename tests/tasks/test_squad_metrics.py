@@ -213,7 +213,7 @@ def test_v2_missing_predictions_are_left_out_and_reported(caplog):
         scores = squad_metrics.evaluate_v2(dataset_of(GOLD), {"a": "cat", "d": "bee"}, odds)
     assert scores["total"] == 2
     assert scores["best_f1"] == 50.0  # b is no unanswerable question that was got right
-    assert "2 of 4 questions have no prediction and are left out" in caplog.text
+    assert "2 of 4 questions have no prediction and are not scored" in caplog.text
 
 
 def test_v2_errors():
