@@ -48,9 +48,25 @@ def test_every_command_of_a_study_is_accepted(path, capsys, tmp_path):
             cli_options.read(command.Settings, values).check()
 
 
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_records_have_the_flags_of_their_runs(path, tmp_path):
+    """A changed recipe or study may not leave results of other flags under the same names."""
+    results = ROOT / "experiments" / "results"
+    content = study.read_study(path)
+    runs = list(study.list_runs(content, options(tmp_path, results=results)))
+    assert {file.stem for file in (results / path.stem).glob("*.json")} <= {r.name for r in runs}
+    for run in runs:
+        last = run.record.get("pretraining", {})
+        stage = {**content, **content["runs"][run.name.rpartition("-")[0]]}.get("first_stage")
+        for record, changes in ((last, {}), (last.get("first_stage", {}), stage)):
+            if record:
+                flags_of_run = {name: study._text(x) for name, x in run.flags(changes).items()}
+                assert record["flags"] == flags_of_run, run.name
+
+
 def options(tmp_path, **changes):
     folders = {name: tmp_path / name for name in ("data", "work", "results")}
-    return study.Options(**folders, **changes)
+    return study.Options(**{**folders, **changes})
 
 
 def test_flags_that_are_null_are_removed(tmp_path):
