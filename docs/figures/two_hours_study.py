@@ -1,6 +1,7 @@
 """Draws the loss against tokens of the study `experiments/two_hours.json`."""
 
 import csv
+import json
 import pathlib
 
 from drawing import Drawing
@@ -12,32 +13,25 @@ HIGHEST = 7.0  # The first steps fall fast from 9 and would take most of the hei
 Point = tuple[float, float]
 
 
-def read_curve(path: pathlib.Path, before: float = 0) -> tuple[list[Point], ...]:
-    """Returns (tokens, loss) of the training steps, and of the evaluations, of a recorded curve.
+def read_curve(path: pathlib.Path, before: float = 0) -> list[Point]:
+    """Returns (tokens, loss) of the training steps of a recorded curve.
 
     Args:
       path: the csv file.
       before: tokens seen before this stage.
     """
     with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    train = [row for row in rows if row["kind"] == "train"]
-    # Evaluations have no count of tokens; every step has nearly as many.
-    per_step = float(train[-1]["tokens_seen"]) / int(train[-1]["step"])
-    found = [
-        (before + int(row["step"]) * per_step, float(row["masked_lm_loss"]), row["kind"])
-        for row in rows
-    ]
-    return tuple([(x, y) for x, y, kind in found if kind == name] for name in ("train", "eval"))
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "train"]
+    return [(before + float(row["tokens_seen"]), float(row["masked_lm_loss"])) for row in rows]
 
 
 def draw() -> str:
     """Returns the SVG."""
-    # The first stage is evaluated on its own records, so these losses are not shown.
-    first, _ = read_curve(RESULTS / "two_hours-seed_1-first_stage.csv")
-    second, heldout = read_curve(RESULTS / "two_hours-seed_1.csv", first[-1][0])
-    last = second[-1][0]
-    lowest = min(loss for _, loss in [*first, *second, *heldout])
+    first = read_curve(RESULTS / "two_hours-seed_1-first_stage.csv")
+    second = read_curve(RESULTS / "two_hours-seed_1.csv", first[-1][0])
+    record = json.loads((RESULTS / "two_hours-seed_1.json").read_text())
+    last, heldout = second[-1][0], record["heldout"]["loss"]
+    lowest = min(heldout, *(loss for _, loss in [*first, *second]))
     floor = int(lowest * 2) / 2
 
     def place(tokens: float, loss: float) -> Point:
@@ -45,25 +39,24 @@ def draw() -> str:
         return x, BOTTOM - (BOTTOM - TOP) * (loss - floor) / (HIGHEST - floor)
 
     drawing = Drawing(720, 396, "Loss of masked words against tokens, in two hours on two cores")
-    legend = ((LEFT, "green", "training, 32 tokens"), (LEFT + 215, "blue", "training, 128 tokens"))
+    legend = ((LEFT, "green", "training, 32 tokens"), (LEFT + 205, "blue", "training, 128 tokens"))
     for x, color, name in legend:
         drawing.line([(x, 28), (x + 34, 28)], color=color, width=2.5)
         drawing.text(x + 44, 33, name, anchor="start")
-    drawing.dot(LEFT + 442, 28, 5, fill="orange")
-    drawing.text(LEFT + 456, 33, "held-out text", anchor="start")
+    drawing.dot(LEFT + 420, 28, 5, fill="orange")
+    drawing.text(LEFT + 432, 33, "held-out text, 15% masked", anchor="start")
     for half in range(int(floor * 2), int(HIGHEST * 2) + 1):
         _, y = place(0, half / 2)
         drawing.line([(LEFT, y), (RIGHT, y)], color="rule", width=1)
         drawing.text(LEFT - 12, y + 5, f"{half / 2:.1f}", color="soft", anchor="end")
-    step = 10_000_000
+    step = 20_000_000
     for number in range(int(last // step) + 1):
         x, _ = place(number * step, floor)
         drawing.text(x, BOTTOM + 24, f"{number * step // 1_000_000}", color="soft")
     for points, (_, color, _) in zip((first, second), legend, strict=True):
         shown = [place(*point) for point in points if point[1] <= HIGHEST]
         drawing.line(shown, color=color, width=2)
-    for point in heldout:
-        drawing.dot(*place(*point), 5, fill="orange", stroke="paper")
+    drawing.dot(*place(last, heldout), 5, fill="orange", stroke="paper")
     note = "million tokens (without padding)"
     drawing.text((LEFT + RIGHT) / 2, BOTTOM + 48, note, size=14, color="soft")
     return drawing.svg()
