@@ -151,11 +151,11 @@ class Result:
 
     def by(self, attribute: str) -> dict[str, Share]:
         """Returns {value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
-        found = {}
+        shares = {}
         for paradigm, share in self.paradigms:
             key = getattr(paradigm, attribute)
-            found[key] = found.get(key, Share(0, 0, 0)) + share
-        return dict(sorted(found.items()))
+            shares[key] = shares.get(key, Share(0, 0, 0)) + share
+        return dict(sorted(shares.items()))
 
     def metrics(self) -> dict[str, float]:
         """Returns ``blimp_accuracy``, the same with ties right, and ``blimp_<field>_accuracy``."""

@@ -223,21 +223,21 @@ def lines(
       log: use a logarithmic axis if the values spread widely.
       xlabel: name of the xs.
     """
-    named = [line for line in series if not line.faint]
-    more = f", and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
-    ends = "; ".join(map(_ends, named[:MAX_NAMED]))
+    main_lines = [line for line in series if not line.faint]
+    more = f", and {len(main_lines) - MAX_NAMED} more" if len(main_lines) > MAX_NAMED else ""
+    ends = "; ".join(map(_ends, main_lines[:MAX_NAMED]))
     alt = f"{title}: {ends}{more}, over the {xlabel if xlabel != 'step' else 'steps'}."
     limits, log = band_limits(series, is_log(series, log)), is_log(series, log)
     limit = max_points(series)
     # A long legend must not take the space of the lines.
-    height = _SIZE[1] + 0.2 * max(0, min(len(named), MAX_NAMED) - 4)
+    height = _SIZE[1] + 0.2 * max(0, min(len(main_lines), MAX_NAMED) - 4)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for line in series:
-            if line.faint or line in named[MAX_NAMED:]:
+            if line.faint or line in main_lines[MAX_NAMED:]:
                 xs, ys = thin(line.xs, line.ys, limit=limit)
                 axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
-        for place, line in enumerate(named[:MAX_NAMED]):
-            _draw_line(axes, line, place if len(named) > 1 else 0, limit, limits)
+        for place, line in enumerate(main_lines[:MAX_NAMED]):
+            _draw_line(axes, line, place if len(main_lines) > 1 else 0, limit, limits)
         for x, y, label in marks:
             axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
         if log:
@@ -245,7 +245,7 @@ def lines(
         if limits:
             axes.set_ylim(*_drawn_limits(series, limits))
         axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-        if len(named) > 1 or marks:
+        if len(main_lines) > 1 or marks:
             _legend(axes)
     return drawing.svg
 
@@ -300,11 +300,11 @@ def intervals(metric: str, bars: Sequence[Bar]) -> str:
             axes.plot(_drawable([bar.mean]), [place], "D", color=_COLORS[0], ms=5)
         axes.set_yticks(range(len(bars)), [_short(bar.label, 32) for bar in bars])
         # Wide intervals, such as those of two runs, would leave no room for the others.
-        known = _drawable([v for bar in bars for v in (bar.mean, *bar.values)])
-        margin = (max(known) - min(known)) or 0.05 * abs(max(known)) or 1.0
+        scores = _drawable([v for bar in bars for v in (bar.mean, *bar.values)])
+        margin = (max(scores) - min(scores)) or 0.05 * abs(max(scores)) or 1.0
         ends = [v for bar in bars if bar.low is not None for v in _drawable([bar.low, bar.high])]
-        low, high = min(known) - margin, max(known) + margin
-        edges = max(low, min([*known, *ends])), min(high, max([*known, *ends]))
+        low, high = min(scores) - margin, max(scores) + margin
+        edges = max(low, min([*scores, *ends])), min(high, max([*scores, *ends]))
         space = 0.04 * (edges[1] - edges[0]) or margin
         axes.set_xlim(edges[0] - space, edges[1] + space)
         axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=metric)
@@ -327,11 +327,11 @@ def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for place, bar in enumerate(bars):
             (x,), (y,) = _drawable([bar.cost]), _drawable([bar.mean])
-            named = place < MAX_NAMED
-            color = _COLORS[place] if named else "#cccccc"
+            is_named = place < MAX_NAMED
+            color = _COLORS[place] if is_named else "#cccccc"
             if bar.low is not None:
                 axes.plot([x, x], _drawable([bar.low, bar.high]), "-", color=color, linewidth=1)
-            axes.plot([x], [y], "o", color=color, ms=5, label=bar.label if named else None)
+            axes.plot([x], [y], "o", color=color, ms=5, label=bar.label if is_named else None)
         if _spread([bar.cost for bar in bars]):
             _log_scale(axes.set_xscale, axes.xaxis)
         axes.set(title=f"{metric} against cost", xlabel=xlabel, ylabel=metric)
@@ -381,11 +381,11 @@ def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
 def _cells(axes, values, low, high):
     """Draws colored cells as vector shapes, which scale with the page; an image would not."""
     edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
-    found = axes.pcolormesh(
+    mesh = axes.pcolormesh(
         *edges, np.ma.masked_invalid(values), cmap=_colors(), vmin=low, vmax=high
     )
     axes.invert_yaxis()
-    return found
+    return mesh
 
 
 def _colors():
@@ -408,24 +408,24 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
 
 
 def threshold_curve(
-    places: Sequence[float], exact: Sequence[float], f1: Sequence[float], chosen: float | None
+    places: Sequence[float], exact: Sequence[float], f1: Sequence[float], threshold: float | None
 ) -> str:
     """Draws scores in percent over the null-odds threshold below which questions are answered.
 
     Args:
       places: null odds where the scores change, in ascending order.
       exact, f1: a score up to and including each place, and one after the last.
-      chosen: the threshold that was used, or None.
+      threshold: the threshold that was used, or None.
     """
     best = max(range(len(f1)), key=f1.__getitem__)
     alt = (
         f"Exact match and F1 by threshold of the null odds. F1 is {f1[0]:.2f} with nothing "
         f"answered and {f1[-1]:.2f} with everything; it is best, {f1[best]:.2f}, "
         + (f"just above {places[best - 1]:.3f}." if best else "with nothing answered.")
-        + ("" if chosen is None else f" Used: {chosen:.3f}.")
+        + ("" if threshold is None else f" Used: {threshold:.3f}.")
     )
     places = _drawable(places)
-    ends = places if chosen is None else [*places, *_drawable([chosen])]
+    ends = places if threshold is None else [*places, *_drawable([threshold])]
     margin = 0.05 * (max(ends) - min(ends)) or 1.0
     edges = [min(ends) - margin, *places, max(ends) + margin]
     with _figure(alt) as (axes, drawing):
@@ -434,8 +434,8 @@ def threshold_curve(
             xs, ys = thin(edges, [ys[0], *ys])
             color = _COLORS[style == "--"]
             axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=color)
-        if chosen is not None:
-            axes.axvline(ends[-1], color="#000000", linewidth=1, label=f"used: {chosen:.3f}")
+        if threshold is not None:
+            axes.axvline(ends[-1], color="#000000", linewidth=1, label=f"used: {threshold:.3f}")
         axes.set(title="Threshold of no answer", xlabel="threshold", ylabel="percent")
         _legend(axes)
     return drawing.svg
@@ -461,8 +461,8 @@ def heat_map(
         for c, score in enumerate(row)
         if score is not None
     ]
-    shown = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
-    alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {shown}."
+    text = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
+    alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {text}."
     grid = np.array(_drawable(scores))  # None becomes NaN
     low, high = np.nanmin(grid), np.nanmax(grid)
     size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
@@ -526,10 +526,10 @@ def parallel_coordinates(
       metric: name of the scores.
     """
     best = max(range(len(scores)), key=scores.__getitem__)
-    shown = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))
+    point = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))
     alt = (
         f"Parallel coordinates of {len(rows)} points through {', '.join(names)} to {metric}; the "
-        f"highest, {scores[best]:.4g}, is at {shown}."
+        f"highest, {scores[best]:.4g}, is at {point}."
     )
     scores = _drawable(scores)
     axes_of = [_axis([row[i] for row in rows]) for i in range(len(names))] + [_axis(scores)]
@@ -576,9 +576,9 @@ def _short(label, length):
 
 def _wrapped(name):
     """Breaks a name into lines that fit below an axis."""
-    found = [""]
+    parts = [""]
     for word in re.findall(r"[^_ ]+_?| ", name):
-        if found[-1] and len(found[-1]) + len(word) > 11:
-            found.append("")
-        found[-1] += word
-    return "\n".join(line.strip() for line in found)
+        if parts[-1] and len(parts[-1]) + len(word) > 11:
+            parts.append("")
+        parts[-1] += word
+    return "\n".join(line.strip() for line in parts)

@@ -210,23 +210,23 @@ def _named(sides, name):
 def _check_comparable(sides):
     """Rejects sides of other tasks or data."""
     if len(sides) < 2:
-        found = f"only {sides[0].name}" if sides else "none"
-        raise file_io.InputError(f"runs: a comparison needs two sides or more; found {found}")
-    known = [side for side in sides if side.task[0]]
-    for other in known[1:]:
-        first = known[0]
+        text = f"only {sides[0].name}" if sides else "none"
+        raise file_io.InputError(f"runs: a comparison needs two sides or more; found {text}")
+    with_task = [side for side in sides if side.task[0]]
+    for other in with_task[1:]:
+        first = with_task[0]
         if other.task != first.task:
             raise file_io.InputError(
                 f"runs: {first.name} is {_task_text(first)}, but {other.name} is "
                 f"{_task_text(other)}; only runs of one task can be compared"
             )
-    for side in known:
+    for side in with_task:
         if len(side.data) > 1:
             raise file_io.InputError(
                 f"runs: the runs of {side.name} were evaluated on different data: "
                 f"{_data_text(side)}"
             )
-    with_data = [side for side in known if side.data]
+    with_data = [side for side in with_task if side.data]
     for other in with_data[1:]:
         first = with_data[0]
         if set(other.data) != set(first.data):
@@ -247,17 +247,17 @@ def _data_text(side):
 
 def _common_metric(sides):
     """Returns the score that picks the best checkpoints of all sides."""
-    found = {side.best_metric: side.name for side in reversed(sides) if side.best_metric}
-    if len(found) > 1:
-        named = ", ".join(f"{name} by {metric}" for metric, name in found.items())
+    metrics = {side.best_metric: side.name for side in reversed(sides) if side.best_metric}
+    if len(metrics) > 1:
+        details = ", ".join(f"{name} by {metric}" for metric, name in metrics.items())
         shared = [m for m in sides[0].score_names if all(m in s.score_names for s in sides)]
         raise file_io.InputError(
-            f"runs: the sides pick their best checkpoints by different scores ({named}); choose "
+            f"runs: the sides pick their best checkpoints by different scores ({details}); choose "
             f"one with `metric`: {', '.join(shared) or 'they share none'}"
         )
-    if not found:
+    if not metrics:
         raise file_io.InputError("runs: no run has been evaluated: run them with do_eval")
-    return next(iter(found))
+    return next(iter(metrics))
 
 
 def _check_metric(sides, metric):
@@ -292,12 +292,12 @@ def _over_seeds(a, b, metric, common):
     if few:
         return None, None, f"each side needs two runs with scores, but {', '.join(few)}"
     failed = (len(a.runs) - len(first), len(b.runs) - len(second))
-    found = statistics.compare_seeds(first, second, failed=failed, **common)
+    comparison = statistics.compare_seeds(first, second, failed=failed, **common)
     everything = [side.scores(metric, with_stuck=True) for side in (a, b)]
     with_stuck = None
     if everything != [first, second]:
         with_stuck = statistics.compare_seeds(*everything, **common)
-    return Finding(found, found.p, found.better, found.verdict), with_stuck, ""
+    return Finding(comparison, comparison.p, comparison.better, comparison.verdict), with_stuck, ""
 
 
 def _kept(side):
@@ -312,38 +312,38 @@ def _kept(side):
 
 
 def _over_examples(a, b, metric, common):
-    kept = [_kept(side) for side in (a, b)]
-    _check_same_examples([pair for found in kept for pair in found])
+    groups = [_kept(side) for side in (a, b)]
+    _check_same_examples([pair for group in groups for pair in group])
     name = metric.removeprefix(comparison_sides.TEST)
-    metrics = kept[0][0][1].metrics
+    metrics = groups[0][0][1].metrics
     notes = []
     if name not in metrics:
         notes.append(f"{name} is not known for single examples; this is {next(iter(metrics))}")
         name = next(iter(metrics))
-    if min(map(len, kept)) == 1 and max(map(len, kept)) > 1:
-        kept = _one_run_of_each(kept)
-        seed_a, seed_b = (found[0][0].seed for found in kept)
+    if min(map(len, groups)) == 1 and max(map(len, groups)) > 1:
+        groups = _one_run_of_each(groups)
+        seed_a, seed_b = (group[0][0].seed for group in groups)
         notes.append(
             f"one side has only one run: seed {seed_a} of {a.name} is compared with seed {seed_b} "
             f"of {b.name}, so the result says nothing about other seeds"
         )
-    elif max(map(len, kept)) == 1:
+    elif max(map(len, groups)) == 1:
         notes.append("one run of each side: the result says nothing about other seeds")
     own: dict[str, Any] = {**common, "minimize": results.is_loss(name)}
-    found = _test_examples(kept, name, own)
-    gained, lost = _changes(kept)
-    data, count = kept[0][0][1].data, len(kept[0][0][1].labels)
-    seeds = tuple(tuple(run.seed for run, _ in side) for side in kept)
-    finding = Finding(found, found.p, found.better, found.verdict)
+    comparison = _test_examples(groups, name, own)
+    gained, lost = _changes(groups)
+    data, count = groups[0][0][1].data, len(groups[0][0][1].labels)
+    seeds = tuple(tuple(run.seed for run, _ in group) for group in groups)
+    finding = Finding(comparison, comparison.p, comparison.better, comparison.verdict)
     return Examples(name, data, count, seeds, finding, gained, lost, "; ".join(notes))
 
 
-def _one_run_of_each(kept: list[list[tuple[Run, Predictions]]]) -> list[Any]:
+def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
     """Returns one run of each side: those of the same seed if there are, else the first ones."""
-    shared = {run.seed for run, _ in kept[0]} & {run.seed for run, _ in kept[1]}
+    shared = {run.seed for run, _ in groups[0]} & {run.seed for run, _ in groups[1]}
     if not shared:
-        return [found[:1] for found in kept]
-    return [[pair for pair in found if pair[0].seed == min(shared)] for found in kept]
+        return [group[:1] for group in groups]
+    return [[pair for pair in group if pair[0].seed == min(shared)] for group in groups]
 
 
 def _check_same_examples(pairs):
@@ -370,13 +370,13 @@ def _check_same_examples(pairs):
             )
 
 
-def _test_examples(kept, name, common):
+def _test_examples(groups, name, common):
     """Returns the `statistics.Comparison` of the predictions of both sides."""
-    sides = [[predictions.metrics[name] for _, predictions in found] for found in kept]
+    sides = [[predictions.metrics[name] for _, predictions in group] for group in groups]
     metric: Metric = sides[0][0]
     if min(map(len, sides)) > 1:
         arrays = [np.stack([m.rows for m in side]) for side in sides]
-        seeds = [[run.seed for run, _ in found] for found in kept]
+        seeds = [[run.seed for run, _ in group] for group in groups]
         return example_statistics.multi_bootstrap(
             *arrays, paired_seeds=seeds[0] == seeds[1], of_means=metric.of_means, **common
         )
@@ -385,45 +385,45 @@ def _test_examples(kept, name, common):
         return example_statistics.bootstrap_of_means(first, second, metric.of_means, **common)
     right = [rows[:, 0] / metric.scale for rows in (first, second)]
     level, names = common["level"], common["names"]
-    found = example_statistics.mcnemar(*right, level=level, names=names)
-    return _scaled(found, metric.scale, names)
+    comparison = example_statistics.mcnemar(*right, level=level, names=names)
+    return _scaled(comparison, metric.scale, names)
 
 
-def _scaled(found, scale, names):
+def _scaled(comparison, scale, names):
     """Returns a comparison of fractions in the unit of the metric."""
     if scale == 1:
-        return found
-    values = {key: getattr(found, key) * scale for key in ("difference", "low", "high")}
-    better, verdict = statistics.decide(values["difference"], found.p, found.level, False, names)
-    return dataclasses.replace(found, **values, better=better, verdict=verdict)
+        return comparison
+    values = {key: getattr(comparison, key) * scale for key in ("difference", "low", "high")}
+    better, verdict = statistics.decide(values["difference"], comparison.p, comparison.level, False, names)
+    return dataclasses.replace(comparison, **values, better=better, verdict=verdict)
 
 
-def _changes(kept):
+def _changes(groups):
     """Returns the examples that the second side gains, and those that it loses."""
-    if not kept[0][0][1].right:
+    if not groups[0][0][1].right:
         return (), ()
     fractions = [
         {
-            key: sum(predictions.right[key] for _, predictions in found) / len(found)
-            for key in kept[0][0][1].right
+            key: sum(predictions.right[key] for _, predictions in group) / len(group)
+            for key in groups[0][0][1].right
         }
-        for found in kept
+        for group in groups
     ]
     gained, lost = [], []
     for key, first in fractions[0].items():
         second = fractions[1][key]
         if (first - 0.5) * (second - 0.5) < 0:
-            (gained if second > first else lost).append(_change(key, kept, first, second))
+            (gained if second > first else lost).append(_change(key, groups, first, second))
     for rows in (gained, lost):
         rows.sort(key=lambda row: -abs(row.second_right - row.first_right))
     return tuple(gained), tuple(lost)
 
 
-def _change(key, kept, first, second):
+def _change(key, groups, first, second):
     answers = [
-        collections.Counter(p.found[key] for _, p in found).most_common(1)[0][0] for found in kept
+        collections.Counter(p.found[key] for _, p in group).most_common(1)[0][0] for group in groups
     ]
-    one = kept[0][0][1]
+    one = groups[0][0][1]
     return Change(key, one.texts[key], one.labels[key], *answers, first, second)
 
 
@@ -433,10 +433,10 @@ def _change(key, kept, first, second):
 def _adjust(pairs, level, minimize):
     """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
-    found = [pair.examples and pair.examples.finding for pair in pairs]
+    findings = [pair.examples and pair.examples.finding for pair in pairs]
     examples = [
         finding and dataclasses.replace(pair.examples, finding=finding)
-        for pair, finding in zip(pairs, _adjust_examples(found, pairs, level), strict=True)
+        for pair, finding in zip(pairs, _adjust_examples(findings, pairs, level), strict=True)
     ]
     return [
         dataclasses.replace(pair, seeds=seed, examples=example)
@@ -453,20 +453,20 @@ def _adjust_examples(findings, pairs, level):
 
 def _holm(findings, pairs, level, minimize):
     """Returns findings with p and verdict adjusted for their number."""
-    known = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
-    adjusted = iter(statistics.holm(known).tolist() if known else ())
-    found = []
+    p_values = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
+    adjusted = iter(statistics.holm(p_values).tolist() if p_values else ())
+    new_findings = []
     for pair, finding in zip(pairs, findings, strict=True):
         if finding is None or finding.comparison.p is None:
-            found.append(finding)
+            new_findings.append(finding)
             continue
         p, difference = next(adjusted), finding.comparison.difference
         names = (pair.first, pair.second)
         better, verdict = statistics.decide(difference, p, level, minimize, names)
         if finding.better and not better:
-            verdict = f"{verdict} after Holm, for {len(known)} comparisons"
-        found.append(dataclasses.replace(finding, p_holm=p, better=better, verdict=verdict))
-    return found
+            verdict = f"{verdict} after Holm, for {len(p_values)} comparisons"
+        new_findings.append(dataclasses.replace(finding, p_holm=p, better=better, verdict=verdict))
+    return new_findings
 
 
 def score_side(side: Side, metric: str, level: float = 0.95) -> SideScore:
@@ -488,9 +488,9 @@ def remark(side: Side) -> str:
     others = {status: count for status, count in counts.items() if status != exported_runs.FINISHED}
     parts = []
     if others and len(side.counted) < total:
-        named = ", ".join(f"{count} {status}" for status, count in others.items())
+        outcomes = ", ".join(f"{count} {status}" for status, count in others.items())
         parts.append(
-            f"{named} of {total} runs left out: the score is that of the others, and too good if "
+            f"{outcomes} of {total} runs left out: the score is that of the others, and too good if "
             "runs that fail would score badly"
         )
     elif others:

@@ -107,8 +107,8 @@ class Side:
     @property
     def counts(self) -> dict[str, int]:
         """Returns {status: number of runs}, finished ones first."""
-        found = collections.Counter(run.status for run in self.runs)
-        return dict(sorted(found.items(), key=lambda pair: pair[0] != exported_runs.FINISHED))
+        counts = collections.Counter(run.status for run in self.runs)
+        return dict(sorted(counts.items(), key=lambda pair: pair[0] != exported_runs.FINISHED))
 
     @property
     def restarts(self) -> int:
@@ -141,12 +141,12 @@ class Side:
         Failed and stuck runs count as well: they were paid for.
         """
         costs = [run.cost for run in self.runs if run.cost is not None]
-        found = {}
+        means = {}
         for field in dataclasses.fields(run_record.Cost):
             values = [getattr(cost, field.name) for cost in costs]
             if values and None not in values:
-                found[field.name] = sum(values) / len(values)
-        return found
+                means[field.name] = sum(values) / len(values)
+        return means
 
     def score_name(self, metric: str) -> str:
         """Returns the name of a score with the number of checkpoints that it is the best of."""
@@ -177,15 +177,15 @@ def read(
       file_io.InputError: a name stands for nothing, a record is damaged, or two sides have one
         folder.
     """
-    found: list[Side] = []
+    sides: list[Side] = []
     for name in names:
-        found += _read_name(name.rstrip("/"), labels, columns or tables.Columns(), only_recorded)
-    folders = [(side.folder, side.runs) for side in found]
-    shown = _short_names([side.name for side in found])
-    for place, side in enumerate(found):
+        sides += _read_name(name.rstrip("/"), labels, columns or tables.Columns(), only_recorded)
+    folders = [(side.folder, side.runs) for side in sides]
+    short_names = _short_names([side.name for side in sides])
+    for place, side in enumerate(sides):
         if folders.index((side.folder, side.runs)) != place:
             raise file_io.InputError(f"runs: {side.folder} is named twice")
-    return [dataclasses.replace(s, name=name) for s, name in zip(found, shown, strict=True)]
+    return [dataclasses.replace(s, name=name) for s, name in zip(sides, short_names, strict=True)]
 
 
 def _short_names(paths):
@@ -254,22 +254,22 @@ def _make_side(name, folder, parts, given_seeds=()):
     for number, (part, outcome) in enumerate(parts):
         seed = given_seeds[number] if given_seeds else None
         runs.append(_read_run(part, outcome, seed))
-    known = [run.record for run in runs if run.record is not None]
-    if not known:
+    records = [run.record for run in runs if run.record is not None]
+    if not records:
         raise file_io.InputError(f"runs: no run of {name} has a {run_record.RUN} yet")
-    report_data.check_same_task(known)
+    report_data.check_same_task(records)
     runs.sort(key=lambda run: run.seed)
-    metrics = dict.fromkeys(run.best_metric for run in known if run.best_metric)
+    metrics = dict.fromkeys(run.best_metric for run in records if run.best_metric)
     if len(metrics) > 1:
         raise file_io.InputError(
             f"runs: the runs of {name} pick their best checkpoints by {' and '.join(metrics)}"
         )
     data = {
         entry["sha256"]: entry["path"]
-        for run in known
+        for run in records
         if (entry := _eval_data(run)) and entry["sha256"]
     }
-    return Side(name, folder, tuple(runs), known[0].task, next(iter(metrics), ""), data)
+    return Side(name, folder, tuple(runs), records[0].task, next(iter(metrics), ""), data)
 
 
 def _eval_data(run):
@@ -341,6 +341,6 @@ def _read_point(folder, text):
         for several in [file_io.exists(os.path.join(folder, trial.name, seeds.SEEDS))]
         for part, outcome in _parts(os.path.join(folder, trial.name), trial.state)
     ]
-    given = [t.seed for t in trials] if len(parts) == len(trials) else []
-    given = [] if None in given else given
-    return _make_side(f"{folder}/{point.name}", folder, parts, given)
+    trial_seeds = [t.seed for t in trials] if len(parts) == len(trials) else []
+    trial_seeds = [] if None in trial_seeds else trial_seeds
+    return _make_side(f"{folder}/{point.name}", folder, parts, trial_seeds)

@@ -57,16 +57,16 @@ def side_row(row: SideScore) -> list[str]:
     if mean is None:
         return [row.side.name, "-", "-", counted, each, row.remark]
     notes = "; ".join(filter(None, [row.remark, mean.note]))
-    shown = interval(mean.low, mean.high)
-    return [row.side.name, score(mean.estimate), shown, counted, each, notes]
+    interval_text = interval(mean.low, mean.high)
+    return [row.side.name, score(mean.estimate), interval_text, counted, each, notes]
 
 
 def _finding_cells(finding: Finding) -> list[str]:
-    found = finding.comparison
+    comparison = finding.comparison
     return [
-        f"{found.difference:+.4f}",
-        interval(found.low, found.high),
-        p_value(found.p),
+        f"{comparison.difference:+.4f}",
+        interval(comparison.low, comparison.high),
+        p_value(comparison.p),
         p_value(finding.p_holm),
         finding.verdict,
     ]
@@ -130,15 +130,15 @@ def _title(compared):
 
 def _finding_sentence(finding: Finding, over: str) -> str:
     """Returns a line about a finding, and its method."""
-    found = finding.comparison
-    parts = [f"{found.difference:+.4f}"]
-    if found.low is not None:
-        parts.append(f"interval {interval(found.low, found.high)}")
-    if found.p is not None:
-        after = "" if finding.p_holm == found.p else f" (after Holm {p_value(finding.p_holm)})"
-        parts.append(f"p {p_value(found.p)}{after}")
-    note = f"; {found.note}" if found.note else ""
-    return f"{over}: {finding.verdict}\n    {', '.join(parts)} ({found.method}{note})"
+    comparison = finding.comparison
+    parts = [f"{comparison.difference:+.4f}"]
+    if comparison.low is not None:
+        parts.append(f"interval {interval(comparison.low, comparison.high)}")
+    if comparison.p is not None:
+        after = "" if finding.p_holm == comparison.p else f" (after Holm {p_value(finding.p_holm)})"
+        parts.append(f"p {p_value(comparison.p)}{after}")
+    note = f"; {comparison.note}" if comparison.note else ""
+    return f"{over}: {finding.verdict}\n    {', '.join(parts)} ({comparison.method}{note})"
 
 
 def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
@@ -147,16 +147,16 @@ def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
     if pair.seeds is None:
         yield f"  over seeds: not known: {pair.why_not_seeds}"
     else:
-        found = pair.seeds.comparison
-        paired = "paired by seed" if found.paired else "not paired: the seeds differ"
+        comparison = pair.seeds.comparison
+        paired = "paired by seed" if comparison.paired else "not paired: the seeds differ"
         yield "  " + _finding_sentence(
-            pair.seeds, f"over {found.n_a} and {found.n_b} seeds, {paired}"
+            pair.seeds, f"over {comparison.n_a} and {comparison.n_b} seeds, {paired}"
         )
     if pair.with_stuck is not None:
-        found = pair.with_stuck
+        comparison = pair.with_stuck
         yield (
-            f"    with the runs that did not learn: {found.verdict} "
-            f"({found.difference:+.4f}, p {p_value(found.p)})"
+            f"    with the runs that did not learn: {comparison.verdict} "
+            f"({comparison.difference:+.4f}, p {p_value(comparison.p)})"
         )
     if pair.examples is None:
         yield f"  over examples: not known: {pair.why_not_examples}"
@@ -319,8 +319,8 @@ def _pair_dict(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _comparison_dict(found: statistics.Comparison) -> dict[str, Any]:
-    return dataclasses.asdict(found)
+def _comparison_dict(comparison: statistics.Comparison) -> dict[str, Any]:
+    return dataclasses.asdict(comparison)
 
 
 def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:

@@ -92,9 +92,9 @@ def read(run: report_data.Run) -> Predictions:
     if source.warning and run.predicted["sha256"] is not None:
         raise file_io.InputError(f"{run.folder}: {source.warning}")
     with report_data.damage_named(paths[0]):
-        found = read_own(run, paths[0])
+        predictions = read_own(run, paths[0])
     return dataclasses.replace(
-        found, path=paths[0], data=source.path, sha256=run.predicted["sha256"]
+        predictions, path=paths[0], data=source.path, sha256=run.predicted["sha256"]
     )
 
 
@@ -122,7 +122,7 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
     digest = file_io.sha256(labels)
     if path.endswith(".json"):
         with report_data.damage_named(path):
-            found = _answers_of(path, labels, None)
+            predictions = _answers_of(path, labels, None)
     else:
         texts, right, number = {}, {}, -1
         for number, (place, row) in enumerate(tables.read_file(labels, "labels")):
@@ -135,8 +135,8 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
             names = filter(None, (columns.text, columns.text_pair))
             texts[key] = " / ".join(str(row[name]) for name in names if name in row)
             right[key] = str(row[columns.label]).strip()
-        found = _table(path, texts, right)
-    return dataclasses.replace(found, path=path, data=labels, sha256=digest)
+        predictions = _table(path, texts, right)
+    return dataclasses.replace(predictions, path=path, data=labels, sha256=digest)
 
 
 def _how(run, how):
@@ -187,23 +187,23 @@ def _matthews(means):
     return _ratio(covariance, np.sqrt(np.maximum(0, spread)))
 
 
-def _metrics_of_classes(labels, found, names):
+def _metrics_of_classes(labels, predictions, names):
     """Returns the metrics of classes: accuracy, of two the F1 of the second, correlation."""
-    labels, found = np.array(labels, object), np.array(found, object)
-    right = (labels == found).astype(float)[:, None]
+    labels, predictions = np.array(labels, object), np.array(predictions, object)
+    right = (labels == predictions).astype(float)[:, None]
     metrics = [Metric("eval_accuracy", right, _mean, is_right=True)]
     if len(names) == 2:
-        true, predicted = (values == names[1] for values in (labels, found))
+        true, predicted = (values == names[1] for values in (labels, predictions))
         rows = np.stack([true & predicted, predicted, true], axis=1).astype(float)
         metrics.append(Metric("f1", rows, _f1))
     place = {name: i for i, name in enumerate(names)}
-    cells = [place[a] * len(names) + place[b] for a, b in zip(labels, found, strict=True)]
+    cells = [place[a] * len(names) + place[b] for a, b in zip(labels, predictions, strict=True)]
     metrics.append(Metric("matthew_corr", np.eye(len(names) ** 2)[cells], _matthews))
     return {metric.name: metric for metric in metrics}
 
 
-def _metrics_of_numbers(labels, found):
-    x, y = (np.array(values, float) for values in (labels, found))
+def _metrics_of_numbers(labels, predictions):
+    x, y = (np.array(values, float) for values in (labels, predictions))
     squared = ((x - y) ** 2)[:, None]
     # Moved to their mean, so that squares of large numbers lose no digits; x and y are labels and
     # predictions of the same unit, and labels are the same on all sides.
@@ -243,40 +243,40 @@ def _glue_dev(run):
 
 def _table(path, texts, labels):
     """Reads a table with the columns id and prediction."""
-    prefix, found, names = "probability_", {}, None
+    prefix, predictions, names = "probability_", {}, None
     for place, row in tables.read_file(path, "predictions"):
         if not row.keys() >= {"id", "prediction"}:
             raise file_io.InputError(
                 f"{place}: expected the columns id and prediction, found {', '.join(row)}"
             )
-        found[str(row["id"])] = str(row["prediction"])
+        predictions[str(row["id"])] = str(row["prediction"])
         own = row.get("probabilities")
         names = list(own) if own else [n[len(prefix) :] for n in row if n.startswith(prefix)]
-    _check_ids(path, labels, found)
+    _check_ids(path, labels, predictions)
     keys = list(labels)
     if not names:
         with report_data.damage_named(path):
-            metrics = _metrics_of_numbers([labels[k] for k in keys], [found[k] for k in keys])
-        return _made(keys, texts, labels, found, {}, metrics)
-    names += sorted({*labels.values(), *found.values()} - {*names})
-    metrics = _metrics_of_classes([labels[k] for k in keys], [found[k] for k in keys], names)
-    right = {key: labels[key] == found[key] for key in keys}
-    return _made(keys, texts, labels, found, right, metrics)
+            metrics = _metrics_of_numbers([labels[k] for k in keys], [predictions[k] for k in keys])
+        return _made(keys, texts, labels, predictions, {}, metrics)
+    names += sorted({*labels.values(), *predictions.values()} - {*names})
+    metrics = _metrics_of_classes([labels[k] for k in keys], [predictions[k] for k in keys], names)
+    right = {key: labels[key] == predictions[key] for key in keys}
+    return _made(keys, texts, labels, predictions, right, metrics)
 
 
-def _made(keys, texts, labels, found, right, metrics):
+def _made(keys, texts, labels, predictions, right, metrics):
     """Returns `Predictions` in the order of keys, to which `read` adds where they come from."""
     columns = [
-        {key: _cut(str(values.get(key, ""))) for key in keys} for values in (texts, labels, found)
+        {key: _cut(str(values.get(key, ""))) for key in keys} for values in (texts, labels, predictions)
     ]
     return Predictions("", "", None, *columns, right, metrics)
 
 
-def _check_ids(path, labels, found):
-    odd = [key for key in labels if key not in found] or [key for key in found if key not in labels]
+def _check_ids(path, labels, predictions):
+    odd = [key for key in labels if key not in predictions] or [key for key in predictions if key not in labels]
     if odd or not labels:
         raise file_io.InputError(
-            f"{path} holds the predictions of other examples than the data: {len(found)} and "
+            f"{path} holds the predictions of other examples than the data: {len(predictions)} and "
             f"{len(labels)}, of which {len(odd)} differ, such as {', '.join(odd[:1])}; predict "
             "again, or name the column of the ids with --id_column"
         )
@@ -300,21 +300,21 @@ def _answers_of(path, data, is_v2):
             for paragraph in article["paragraphs"]
             for question in paragraph["qas"]
         }
-    found = file_io.read_json(path, "answers", max_bytes=None)
+    predictions = file_io.read_json(path, "answers", max_bytes=None)
     is_v2 = is_v2 if is_v2 is not None else not all(gold.values())
     if not is_v2:  # its rules cannot score questions without an answer
         gold = {key: answers for key, answers in gold.items() if answers}
     if not any(gold.values()):
         raise file_io.InputError(f"{data} has no right answers")
     with report_data.damage_named(path):
-        found = {key: found[key] for key in found if key in gold or is_v2}
-    _check_ids(path, gold, found)
+        predictions = {key: predictions[key] for key in predictions if key in gold or is_v2}
+    _check_ids(path, gold, predictions)
     keys = list(gold)
     if is_v2:
-        exact, f1 = squad_metrics.raw_scores_v2(gold, found)
+        exact, f1 = squad_metrics.raw_scores_v2(gold, predictions)
     else:
         exact, f1 = (
-            {key: max(score(found[key], answer) for answer in gold[key]) for key in keys}
+            {key: max(score(predictions[key], answer) for answer in gold[key]) for key in keys}
             for score in (
                 squad_metrics.exact_match,
                 functools.partial(squad_metrics.f1, empty_is_an_answer=False),
@@ -327,8 +327,8 @@ def _answers_of(path, data, is_v2):
         name: Metric(name, rows[1], _mean, is_right=True, scale=100.0),
     }
     labels = {key: " | ".join(dict.fromkeys(gold[key])) or "(no answer)" for key in keys}
-    shown = {key: found[key] or "(no answer)" for key in keys}
-    return _made(keys, texts, labels, shown, {k: exact[k] == 1.0 for k in keys}, metrics)
+    answer_texts = {key: predictions[key] or "(no answer)" for key in keys}
+    return _made(keys, texts, labels, answer_texts, {k: exact[k] == 1.0 for k in keys}, metrics)
 
 
 def _read_words(run, path):
@@ -339,31 +339,31 @@ def _words(path):
     """Reads the words, labels and predicted labels of sentences."""
     columns = (word_files.Columns(label=str(number)) for number in (2, 3))
     try:
-        labels, found = (list(word_files.read(path, "predictions", own, True)) for own in columns)
+        labels, predictions = (list(word_files.read(path, "predictions", own, True)) for own in columns)
     except file_io.InputError as error:
         raise file_io.InputError(
             f"{path}: expected words, their labels and the predicted labels; data without labels "
             f"cannot be compared ({error})"
         ) from error
     keys = [sentence.guid for sentence in labels]
-    truth, given = ([sentence.labels for sentence in rows] for rows in (labels, found))
-    right = [(sum(map(str.__eq__, a, b)), len(a)) for a, b in zip(truth, given, strict=True)]
+    truth, guesses = ([sentence.labels for sentence in rows] for rows in (labels, predictions))
+    right = [(sum(map(str.__eq__, a, b)), len(a)) for a, b in zip(truth, guesses, strict=True)]
     accuracy = Metric("eval_accuracy", np.array(right, float), _accuracy_of_words)
     metrics = [accuracy]
     if entities.mark_entities(label for row in truth for label in row):
-        counts = np.array([_entity_counts(a, b) for a, b in zip(truth, given, strict=True)], float)
+        counts = np.array([_entity_counts(a, b) for a, b in zip(truth, guesses, strict=True)], float)
         metrics = [
             Metric("f1", counts, _f1),
             Metric("precision", counts[:, :2], _accuracy_of_words),
             Metric("recall", counts[:, ::2], _accuracy_of_words),
             accuracy,
         ]
-    texts, names, shown = (
+    texts, names, predicted_names = (
         dict(zip(keys, map(" ".join, rows), strict=True))
-        for rows in ([sentence.words for sentence in labels], truth, given)
+        for rows in ([sentence.words for sentence in labels], truth, guesses)
     )
-    whole = {key: names[key] == shown[key] for key in keys}
-    return _made(keys, texts, names, shown, whole, {metric.name: metric for metric in metrics})
+    whole = {key: names[key] == predicted_names[key] for key in keys}
+    return _made(keys, texts, names, predicted_names, whole, {metric.name: metric for metric in metrics})
 
 
 def _accuracy_of_words(means):
@@ -371,9 +371,9 @@ def _accuracy_of_words(means):
     return _ratio(means[..., 0], means[..., 1])
 
 
-def _entity_counts(labels: Sequence[str], found: Sequence[str]) -> tuple[int, int, int]:
+def _entity_counts(labels: Sequence[str], predictions: Sequence[str]) -> tuple[int, int, int]:
     """Returns the numbers of correct, predicted and true entities of a sentence."""
-    true, predicted = (collections.Counter(entities.find(row)) for row in (labels, found))
+    true, predicted = (collections.Counter(entities.find(row)) for row in (labels, predictions))
     return (true & predicted).total(), predicted.total(), true.total()
 
 

@@ -403,8 +403,8 @@ def paired_bootstrap(
     truth, first, second = (np.asarray(values) for values in (labels, a, b))
     sizes = [values.shape[:1] for values in (truth, first, second)]
     if len(set(sizes)) != 1 or not truth.size:
-        found = ", ".join(str(list(values.shape)) for values in (truth, first, second))
-        raise file_io.InputError(f"labels and predictions need the same examples; shapes {found}")
+        shapes = ", ".join(str(list(values.shape)) for values in (truth, first, second))
+        raise file_io.InputError(f"labels and predictions need the same examples; shapes {shapes}")
     n, rng = len(truth), np.random.default_rng(random_seed)
     if metric is None:
         if truth.ndim > 1:

@@ -65,11 +65,11 @@ class Run:
 
     def rows(self) -> list[tuple[int, dict]]:
         """Returns [(step, {name: value})] of its curves, by ascending steps."""
-        found = {}
+        rows = {}
         for name, curve in self.curves.items():
             for step, (_, value) in curve.items():
-                found.setdefault(step, {})[name] = value
-        return sorted(found.items())
+                rows.setdefault(step, {})[name] = value
+        return sorted(rows.items())
 
 
 def _hash(value):
@@ -113,8 +113,8 @@ def _parts(folder, name, outcome) -> Iterator[tuple[str, str, str]]:
         path = os.path.join(folder, seeds.SEEDS)
         outcomes = {run["folder"]: run["status"] for run in seeds.read(path)["runs"]}
         # The seed that is running is not in the file yet.
-        started = (part for part in file_io.listdir(folder) if part.startswith("seed_"))
-        outcomes = {**dict.fromkeys(sorted(started), ""), **outcomes}
+        folders = (part for part in file_io.listdir(folder) if part.startswith("seed_"))
+        outcomes = {**dict.fromkeys(sorted(folders), ""), **outcomes}
     else:
         yield folder, name, outcome
         return
@@ -132,17 +132,17 @@ def _parts(folder, name, outcome) -> Iterator[tuple[str, str, str]]:
 def _read_run(run, outcome):
     record, first = run.record, run.record["sessions"][0]
     begun = [first["command"], first["pid"], first["started"]]
-    started = _time(record["started"])
+    start = _time(record["started"])
     flags = {name: flag["value"] for name, flag in record["flags"].items()}
     return Run(
         key=_hash([os.path.basename(run.folder), *begun])[:_KEY_LENGTH],
         name=run.name,
         status=status_of(run, outcome),
-        started=started,
+        started=start,
         ended=_time(record["ended"]) if record["ended"] else None,
         flags={name: value for name, value in flags.items() if value is not None},
         scores=_scores(run),
-        curves=_curves(run, started),
+        curves=_curves(run, start),
         tags=_tags(run),
     )
 
@@ -188,9 +188,9 @@ def _scores(run):
     return dict(pair for name, part in parts.items() for pair in _numbers(part, name))
 
 
-def _curves(run, started):
+def _curves(run, start):
     curves = {}
-    begun = time = started
+    begun = time = start
     earlier = 0.0
     for row in run.rows:
         seconds = row.get("seconds")
@@ -207,7 +207,7 @@ def _curves(run, started):
 def _tags(run):
     record = run.record
     script, task = run.task
-    given = sorted(n for n, flag in record["flags"].items() if flag["source"] != "default")
+    flag_names = sorted(n for n, flag in record["flags"].items() if flag["source"] != "default")
     tags = {
         "task": task,
         "kind": _KINDS.get(script, script.removeprefix("run_")),
@@ -216,7 +216,7 @@ def _tags(run):
         "best_metric": run.best_metric,
         "score_name": run.score_name,
         "remarks": "; ".join(run.remarks),
-        "given": " ".join(given),
+        "given": " ".join(flag_names),
         "git_commit": record["git_commit"],
         "message": record.get("message"),
         "folder": run.folder,

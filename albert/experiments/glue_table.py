@@ -78,10 +78,10 @@ def _scores(sweep_dir, trial):
 
 def _over_seeds(sweep_dir, trials):
     counted = sweep_results.counted(trials)
-    found = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
-    found = {seed: row for seed, row in found.items() if row[1] is not None}
-    scores = {str(seed): score for seed, (_, score, _) in found.items()}
-    metrics = [row[2] for row in found.values()]
+    rows = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
+    rows = {seed: row for seed, row in rows.items() if row[1] is not None}
+    scores = {str(seed): score for seed, (_, score, _) in rows.items()}
+    metrics = [row[2] for row in rows.values()]
     shared = set.intersection(*map(set, metrics)) if metrics else ()
     return {
         "score": fmean(scores.values()) if scores else None,
@@ -195,9 +195,9 @@ def to_markdown(summary: dict) -> str:
             line.append(number(row.get("deviation")))
             line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
         cells.append([*line, state_text(row)])
-    done = f"{summary['num_averaged']} of {len(cells)} tasks"
+    tasks_text = f"{summary['num_averaged']} of {len(cells)} tasks"
     gap = ["", "", ""] if repeated else []
-    cells.append(["average", "", "", number(summary["average"]), *gap, done])
+    cells.append(["average", "", "", number(summary["average"]), *gap, tasks_text])
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [columns, ["-" * width for width in widths], *cells]
     table = "".join(
@@ -237,10 +237,10 @@ def _notes(summary):
     return notes
 
 
-def _estimate_text(found):
+def _estimate_text(estimate):
     """Returns an estimate over tasks with its interval and what limits it."""
-    text = f"{found['estimate']:.4f}"
-    if found["low"] is not None:
-        text += f", interval of 95% {found['low']:.4f} to {found['high']:.4f}"
-    text += f" ({', '.join(found['tasks'])}; seeds: {found['n']}"
-    return f"{text}; {found['note']})" if found["note"] else f"{text})"
+    text = f"{estimate['estimate']:.4f}"
+    if estimate["low"] is not None:
+        text += f", interval of 95% {estimate['low']:.4f} to {estimate['high']:.4f}"
+    text += f" ({', '.join(estimate['tasks'])}; seeds: {estimate['n']}"
+    return f"{text}; {estimate['note']})" if estimate["note"] else f"{text})"

@@ -162,10 +162,10 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
         logging.warning("%s is kept: it was not written here, or was changed since", path)
         return False
-    record, scores, chosen = _read_run(run_folder, step)
+    record, scores, choice = _read_run(run_folder, step)
     name = os.path.basename(os.path.abspath(folder))
-    front = front_matter(name, form, record, scores, fields, chosen)
-    body = _body(name, form, record, scores, step, fields, chosen)
+    front = front_matter(name, form, record, scores, fields, choice)
+    body = _body(name, form, record, scores, step, fields, choice)
     text = f"---\n{to_yaml(front)}---\n\n{body}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
@@ -213,19 +213,19 @@ def _read_run(folder, step):
     evaluated = [row for row in rows if row["kind"] == run_record.EVAL]
     result, count = record["result"] or {}, len({row["step"] for row in evaluated})
     is_best = step in (result.get("step"), None)
-    chosen = f"{'best' if is_best else 'one'} of {count} checkpoints" if count > 1 else ""
-    found = [row for row in evaluated if row["step"] == step]
-    if found:
-        scores = {k: v for k, v in found[-1].items() if k not in ("kind", "checkpoint")}
-        return record, scores, chosen
-    return record, result if is_best else {}, chosen
+    choice = f"{'best' if is_best else 'one'} of {count} checkpoints" if count > 1 else ""
+    step_rows = [row for row in evaluated if row["step"] == step]
+    if step_rows:
+        scores = {k: v for k, v in step_rows[-1].items() if k not in ("kind", "checkpoint")}
+        return record, scores, choice
+    return record, result if is_best else {}, choice
 
 
 # --- front matter -------------------------------------------------------------------------------
 
 
 def front_matter(
-    name: str, form: Form, record: dict, scores: dict, fields: CardFields, chosen: str = ""
+    name: str, form: Form, record: dict, scores: dict, fields: CardFields, choice: str = ""
 ) -> dict:
     """Returns the fields that the Hub reads.
 
@@ -234,13 +234,13 @@ def front_matter(
       form, fields: see `write`.
       record: dict of ``run.json``, or {}.
       scores: {name: number}, with "step", or {}.
-      chosen: how this checkpoint was chosen, such as "best of 5 checkpoints".
+      choice: how this checkpoint was chosen, such as "best of 5 checkpoints".
     """
     kind = form.kind or _tag_of_script(record.get("script"))
     trained, evaluated = (_dataset(record, split) for split in ("train_data", "eval_data"))
     ids = [trained["type"]] if trained and trained["type"] != _OWN else []
     results = [
-        {"type": _METRICS[key], "value": value, "name": f"{key}, {chosen}" if chosen else key}
+        {"type": _METRICS[key], "value": value, "name": f"{key}, {choice}" if choice else key}
         for key, value in sorted(scores.items())
         if key in _METRICS and value is not None
     ]
@@ -275,8 +275,8 @@ def _released(record):
     path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
     flag = record.get("flags", {}).get("init_checkpoint", {}).get("value")
     for part in [*reversed(path.split("/")), flag or ""]:
-        if found := _RELEASED.fullmatch(part):
-            return f"albert/albert-{found.group(1).lower()}-v{found.group(2)}"
+        if match := _RELEASED.fullmatch(part):
+            return f"albert/albert-{match.group(1).lower()}-v{match.group(2)}"
     return None
 
 
@@ -302,7 +302,7 @@ def to_yaml(value: dict) -> str:
 
     Dumper.add_representer(str, represent_text)
     text = yaml.dump(value, Dumper=Dumper, allow_unicode=True, sort_keys=False, width=math.inf)
-    return re.sub("[<>&]", lambda found: f"\\u{ord(found.group()):04x}", text)
+    return re.sub("[<>&]", lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -325,13 +325,13 @@ def _code(value):
     return f"`{' '.join(text.splitlines())}`"
 
 
-def _body(name, form, record, scores, step, fields, chosen):
+def _body(name, form, record, scores, step, fields, choice):
     parts = [f"# {_escaped(name)}", _introduction(record, fields), "## Use", form.use]
     if scores:
         rows = [(_escaped(k), value) for k, value in sorted(scores.items()) if k != "step"]
         which = f"At step {scores['step']}"
-        if chosen and "best_metric" in record:
-            which += f", {chosen} by {_escaped(record['best_metric'])}"
+        if choice and "best_metric" in record:
+            which += f", {choice} by {_escaped(record['best_metric'])}"
         parts += ["## Results", f"{which}:", _table(("score", "value"), rows)]
     elif record:
         which = "" if step is None else f" of step {step}"

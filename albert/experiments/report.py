@@ -86,10 +86,10 @@ def _column_kinds(rows):
 
 
 def _column_kind(column):
-    known = [value for value in column if value not in (None, "")]
-    if known and all(map(_is_number, known)):
+    values = [value for value in column if value not in (None, "")]
+    if values and all(map(_is_number, values)):
         return "number"
-    return "long" if any(len(str(value)) > 40 for value in known) else ""
+    return "long" if any(len(str(value)) > 40 for value in values) else ""
 
 
 def _is_number(value):
@@ -146,7 +146,7 @@ def _facts(run):
     cost = run_record.read_cost(run.folder)
     versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items() if v)
     machine = f"{host['name']}: {host['processor']}, {host['cores']} cores"
-    found = [
+    facts = [
         ("folder", run.folder),
         ("status", record["status"]),
         ("result", _result_text(run) if run.result else ""),
@@ -160,7 +160,7 @@ def _facts(run):
         ("versions", versions),
         ("commit", record["git_commit"]),
     ]
-    blocks = [{"pairs": found}, {"program": shlex.join(record["command"])}]
+    blocks = [{"pairs": facts}, {"program": shlex.join(record["command"])}]
     if record["status"] != run_record.DONE:
         message = record.get("message") or "the process did not finish"
         blocks.insert(0, {"warning": f"This run is {record['status']}: {message}"})
@@ -189,21 +189,21 @@ def _duration(record):
         if session["ended"]:
             ends = [datetime.datetime.fromisoformat(session[k]) for k in ("started", "ended")]
             seconds += (ends[1] - ends[0]).total_seconds()
-    shown = str(datetime.timedelta(seconds=round(seconds))) if seconds else ""
+    text = str(datetime.timedelta(seconds=round(seconds))) if seconds else ""
     is_whole = all(session["ended"] for session in record["sessions"])
-    return shown if is_whole or not shown else f"at least {shown}"
+    return text if is_whole or not text else f"at least {text}"
 
 
 def _attempts(run, axis):
     """Yields the abandoned attempts, and their curves together with those of the final run."""
-    found = []
+    pairs = []
     for attempt in run.given_up:
         words = f"seed {attempt['seed']}, at step {attempt['step']} ({attempt['share']:.0%})"
         # If all were abandoned, the message of the run already says why.
         if run.given_up[-1]["message"] not in run.record.get("message", ""):
             words += f": {attempt['message']}"
-        found.append((attempt["folder"], words))
-    yield {"pairs": found}
+        pairs.append((attempt["folder"], words))
+    yield {"pairs": pairs}
     if attempts := run.attempts():
         groups = [report_groups.Group(each.name, [each]) for each in (*attempts, run)]
         yield from report_curves.together(groups, axis, "attempts")
@@ -280,14 +280,14 @@ def _classifier_predictions(predictions, name):
 
 def _settings(run):
     flags = run.record["flags"].items()
-    given = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
-    left = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
-    yield {"table": ["setting", "value", "from"], "rows": given}
-    summary = f"{len(left)} settings at their defaults"
-    yield {"folded": summary, "table": ["setting", "value"], "rows": left}
+    rows = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
+    defaults = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
+    yield {"table": ["setting", "value", "from"], "rows": rows}
+    summary = f"{len(defaults)} settings at their defaults"
+    yield {"folded": summary, "table": ["setting", "value"], "rows": defaults}
     inputs = [
-        [role, found.get("path"), found.get("bytes"), (found.get("sha256") or "")[:16]]
-        for role, found in (run.record["inputs"] or {}).items()
+        [role, entry.get("path"), entry.get("bytes"), (entry.get("sha256") or "")[:16]]
+        for role, entry in (run.record["inputs"] or {}).items()
     ]
     yield {"table": ["input", "path", "bytes", "SHA-256 begins"], "rows": inputs}
 
@@ -333,16 +333,16 @@ def _ranked(sides):
 
 def _table_of_runs(sides):
     """Yields the table of all runs with the settings in which they differ."""
-    found = report_groups.recorded(sides)
-    runs = [run.record for run in found]
+    side_runs = report_groups.recorded(sides)
+    runs = [run.record for run in side_runs]
     flags = report_data.differing_flags(runs)
-    shown, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
+    columns, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
     restarted = any(run.given_up for run in runs)
     tested = any(run.test_score is not None for run in runs)
-    costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in found]
+    costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in side_runs]
     cost_names = report_scores.cost_names(costs)
-    header = ["run", *shown, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
+    header = ["run", *columns, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
     header += [f"{metric} (test)"] if tested else []
     header += [comparison_text.COSTS[name] for name in cost_names]
     header += ["step", "status", "took"]
@@ -350,7 +350,7 @@ def _table_of_runs(sides):
     rows = [
         [
             run.name,
-            *(_shown(run.flag(name)) for name in shown),
+            *(_shown(run.flag(name)) for name in columns),
             run.score,
             *([run.test_score] if tested else []),
             *(comparison_text.cost(name, cost.get(name)) for name in cost_names),
@@ -463,7 +463,7 @@ def _sweep_facts(sweep):
     states = [trial["state"] for trial in summary["trials"]]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     best = summary["best"]
-    found = [("folder", sweep.folder), ("method", sweep.plan["method"]), ("trials", counts)]
+    facts = [("folder", sweep.folder), ("method", sweep.plan["method"]), ("trials", counts)]
     if best is not None:
         point = summary["points"][best]
         values = point["parameters"]
@@ -471,8 +471,8 @@ def _sweep_facts(sweep):
         score = f"{summary['metric']} {sweep_results.number(point['mean'])}"
         if point["deviation"] is not None:
             score += f" ± {sweep_results.number(point['deviation'])} over {point['num_done']} seeds"
-        found.append(("best", f"{score} with {' '.join(pairs) or point['name']}"))
-    blocks = [{"pairs": found}]
+        facts.append(("best", f"{score} with {' '.join(pairs) or point['name']}"))
+    blocks = [{"pairs": facts}]
     if fixed := [[name, value] for name, value in sweep.plan["settings"].items()]:
         summary = "Settings of all trials"
         blocks.append({"folded": summary, "table": ["setting", "value"], "rows": fixed})
@@ -481,9 +481,9 @@ def _sweep_facts(sweep):
 
 def _sweep_figures(sweep, axes):
     points = report_data.scored_points(sweep)
-    metric, found = sweep.summary["metric"], []
+    metric, figures = sweep.summary["metric"], []
     if len(points) < 2:
-        return found
+        return figures
     scores = [point["mean"] for point in points]
     if len(axes) == 2:
         grid = report_data.grid_of(sweep, axes)
@@ -495,13 +495,13 @@ def _sweep_figures(sweep, axes):
             xs, ys = ([point["parameters"][name] for point in points] for name in axes)
             svg = charts.points(axes, xs, ys, scores, metric)
             caption = f"{metric} of each point that was tried"
-        found.append((caption, svg))
+        figures.append((caption, svg))
     names = [name for name in sweep.summary["parameters"] if name in report_data.axes_of(sweep)]
     if names:
         rows = [[point["parameters"][name] for name in names] for point in points]
         svg = charts.parallel_coordinates(names, rows, scores, metric)
-        found.append((f"Each point that was tried, from its parameters to {metric}", svg))
-    return found
+        figures.append((f"Each point that was tried, from its parameters to {metric}", svg))
+    return figures
 
 
 def _failures(summary):
@@ -526,10 +526,10 @@ def glue_page(folder: str, axis: report_axes.Axis = report_axes.STEPS) -> str:
 
 def _glue_page(folder, summary, axis):
     rows = [_glue_row(row) for row in summary["tasks"]]
-    done = f"{summary['num_averaged']} of {len(rows)} tasks"
+    tasks_text = f"{summary['num_averaged']} of {len(rows)} tasks"
     average = summary["average"]
     mean = None if average is None else 100 * average
-    rows.append(["average", "", mean, None, "", done, *[None] * len(PUBLISHED)])
+    rows.append(["average", "", mean, None, "", tasks_text, *[None] * len(PUBLISHED)])
     header = ["task", "metric", "score", "deviation", "seeds", "state"]
     header += [f"published: {name}" for name in PUBLISHED]
     note = (
@@ -563,8 +563,8 @@ def _glue_row(row):
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
     score, deviation = percent(row["score"]), percent(row.get("deviation"))
     state = glue_table.state_text(row)
-    known = [scores.get(row["task"]) for scores in PUBLISHED.values()]
-    return [row["task"], row["metric"], score, deviation, seeds, state, *known]
+    published_scores = [scores.get(row["task"]) for scores in PUBLISHED.values()]
+    return [row["task"], row["metric"], score, deviation, seeds, state, *published_scores]
 
 
 def _is_of_task(side, folder, task):

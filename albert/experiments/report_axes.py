@@ -31,8 +31,8 @@ class Axis:
 
     def total(self, cost: run_record.Cost | None) -> float | None:
         """Returns a cost in the unit of the axis; None if it is unknown."""
-        found = None if cost is None else getattr(cost, self.field)
-        return None if found is None else self.scale * found
+        amount = None if cost is None else getattr(cost, self.field)
+        return None if amount is None else self.scale * amount
 
 
 STEPS = Axis("steps", "step", "steps")
@@ -60,26 +60,26 @@ def place(run: report_data.Run, steps: Sequence[int], axis: Axis) -> list[float]
     spent = [0.0]
     for (start, rate), (end, _) in zip(parts, parts[1:], strict=False):
         spent.append(spent[-1] + rate * (end - start))
-    found = []
+    places = []
     for step in steps:
         part = max(0, bisect.bisect_left(starts, step) - 1)
-        found.append(spent[part] + parts[part][1] * (step - starts[part]))
-    return found
+        places.append(spent[part] + parts[part][1] * (step - starts[part]))
+    return places
 
 
 def _sessions(record, axis):
     """Returns [(first step, cost of a step)] of the sessions that took the steps of a run."""
-    found = []
+    parts = []
     if axis.field not in (record.get("cost") or {}):
-        return found
+        return parts
     for session in record["sessions"]:
         cost, start = session.get("cost") or {}, session["first_step"]
         if start is None or not cost.get("steps"):
             continue
         # Steps after the checkpoint that this session resumed from were lost.
-        found = [part for part in found if part[0] < start]
-        found.append((start, axis.scale * cost[axis.field] / cost["steps"]))
-    return found
+        parts = [part for part in parts if part[0] < start]
+        parts.append((start, axis.scale * cost[axis.field] / cost["steps"]))
+    return parts
 
 
 def check(runs: Iterable[report_data.Run], axis: Axis) -> None:
@@ -91,8 +91,8 @@ def check(runs: Iterable[report_data.Run], axis: Axis) -> None:
     runs = list(runs)
     if not runs or any(place(run, [0], axis) is not None for run in runs):
         return
-    known = [other.name for other in AXES.values() if place(runs[0], [0], other) is not None]
+    names = [other.name for other in AXES.values() if place(runs[0], [0], other) is not None]
     raise file_io.InputError(
         f"axis={axis.name}: no run has recorded its {axis.field}; expected one of "
-        f"{', '.join(known)}"
+        f"{', '.join(names)}"
     )

@@ -30,24 +30,24 @@ def _remarks(compared, pair):
     if pair.seeds is not None:
         yield _method(f"Over seeds ({compared.metric})", pair.seeds.comparison)
     if pair.with_stuck is not None:
-        found = pair.with_stuck
-        p = comparison_text.p_value(found.p)
+        result = pair.with_stuck
+        p = comparison_text.p_value(result.p)
         yield (
-            f"With the runs that did not learn: {found.verdict} ({found.difference:+.4f}, p {p})."
+            f"With the runs that did not learn: {result.verdict} ({result.difference:+.4f}, p {p})."
         )
     if pair.examples is not None:
-        found = pair.examples
-        over = f"Over the {found.count:,} examples of {found.data} ({found.metric})"
-        yield _method(over, found.finding.comparison)
-        if found.note:
-            yield f"{found.note[0].upper()}{found.note[1:]}."
+        examples = pair.examples
+        over = f"Over the {examples.count:,} examples of {examples.data} ({examples.metric})"
+        yield _method(over, examples.finding.comparison)
+        if examples.note:
+            yield f"{examples.note[0].upper()}{examples.note[1:]}."
     yield from compared.notes
 
 
-def _method(over, found):
-    pairs = "in pairs" if found.paired else "without pairs"
-    note = f"; {found.note}" if found.note else ""
-    return f"{over}: {found.method}, {pairs}{note}."
+def _method(over, result):
+    pairs = "in pairs" if result.paired else "without pairs"
+    note = f"; {result.note}" if result.note else ""
+    return f"{over}: {result.method}, {pairs}{note}."
 
 
 def changes(compared: Compared) -> Iterator[dict]:
@@ -56,14 +56,14 @@ def changes(compared: Compared) -> Iterator[dict]:
     if pair.examples is None:
         yield {"note": f"Not known: {pair.why_not_examples}."}
         return
-    found = pair.examples
-    if not found.gained and not found.lost:
+    examples = pair.examples
+    if not examples.gained and not examples.lost:
         yield {"note": "No example changed sides."}
         return
-    several = max(map(len, found.seeds)) > 1
+    several = max(map(len, examples.seeds)) > 1
     for name, other, rows in (
-        (pair.second, pair.first, found.gained),
-        (pair.first, pair.second, found.lost),
+        (pair.second, pair.first, examples.gained),
+        (pair.first, pair.second, examples.lost),
     ):
         most = "most runs of " if several else ""
         count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
@@ -81,8 +81,8 @@ def changes(compared: Compared) -> Iterator[dict]:
 
 def _row(change: Change, several: bool) -> list[str]:
     sides = ((change.first, change.first_right), (change.second, change.second_right))
-    found = [f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides]
-    return [change.key, change.text, change.label, *found]
+    guesses = [f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides]
+    return [change.key, change.text, change.label, *guesses]
 
 
 def compare(sides: Sequence[comparison.Side]) -> Compared:

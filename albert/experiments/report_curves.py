@@ -72,8 +72,8 @@ def _mean_line(name, curves):
     grid = sorted({step for _, steps, _, _ in curves for step in steps if first <= step <= last})
     if not grid:
         return None, f"Not drawn: the runs of {name} share no steps."
-    values = [np.interp(grid, steps, found) for _, steps, _, found in curves]
-    places = [np.interp(grid, steps, found) for _, steps, found, _ in curves]
+    values = [np.interp(grid, steps, run_ys) for _, steps, _, run_ys in curves]
+    places = [np.interp(grid, steps, run_xs) for _, steps, run_xs, _ in curves]
     mean, low, high = (column.tolist() for column in statistics.mean_band(values))
     xs = np.mean(places, axis=0).tolist()
     return charts.Line(f"{name} ({len(curves)} seeds)", xs, mean, low, high), note
@@ -84,9 +84,9 @@ def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
     limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
     if longest > limit:
         caption += f"; thinned: of up to {longest:,} points of a line, {limit} are drawn"
-    named = sum(not line.faint for line in lines)
-    if named > charts.MAX_NAMED:
-        caption += f"; gray: the other {named - charts.MAX_NAMED} lines"
+    count = sum(not line.faint for line in lines)
+    if count > charts.MAX_NAMED:
+        caption += f"; gray: the other {count - charts.MAX_NAMED} lines"
     limits = charts.band_limits(lines, charts.is_log(lines, log))
     if limits and any(
         min(line.low) < limits[0] or max(line.high) > limits[1] for line in lines if line.low
@@ -97,24 +97,24 @@ def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
 
 
 def together(
-    groups: Iterable[Group], axis: report_axes.Axis, called: str = "runs"
+    groups: Iterable[Group], axis: report_axes.Axis, noun: str = "runs"
 ) -> Iterator[dict]:
-    """Yields figures with one line per group, and notes; captions call the runs `called`."""
+    """Yields figures with one line per group, and notes; captions call the runs `noun`."""
     groups = list(groups)
     runs = [run for group in groups for run in group.runs]
     metric = next((run.best_metric for run in runs if run.best_metric), None)
-    wanted = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
+    curves = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
     if metric:
-        wanted.insert(0, ("eval", metric, metric.replace("_", " ")))
-    wanted += [("train", name, title) for name, title, _ in _PROGRESS]
+        curves.insert(0, ("eval", metric, metric.replace("_", " ")))
+    curves += [("train", name, title) for name, title, _ in _PROGRESS]
     figures, notes = [], {}
-    for kind, name, title in wanted:
-        found = [_lines_of(group, kind, name, axis) for group in groups]
-        lines = [line for some, _ in found for line in some]
+    for kind, name, title in curves:
+        pairs = [_lines_of(group, kind, name, axis) for group in groups]
+        lines = [line for some, _ in pairs for line in some]
         if lines:
-            notes.update(dict.fromkeys(note for _, some in found for note in some))
+            notes.update(dict.fromkeys(note for _, some in pairs for note in some))
             drawn = sum(bool(run.curve(kind, name)[0]) for run in _all_runs(groups))
-            caption = f"{title} of {drawn} {called}"
+            caption = f"{title} of {drawn} {noun}"
             log = "loss" in name or name == "gradient_norm"
             figures.append(_figure(title, lines, caption, axis, name.replace("_", " "), log))
     yield {"figures": figures}
@@ -137,10 +137,10 @@ def of_metric(
     groups: Iterable[Group], title: str, metric: str, axis: report_axes.Axis
 ) -> Iterator[tuple[str, str]]:
     """Yields a figure of one score of groups, if any has recorded it."""
-    found = [_lines_of(group, "eval", metric, axis) for group in groups]
-    lines = [line for some, _ in found for line in some]
+    pairs = [_lines_of(group, "eval", metric, axis) for group in groups]
+    lines = [line for some, _ in pairs for line in some]
     if lines:
-        notes = dict.fromkeys(note for _, some in found for note in some)
+        notes = dict.fromkeys(note for _, some in pairs for note in some)
         yield _figure(title, lines, " ".join([title, *notes]), axis, metric)
 
 
@@ -150,13 +150,13 @@ def of_metric(
 def run_curves(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
     """Yields the figures of all curves of a run, which has recorded the axis."""
     by_type = report_data.entity_scores(run)
-    shown = {name for names in by_type.values() for name in names.values()}
+    entity_names = {name for names in by_type.values() for name in names.values()}
     families = [
         (family, names)
         for family, names in report_data.score_families(run)
-        if shown.isdisjoint(names.values())
+        if entity_names.isdisjoint(names.values())
     ]
-    found = []
+    figures = []
     for family, names in families[:_MAX_FAMILIES]:
         lines = [_line(run, _KINDS[kind], kind, name, axis) for kind, name in names.items()]
         marks = []
@@ -166,16 +166,16 @@ def run_curves(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
             marks = [(x, run.score, f"best: {run.score:.4g} at step {step}")]
         title = family.replace("_", " ")
         caption = f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}"
-        found.append(_figure(title, lines, caption, axis, title, "loss" in family, marks))
-    found += _of_types(run, by_type, axis)
+        figures.append(_figure(title, lines, caption, axis, title, "loss" in family, marks))
+    figures += _of_types(run, by_type, axis)
     for name, title, caption in _PROGRESS:
         line = _line(run, name.replace("_", " "), "train", name, axis)
         if line.xs:
             log = name == "gradient_norm"
-            found.append(_figure(title, [line], f"{title}, {caption}", axis, line.label, log))
-    yield {"figures": found}
-    if left := [family for family, _ in families[_MAX_FAMILIES:]]:
-        yield {"note": f"Only in the table of evaluations: {', '.join(left)}."}
+            figures.append(_figure(title, [line], f"{title}, {caption}", axis, line.label, log))
+    yield {"figures": figures}
+    if rest := [family for family, _ in families[_MAX_FAMILIES:]]:
+        yield {"note": f"Only in the table of evaluations: {', '.join(rest)}."}
 
 
 def _line(run, label, kind, name, axis):
@@ -185,7 +185,7 @@ def _line(run, label, kind, name, axis):
 
 def _of_types(run, by_type, axis):
     """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
-    found, limit = [], charts.MAX_NAMED
+    figures, limit = [], charts.MAX_NAMED
     for score, names in by_type.items():
         kinds = list(names)
         for start in range(0, len(kinds), limit):
@@ -194,5 +194,5 @@ def _of_types(run, by_type, axis):
             title = f"{score} by type of entity"
             if len(kinds) > limit:
                 title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
-            found.append(_figure(title, lines, f"{title}, in evaluation", axis, score))
-    return found
+            figures.append(_figure(title, lines, f"{title}, in evaluation", axis, score))
+    return figures

@@ -65,12 +65,12 @@ class Run:
 
     def attempts(self) -> list["Run"]:
         """Returns the abandoned attempts as runs, with their own lines."""
-        found = []
+        runs = []
         for attempt in self.given_up:
             folder = os.path.join(self.folder, attempt["folder"])
             name = f"{attempt['folder']}, seed {attempt['seed']}"
-            found.append(Run(name, folder, self.record, run_record.read_metrics(folder)))
-        return found
+            runs.append(Run(name, folder, self.record, run_record.read_metrics(folder)))
+        return runs
 
     @property
     def score_name(self) -> str:
@@ -99,11 +99,11 @@ class Run:
 
     def names(self, kind: str) -> list[str]:
         """Returns the names of the numbers in its lines of one kind ("train" or "eval")."""
-        found = {}
+        names = {}
         for row in self.rows:
             if row.get("kind") == kind:
-                found.update({name: None for name, value in row.items() if _is_number(value)})
-        return [name for name in found if name not in _NOT_SCORES]
+                names.update({name: None for name, value in row.items() if _is_number(value)})
+        return [name for name in names if name not in _NOT_SCORES]
 
     def curve(self, kind: str, name: str | None) -> tuple[list[int], list[float]]:
         """Returns (steps, values) of a number; two empty lists if it was not recorded."""
@@ -127,9 +127,9 @@ class Run:
 
     def find(self, path: str) -> str | None:
         """Finds a path of the run from any working directory; None if it is gone."""
-        for found in (path, os.path.join(self.record["directory"], path)):
-            if file_io.exists(found):
-                return found
+        for candidate in (path, os.path.join(self.record["directory"], path)):
+            if file_io.exists(candidate):
+                return candidate
         return None
 
 
@@ -158,16 +158,16 @@ def find_folders(patterns: Iterable[str]) -> list[str]:
     Raises:
       file_io.InputError: a pattern matches no folder, or there is no pattern.
     """
-    found = []
+    paths = []
     for pattern in filter(None, (pattern.strip() for pattern in patterns)):
         matches = [pattern] if file_io.exists(pattern) else file_io.glob(pattern)
         folders = [path.rstrip("/") for path in matches if file_io.is_dir(path)]
         if not folders:
             raise file_io.InputError(f"runs: no folder matches {pattern!r}")
-        found += folders
-    if not found:
+        paths += folders
+    if not paths:
         raise file_io.InputError("runs: name at least one folder")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))
 
 
 def kind_of(folder: str) -> str:
@@ -202,14 +202,14 @@ def describe_seeds(folder: str) -> str:
     path = os.path.join(folder, sweep_results.SEEDS)
     content = file_io.read_json(path, "runs over seeds")
     with damage_named(path):
-        shown = {
+        texts = {
             name: sweep_results.number(content[name]) for name in ("mean", "deviation", "best")
         }
         runs = content["runs"]
         metric = results.best_of(content["metric"], [run.get("evaluated") for run in runs])
         summary = (
-            f"{metric}: mean {shown['mean']}, deviation {shown['deviation']}, best "
-            f"{shown['best']}; {content['failures']} of {len(runs)} runs failed or did not learn"
+            f"{metric}: mean {texts['mean']}, deviation {texts['deviation']}, best "
+            f"{texts['best']}; {content['failures']} of {len(runs)} runs failed or did not learn"
         )
         if content.get("test_mean") is None:
             return summary
@@ -270,37 +270,37 @@ def score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
     omitted = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
     omitted |= {"tokens_per_second", "tokens_seen"}
     omitted |= {"loss_scale", "threshold", "null_score_diff_threshold"}
-    found = {}
+    families = {}
     for kind in ("train", "eval"):
         for name in run.names(kind):
             if kind == "eval" and name.startswith("train_"):
                 continue  # repeats the lines of training
             if name not in omitted and not name.endswith(("total", "_thresh")):
                 family = name.removeprefix("eval_").removeprefix("train_")
-                found.setdefault(family, {}).setdefault(kind, name)
+                families.setdefault(family, {}).setdefault(kind, name)
     loss = run.curve("train", "loss")
-    for family, kinds in list(found.items()):
-        if family != "loss" and "loss" in found and run.curve("train", kinds.get("train")) == loss:
-            del found[family]  # the only term of the loss
+    for family, kinds in list(families.items()):
+        if family != "loss" and "loss" in families and run.curve("train", kinds.get("train")) == loss:
+            del families[family]  # the only term of the loss
     best = (run.best_metric or "").removeprefix("eval_")
 
     def place(family):
-        kinds = found[family]
+        kinds = families[family]
         return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
 
-    return [(family, found[family]) for family in sorted(found, key=place)]
+    return [(family, families[family]) for family in sorted(families, key=place)]
 
 
 def entity_scores(run: Run) -> dict[str, dict[str, str]]:
     """Returns the scores of types of entities: {"f1": {type: name}, …}; {} for other runs."""
-    found = {}
+    scores = {}
     if run.record["script"] != "run_token_classifier":
-        return found
+        return scores
     for name in run.names(run_record.EVAL):
         score, _, kind = name.partition("_")
         if score in entities.SCORES and kind:
-            found.setdefault(score, {})[kind] = name
-    return found
+            scores.setdefault(score, {})[kind] = name
+    return scores
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,26 +30,26 @@ class Group:
 
 def group_of(side: Side) -> Group:
     """Returns the `Group` of a side: the mean of its curves is over the runs of its score."""
-    known = [run for run in side.runs if run.record is not None]
+    runs = [run for run in side.runs if run.record is not None]
     folders = {run.folder for run in side.counted if run.record is not None}
-    folders = folders or {run.folder for run in known}
-    counted = [run.record for run in known if run.folder in folders]
-    others = [(run.record, run.status) for run in known if run.folder not in folders]
+    folders = folders or {run.folder for run in runs}
+    counted = [run.record for run in runs if run.folder in folders]
+    others = [(run.record, run.status) for run in runs if run.folder not in folders]
     return Group(side.name, counted, others)
 
 
 def merge(sides: Sequence[Side]) -> list[Side]:
     """Returns sides, where those with the same settings and inputs but other seeds are one."""
-    found: dict[Any, list[Side]] = {}
+    groups: dict[Any, list[Side]] = {}
     for side in sides:
         key = _settings(side)
-        seeds = {run.seed for other in found.get(key, ()) for run in other.runs}
+        seeds = {run.seed for other in groups.get(key, ()) for run in other.runs}
         if seeds & {run.seed for run in side.runs}:  # The same run again is not another seed.
             key = (key, side.folder)
-        found.setdefault(key, []).append(side)
+        groups.setdefault(key, []).append(side)
     merged = []
-    names = _differing([group[0] for group in found.values()])
-    for group in found.values():
+    names = _differing([group[0] for group in groups.values()])
+    for group in groups.values():
         first, *rest = group
         if rest:
             runs = sorted((run for side in group for run in side.runs), key=lambda run: run.seed)

@@ -82,10 +82,10 @@ class Predictions:
     def counts(self) -> list[list[int]]:
         """Returns [K, K] counts; rows are the correct labels."""
         place = {label: i for i, label in enumerate(self.labels)}
-        found = [[0] * len(self.labels) for _ in self.labels]
+        matrix = [[0] * len(self.labels) for _ in self.labels]
         for _, label, prediction, _ in self.rows:
-            found[place[label]][place[prediction]] += 1
-        return found
+            matrix[place[label]][place[prediction]] += 1
+        return matrix
 
     def worst(self) -> list[list]:
         """Returns the wrong rows with the highest probabilities, or the farthest numbers."""
@@ -137,8 +137,8 @@ def right_answers(run: report_data.Run) -> dict | None:
       The dict, or None if the data is gone or has no labels.
     """
     readers = {"run_classifier": _own_examples, "run_race": _race_examples}
-    read = readers.get(run.record["script"])
-    return read(run) if read else None
+    reader = readers.get(run.record["script"])
+    return reader(run) if reader else None
 
 
 def _own_examples(run):
@@ -146,18 +146,18 @@ def _own_examples(run):
     path = run.find(run.predicted["path"])
     if (run.flag("task_name") or "").lower() != "custom" or not path:
         return None  # GLUE's test data has no labels.
-    found = {}
+    examples = {}
     text, pair, label, guid = (
         run.flag(name) for name in ("text_column", "text_pair_column", "label_column", "id_column")
     )
     for number, (_, row) in enumerate(tables.read_file(path, "test_file")):
         if label not in row:
             return None
-        shown = " / ".join(str(row[name]) for name in (text, pair) if name)
+        example_text = " / ".join(str(row[name]) for name in (text, pair) if name)
         key = str(number) if guid is None else str(row[guid])
         value = row[label]
-        found[key] = (shown, value.strip() if isinstance(value, str) else str(value))
-    return found
+        examples[key] = (example_text, value.strip() if isinstance(value, str) else str(value))
+    return examples
 
 
 def _race_examples(run):
@@ -165,14 +165,14 @@ def _race_examples(run):
     folder = _race_folder(run)
     if not folder:
         return None
-    found = {}
+    examples = {}
     for example in race.read_race_examples(
         folder, "test", do_lower_case=False, **_race_levels(run)
     ):
         endings = " | ".join(f"{chr(65 + i)}: {ending}" for i, ending in enumerate(example.endings))
-        shown = f"{_shortened(example.article, 0, 0)} — {endings}"
-        found[example.guid] = (shown, chr(65 + example.label))
-    return found
+        text = f"{_shortened(example.article, 0, 0)} — {endings}"
+        examples[example.guid] = (text, chr(65 + example.label))
+    return examples
 
 
 def _race_folder(run):
@@ -237,15 +237,15 @@ def read_answers(run: report_data.Run) -> Answers | None:
     final, nbest = map(_read_by_question, names, (str, _BEST))
     odds_path = os.path.join(run.folder, "null_odds.json")
     odds = _read_by_question(odds_path, json_shapes.NUMBER) if file_io.exists(odds_path) else {}
-    known = [key for key in gold if nbest.get(key) and key in final]
-    if not known or not any(gold[key] for key in known):
+    keys = [key for key in gold if nbest.get(key) and key in final]
+    if not keys or not any(gold[key] for key in keys):
         return None
     return Answers(
-        gold={key: gold[key] for key in known},
-        texts={key: nbest[key][0]["text"] for key in known},
-        final={key: final[key] for key in known},
-        odds={key: odds[key] for key in known if key in odds},
-        probabilities={key: nbest[key][0]["probability"] for key in known},
+        gold={key: gold[key] for key in keys},
+        texts={key: nbest[key][0]["text"] for key in keys},
+        final={key: final[key] for key in keys},
+        odds={key: odds[key] for key in keys if key in odds},
+        probabilities={key: nbest[key][0]["probability"] for key in keys},
         questions=questions,
         threshold=_threshold(run),
     )
@@ -253,8 +253,8 @@ def read_answers(run: report_data.Run) -> Answers | None:
 
 def _threshold(run):
     """Returns the threshold used for the answers; earlier versions wrote no file with it."""
-    found = null_threshold.read_file(run.folder) or run.record["result"] or {}
-    return found.get(null_threshold.THRESHOLD)
+    result = null_threshold.read_file(run.folder) or run.record["result"] or {}
+    return result.get(null_threshold.THRESHOLD)
 
 
 _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a question, best first
@@ -262,18 +262,18 @@ _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a quest
 
 def _read_by_question(path, shape):
     """Reads {question id: value} from a file and checks the shape of the values."""
-    found = file_io.read_json(path, "answers", max_bytes=None)
-    json_shapes.check(found, {"*": shape}, path)
-    return found
+    content = file_io.read_json(path, "answers", max_bytes=None)
+    json_shapes.check(content, {"*": shape}, path)
+    return content
 
 
 def _questions(dataset):
-    found = {}
+    questions = {}
     for article in dataset["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                found[question["id"]] = (question["question"], paragraph["context"])
-    return found
+                questions[question["id"]] = (question["question"], paragraph["context"])
+    return questions
 
 
 def threshold_curve(answers: Answers) -> tuple[list, list, list] | None:
@@ -291,20 +291,20 @@ def threshold_curve(answers: Answers) -> tuple[list, list, list] | None:
         return None
     scores = squad_metrics.raw_scores_v2(answers.gold, answers.texts)
     nothing = current = [sum(not texts for texts in answers.gold.values())] * 2
-    found = {}  # Questions of the same null odds are answered together.
+    totals = {}  # Questions of the same null odds are answered together.
     for key in sorted(filter(answers.texts.get, answers.odds), key=answers.odds.get):
         current = [
             now + (score[key] if answers.gold[key] else -1)
             for now, score in zip(current, scores, strict=True)
         ]
-        found[answers.odds[key]] = current
-    if not found:
+        totals[answers.odds[key]] = current
+    if not totals:
         return None
     exact, f1 = (
         [100.0 * total / len(answers.texts) for total in column]
-        for column in zip(nothing, *found.values(), strict=True)
+        for column in zip(nothing, *totals.values(), strict=True)
     )
-    return list(found), exact, f1
+    return list(totals), exact, f1
 
 
 def worst_answers(answers: Answers) -> tuple[list[str], list[list]]:

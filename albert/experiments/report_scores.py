@@ -22,9 +22,9 @@ def score_sides(sides: Sequence[Side]) -> list[comparison.SideScore]:
         return []
     scored = [comparison.score_side(side, metric) for side in sides]
     sign = 1 if results.is_loss(metric) else -1
-    unknown = [row for row in scored if row.mean is None]
-    known = [row for row in scored if row.mean is not None]
-    return [*sorted(known, key=lambda row: sign * row.mean.estimate), *unknown]
+    without_mean = [row for row in scored if row.mean is None]
+    with_mean = [row for row in scored if row.mean is not None]
+    return [*sorted(with_mean, key=lambda row: sign * row.mean.estimate), *without_mean]
 
 
 def blocks(sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False) -> Iterator[dict]:
@@ -52,8 +52,8 @@ def blocks(sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False
         for start in range(0, len(bars), limit):
             caption = f"{name}: mean over seeds, its 95% interval, and each run as a dot"
             figures.append((caption, charts.intervals(metric, bars[start : start + limit])))
-    found, note = _against_cost(metric, name, bars, axis)
-    yield {"figures": [*figures, *found]}
+    cost_figures, note = _against_cost(metric, name, bars, axis)
+    yield {"figures": [*figures, *cost_figures]}
     if note:
         yield {"note": note}
 
@@ -72,8 +72,8 @@ def table(scored: Sequence[comparison.SideScore], with_runs: bool) -> dict:
     first = names.index("interval") + 1 if with_runs else len(names)
     rows = []
     for row in scored:
-        shown = comparison_text.side_row(row)
-        cells = [shown[place].replace(" to ", "\u00a0to\u00a0") for place in places]
+        texts = comparison_text.side_row(row)
+        cells = [texts[place].replace(" to ", "\u00a0to\u00a0") for place in places]
         spent = [comparison_text.cost(name, row.cost.get(name)) for name in costs]
         rows.append([*cells[:first], *spent, *cells[first:]])
     header = [*names[:first], *(comparison_text.COSTS[name] for name in costs), *names[first:]]
@@ -94,18 +94,18 @@ def _bar(row, axis):
 
 def _against_cost(metric, name, bars, axis):
     """Returns the figure of scores against cost, in a list, and a note."""
-    known = [bar for bar in bars if bar.cost]
+    with_cost = [bar for bar in bars if bar.cost]
     unit = "steps" if axis == report_axes.STEPS else axis.label
-    if not known:
+    if not with_cost:
         return [], f"No run has recorded its {unit}: scores are not drawn against cost."
     lacking = [bar.label for bar in bars if not bar.cost]
     note = f"Not drawn against cost: {', '.join(lacking)}, without {unit}." if lacking else ""
-    lowest, highest = min(bar.cost for bar in known), max(bar.cost for bar in known)
-    if len(known) > 1 and highest <= _SAME * lowest:
+    lowest, highest = min(bar.cost for bar in with_cost), max(bar.cost for bar in with_cost)
+    if len(with_cost) > 1 and highest <= _SAME * lowest:
         return [], f"A run of each costs the same, {lowest:.4g} {unit}. {note}".rstrip()
-    if len(known) < 2:
+    if len(with_cost) < 2:
         return [], note
     caption = f"{name} against the mean cost of a run in {unit}"
-    if len(known) > charts.MAX_NAMED:
-        caption += f"; gray: the other {len(known) - charts.MAX_NAMED}"
-    return [(caption, charts.score_by_cost(metric, known, unit))], note
+    if len(with_cost) > charts.MAX_NAMED:
+        caption += f"; gray: the other {len(with_cost) - charts.MAX_NAMED}"
+    return [(caption, charts.score_by_cost(metric, with_cost, unit))], note

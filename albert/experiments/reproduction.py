@@ -27,11 +27,11 @@ def trained(record: dict) -> list[dict]:
     Raises:
       NothingToRepeat: no session trained.
     """
-    found = [s for s in record["sessions"] if run_record.TRAIN in s["stages"]]
-    if not found:
-        done = sorted({stage for session in record["sessions"] for stage in session["stages"]})
-        raise NothingToRepeat(f"the run has only done {done}; only training is run again")
-    return found
+    sessions = [s for s in record["sessions"] if run_record.TRAIN in s["stages"]]
+    if not sessions:
+        stages = sorted({stage for session in record["sessions"] for stage in session["stages"]})
+        raise NothingToRepeat(f"the run has only done {stages}; only training is run again")
+    return sessions
 
 
 def changed_inputs(record: dict) -> list[str]:
@@ -52,11 +52,11 @@ def changed_inputs(record: dict) -> list[str]:
         elif entry["sha256"] is None:
             changed.append(f"{role}: the run ended before {entry['path']} was hashed")
         else:
-            found = run_record.describe_input(entry["path"], files)
-            if found["sha256"] != entry["sha256"]:
+            new_entry = run_record.describe_input(entry["path"], files)
+            if new_entry["sha256"] != entry["sha256"]:
                 changed.append(
-                    f"{role}: {entry['path']} is another file than before ({found['bytes']} bytes, "
-                    f"SHA-256 {found['sha256']}; then {entry['bytes']}, {entry['sha256']})"
+                    f"{role}: {entry['path']} is another file than before ({new_entry['bytes']} bytes, "
+                    f"SHA-256 {new_entry['sha256']}; then {entry['bytes']}, {entry['sha256']})"
                 )
     return changed
 
@@ -74,11 +74,11 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
       more: {name: value} of flags to pass although they had their defaults.
     """
     flags = record["flags"]
-    given = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
-    given |= more or {}
+    values = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
+    values |= more or {}
     own = os.path.join(record["directory"], str(flags.get("output_dir", {}).get("value")))
     words = []
-    for name, value in sorted(given.items()):
+    for name, value in sorted(values.items()):
         if isinstance(value, str):
             path = os.path.join(record["directory"], value)
             if path == own or path.startswith(own.rstrip("/") + "/"):
@@ -167,18 +167,18 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     if is_whole:
         _compare_results(sessions, equal, different)
     rows = [
-        _rows(run_record.read_metrics(path), found)
-        for path, found in zip((folder, other), sessions, strict=True)
+        _rows(run_record.read_metrics(path), part)
+        for path, part in zip((folder, other), sessions, strict=True)
     ]
     _compare_rows(rows, is_whole, equal, different)
     return equal, different, _circumstances(records, sessions[0])
 
 
 def _compare_results(sessions, equal, different):
-    found = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
-    if not any(found):
+    last_results = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
+    if not any(last_results):
         return
-    before, after = (part[0] if part else {} for part in found)
+    before, after = (part[0] if part else {} for part in last_results)
     names = sorted(before.keys() | after.keys())
     differing = [
         f"{n} {before.get(n)}, now {after.get(n)}" for n in names if before.get(n) != after.get(n)
@@ -190,7 +190,7 @@ def _compare_results(sessions, equal, different):
 
 def _rows(rows, sessions):
     """Returns {(kind, first step, last step): values}; training values are means over the steps."""
-    found, last = {}, 0
+    entries, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
     for row in sorted(rows, key=lambda row: row["step"]):
         step, first = row["step"], row["step"]
@@ -198,8 +198,8 @@ def _rows(rows, sessions):
             first = max([last, *(start for start in starts if start < step)])
             last = step
         values = {name: v for name, v in row.items() if name not in _OF_THE_MOMENT}
-        found[row["kind"], first, step] = values
-    return found
+        entries[row["kind"], first, step] = values
+    return entries
 
 
 def _compare_rows(rows, is_whole, equal, different):
@@ -228,8 +228,8 @@ def _compare_rows(rows, is_whole, equal, different):
 def _circumstances(records, sessions):
     """Describes the differences between the circumstances of two runs."""
     parts = (*_ENVIRONMENT, "inputs")
-    found = run_record.differences(*records, parts)
-    differing = [f"{name}: {both['before']}, now {both['after']}" for name, both in found.items()]
+    differences = run_record.differences(*records, parts)
+    differing = [f"{name}: {both['before']}, now {both['after']}" for name, both in differences.items()]
     if records[0]["status"] != run_record.DONE:
         differing.append(f"status: the run was {records[0]['status']}, not done")
     for session in sessions:

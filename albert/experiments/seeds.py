@@ -183,8 +183,8 @@ def _state(metric, run):
 def _spread_text(summary, prefix):
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
     interval = statistics.find_interval(_counted(summary["runs"], "test" if prefix else "result"))
-    shown = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
-    return f"mean {_number(summary[f'{prefix}mean'])}{shown}, standard deviation {deviation}"
+    interval_text = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
+    return f"mean {_number(summary[f'{prefix}mean'])}{interval_text}, standard deviation {deviation}"
 
 
 def _best_text(summary):
@@ -195,8 +195,8 @@ def _best_text(summary):
 
 def _counts(runs):
     """Returns the numbers of runs that are omitted from the mean, by outcome."""
-    found = [run["status"] for run in runs if run["status"] != FINISHED]
-    return ", ".join(f"{found.count(status)} {status}" for status in dict.fromkeys(found))
+    statuses = [run["status"] for run in runs if run["status"] != FINISHED]
+    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
 
 
 def read(path: str) -> dict:
@@ -205,10 +205,10 @@ def read(path: str) -> dict:
     Raises:
       file_io.InputError: the file is damaged.
     """
-    found = file_io.read_json(path, "seeds")
-    json_shapes.check(found, _SHAPE, path)
-    json_shapes.check_text(found, path)
-    return found
+    summary = file_io.read_json(path, "seeds")
+    json_shapes.check(summary, _SHAPE, path)
+    json_shapes.check_text(summary, path)
+    return summary
 
 
 def count_restarts(folder: str) -> int:
@@ -227,18 +227,18 @@ def _known(path, metric):
     """Returns {seed: its run} of an earlier call."""
     if not file_io.exists(path):
         return {}
-    found = read(path)
-    if found["metric"] != metric:
+    summary = read(path)
+    if summary["metric"] != metric:
         raise file_io.InputError(
-            f"{path} compares runs by {found['metric']}, not by {metric}: give another output_dir"
+            f"{path} compares runs by {summary['metric']}, not by {metric}: give another output_dir"
         )
-    for run in found["runs"]:
+    for run in summary["runs"]:
         if run["status"] not in _STATUSES or (run["status"] == FINISHED and run["result"] is None):
             raise file_io.InputError(
                 f"{path}: seed {run['seed']}: expected a status of {', '.join(_STATUSES)}, the "
                 f"first with a result; found {run['status']!r} and {run['result']!r}"
             )
-    return {run["seed"]: run for run in found["runs"]}
+    return {run["seed"]: run for run in summary["runs"]}
 
 
 def run(
@@ -263,11 +263,11 @@ def run(
     """
     file_io.make_dirs(study.folder)
     path = os.path.join(study.folder, SEEDS)
-    known, runs = _known(path, study.metric), []
+    earlier_runs, runs = _known(path, study.metric), []
     for seed in range(first_seed, first_seed + count):
         name = f"seed_{seed}"
         folder = os.path.join(study.folder, name)
-        outcome = known.get(seed)
+        outcome = earlier_runs.get(seed)
         if outcome is None or outcome["status"] == FAILED:
             logging.info("Run %d of %d: seed=%d in %s", len(runs) + 1, count, seed, folder)
             outcome = _outcome(study.metric, seed, name, folder, start_run(study, seed, folder))

@@ -70,13 +70,13 @@ class Scorer:
         self._infer.refresh()  # the model may have been trained since
         lengths = [len(ids) for ids in encoded]
         total = sum(length * length for length in lengths)  # the work is proportional to this
-        with progress.Progress("Scoring", total, "") as shown:
-            for chosen in _batches(lengths, self._batch_size):
-                counts = [len(encoded[place]) for place in chosen]
-                log_probs = self._infer(self._copies([encoded[place] for place in chosen]))
+        with progress.Progress("Scoring", total, "") as bar:
+            for batch in _batches(lengths, self._batch_size):
+                counts = [len(encoded[place]) for place in batch]
+                log_probs = self._infer(self._copies([encoded[place] for place in batch]))
                 sums = np.split(log_probs.astype(np.float64), np.cumsum(counts)[:-1])
-                scores[chosen] = [part.sum() for part in sums]
-                shown.advance(sum(count * count for count in counts))
+                scores[batch] = [part.sum() for part in sums]
+                bar.advance(sum(count * count for count in counts))
         return scores
 
     def _encode(self, sentence):

@@ -177,21 +177,21 @@ def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.N
         another number of dimensions.
     """
     try:
-        found = np.asarray(scores, np.float64)
+        values = np.asarray(scores, np.float64)
     except (TypeError, ValueError) as error:
         raise file_io.InputError(f"{name}: expected numbers: {error}") from error
-    if found.ndim != dimensions or not found.size:
+    if values.ndim != dimensions or not values.size:
         raise file_io.InputError(
             f"{name}: expected scores with {dimensions} dimensions, at least 1 in each; got shape "
-            f"{list(found.shape)}"
+            f"{list(values.shape)}"
         )
-    if not np.isfinite(found).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
+    if not np.isfinite(values).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise file_io.InputError(
-            f"{name}: score {', '.join(map(str, place))} is {found[place]}; leave failed runs out "
+            f"{name}: score {', '.join(map(str, place))} is {values[place]}; leave failed runs out "
             "and pass their number"
         )
-    return found
+    return values
 
 
 def decide(
@@ -249,10 +249,10 @@ def mean_interval(
             note = "all scores are equal: the spread is unknown"
             return Estimate(mean, None, None, level, name, n, note)
         rng = np.random.default_rng(random_seed)
-        found = stats.bootstrap(
+        interval = stats.bootstrap(
             (values,), np.mean, confidence_level=level, n_resamples=resamples, rng=rng
         ).confidence_interval
-        return Estimate(mean, float(found.low), float(found.high), level, name, n)
+        return Estimate(mean, float(interval.low), float(interval.high), level, name, n)
     if _has_no_spread(values):
         note = "all scores are equal: the spread is unknown"
         return Estimate(mean, None, None, level, name, n, note)
@@ -293,8 +293,8 @@ def find_interval(scores: Sequence[float]) -> tuple[float, float] | None:
     """Returns the 95% t interval of the mean; None for too few scores or without SciPy."""
     if len(scores) < 2 or not is_installed():
         return None
-    found = mean_interval(scores)
-    return None if found.low is None or found.high is None else (found.low, found.high)
+    estimate = mean_interval(scores)
+    return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
 
 
 def expected_best(
@@ -362,7 +362,7 @@ def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
     values = check_scores(differences, "differences")
     if len(values) == 1:
         return 1.0
-    found = scipy_stats().permutation_test(
+    test = scipy_stats().permutation_test(
         (values,),
         np.mean,
         permutation_type="samples",
@@ -371,7 +371,7 @@ def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
         batch=max(1, _CHUNK // len(values)),
         rng=np.random.default_rng(random_seed),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -> float:
@@ -388,7 +388,7 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
     first, second = check_scores(a, "a"), check_scores(b, "b")
     if len(first) == len(second) == 1:
         return 1.0
-    found = scipy_stats().permutation_test(
+    test = scipy_stats().permutation_test(
         (second, first),
         lambda x, y, axis: x.mean(axis) - y.mean(axis),
         vectorized=True,
@@ -396,7 +396,7 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
         batch=max(1, _CHUNK // (len(first) + len(second))),
         rng=np.random.default_rng(random_seed),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def _t_test(a, b, paired, level=0.95):
@@ -405,15 +405,15 @@ def _t_test(a, b, paired, level=0.95):
         difference, scale = b - a, max(np.abs(a).max(), np.abs(b).max())
         if len(a) < 2 or np.ptp(difference) <= ROUNDING * scale:
             return None, None, None
-        found = scipy_stats().ttest_rel(b, a)
+        test = scipy_stats().ttest_rel(b, a)
     else:
         if min(len(a), len(b)) < 2 or (_has_no_spread(a) and _has_no_spread(b)):
             return None, None, None
         with warnings.catch_warnings():  # SciPy doubts a side without a spread, which is no trouble
             warnings.simplefilter("ignore", RuntimeWarning)
-            found = scipy_stats().ttest_ind(b, a, equal_var=False)
-    interval = found.confidence_interval(level)
-    return float(interval.low), float(interval.high), float(found.pvalue)
+            test = scipy_stats().ttest_ind(b, a, equal_var=False)
+    interval = test.confidence_interval(level)
+    return float(interval.low), float(interval.high), float(test.pvalue)
 
 
 def _smallest_p(paired, n_a, n_b):
@@ -431,10 +431,10 @@ def _compare(a, b, paired, level, minimize, names, random_seed):
         notes.append(f"{'differences' if paired else 'scores'} are equal: no interval")
     if smallest <= check_level(level):
         if paired:
-            found, name = sign_flip_p(b - a, random_seed=random_seed), "sign flips"
+            permuted_p, name = sign_flip_p(b - a, random_seed=random_seed), "sign flips"
         else:
-            found, name = permutation_p(a, b, random_seed=random_seed), "permutations"
-        p, method = max(found, p or 0.0), f"{method} and {name}, the larger p"
+            permuted_p, name = permutation_p(a, b, random_seed=random_seed), "permutations"
+        p, method = max(permuted_p, p or 0.0), f"{method} and {name}, the larger p"
     elif low is not None:
         notes.append("too few seeds for a permutation test: p assumes normal scores")
     better, verdict = decide(difference, p, level, minimize, names)
@@ -496,8 +496,8 @@ def unpaired_difference(
 
 def _failures_note(counts):
     """Returns words about runs without a score; "" if there are none."""
-    found = [f"{count} of {name}" for name, count in counts.items() if count]
-    return f"failed runs are not compared: {', '.join(found)}" if found else ""
+    parts = [f"{count} of {name}" for name, count in counts.items() if count]
+    return f"failed runs are not compared: {', '.join(parts)}" if parts else ""
 
 
 def compare_seeds(
@@ -540,9 +540,9 @@ def compare_seeds(
     is_paired = same if paired is None else paired
     first = check_scores([a[seed] for seed in a], names[0])
     second = check_scores([b[seed] for seed in (a if is_paired else b)], names[1])
-    found = _compare(first, second, is_paired, level, minimize, names, random_seed)
-    notes = [found.note, _failures_note(dict(zip(names, failed, strict=True)))]
-    return dataclasses.replace(found, note="; ".join(filter(None, notes)))
+    comparison = _compare(first, second, is_paired, level, minimize, names, random_seed)
+    notes = [comparison.note, _failures_note(dict(zip(names, failed, strict=True)))]
+    return dataclasses.replace(comparison, note="; ".join(filter(None, notes)))
 
 
 # --- many sets of scores --------------------------------------------------------------------------
@@ -580,9 +580,9 @@ def _t_p_values(scores, reference, others, paired):
     sizes = np.array([len(scores[j]) for j in others])
     spread = np.array([not _has_no_spread(scores[j]) for j in others])
     usable = (sizes > 1) & (len(one) > 1) & (spread | (not _has_no_spread(one)))
-    chosen = [scores[j] for j, is_usable in zip(others, usable, strict=True) if is_usable]
-    if chosen:
-        means, deviations = zip(*((v.mean(), v.std(ddof=1)) for v in chosen), strict=True)
+    samples = [scores[j] for j, is_usable in zip(others, usable, strict=True) if is_usable]
+    if samples:
+        means, deviations = zip(*((v.mean(), v.std(ddof=1)) for v in samples), strict=True)
         p[usable] = stats.ttest_ind_from_stats(
             one.mean(), one.std(ddof=1), len(one), means, deviations, sizes[usable], equal_var=False
         ).pvalue
@@ -623,30 +623,30 @@ def _against_best(scores, order, paired, level, resamples, rng):
     that are found to be worse are removed and the rest is judged again. That range assumes equal
     spreads, so p is at least that of the pair's t test, adjusted by Holm, which does not.
     """
-    alpha, p, floor, left = check_level(level), {}, 0.0, list(order)
+    alpha, p, floor, open_points = check_level(level), {}, 0.0, list(order)
     best, others = order[0], order[1:]
     t_p = _t_p_values(scores, best, others, paired)
     t_holm = dict(zip(others, holm(t_p), strict=True))
     t_p = dict(zip(others, t_p, strict=True))
-    while len(left) > 1:
-        rest, open_scores = left[1:], [scores[j] for j in left]
+    while len(open_points) > 1:
+        rest, open_scores = open_points[1:], [scores[j] for j in open_points]
         gaps = np.abs([scores[best].mean() - scores[j].mean() for j in rest])
-        if _smallest_range_p(open_scores, 0, len(left) - 1, paired) <= alpha:
+        if _smallest_range_p(open_scores, 0, len(open_points) - 1, paired) <= alpha:
             ranges = np.sort(_permuted_ranges(open_scores, paired, resamples, rng))
             slack = 1e-9 * np.abs(ranges[-1])  # sums of the same numbers in another order
             above = resamples - np.searchsorted(ranges, gaps - slack)
-            found = (1 + above) / (1 + resamples)
+            p_values = (1 + above) / (1 + resamples)
         else:
-            pairs = len(left) * len(rest) / 2
-            found = np.minimum(1, pairs * np.array([t_p[j] for j in rest]))
-        found = np.maximum(found, floor)
-        worse = {j for j, value in zip(rest, found, strict=True) if value <= alpha}
+            pairs = len(open_points) * len(rest) / 2
+            p_values = np.minimum(1, pairs * np.array([t_p[j] for j in rest]))
+        p_values = np.maximum(p_values, floor)
+        worse = {j for j, value in zip(rest, p_values, strict=True) if value <= alpha}
         settled = worse or set(rest)
-        for j, value in zip(rest, found, strict=True):
+        for j, value in zip(rest, p_values, strict=True):
             if j in settled:
                 p[j] = float(max(value, t_holm[j]))
                 floor = max(floor, float(value))
-        left = [j for j in left if j not in settled]
+        open_points = [j for j in open_points if j not in settled]
     return [p[j] for j in others]
 
 
@@ -660,10 +660,10 @@ def _check_points(points, baseline, failed):
     if unknown:
         raise file_io.InputError(f"failed: unknown points {', '.join(unknown)}")
     first = next(iter(points.values()))
-    paired = all(set(found) == set(first) for found in points.values())
+    paired = all(set(point) == set(first) for point in points.values())
     scores = [
-        check_scores([found[seed] for seed in (first if paired else found)], f"point {name}")
-        for name, found in points.items()
+        check_scores([point[seed] for seed in (first if paired else point)], f"point {name}")
+        for name, point in points.items()
     ]
     return scores, paired
 
@@ -713,13 +713,13 @@ def compare_points(
     test = "paired t tests" if paired else "Welch's t tests"
     if baseline is None:
         rng = np.random.default_rng(random_seed)
-        found = _against_best(scores, order, paired, level, resamples, rng)
+        adjusted_p = _against_best(scores, order, paired, level, resamples, rng)
         method = f"permuted range of all points and {test} adjusted by Holm, the larger p"
     else:
-        found = holm(_t_p_values(scores, reference, others, paired)).tolist()
+        adjusted_p = holm(_t_p_values(scores, reference, others, paired)).tolist()
         method = f"{test}, adjusted by Holm"
     p_values: dict[int, float | None] = {reference: None}
-    for j, p in zip(others, found, strict=True):
+    for j, p in zip(others, adjusted_p, strict=True):
         p_values[j] = None if min(len(scores[j]), len(scores[reference])) == 1 else float(p)
     rows = [
         _row(names[j], scores[j], counts, means[j] - means[reference], p_values[j], level, minimize)

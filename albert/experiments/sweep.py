@@ -158,14 +158,14 @@ class Sweep:
 
     def _start_trials(self):
         """Starts trials while there is capacity; returns whether it started one."""
-        started = False
+        has_started = False
         while len(self._running) < self._parallel:
             trial = self._next()
             if trial is None:
                 break
             self._start(trial)
-            started = True
-        return started
+            has_started = True
+        return has_started
 
     def _next(self):
         """Returns the next trial to run; None if there is none, or if it must wait for others."""
@@ -176,15 +176,15 @@ class Sweep:
         if number >= self._count:
             return None
         # Trials that run at the same time do not count: their timing would affect the suggestions.
-        known = max(0, number - self._parallel + 1)
-        if self._plan.needs_history and not all(t.has_ended for t in self.trials[:known]):
+        num_known = max(0, number - self._parallel + 1)
+        if self._plan.needs_history and not all(t.has_ended for t in self.trials[:num_known]):
             return None
         points = sweep_journal.by_point(self.trials)
-        planned = self._lacking(points) or self._new(points, number, known)
+        planned = self._lacking(points) or self._new(points, number, num_known)
         if planned is None:
             self._count = number  # All points have been tried.
             return None
-        self.trials.append(self._make_trial(number, *planned, known))
+        self.trials.append(self._make_trial(number, *planned, num_known))
         return self.trials[-1]
 
     def _lacking(self, points):
@@ -196,12 +196,12 @@ class Sweep:
                     return trials[0].parameters, seed
         return None
 
-    def _new(self, points, number, known):
+    def _new(self, points, number, num_known):
         """Returns (values, seed) of a point that was not tried yet; None if all were tried."""
         seed = next(iter(self._plan.seeds), None)
         if self._plan.method == "tpe":
             history = [
-                trial if trial.number < known else dataclasses.replace(trial, state="running")
+                trial if trial.number < num_known else dataclasses.replace(trial, state="running")
                 for trial in self.trials
             ]
             return sweep_search.suggest(self._plan, number, history), seed
@@ -211,12 +211,12 @@ class Sweep:
                 return point, seed
         return None
 
-    def _make_trial(self, number, point, seed, known):
+    def _make_trial(self, number, point, seed, num_known):
         arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
         if seed is not None:
             arguments.append(sweep_plan.argument("seed", seed))
         name = f"trial_{number:04d}"
-        return sweep_journal.Trial(number, name, arguments, point, seed, known)
+        return sweep_journal.Trial(number, name, arguments, point, seed, num_known)
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -285,8 +285,8 @@ class Sweep:
                 score = sweep_results.read_score(folder, self._plan.metric)
                 trial.step, trial.value, trial.metrics = score
                 learning = sweep_results.read_learning(folder, self._plan.metric, trial.step)
-                for name, found in learning.items():
-                    setattr(trial, name, found)
+                for name, value in learning.items():
+                    setattr(trial, name, value)
             except file_io.InputError as error:
                 trial.state, trial.error = sweep_journal.FAILED, [str(error)]
         elif status < 0 or status == 130:
@@ -336,31 +336,31 @@ def planned_trials(plan: sweep_plan.Plan) -> list[sweep_journal.Trial]:
     """Returns the trials of a new sweep of a plan whose points do not depend on results."""
     if plan.trials:
         return _given_trials(plan, [])
-    found = []
+    trials = []
     for point in sweep_plan.points(plan):
         for seed in plan.seeds or (None,):
-            if len(found) < sweep_plan.count(plan):
-                name = f"trial_{len(found):04d}"
-                found.append(sweep_journal.Trial(len(found), name, [], point, seed))
-    return found
+            if len(trials) < sweep_plan.count(plan):
+                name = f"trial_{len(trials):04d}"
+                trials.append(sweep_journal.Trial(len(trials), name, [], point, seed))
+    return trials
 
 
-def _given_trials(plan, known):
+def _given_trials(plan, old_trials):
     """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state."""
-    by_name = {trial.name: trial for trial in known}
-    found = []
+    by_name = {trial.name: trial for trial in old_trials}
+    trials = []
     for name, own in plan.trials.items():
         for seed in plan.seeds or (None,):
             arguments = [*plan.arguments, *own]
             if seed is not None:
                 arguments.append(sweep_plan.argument("seed", seed))
             folder = name if seed is None else f"{name}/seed_{seed}"
-            trial = sweep_journal.Trial(len(found), folder, arguments, seed=seed)
+            trial = sweep_journal.Trial(len(trials), folder, arguments, seed=seed)
             earlier = by_name.get(folder)
             if earlier and earlier.arguments == arguments:
                 trial = dataclasses.replace(earlier, number=trial.number)
-            found.append(trial)
-    return found
+            trials.append(trial)
+    return trials
 
 
 def log_of(folder: str, name: str) -> str:

@@ -41,7 +41,7 @@ def add(
       and notes (sentences).
     """
     points = summary["points"]
-    found: dict[str, Any] = {
+    comparison: dict[str, Any] = {
         "level": level, "reference": None, "method": "", "verdict": "",
         "points": [
             {"interval": None, "difference": None, "p": None, "verdict": None} for _ in points
@@ -49,53 +49,53 @@ def add(
         "notes": _outcomes(summary, restarts),
     }  # fmt: skip
     if not statistics.is_installed():
-        found["notes"].append(f"{statistics.NOT_INSTALLED}.")
-        return {**summary, "comparison": found}
+        comparison["notes"].append(f"{statistics.NOT_INSTALLED}.")
+        return {**summary, "comparison": comparison}
     scores = [_scores(summary, point) for point in points]
-    for row, values in zip(found["points"], scores, strict=True):
+    for row, values in zip(comparison["points"], scores, strict=True):
         interval = statistics.find_interval([*values.values()])
         row["interval"] = interval and list(interval)
-    chosen = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
-    if len(chosen) > 1 and any(len(scores[i]) > 1 for i in chosen):
-        _compare(summary, scores, chosen, baseline, found)
+    candidates = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
+    if len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
+        _compare(summary, scores, candidates, baseline, comparison)
     if baseline is not None or any(len(values) > 1 for values in scores):
-        found["notes"] += _not_compared(points, chosen)
-    if len(chosen) > 1:
-        found["notes"] += _price_of_picking([scores[i] for i in chosen], summary["minimize"])
-    return {**summary, "comparison": found}
+        comparison["notes"] += _not_compared(points, candidates)
+    if len(candidates) > 1:
+        comparison["notes"] += _price_of_picking([scores[i] for i in candidates], summary["minimize"])
+    return {**summary, "comparison": comparison}
 
 
 def _scores(summary, point):
     """Returns {seed: score} of the trials of a point that its mean counts."""
     trials = [summary["trials"][number] for number in point["trials"]]
-    done = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
-    learned = [trial for trial in done if trial["verdict"] not in stuck_runs.LEARNED_NOTHING]
-    return {t["seed"]: t["value"] for t in learned or done if t["value"] is not None}
+    done_trials = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
+    learned = [trial for trial in done_trials if trial["verdict"] not in stuck_runs.LEARNED_NOTHING]
+    return {t["seed"]: t["value"] for t in learned or done_trials if t["value"] is not None}
 
 
-def _compare(summary, scores, chosen, baseline, found):
+def _compare(summary, scores, candidates, baseline, comparison):
     """Adds differences to the reference, p and verdicts."""
     points, trials = summary["points"], summary["trials"]
     left_out = {
         str(i): count
-        for i in chosen
+        for i in candidates
         if (count := sum(trials[n]["seed"] not in scores[i] for n in points[i]["trials"]))
     }
     result = statistics.compare_points(
-        {str(i): scores[i] for i in chosen},
+        {str(i): scores[i] for i in candidates},
         baseline=None if baseline is None else str(baseline),
         minimize=summary["minimize"],
-        level=found["level"],
+        level=comparison["level"],
         failed=left_out,
     )
     for point in result.points:
-        found["points"][int(point.name)] |= {
+        comparison["points"][int(point.name)] |= {
             "difference": point.difference, "p": point.p, "verdict": point.verdict,
         }  # fmt: skip
     reference = int(result.reference)
     name = points[reference]["name"]
     verdict = name + result.verdict.removeprefix(result.reference)
-    found |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
+    comparison |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
 
 
 def _outcomes(summary, restarts):
@@ -118,19 +118,19 @@ def _outcomes(summary, restarts):
     return notes
 
 
-def _not_compared(points, chosen):
+def _not_compared(points, candidates):
     """Returns sentences about points that are no better than a constant answer, or all but one."""
     poor = sum(
         any(remark.startswith(results.NOT_BETTER) for remark in point["remarks"])
         for i, point in enumerate(points)
-        if i not in chosen
+        if i not in candidates
     )
     notes = []
     if poor:
         notes.append(f"{poor} of {len(points)} points not compared: {results.NOT_BETTER}.")
-    if len(chosen) < 2 <= len(points):
-        left = f"only {points[chosen[0]]['name']}" if chosen else "no point"
-        notes.append(f"Nothing is compared: {left} could be.")
+    if len(candidates) < 2 <= len(points):
+        subject = f"only {points[candidates[0]]['name']}" if candidates else "no point"
+        notes.append(f"Nothing is compared: {subject} could be.")
     return notes
 
 
@@ -168,14 +168,14 @@ def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
 
 def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Returns header and cells by point of the table's columns; no columns without seeds."""
-    found = summary.get("comparison")
-    if not found or not any(row["interval"] or row["verdict"] for row in found["points"]):
+    comparison = summary.get("comparison")
+    if not comparison or not any(row["interval"] or row["verdict"] for row in comparison["points"]):
         return [], [[] for _ in summary["points"]]
-    header = [f"interval of {found['level']:.0%}"]
-    reference = found["reference"]
+    header = [f"interval of {comparison['level']:.0%}"]
+    reference = comparison["reference"]
     if reference is not None:
         header += [f"minus {summary['points'][reference]['name']}", "p (adjusted)", "verdict"]
-    return header, [_cells(row, reference is not None) for row in found["points"]]
+    return header, [_cells(row, reference is not None) for row in comparison["points"]]
 
 
 def _cells(row, compared):
@@ -191,8 +191,8 @@ def _cells(row, compared):
 
 def sentences(summary: Mapping[str, Any]) -> str:
     """Returns the lines below the table; "" without a comparison."""
-    found = summary.get("comparison")
-    if not found:
+    comparison = summary.get("comparison")
+    if not comparison:
         return ""
-    method = [f"Method: {found['method']}."] if found["method"] else []
-    return "".join(f"{line}\n" for line in (found["verdict"], *method, *found["notes"]) if line)
+    method = [f"Method: {comparison['method']}."] if comparison["method"] else []
+    return "".join(f"{line}\n" for line in (comparison["verdict"], *method, *comparison["notes"]) if line)

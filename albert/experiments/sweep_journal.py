@@ -120,8 +120,8 @@ class Journal:
         self._description = description
         path = os.path.join(folder, NAME)
         if file_io.exists(path):
-            found, self.trials = read(folder)
-            _check_same(path, found, description, changeable)
+            old, self.trials = read(folder)
+            _check_same(path, old, description, changeable)
 
     def write(self) -> None:
         """Writes the journal, replacing the file."""
@@ -181,12 +181,12 @@ def _checked(trial, number):
     return trial
 
 
-def _check_same(path, found, wanted, changeable):
-    for key in sorted({*found, *wanted} - set(changeable)):
-        was, now = found.get(key), wanted.get(key)
+def _check_same(path, old, new, changeable):
+    for key in sorted({*old, *new} - set(changeable)):
+        was, now = old.get(key), new.get(key)
         if was != now and not (key in _GROWING and _GROWING[key](was, now)):
             raise file_io.InputError(
-                f"{path}: this sweep was started with {_difference(key, found, wanted)}; give the "
+                f"{path}: this sweep was started with {_difference(key, old, new)}; give the "
                 f"same{' or more' if key in _GROWING else ''}, or use another output_dir"
             )
 
@@ -221,9 +221,9 @@ def _values_in(was, now):
 _GROWING = {"seeds": _all_in, "parameters": _parameters_in}
 
 
-def _difference(key, found, wanted):
+def _difference(key, old, new):
     """Returns the earlier and the present value of a key; for an object only the differences."""
-    was, now = found.get(key), wanted.get(key)
+    was, now = old.get(key), new.get(key)
     if isinstance(was, dict) and isinstance(now, dict):
         names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
         was, now = ({name: side.get(name) for name in names} for side in (was, now))

@@ -242,7 +242,7 @@ def _make_plan(spec, arguments, trials):
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
     common = arguments_of("flags", fields.pop("flags", {}))
-    found = {name: _values(name, value) for name, value in fields.pop("parameters", {}).items()}
+    parameters = {name: _values(name, value) for name, value in fields.pop("parameters", {}).items()}
     own = {name: arguments_of(name, value) for name, value in fields.pop("trials", {}).items()}
     own = trials or own
     for name in own:
@@ -250,7 +250,7 @@ def _make_plan(spec, arguments, trials):
             raise file_io.InputError(f"trials: {name!r} cannot be the name of a folder of results")
     return Plan(
         arguments=(*common, *arguments),
-        parameters=found,
+        parameters=parameters,
         trials={name: tuple(value) for name, value in own.items()},
         seeds=tuple(fields.pop("seeds", ())),
         **fields,
@@ -283,40 +283,40 @@ def text_of(value: object) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _values(name, given):
+def _values(name, spec):
     """Returns the values of a parameter: a tuple or a `Range`."""
-    if isinstance(given, dict):
-        return _range(name, given)
-    if not isinstance(given, list) or not given:
+    if isinstance(spec, dict):
+        return _range(name, spec)
+    if not isinstance(spec, list) or not spec:
         raise file_io.InputError(
             f"parameter {name!r}: expected a list of values or a range "
-            f'{{"low": …, "high": …, "log": true}}, found {given!r}'
+            f'{{"low": …, "high": …, "log": true}}, found {spec!r}'
         )
-    for value in given:
+    for value in spec:
         if not isinstance(value, SCALARS):
             raise file_io.InputError(
                 f"parameter {name!r}: {value!r} is not a text, a number, true or false"
             )
-    if len({text_of(value) for value in given}) < len(given):
-        raise file_io.InputError(f"parameter {name!r}: a value appears twice in {given}")
-    return tuple(given)
+    if len({text_of(value) for value in spec}) < len(spec):
+        raise file_io.InputError(f"parameter {name!r}: a value appears twice in {spec}")
+    return tuple(spec)
 
 
-def _range(name, given):
-    unknown = set(given) - {"low", "high", "log"}
-    ends = [given.get(key) for key in ("low", "high")]
+def _range(name, spec):
+    unknown = set(spec) - {"low", "high", "log"}
+    ends = [spec.get(key) for key in ("low", "high")]
     for end in ends:
         is_number = isinstance(end, (int, float)) and not isinstance(end, bool)
         if unknown or not is_number or not abs(end) <= sys.float_info.max:
             raise file_io.InputError(
                 f'parameter {name!r}: a range is {{"low": number, "high": number}}, for a '
-                f'logarithmic scale with "log": true; found {given!r}'
+                f'logarithmic scale with "log": true; found {spec!r}'
             )
-    log = given.get("log", False)
+    log = spec.get("log", False)
     if not isinstance(log, bool) or not ends[0] < ends[1] or (log and ends[0] <= 0):
         raise file_io.InputError(
             f"parameter {name!r}: low must be below high, and above 0 on a logarithmic scale; "
-            f"found {given!r}"
+            f"found {spec!r}"
         )
     return Range(*ends, log)
 
@@ -330,7 +330,7 @@ def parse_grid(text: str) -> dict[str, list]:
     Raises:
       file_io.InputError: a part is not of that form, or a name appears twice.
     """
-    found = {}
+    grid = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, values = part.partition("=")
         name, values = name.strip(), [value.strip() for value in values.split(",")]
@@ -338,12 +338,12 @@ def parse_grid(text: str) -> dict[str, list]:
             raise file_io.InputError(
                 f"grid: expected name=value,value;name=value, found {part!r} in {text!r}"
             )
-        if name in found:
+        if name in grid:
             raise file_io.InputError(f"grid: {name} appears twice in {text!r}")
-        found[name] = [_parse(value) for value in values]
-    if not found:
+        grid[name] = [_parse(value) for value in values]
+    if not grid:
         raise file_io.InputError(f"grid: there is no parameter in {text!r}")
-    return found
+    return grid
 
 
 def _parse(text):

@@ -28,17 +28,17 @@ def read(folder: str) -> list[Point]:
 
 def of_trials(trials: Iterable[sweep_journal.Trial]) -> list[Point]:
     """Returns the points of trials, with names that differ."""
-    found: list[Point] = []
+    points: list[Point] = []
     for group in sweep_journal.by_point(trials):
         values = group[0].parameters
         name = ";".join(f"{key}={sweep_plan.text_of(value)}" for key, value in values.items())
         if not name:
             first = group[0].name
             name = os.path.dirname(first) if group[0].seed is not None else first
-        if any(point.name == name for point in found):  # a search has tried it twice
+        if any(point.name == name for point in points):  # a search has tried it twice
             name = f"{name};{group[0].name}"
-        found.append(Point(name, group))
-    return found
+        points.append(Point(name, group))
+    return points
 
 
 def find(points: Sequence[Point], text: str) -> Point:
@@ -55,17 +55,17 @@ def find(points: Sequence[Point], text: str) -> Point:
     for point in points:
         if text == point.name or text in [trial.name for trial in point.trials]:
             return point
-    wanted = [part.strip().partition("=")[::2] for part in text.split(";")]
-    found = [
+    pairs = [part.strip().partition("=")[::2] for part in text.split(";")]
+    matches = [
         point
         for point in points
-        if all(_matches(point.trials[0].parameters, *pair) for pair in wanted)
+        if all(_matches(point.trials[0].parameters, *pair) for pair in pairs)
     ]
-    if len(found) != 1:
-        names = ", ".join(repr(point.name) for point in (found or points)[:20])
-        how = "several points of the sweep" if found else "no point of the sweep"
+    if len(matches) != 1:
+        names = ", ".join(repr(point.name) for point in (matches or points)[:20])
+        how = "several points of the sweep" if matches else "no point of the sweep"
         raise file_io.InputError(f"{how}: {text!r}; expected one of {names}")
-    return found[0]
+    return matches[0]
 
 
 def _matches(parameters, name, text):

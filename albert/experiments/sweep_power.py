@@ -171,8 +171,8 @@ def _of_differences(scores, deviation):
     # What is left after the means of points and of seeds; two of it make a difference.
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
-    found = math.sqrt(2 * float((rest**2).sum()) / freedom)
-    return found or deviation * math.sqrt(2)
+    paired_deviation = math.sqrt(2 * float((rest**2).sum()) / freedom)
+    return paired_deviation or deviation * math.sqrt(2)
 
 
 def assume_spread(deviation: float) -> Spread:
@@ -310,5 +310,5 @@ def find_finished(folder: str) -> list[str]:
     if not sweep_journal.is_sweep(folder):
         return []
     trials = sweep_journal.read(folder)[1]
-    recorded = (os.path.join(folder, trial.name) for trial in trials)
-    return [folder] if any(map(comparison_sides.has_record, recorded)) else []
+    folders = (os.path.join(folder, trial.name) for trial in trials)
+    return [folder] if any(map(comparison_sides.has_record, folders)) else []

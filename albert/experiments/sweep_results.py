@@ -46,22 +46,22 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
     if file_io.exists(several):
         return _score_of_seeds(several, metric)
     trial, blocks = results.read_trial(folder), results.read_blocks(folder)
-    wanted = trial.best_step if trial else (blocks[-1].step if blocks else None)
-    found = next((block.metrics for block in blocks if block.step == wanted), {})
-    found = {key: _finite(value) for key, value in found.items()}
+    step = trial.best_step if trial else (blocks[-1].step if blocks else None)
+    metrics = next((block.metrics for block in blocks if block.step == step), {})
+    metrics = {key: _finite(value) for key, value in metrics.items()}
     if metric is None:
-        return wanted, _best_value(trial, found), found
-    if blocks and metric not in found:
+        return step, _best_value(trial, metrics), metrics
+    if blocks and metric not in metrics:
         raise file_io.InputError(
-            f"there is no {metric} among the results of {folder}: {', '.join(sorted(found))}"
+            f"there is no {metric} among the results of {folder}: {', '.join(sorted(metrics))}"
         )
-    return wanted, found.get(metric), found
+    return step, metrics.get(metric), metrics
 
 
-def _best_value(trial, found):
+def _best_value(trial, metrics):
     """Returns the value of a `results.Trial` as its results show it; None if not finite."""
     value = _finite(trial.best_value) if trial else None
-    same = [v for v in found.values() if None not in (v, value) and np.float32(v) == value]
+    same = [v for v in metrics.values() if None not in (v, value) and np.float32(v) == value]
     return same[0] if same else value
 
 
@@ -75,10 +75,10 @@ def _score_of_seeds(path, metric):
         raise file_io.InputError(
             f"{path} has the mean of {name}, not of {metric}: leave the metric out"
         )
-    found = {name: _finite(mean), "deviation": deviation}
+    metrics = {name: _finite(mean), "deviation": deviation}
     if content.get("failures"):
-        found["failures"] = content["failures"]  # which the mean omits
-    return None, _finite(mean), found
+        metrics["failures"] = content["failures"]  # which the mean omits
+    return None, _finite(mean), metrics
 
 
 def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
@@ -125,8 +125,8 @@ def read_curve(folder: str, metric: str | None) -> dict[int, float]:
       folder, metric: see `read_score`.
     """
     metric = metric or _best_metric(folder)
-    found = {block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)}
-    return {step: value for step, value in found.items() if step and value is not None}
+    scores = {block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)}
+    return {step: value for step, value in scores.items() if step and value is not None}
 
 
 def _best_metric(folder):
@@ -189,19 +189,19 @@ def _trial(trial):
 
 def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
     """Returns the trials of a mean: those that have learned, or all that are done if none has."""
-    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
-    return [trial for trial in done if trial.verdict not in stuck_runs.LEARNED_NOTHING] or done
+    done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    return [trial for trial in done_trials if trial.verdict not in stuck_runs.LEARNED_NOTHING] or done_trials
 
 
 def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
     """Returns warnings about the scores of the trials of a point."""
     verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
-    found = [
+    notes = [
         verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
         for verdict in (*stuck_runs.LEARNED_NOTHING, stuck_runs.NOT_JUDGED)
         if verdict in verdicts
     ]
-    return [*found, *filter(None, [_on_baseline(trials, minimize)])]
+    return [*notes, *filter(None, [_on_baseline(trials, minimize)])]
 
 
 def _on_baseline(trials, minimize):
@@ -219,17 +219,17 @@ def _known(trials, name):
 
 
 def _point(trials, repeats, minimize):
-    done = [trial for trial in trials if trial.state == sweep_journal.DONE]
+    done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
     scores = _known(counted(trials), "value")
     states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
     states += [sweep_journal.WAITING] * (len(trials) < repeats)
     is_whole = bool(scores) and not states
-    all_learned = all(trial.verdict not in stuck_runs.LEARNED_NOTHING for trial in done)
+    all_learned = all(trial.verdict not in stuck_runs.LEARNED_NOTHING for trial in done_trials)
     return {
         "name": _name(trials),
         "parameters": trials[0].parameters,
         "trials": [trial.number for trial in trials],
-        "num_done": len(done),
+        "num_done": len(done_trials),
         "num_runs": max(repeats, len(trials)),
         "mean": _mean(scores),
         "deviation": stdev(scores) if len(scores) > 1 else None,
@@ -246,7 +246,7 @@ def _means(rows):
     """Returns the means of the numbers that all rows have."""
     names = set.intersection(*map(set, rows)) if rows else ()
     values = {name: [row[name] for row in rows] for name in sorted(names)}
-    return {name: _mean(found) for name, found in values.items() if None not in found}
+    return {name: _mean(numbers) for name, numbers in values.items() if None not in numbers}
 
 
 def _name(trials):

@@ -77,9 +77,9 @@ def _points(run):
 
 def _read_csv(path, columns):
     """Returns {id: its rows} of a file that an earlier export wrote; {} without one."""
-    found = {}
+    rows = {}
     if not file_io.exists(path):
-        return found
+        return rows
     with file_io.open_input(path, "output", "rb") as file:
         lines = io.StringIO(file.read().decode("utf-8", "replace"), newline="")
     reader = csv.DictReader(lines)
@@ -89,8 +89,8 @@ def _read_csv(path, columns):
             f"{', '.join(columns)}; give another folder"
         )
     for row in reader:
-        found.setdefault(row["id"], []).append({k: v for k, v in row.items() if k and v})
-    return found
+        rows.setdefault(row["id"], []).append({k: v for k, v in row.items() if k and v})
+    return rows
 
 
 def _write_csv(path, columns, rows):
@@ -114,10 +114,10 @@ def _to_csv(runs, output, project):
     for name, (columns, rows_of) in tables.items():
         rows = _read_csv(os.path.join(output, name), columns)
         for run in runs:
-            wanted = [{k: v for k, v in row.items() if v} for row in rows_of(run)]
-            if rows.get(run.key, []) != wanted:
+            new_rows = [{k: v for k, v in row.items() if v} for row in rows_of(run)]
+            if rows.get(run.key, []) != new_rows:
                 outcomes[run.key] = _outcome(run.key in rows)
-            rows[run.key] = wanted
+            rows[run.key] = new_rows
         contents[name] = [row for own in rows.values() for row in own]
     if set(outcomes.values()) != {UNCHANGED}:
         for name in (CURVES, RUNS):
@@ -157,8 +157,8 @@ def _to_mlflow(runs, output, project):
         raise _needs("mlflow", "mlflow-skinny", error) from error
     try:
         client = mlflow.MlflowClient(_mlflow_uri(output))
-        found = client.get_experiment_by_name(project)
-        experiment = found.experiment_id if found else client.create_experiment(project)
+        match = client.get_experiment_by_name(project)
+        experiment = match.experiment_id if match else client.create_experiment(project)
         for run in runs:
             yield _write_mlflow(mlflow, client, experiment, run)
     except mlflow.MlflowException as error:
@@ -184,60 +184,60 @@ def _write_mlflow(mlflow, client, experiment, run):
     }
     end = run.last_step, int(1000 * run.last_time)
     scores = {(_mlflow_name(name), *end, float(value)) for name, value in run.scores.items()}
-    kept, known = None, set()
+    run_id, old_points = None, set()
     for old in olds:
-        found = {
+        history = {
             (name, point.step, point.timestamp, point.value)
             for name in old.data.metrics
             for point in client.get_metric_history(old.info.run_id, name)
         }
         is_same = parameters.items() >= old.data.params.items()
-        if kept is None and is_same and _can_grow(found, points, scores):
-            kept, known = old.info.run_id, found
+        if run_id is None and is_same and _can_grow(history, points, scores):
+            run_id, old_points = old.info.run_id, history
         else:
             client.delete_run(old.info.run_id)
-    if kept is None:
+    if run_id is None:
         tags = {_KEY: run.key}
-        kept = client.create_run(experiment, int(1000 * run.started), tags, run.name).info.run_id
+        run_id = client.create_run(experiment, int(1000 * run.started), tags, run.name).info.run_id
     metrics = [
         entities.Metric(name, value, time, step)
-        for name, step, time, value in sorted((points | scores) - known)
+        for name, step, time, value in sorted((points | scores) - old_points)
     ]
     for at in range(0, len(metrics), _MAX_METRICS):
-        client.log_batch(kept, metrics=metrics[at : at + _MAX_METRICS])
+        client.log_batch(run_id, metrics=metrics[at : at + _MAX_METRICS])
     params = [entities.Param(name, value) for name, value in sorted(parameters.items())]
     for at in range(0, len(params), _MAX_PARAMETERS):
-        client.log_batch(kept, params=params[at : at + _MAX_PARAMETERS])
-    _end_mlflow(client, kept, run, entities)
+        client.log_batch(run_id, params=params[at : at + _MAX_PARAMETERS])
+    _end_mlflow(client, run_id, run, entities)
     return _outcome(olds)
 
 
-def _can_grow(known, points, scores):
-    """Returns whether known points stay, and those of scores come before the new ones.
+def _can_grow(old_points, points, scores):
+    """Returns whether old points stay, and those of scores come before the new ones.
 
     Args:
-      known, points, scores: sets of (name, step, time, value).
+      old_points, points, scores: sets of (name, step, time, value).
     """
     new = {score[0]: score for score in scores}
-    return {point for point in known if point[0] not in new} <= points and all(
+    return {point for point in old_points if point[0] not in new} <= points and all(
         point[1:3] < new[point[0]][1:3] or point == new[point[0]]
-        for point in known
+        for point in old_points
         if point[0] in new
     )
 
 
-def _end_mlflow(client, kept, run, entities):
+def _end_mlflow(client, run_id, run, entities):
     status = "FAILED" if run.status == exported_runs.FAILED else "FINISHED"
     if run.status in (exported_runs.PRUNED, exported_runs.INTERRUPTED):
         status = "KILLED"
     if run.status == exported_runs.RUNNING:
-        client.update_run(kept, "RUNNING")
+        client.update_run(run_id, "RUNNING")
     else:
-        client.set_terminated(kept, status, int(1000 * run.last_time))
+        client.set_terminated(run_id, status, int(1000 * run.last_time))
     tags = {**run.tags, "status": run.status, "mlflow.source.name": run.tags["script"]}
     tags = [entities.RunTag(name, text[:5000]) for name, text in tags.items()]
-    client.log_batch(kept, tags=tags)
-    client.set_tag(kept, _DIGEST, run.digest)  # last: the run is complete
+    client.log_batch(run_id, tags=tags)
+    client.set_tag(run_id, _DIGEST, run.digest)  # last: the run is complete
 
 
 # --- Weights & Biases -----------------------------------------------------------------------------
@@ -263,10 +263,10 @@ def _write_wandb(wandb, output, project, run):
     for name in names:
         if name.endswith(f"-{run.key}"):
             marker = os.path.join(parent, name, _MARKER)
-            found = file_io.read_json(marker, "export") if file_io.exists(marker) else {}
-            if found == content:
+            old_content = file_io.read_json(marker, "export") if file_io.exists(marker) else {}
+            if old_content == content:
                 return UNCHANGED
-            if found.get("project", project) == project:
+            if old_content.get("project", project) == project:
                 olds.append(os.path.join(parent, name))
     for old in olds:
         file_io.remove(old)
@@ -342,7 +342,7 @@ def _write_trackio(trackio, storage, project, run):
         for step, values in rows:
             log.log(values, step=step)
         trackio.finish()
-    new = [found for found in known() if found.id == log.id]
+    new = [entry for entry in known() if entry.id == log.id]
     # The library only warns of what it could not write.
     if not new or storage.get_log_count(project, incomplete, run_id=log.id) != len(rows):
         raise file_io.InputError(f"Trackio did not store all of {run.name}; see its warnings")
@@ -385,10 +385,10 @@ def _events(run):
 
     end = run.last_time
     flags = {k: v if isinstance(v, (bool, int, float)) else _text(v) for k, v in run.flags.items()}
-    found = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
+    events = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
 
     def add(summary, time, step=0):
-        found.append(event_pb2.Event(wall_time=time, step=step, summary=summary))
+        events.append(event_pb2.Event(wall_time=time, step=step, summary=summary))
 
     add(summary_v2.hparams_pb(flags, run.key, run.started), run.started)
     for name, curve in sorted(run.curves.items()):
@@ -406,7 +406,7 @@ def _events(run):
             tag=metadata.SESSION_END_INFO_TAG, metadata=described, tensor=metadata.NULL_TENSOR
         )
         add(summary, end)
-    return [event.SerializeToString() for event in found]
+    return [event.SerializeToString() for event in events]
 
 
 # --- all ------------------------------------------------------------------------------------------
@@ -438,10 +438,10 @@ def _check_folder(output, to):
     if {run_record.RUN, sweep_journal.NAME, seeds.SEEDS} & {*names}:
         raise file_io.InputError(f"output={output} is the folder of a run; give another folder")
     for kind, sign in _SIGNS.items():
-        found = [name for name in names if kind != to and re.fullmatch(sign, name)]
-        if found:
+        matches = [name for name in names if kind != to and re.fullmatch(sign, name)]
+        if matches:
             raise file_io.InputError(
-                f"output={output} holds {found[0]} of to={kind}; give another folder for to={to}"
+                f"output={output} holds {matches[0]} of to={kind}; give another folder for to={to}"
             )
 
 

@@ -18,15 +18,15 @@ from albert.serving import inference, predictors
 _TOLERANCE = 0.01  # fraction of the range of the expected numbers
 
 
-def _compare_answers(expected: Sequence, found: Sequence) -> np.ndarray:
+def _compare_answers(expected: Sequence, actual: Sequence) -> np.ndarray:
     """Compares two lists of answers one by one: an array of bools."""
-    return np.array([one == other for one, other in zip(expected, found, strict=True)])
+    return np.array([one == other for one, other in zip(expected, actual, strict=True)])
 
 
-def _compare_numbers(expected: Sequence, found: Sequence) -> np.ndarray:
+def _compare_numbers(expected: Sequence, actual: Sequence) -> np.ndarray:
     """Compares numbers with a tolerance from the range of `expected`, as labels may be missing."""
-    expected, found = np.array(expected), np.array(found)
-    return np.abs(expected - found) <= _TOLERANCE * np.ptp(expected)
+    expected, actual = np.array(expected), np.array(actual)
+    return np.abs(expected - actual) <= _TOLERANCE * np.ptp(expected)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Examples:
       answers: ``(inference.FoundModel) -> list``: one answer per example, or per word.
       metric: name of the score; None if the correct answers are unknown.
       score: ``(answers) -> points``, from 0 to 100.
-      same: ``(expected, found) -> bools``: compares two lists of answers one by one.
+      same: ``(expected, actual) -> bools``: compares two lists of answers one by one.
     """
 
     path: str
@@ -128,19 +128,19 @@ def read(
 
 
 def measure(
-    examples: Examples, expected: inference.FoundModel, found: inference.FoundModel
+    examples: Examples, expected: inference.FoundModel, actual: inference.FoundModel
 ) -> Agreement:
     """Measures the `Agreement` of two models.
 
     Args:
       examples: `Examples` with known correct answers.
-      expected, found: `inference.FoundModel`s.
+      expected, actual: `inference.FoundModel`s.
     """
-    answers = examples.answers(expected), examples.answers(found)
+    answers = examples.answers(expected), examples.answers(actual)
     points = map(examples.score, answers)
     return Agreement(len(answers[0]), agreement_rate(examples, *answers), examples.metric, *points)
 
 
-def agreement_rate(examples: Examples, expected: list, found: list) -> float:
+def agreement_rate(examples: Examples, expected: list, actual: list) -> float:
     """Returns the fraction of the `Examples` with the same answer in two lists of answers."""
-    return float(np.mean(examples.same(expected, found)))
+    return float(np.mean(examples.same(expected, actual)))

@@ -121,13 +121,15 @@ class _GraphTokenizer(tf.Module):
         Raises:
           file_io.InputError: they normalize a character of the vocabulary differently.
         """
-        known = [chr(c) for c in _ALL_CHARACTERS if unicodedata.category(chr(c)) not in _NO_TEXT]
-        texts = [f"a{character}b" for character in known]
+        characters = [
+            chr(c) for c in _ALL_CHARACTERS if unicodedata.category(chr(c)) not in _NO_TEXT
+        ]
+        texts = [f"a{character}b" for character in characters]
         expected = [self.expected_text(tokenizer, text) for text in texts]
-        found = self.preprocess(tf.constant(texts)).numpy()
+        actual = self.preprocess(tf.constant(texts)).numpy()
         different = {
             character
-            for ours, theirs in zip(expected, found, strict=True)
+            for ours, theirs in zip(expected, actual, strict=True)
             if ours.encode() != theirs
             for character in {*ours, *theirs.decode()}
         }

@@ -101,8 +101,8 @@ def _sop_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Ca
 
 def _variables(*modules: tf.Module) -> list[tf.Variable]:
     """Returns the variables of modules, each once, as a head may use one of the encoder's."""
-    found = [variable for module in modules for variable in module.variables]
-    return list({variable.ref(): variable for variable in found}.values())
+    variables = [variable for module in modules for variable in module.variables]
+    return list({variable.ref(): variable for variable in variables}.values())
 
 
 def _callable(

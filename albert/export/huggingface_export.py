@@ -114,10 +114,10 @@ def _read_description(model_dir: str | None) -> tuple[str | None, list[str], boo
     folder = model_folder.read(model_dir)
     kind = kinds.KINDS.get(folder.kind)
     if not (kind and kind.huggingface_head):
-        known = [row.name for row in kinds.KINDS.values() if row.huggingface_head]
+        names = [row.name for row in kinds.KINDS.values() if row.huggingface_head]
         raise file_io.InputError(
             f"{model_dir} holds a model of kind {folder.kind}, for which transformers has no "
-            f"class; expected {', '.join(known)} or a pre-trained model"
+            f"class; expected {', '.join(names)} or a pre-trained model"
         )
     labels = list(custom.labels_of(folder)) if kind.has_labels else []
     head = kind.huggingface_head

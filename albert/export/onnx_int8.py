@@ -43,8 +43,8 @@ class Observations:
         marks = self._random.random(len(x))  # each row has the same chance of being kept
         if self.rows is not None:
             marks, x = np.append(self._marks, marks), np.concatenate([self.rows, x])
-        kept = np.argsort(marks)[:_MAX_ROWS]
-        self._marks, self.rows = marks[kept], x[kept]
+        sample = np.argsort(marks)[:_MAX_ROWS]
+        self._marks, self.rows = marks[sample], x[sample]
 
     @property
     def largest(self) -> np.ndarray:
@@ -130,7 +130,9 @@ def smoothing_factors(
         inputs the same range.
     """
     # Each depth has its own scale, so channels are compared with the largest one of their depth.
-    relative = [found.largest / max(found.largest.max(), 1e-12) for found in observed]
+    relative = [
+        observations.largest / max(observations.largest.max(), 1e-12) for observations in observed
+    ]
     inputs = np.maximum(np.max(relative, axis=0), 1e-5)
     rows = np.maximum(np.abs(kernel).max(axis=1), 1e-5)
     factors = inputs**alpha / rows ** (1 - alpha)
@@ -159,11 +161,11 @@ def _product(kernel: np.ndarray, observed: dict[int, Observations], alpha: float
     weight, weight_scales = quantize_columns(kernel * divisors[:, np.newaxis])
     rounded = weight * weight_scales
     scales, errors = {}, {}
-    for depth, found in observed.items():
-        exact = found.rows @ kernel
+    for depth, observations in observed.items():
+        exact = observations.rows @ kernel
         energy = max(float(np.sum(exact**2)), 1e-12)
-        inputs = found.rows / divisors
-        low, high = (found.low / divisors).min(), (found.high / divisors).max()
+        inputs = observations.rows / divisors
+        low, high = (observations.low / divisors).min(), (observations.high / divisors).max()
         candidates = []
         for clip in _CLIPS:
             scale = Scale.of(low * clip, high * clip)
@@ -209,11 +211,11 @@ def write(
     errors = _errors(model, products)
     parts = sorted(onnx_export.PARTS, key=errors.get)
     for count in range(len(parts), 0, -1):
-        chosen = parts[:count]
-        onnx_export.write(folder, model, QuantizedProducts(products, chosen))
-        found = calibration.answers(inference.FoundModel(folder.model, folder))
-        rate = agreement.agreement_rate(calibration, answers, found)
-        logging.info("int8 in %s: %.2f%% equal answers", ", ".join(chosen), 100 * rate)
+        int8_parts = parts[:count]
+        onnx_export.write(folder, model, QuantizedProducts(products, int8_parts))
+        int8_answers = calibration.answers(inference.FoundModel(folder.model, folder))
+        rate = agreement.agreement_rate(calibration, answers, int8_answers)
+        logging.info("int8 in %s: %.2f%% equal answers", ", ".join(int8_parts), 100 * rate)
         if rate >= _MIN_AGREEMENT:
             break
     else:
@@ -221,14 +223,14 @@ def write(
             "int8 changes answers: with int8 only in %s, %.2f%% of %d answers to "
             "calibration_file=%s are those of float32; expected at least %g%%. Calibrate with more "
             "examples like those of production, or export in float32 or bfloat16",
-            chosen[0], 100 * rate, len(answers), calibration.path, 100 * _MIN_AGREEMENT,
+            int8_parts[0], 100 * rate, len(answers), calibration.path, 100 * _MIN_AGREEMENT,
         )  # fmt: skip
     return {
         "calibration": {
             "answers": len(answers),
             "agreement": round(rate, 6),
-            "int8": [part for part in onnx_export.PARTS if part in chosen],
-            "float32": [part for part in onnx_export.PARTS if part not in chosen],
+            "int8": [part for part in onnx_export.PARTS if part in int8_parts],
+            "float32": [part for part in onnx_export.PARTS if part not in int8_parts],
             "error": {part: round(errors[part], 8) for part in onnx_export.PARTS},
             "smoothing": {name: product.alpha for name, product in products.items()},
         }
@@ -239,18 +241,18 @@ def _group_by_weight(
     model: onnx_export.Model,
 ) -> dict[str, tuple[np.ndarray, str, list[int]]]:
     """Returns {name of a weight: (kernel, part, depths at which it is used)}."""
-    found = {}
+    groups = {}
     for (depth, part), (name, kernel) in model.block_weights().items():
-        found.setdefault(name, (kernel, part, []))[2].append(depth)
-    return found
+        groups.setdefault(name, (kernel, part, []))[2].append(depth)
+    return groups
 
 
 def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str, float]:
     """Returns {part: mean error of its products at all depths}."""
-    found = {part: [] for part in onnx_export.PARTS}
+    errors = {part: [] for part in onnx_export.PARTS}
     for (depth, part), (name, _) in model.block_weights().items():
-        found[part].append(products[name].errors[depth])
-    return {part: float(np.mean(values)) for part, values in found.items()}
+        errors[part].append(products[name].errors[depth])
+    return {part: float(np.mean(values)) for part, values in errors.items()}
 
 
 def observe(
@@ -281,12 +283,12 @@ def observe(
     observed = {site: Observations() for site in sites.values()}
 
     def infer_rows(features):
-        found = dict(zip(names, session.run(names, features), strict=True))
+        outputs = dict(zip(names, session.run(names, features), strict=True))
         real = features["input_mask"].astype(bool)  # [B, S]
         for name, site in sites.items():
-            x = found.pop(name)  # [B, S, C], or [B, 1, C] if only the first position is computed
+            x = outputs.pop(name)  # [B, S, C], or [B, 1, C] if only the first position is computed
             observed[site].add(x[real[:, : x.shape[1]]])
-        return found
+        return outputs
 
     def infer(features):
         rows, length = features["input_ids"].shape
@@ -297,8 +299,8 @@ def observe(
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    found = inference.FoundModel(model.folder, function=infer)
-    return observed, examples.answers(found)
+    observer = inference.FoundModel(model.folder, function=infer)
+    return observed, examples.answers(observer)
 
 
 class QuantizedProducts:

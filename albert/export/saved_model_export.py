@@ -438,8 +438,8 @@ class ChoiceServer(TextPacker):
         first = self.tokenizer.encode(tf.repeat(article, shape[1]))
         second = self.tokenizer.encode(endings)[:, -self._max_qa_length :]
         space = self._max_tokens - tf.cast(second.row_lengths(), tf.int32)
-        kept = tf.minimum(tf.cast(first.row_lengths(), tf.int32), space)
-        first = tf.RaggedTensor.from_tensor(first.to_tensor(), lengths=kept)
+        lengths = tf.minimum(tf.cast(first.row_lengths(), tf.int32), space)
+        first = tf.RaggedTensor.from_tensor(first.to_tensor(), lengths=lengths)
         scores = self._model(self.pack(first, second), training=False)["logits"]
         scores = tf.reshape(scores, shape)
         return {
@@ -545,9 +545,9 @@ class WordServer(TextPacker):
         outputs = self._model(self.pack(ids[:, : self._max_pieces]), training=False)
         fits = place < self._max_pieces
         index = tf.stack([row, tf.where(fits, place + 1, 0)], axis=1)
-        found = {name: tf.gather_nd(outputs[name], index) for name in outputs}
-        labels = tf.gather(tf.constant(self._labels), found["predictions"])
-        best = tf.reduce_max(found["probabilities"], axis=-1)
+        word_outputs = {name: tf.gather_nd(outputs[name], index) for name in outputs}
+        labels = tf.gather(tf.constant(self._labels), word_outputs["predictions"])
+        best = tf.reduce_max(word_outputs["probabilities"], axis=-1)
         return {
             "words": words.to_tensor(""),
             "labels": words.with_values(tf.where(fits, labels, "")).to_tensor(""),

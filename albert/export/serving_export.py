@@ -134,11 +134,11 @@ def _check_parameters(
 ) -> None:
     """Rejects unsupported combinations of parameters, before any work."""
     if (format, precision) not in WRITERS:
-        known = ", ".join(f"{name} in {kind}" for name, kind in WRITERS)
+        combinations = ", ".join(f"{name} in {kind}" for name, kind in WRITERS)
         reason = _UNSUPPORTED.get((format, precision))
         raise file_io.InputError(
             f"format={format} cannot be written with precision={precision}"
-            f"{f', as {reason}' if reason else ''}; expected one of {known}"
+            f"{f', as {reason}' if reason else ''}; expected one of {combinations}"
         )
     is_calibrated = (format, precision) in CALIBRATED
     if is_calibrated and not calibration_file:
@@ -172,18 +172,18 @@ def _check_answers(
     Raises:
       file_io.InputError: the answers differ too much; gives the figures.
     """
-    found = agreement.measure(
+    comparison = agreement.measure(
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)
     )
     figures = (
-        f"{found.rate:.2%} of {found.count} answers to check_file={check.path} are those of the "
-        f"model in float32; {found.metric} {found.expected:.2f} there, {found.found:.2f} in "
-        f"{folder.precision}"
+        f"{comparison.rate:.2%} of {comparison.count} answers to check_file={check.path} are those "
+        f"of the model in float32; {comparison.metric} {comparison.expected:.2f} there, "
+        f"{comparison.found:.2f} in {folder.precision}"
     )
-    if found.rate < min_agreement or found.expected - found.found > max_metric_drop:
+    if comparison.rate < min_agreement or comparison.expected - comparison.found > max_metric_drop:
         raise file_io.InputError(
             f"nothing was exported: {figures}. Required: min_agreement={min_agreement:g} and "
             f"max_metric_drop={max_metric_drop:g} percentage points at most"
         )
     logging.info("%s", figures)
-    return {"check": {"file_sha256": file_io.sha256(check.path), **found.to_dict()}}
+    return {"check": {"file_sha256": file_io.sha256(check.path), **comparison.to_dict()}}

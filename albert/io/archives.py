@@ -203,7 +203,7 @@ def _pax(content):
     """Returns {keyword: value} of an extended header of pax: lines "length keyword=value"."""
     import tarfile
 
-    found, start = {}, 0
+    records, start = {}, 0
     while content[start : start + 1].strip(b"\0"):
         number = content[start : start + 8].partition(b" ")[0]
         end = start + int(number) if number.isdigit() else start
@@ -212,9 +212,9 @@ def _pax(content):
         if end > len(content) or not equals or not value.endswith(b"\n"):
             raise tarfile.InvalidHeaderError("a damaged header of pax")
         text = value[:-1].decode("utf-8", "surrogateescape")
-        found[keyword.decode("utf-8", "surrogateescape")] = text
+        records[keyword.decode("utf-8", "surrogateescape")] = text
         start = end
-    return found
+    return records
 
 
 def _apply_settings(path, member, settings):

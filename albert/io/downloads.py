@@ -140,30 +140,31 @@ class _Download:
         size = file_io.describe(total) if total else "an unknown number of bytes"
         there = f", of which {file_io.describe(start)} were fetched earlier" if start else ""
         logging.info("Receiving %s%s", size, there)
-        done, name = start, os.path.basename(self._path)
+        num_bytes, name = start, os.path.basename(self._path)
         with (
             file_io.room_for(self._part, total),
             file_io.open_file(self._part, "ab") as file,
-            progress.Progress(f"Fetching {name}", total or MAX_BYTES, "B") as shown,
+            progress.Progress(f"Fetching {name}", total or MAX_BYTES, "B") as bar,
         ):
             while chunk := reply.read(_CHUNK):
-                if not done:
+                if not num_bytes:
                     self._check_begin(chunk, reply.headers["Content-Type"])
-                done += len(chunk)
-                self._check_size(done)
+                num_bytes += len(chunk)
+                self._check_size(num_bytes)
                 file.write(chunk)
                 if total:
-                    shown.show(done)
-        if not done:
+                    bar.show(num_bytes)
+        if not num_bytes:
             raise _OtherContentError(f"{self._url} is empty")
-        if total is not None and done < total:
-            raise http.client.IncompleteRead(b"", total - done)
+        if total is not None and num_bytes < total:
+            raise http.client.IncompleteRead(b"", total - num_bytes)
 
-    def _check_range(self, found: str | None, start: int) -> None:
-        if not re.match(rf"bytes {start}-", found or ""):
+    def _check_range(self, content_range: str | None, start: int) -> None:
+        if not re.match(rf"bytes {start}-", content_range or ""):
             self._remove()
             raise http.client.HTTPException(
-                f"the server sends the range {found!r} in place of the bytes from {start} on"
+                f"the server sends the range {content_range!r} in place of the bytes from {start} "
+                "on"
             )
 
     def _check_size(self, size: int) -> None:

@@ -77,21 +77,21 @@ def describe(count: int) -> str:
     return f"{count / 1024:.1f} KiB" if count >= 1024 else f"{count} bytes"
 
 
-def message(path: str, reason: str, needed: int | None, free: int | None) -> str:
+def message(path: str, reason: str, need: int | None, free: int | None) -> str:
     """Returns the message for a full disk.
 
     Args:
       path: file or folder that could not be written.
       reason: result of `disk_full_reason`.
-      needed: bytes that it needs; None if unknown.
+      need: bytes that it needs; None if unknown.
       free: bytes that are free on its disk without the unfinished file; None if unknown.
     """
     text = f"cannot write {path}: {reason}"
     is_full = reason == os.strerror(errno.ENOSPC)
-    if needed is not None:
-        text += f"; it needs {describe(needed)}"
-        is_full = is_full and (free is None or needed > free)
-    if free is not None and needed is None and is_full:
+    if need is not None:
+        text += f"; it needs {describe(need)}"
+        is_full = is_full and (free is None or need > free)
+    if free is not None and need is None and is_full:
         text += f"; it needs more than the {describe(free)} that are free there"
     elif free is not None:
         text += f"; {describe(free)} are free there"
@@ -219,8 +219,8 @@ def expand_globs(patterns: str, what: str) -> list[str]:
         if not pattern:
             continue
         check_scheme(pattern, what)
-        found = [pattern] if exists(pattern) else glob(pattern)
-        matches = [path for path in found if not is_dir(path)]
+        candidates = [pattern] if exists(pattern) else glob(pattern)
+        matches = [path for path in candidates if not is_dir(path)]
         if not matches:
             raise InputError(f"{what}: no file matches {pattern!r}")
         for path in matches:
@@ -313,10 +313,10 @@ def temporary_name(path: str) -> str:
     of others if they have not changed for a day.
     """
     if not is_remote(path):
-        for left in _glob.glob(f"{_glob.escape(str(path))}.tmp-*"):
-            if _is_left_over(left):
+        for leftover in _glob.glob(f"{_glob.escape(str(path))}.tmp-*"):
+            if _is_left_over(leftover):
                 with contextlib.suppress(OSError):  # a read-only folder; already gone
-                    remove(left)
+                    remove(leftover)
     return f"{path}.tmp-{os.getpid()}-{machine()}"
 
 

@@ -37,12 +37,12 @@ def check(value: Any, shape: Any, place: str) -> None:
             check(part, shape[0], f"{place}[{number}]")
     elif isinstance(shape, dict):
         _check_type(value, (dict,), place)
-        named = {key.rstrip("?"): part for key, part in shape.items() if key != "*"}
+        shapes = {key.rstrip("?"): part for key, part in shape.items() if key != "*"}
         missing = [key for key in shape if key not in value and key[-1] not in "?*"]
         if missing:
             raise file_io.InputError(f"{place}: there is no {missing[0]!r}")
         for key, part in value.items():
-            if expected := named.get(key, shape.get("*", ANY)):
+            if expected := shapes.get(key, shape.get("*", ANY)):
                 check(part, expected, f"{place}.{key}")
     else:
         _check_type(value, shape if isinstance(shape, tuple) else (shape,), place)

@@ -136,10 +136,10 @@ class Lock:
         except FileNotFoundError:
             return False
         try:
-            found = _read(moved)
-            if found not in (text, None):  # of a process that has taken over
-                file_io.create(self.path, found)
-            return found == text
+            content = _read(moved)
+            if content not in (text, None):  # of a process that has taken over
+                file_io.create(self.path, content)
+            return content == text
         finally:
             file_io.remove(moved)
 
@@ -326,10 +326,10 @@ def _read(path: str) -> str | None:
 def _parse(text: str) -> dict[str, Any]:
     """Returns the dict of `_this_process`; "pid" is None if the text has another form."""
     try:
-        found = file_io.parse_json(text)
+        value = file_io.parse_json(text)
     except file_io.InputError:
-        found = None
-    return {"pid": None, **found} if isinstance(found, dict) else {"pid": None}
+        value = None
+    return {"pid": None, **value} if isinstance(value, dict) else {"pid": None}
 
 
 def _name(holder: dict[str, Any]) -> str:

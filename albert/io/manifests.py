@@ -32,11 +32,11 @@ def read(path: str, version: int) -> dict[str, Any]:
     Raises:
       file_io.InputError: the file is damaged or not such a manifest.
     """
-    found = file_io.read_json(path, "manifest", dict)
-    files = found.get("files")
+    manifest = file_io.read_json(path, "manifest", dict)
+    files = manifest.get("files")
     if (
         not isinstance(files, dict)
-        or found.get("version") != version
+        or manifest.get("version") != version
         or not all(map(_is_entry, files.values()))
     ):
         raise file_io.InputError(
@@ -112,7 +112,7 @@ def export_mismatch(folder: str, name: str | None = None) -> str | None:
         return None
     try:
         files = read(path, VERSION)
-        chosen = {file: sums for file, sums in files.items() if name in (None, file)}
-        return mismatch(f"{folder}/", chosen)
+        entries = {file: sums for file, sums in files.items() if name in (None, file)}
+        return mismatch(f"{folder}/", entries)
     except file_io.InputError as error:
         return str(error)

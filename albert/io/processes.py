@@ -72,7 +72,7 @@ def run(
     arguments: Any,
     tasks: list[Any],
     num_workers: int,
-    shown: progress.Progress,
+    bar: progress.Progress,
     always_start: bool = False,
 ) -> Iterator[Any]:
     """Yields the result of each task, in the order in which they end.
@@ -83,18 +83,18 @@ def run(
       arguments: passed to `start`; they must survive pickling, as tasks and results must.
       tasks: list.
       num_workers: processes; 1 works in this process.
-      shown: shows the progress.
+      bar: shows the progress.
       always_start: also start a process for a single worker.
 
     Raises:
       WorkerLost: a process was killed. Errors of the workers are raised as they are.
     """
     if num_workers <= 1 and not always_start:
-        worker = start(arguments, shown.advance)
+        worker = start(arguments, bar.advance)
         for task in tasks:
             yield worker.run(task)
     else:
-        yield from _run_in_processes(start, arguments, tasks, num_workers, shown)
+        yield from _run_in_processes(start, arguments, tasks, num_workers, bar)
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -111,8 +111,8 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    sent = (sender, function, arguments, os.getpid())
-    process = context.Process(target=_send_result, args=sent)
+    args = (sender, function, arguments, os.getpid())
+    process = context.Process(target=_send_result, args=args)
     with _starting_workers():
         process.start()
     sender.close()
@@ -188,7 +188,7 @@ def _run_in_processes(
     arguments: Any,
     tasks: list[Any],
     num_workers: int,
-    shown: progress.Progress,
+    bar: progress.Progress,
 ) -> Iterator[Any]:
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
@@ -205,7 +205,7 @@ def _run_in_processes(
             done, waiting = concurrent.futures.wait(
                 waiting, timeout=0.5, return_when=concurrent.futures.FIRST_EXCEPTION
             )
-            shown.show(num_done.value)
+            bar.show(num_done.value)
             for future in done:
                 yield future.result()
         executor.shutdown()

@@ -19,8 +19,8 @@ def bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
         return
     from tqdm import tqdm
 
-    with tqdm(total=total, desc=what, unit="ex", leave=False) as shown:
-        yield shown.update
+    with tqdm(total=total, desc=what, unit="ex", leave=False) as progress_bar:
+        yield progress_bar.update
 
 
 def duration(seconds: float) -> str:
@@ -64,24 +64,24 @@ class Progress:
         """Notes that `count` more units are finished."""
         self.show(self._done + count)
 
-    def show(self, done: int) -> None:
-        """Notes that `done` units of the total are finished."""
+    def show(self, count: int) -> None:
+        """Notes that `count` units of the total are finished."""
         if self._bar is not None:
-            self._bar.update(done - self._done)
-        self._done = done
+            self._bar.update(count - self._done)
+        self._done = count
         now = time.monotonic()
-        if done and self._first is None:
-            self._first = now, done
-        if self._bar is not None or now - self._logged < _LOG_SECONDS or not done:
+        if count and self._first is None:
+            self._first = now, count
+        if self._bar is not None or now - self._logged < _LOG_SECONDS or not count:
             return
         self._logged = now
-        logging.info("%s: %.0f%%%s", self._what, 100 * done / self._total, self._left(now))
+        logging.info("%s: %.0f%%%s", self._what, 100 * count / self._total, self._left(now))
 
     def _left(self, now: float) -> str:
         """Returns the time left as the end of a line; "" before enough was seen."""
         assert self._first
         began, before = self._first
-        seconds, made = now - began, self._done - before
-        if seconds < _LOG_SECONDS / 2 or made <= 0:
+        seconds, units = now - began, self._done - before
+        if seconds < _LOG_SECONDS / 2 or units <= 0:
             return ""
-        return f", {duration(seconds * (self._total - self._done) / made)} left"
+        return f", {duration(seconds * (self._total - self._done) / units)} left"

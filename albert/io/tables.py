@@ -52,16 +52,16 @@ def are_columns(value: Any) -> bool:
     return value.keys() <= names and all(isinstance(x, (str, type(None))) for x in value.values())
 
 
-def format_of(path: str, known: Sequence[str] = ("csv", "tsv", "jsonl")) -> str:
+def format_of(path: str, formats: Sequence[str] = ("csv", "tsv", "jsonl")) -> str:
     """Returns which of the known formats a file has, by the ending of its name.
 
     Raises:
       file_io.InputError: another ending.
     """
     ending = os.path.splitext(path)[1].lower().removeprefix(".")
-    if ending not in known:
+    if ending not in formats:
         raise file_io.InputError(
-            f"{path}: expected a name that ends in {' or '.join('.' + name for name in known)}"
+            f"{path}: expected a name that ends in {' or '.join('.' + name for name in formats)}"
         )
     return ending
 

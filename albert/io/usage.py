@@ -108,9 +108,9 @@ def peak_memory() -> int | None:
     """Returns the peak bytes of main memory that this process has held; None if unknown."""
     # getrusage of a child process may give the peak of its parent.
     with contextlib.suppress(OSError, ValueError), file_io.open_file("/proc/self/status") as file:
-        found = re.search(r"^VmHWM:\s*(\d+) kB", file.read(), re.MULTILINE)
-        if found:
-            return int(found[1]) << 10
+        match = re.search(r"^VmHWM:\s*(\d+) kB", file.read(), re.MULTILINE)
+        if match:
+            return int(match[1]) << 10
     try:
         import resource
     except ImportError:  # Windows

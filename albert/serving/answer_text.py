@@ -27,7 +27,7 @@ def _describe_place(place: Any) -> str:
     return f"token {place.token}{text} of window {place.window}"
 
 
-def describe_example(example: Any, found: Any, num_answers: int) -> Iterator[str]:
+def describe_example(example: Any, explanation: Any, num_answers: int) -> Iterator[str]:
     """Yields lines of text that describe an example and its `question_predictor.Explanation`."""
     yield f"question:       {example.question_text}"
     yield f"text:           {' '.join(example.paragraph_text.split())}"
@@ -35,12 +35,16 @@ def describe_example(example: Any, found: Any, num_answers: int) -> Iterator[str
     if example.answers and not example.is_impossible:
         gold = " | ".join(dict.fromkeys(example.answers))
     yield f"gold answer:    {gold}"
-    places = ("gold start", "gold end") if found.gold else ()
-    pairs = zip(places, found.gold or (), strict=True)
-    for name, place in (*pairs, ("highest start", found.start), ("highest end", found.end)):
+    places = ("gold start", "gold end") if explanation.gold else ()
+    pairs = zip(places, explanation.gold or (), strict=True)
+    for name, place in (
+        *pairs,
+        ("highest start", explanation.start),
+        ("highest end", explanation.end),
+    ):
         yield f"{name + ':':<16}{_describe_place(place)}"
     yield "predicted answer:"
-    yield from describe(found.reply, example.paragraph_text, num_answers)
+    yield from describe(explanation.reply, example.paragraph_text, num_answers)
 
 
 def read_questions(
@@ -65,10 +69,10 @@ def read_questions(
 def to_dict(reply: Any) -> dict[str, Any]:
     """Returns a JSON-ready dict of the best answers of a `question_predictor.Reply`."""
     question = reply.question
-    found = [answer for answer in reply.answers if answer.start is not None]
+    spans = [answer for answer in reply.answers if answer.start is not None]
     answers = [
         {"text": a.text, "probability": float(a.probability), "start": a.start, "end": a.end}
-        for a in found[: question.num_answers]
+        for a in spans[: question.num_answers]
     ]
     best = answers[0]["text"] if reply.has_answer else ""
     row = {"id": question.guid, "question": question.question, "answer": best, "answers": answers}

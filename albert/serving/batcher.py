@@ -135,8 +135,8 @@ class Queue:
 
     def drop_cancelled(self) -> None:
         """Removes the rows of cancelled or failed requests."""
-        kept = [item for item in self._waiting if not item.request.future.done()]
-        self._waiting = collections.deque(kept)
+        items = [item for item in self._waiting if not item.request.future.done()]
+        self._waiting = collections.deque(items)
 
     def due_in(self, now: float) -> float | None:
         """Returns the seconds until the next batch is due, 0 for now; None if nothing waits."""
@@ -170,8 +170,8 @@ class Queue:
             if batch and (is_padding or is_full):
                 break
             batch.append(item)
-        chosen = set(map(id, batch))
-        self._waiting = collections.deque(i for i in self._waiting if id(i) not in chosen)
+        ids = set(map(id, batch))
+        self._waiting = collections.deque(i for i in self._waiting if id(i) not in ids)
         return batch
 
 

@@ -119,13 +119,13 @@ class ChoicePredictor:
         runtime: str = "auto",
         threads: int | None = None,
     ) -> None:
-        found = inference.find(model_dir, race.KIND)
-        folder = found.folder
+        model = inference.find(model_dir, race.KIND)
+        folder = model.folder
         max_qa_length = folder.length("max_qa_length", 1)
         self.max_seq_length = folder.length(minimum=max_qa_length + race.BESIDE_ENDING)
         self._lengths = self.max_seq_length, max_qa_length
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.infer = found.load(runtime, threads)
+        self.infer = model.load(runtime, threads)
 
     def predict(
         self, questions: Iterable[Question], batch_size: int = 32, batches_ahead: int = 16
@@ -143,8 +143,8 @@ class ChoicePredictor:
             features = [self._features(question) for question in window]
             columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
             logits = np.zeros(len(columns["input_ids"]), np.float32)
-            for chosen, batch in batching.trimmed_batches(columns, batch_size):
-                logits[chosen] = self.infer(batch)["logits"]
+            for indices, batch in batching.trimmed_batches(columns, batch_size):
+                logits[indices] = self.infer(batch)["logits"]
             ends = np.cumsum([len(question.options) for question in window])
             for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
                 powers = np.exp(scores - np.max(scores))
@@ -201,9 +201,9 @@ class ChoicePredictor:
         """Returns the indices of the chosen options, to compare and score."""
         return [result.number for result in results]
 
-    def score(self, gold: list, found: list) -> float:
+    def score(self, gold: list, answers: list) -> float:
         """Returns the accuracy in percentage points."""
-        return 100 * float(np.mean(np.array(found) == gold))
+        return 100 * float(np.mean(np.array(answers) == gold))
 
     def _features(self, question: Question) -> dict[str, np.ndarray]:
         """Returns the features of a question: int32 arrays [C, S] by name."""

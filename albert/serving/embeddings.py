@@ -105,10 +105,10 @@ class Extractor:
         encoded = self._model(*(features[name] for name in _INPUTS))
         if self._kind == "pooled":
             return encoded.pooled_output
-        chosen = [encoded.all_encoder_layers[layer] for layer in self._layers]
+        layers = [encoded.all_encoder_layers[layer] for layer in self._layers]
         if self._kind == "first":
-            return tf.stack([layer[:, 0] for layer in chosen], 1)  # [B, L, H]
-        vectors = tf.stack(chosen, 2)  # [B, S, L, H]
+            return tf.stack([layer[:, 0] for layer in layers], 1)  # [B, L, H]
+        vectors = tf.stack(layers, 2)  # [B, S, L, H]
         if self._kind == "tokens":
             return vectors
         mask = tf.cast(features["input_mask"], tf.float32)[:, :, tf.newaxis, tf.newaxis]
@@ -128,12 +128,12 @@ class Extractor:
                 name: np.stack(column).astype(np.int32)
                 for name, column in zip(_INPUTS, packed, strict=True)
             }
-            found = {}
-            for chosen, batch in batching.trimmed_batches(columns, batch_size):
-                found.update(zip(chosen, self._infer(batch), strict=True))
+            outputs = {}
+            for indices, batch in batching.trimmed_batches(columns, batch_size):
+                outputs.update(zip(indices, self._infer(batch), strict=True))
             lengths = columns["input_mask"].sum(axis=1)
             for number, length in enumerate(lengths):
-                ids, vectors = columns["input_ids"][number, :length], found[number]
+                ids, vectors = columns["input_ids"][number, :length], outputs[number]
                 vectors = vectors[:length] if self._kind == "tokens" else vectors
                 yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
 

@@ -85,10 +85,10 @@ class HostedModel:
         without labels), maximum number of tokens, the path of requests in the toolkit's own
         format, and the JSON Schema of an example.
         """
-        found = {"name": self.name, "version": VERSION, "state": self.state}
+        description = {"name": self.name, "version": VERSION, "state": self.state}
         if self.model is None:
-            return found
-        return found | {
+            return description
+        return description | {
             "kind": self.model.kind,
             "labels": list(self.model.labels) or None,
             "max_seq_length": self.model.max_seq_length,

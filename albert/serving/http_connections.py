@@ -119,9 +119,9 @@ class Connections:
 
     def __init__(self, limit: int, notes: Notes, count_closed: Callable[[], None]) -> None:
         free = _free_handles()
-        kept = _KEPT_HANDLES if free is None else max(0, min(_KEPT_HANDLES, free // 2))
-        self.limit = limit if free is None else max(1, min(limit, free - kept))
-        self._at_once = max(1, min(_MAX_ACCEPTED, kept // _TURNS))
+        reserve = _KEPT_HANDLES if free is None else max(0, min(_KEPT_HANDLES, free // 2))
+        self.limit = limit if free is None else max(1, min(limit, free - reserve))
+        self._at_once = max(1, min(_MAX_ACCEPTED, reserve // _TURNS))
         self._notes = notes
         self._count_closed = count_closed
         self._open: dict[Connection, None] = {}  # oldest first

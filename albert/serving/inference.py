@@ -95,11 +95,11 @@ def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[
         step = max(max_tokens // length, 1)
         if rows <= step:
             return infer(features)
-        found = [
+        parts = [
             infer({name: values[start : start + step] for name, values in features.items()})
             for start in range(0, rows, step)
         ]
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     return score
 
@@ -118,7 +118,7 @@ def find(path: str | FoundModel, *names: str) -> FoundModel:
     if isinstance(path, FoundModel):
         return path
     if serving_folder.is_serving_folder(path):
-        found = serving_folder.read(path, *names)
-        return FoundModel(found.model, found)
+        folder = serving_folder.read(path, *names)
+        return FoundModel(folder.model, folder)
     with requirements.explained():
         return FoundModel(kinds.read_folder(path, *names))

@@ -49,16 +49,16 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     The parameter "form" of each tensor tells which belong together: "texts" or "ids".
     """
     model = hosted.model
-    found = {
+    forms = {
         "texts": (
             tensors.text_inputs(model.form),
             tensors.text_outputs(model.kind, model.labels),
         )
     }
     if model.ids:
-        found["ids"] = (model.ids.inputs, model.ids.outputs)
+        forms["ids"] = (model.ids.inputs, model.ids.outputs)
     inputs, outputs = (
-        [_described(tensor, form) for form, pair in found.items() for tensor in pair[side]]
+        [_described(tensor, form) for form, pair in forms.items() for tensor in pair[side]]
         for side in (0, 1)
     )
     return {
@@ -149,21 +149,21 @@ def read(
             f"id: expected at most {_LONGEST_ID} characters, found {len(name)}"
         )
     parameters = _parameters(value, "", {"binary_data_output": bool})
-    found = _inputs(value.get("inputs"), body[size:], limits)
+    inputs = _inputs(value.get("inputs"), body[size:], limits)
     model = hosted.model
     examples: list[Any]
-    if model.ids and found.keys() & {tensor.name for tensor in model.ids.inputs}:
-        examples, known = [_ids(found, model.ids)], model.ids.outputs
+    if model.ids and inputs.keys() & {tensor.name for tensor in model.ids.inputs}:
+        examples, output_tensors = [_ids(inputs, model.ids)], model.ids.outputs
     else:
-        rows = _rows(found, model.form)
+        rows = _rows(inputs, model.form)
         examples = requests.read_all(rows, "inputs", model.form, limits)
-        known = tensors.text_outputs(model.kind, model.labels)
+        output_tensors = tensors.text_outputs(model.kind, model.labels)
     is_binary = parameters.get("binary_data_output", False)
-    wanted = _outputs(value.get("outputs"), known, is_binary)
+    outputs = _outputs(value.get("outputs"), output_tensors, is_binary)
     by_text = not isinstance(examples[0], requests.Ids)
 
     def reply(results: list[dict]) -> Reply:
-        return _reply(hosted.name, name, wanted, results if by_text else results[0])
+        return _reply(hosted.name, name, outputs, results if by_text else results[0])
 
     return requests.Request(examples, reply)
 
@@ -179,30 +179,30 @@ def _head_size(text: str | None, limit: int) -> int:
     return size
 
 
-def _parameters(owner: dict, place: str, known: dict[str, Any]) -> dict[str, Any]:
-    """Returns the parameters of a request or tensor; `known` are their names and types."""
+def _parameters(owner: dict, place: str, types: dict[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of a request or tensor; `types` are their names and types."""
     place = f"{place}.parameters" if place else "parameters"
-    found = owner.get("parameters", {})
-    json_shapes.check(found, dict, place)
-    for name, value in found.items():
-        if name not in known:
-            expected = " or ".join(known)
+    parameters = owner.get("parameters", {})
+    json_shapes.check(parameters, dict, place)
+    for name, value in parameters.items():
+        if name not in types:
+            expected = " or ".join(types)
             raise file_io.InputError(f"{place}: expected {expected}, found {name!r}")
-        json_shapes.check(value, known[name], f"{place}.{name}")
-    return found
+        json_shapes.check(value, types[name], f"{place}.{name}")
+    return parameters
 
 
 def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Array]:
     """Returns the input tensors by name; `tail` holds the binary ones in their order."""
     json_shapes.check(value, [dict], "inputs")
-    found: dict[str, _Array] = {}
+    inputs: dict[str, _Array] = {}
     start = 0
     for number, tensor in enumerate(value):
         place = f"inputs[{number}]"
         datatype, shape = _type_of(tensor, place, limits)
         # MLServer's clients say in content_type what bytes mean; here they are always texts.
-        known = {"binary_data_size": int, "content_type": str}
-        size = _parameters(tensor, place, known).get("binary_data_size")
+        types = {"binary_data_size": int, "content_type": str}
+        size = _parameters(tensor, place, types).get("binary_data_size")
         if (size is None) == ("data" not in tensor):
             raise file_io.InputError(f"{place}: expected either data or binary_data_size")
         if size is None:
@@ -219,16 +219,16 @@ def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Arra
                 f"{place}: expected {math.prod(shape)} values for the shape {list(shape)}, found "
                 f"{len(values)}"
             )
-        if tensor["name"] in found:
+        if tensor["name"] in inputs:
             raise file_io.InputError(
                 f"{place}.name: expected each tensor once, found {tensor['name']!r}"
             )
-        found[tensor["name"]] = _Array(datatype, shape, values)
+        inputs[tensor["name"]] = _Array(datatype, shape, values)
     if start != len(tail):
         raise file_io.InputError(
             f"the request: expected {start} bytes after the JSON, found {len(tail)}"
         )
-    return found
+    return inputs
 
 
 def _type_of(
@@ -296,17 +296,17 @@ def _unpacked(part: bytes, datatype: str, place: str) -> list:
     return values
 
 
-def _rows(found: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]]:
+def _rows(inputs: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]]:
     """Returns a dict by field for each row of the tensors of texts."""
     fields = {tensor.name: tensor for tensor in tensors.text_inputs(form)}
-    sizes = {name: array.shape[0] for name, array in found.items()}
+    sizes = {name: array.shape[0] for name, array in inputs.items()}
     if len(set(sizes.values())) != 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
         raise file_io.InputError(
             f"inputs: expected tensors with the same number of rows, found {listed}"
         )
     columns = {}
-    for name, array in found.items():
+    for name, array in inputs.items():
         tensor = fields.get(form.other_names.get(name, name))
         if tensor is not None and (array.datatype == tensors.BYTES) != (
             tensor.datatype == tensors.BYTES
@@ -324,17 +324,17 @@ def _rows(found: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _ids(found: dict[str, _Array], ids: Any) -> requests.Ids:
+def _ids(inputs: dict[str, _Array], ids: Any) -> requests.Ids:
     """Returns the checked ids of a request; `ids` is `served_model.IdModel`."""
     expected = [tensor.name for tensor in ids.inputs]
-    if sorted(found) != sorted(expected):
+    if sorted(inputs) != sorted(expected):
         raise file_io.InputError(
-            f"inputs: expected {', '.join(expected)}, found {', '.join(found)}"
+            f"inputs: expected {', '.join(expected)}, found {', '.join(inputs)}"
         )
-    shape = found[expected[0]].shape
+    shape = inputs[expected[0]].shape
     arrays = {}
     for name in expected:
-        array = found[name]
+        array = inputs[name]
         if array.datatype == tensors.BYTES or array.shape != shape or len(shape) != 2:
             raise file_io.InputError(
                 f"inputs: expected {name} as INT32 of the shape [batch, sequence] of all inputs, "
@@ -353,35 +353,35 @@ def _ids(found: dict[str, _Array], ids: Any) -> requests.Ids:
     return requests.Ids(arrays)
 
 
-def _outputs(value: Any, known: Sequence[tensors.Tensor], is_binary: bool) -> list[Output]:
+def _outputs(value: Any, output_tensors: Sequence[tensors.Tensor], is_binary: bool) -> list[Output]:
     """Returns the outputs that a client wants; all if it names none."""
-    by_name = {tensor.name: tensor for tensor in known}
+    by_name = {tensor.name: tensor for tensor in output_tensors}
     if value is None or value == []:
-        return [Output(tensor, is_binary) for tensor in known]
+        return [Output(tensor, is_binary) for tensor in output_tensors]
     json_shapes.check(value, [dict], "outputs")
-    found: dict[str, Output] = {}
+    outputs: dict[str, Output] = {}
     for number, output in enumerate(value):
         place, name = f"outputs[{number}]", output.get("name")
         if unknown := output.keys() - {"name", "parameters"}:
             raise file_io.InputError(f"{place}: found the unknown field {min(unknown)!r}")
-        if not isinstance(name, str) or name not in by_name or name in found:
+        if not isinstance(name, str) or name not in by_name or name in outputs:
             raise file_io.InputError(
                 f"{place}.name: expected each of {', '.join(by_name)} at most once, found {name!r}"
             )
         own = _parameters(output, place, {"binary_data": bool}).get("binary_data", is_binary)
-        found[name] = Output(by_name[name], own)
-    return list(found.values())
+        outputs[name] = Output(by_name[name], own)
+    return list(outputs.values())
 
 
 # --- replies ------------------------------------------------------------------------------------
 
 
 def _reply(
-    name: str, request_id: str, wanted: Iterable[Output], results: list[dict] | dict[str, Any]
+    name: str, request_id: str, outputs: Iterable[Output], results: list[dict] | dict[str, Any]
 ) -> Reply:
     """Returns a `Reply`; `results` are those of texts, or a dict of arrays for ids."""
     described, tail = [], []
-    for output in wanted:
+    for output in outputs:
         tensor = output.tensor
         if isinstance(results, dict):
             values = np.asarray(results[tensor.name])

@@ -158,8 +158,8 @@ def _own(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str
     one = _example(form)
     schema = {"anyOf": [one, _exactly(examples=_several(one, limits))]}
     operation = _post("Answers an example, or a list of examples.", tag, schema, form.example)
-    named = f"/models/{hosted.name}{form.entry}"
-    return dict.fromkeys(sorted({hosted.path, named}), operation)
+    path = f"/models/{hosted.name}{form.entry}"
+    return dict.fromkeys(sorted({hosted.path, path}), operation)
 
 
 def _exactly(**properties: dict[str, Any]) -> dict[str, Any]:
@@ -203,29 +203,29 @@ def _tensorflow_request(form: requests.Form, limits: requests.Limits) -> dict[st
 
 
 def _tensorflow(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     example = hosted.model and {"instances": [hosted.model.form.example]}
     schema = _tensorflow_request(hosted.model.form, limits) if hosted.model else _OBJECT
     for path in _versions(f"/v1/models/{hosted.name}"):
-        found[path] = _get("State of the model.", hosted.name)
-        found[f"{path}/metadata"] = _get("Inputs and outputs.", hosted.name, 503)
-        found[f"{path}:predict"] = _post(
+        paths[path] = _get("State of the model.", hosted.name)
+        paths[f"{path}/metadata"] = _get("Inputs and outputs.", hosted.name, 503)
+        paths[f"{path}:predict"] = _post(
             "Answers examples in the format of TensorFlow Serving.", hosted.name, schema, example
         )
-    return found
+    return paths
 
 
 def _inference(hosted: hosted_models.HostedModel) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     schema = {"$ref": "#/components/schemas/InferenceRequest"}
     example = hosted.model and {"inputs": list(_inputs(hosted.model.form))}
     for path in _versions(f"{inference_protocol.ROOT}/models/{hosted.name}"):
-        found[path] = _get("Inputs and outputs.", hosted.name, 503)
-        found[f"{path}/ready"] = _get("Whether the model answers.", hosted.name, 503)
-        found[f"{path}/infer"] = _post(
+        paths[path] = _get("Inputs and outputs.", hosted.name, 503)
+        paths[f"{path}/ready"] = _get("Whether the model answers.", hosted.name, 503)
+        paths[f"{path}/infer"] = _post(
             "Answers texts or ids in the Open Inference Protocol.", hosted.name, schema, example
         )
-    return found
+    return paths
 
 
 def _versions(path: str) -> tuple[str, str]:

@@ -70,7 +70,7 @@ class Predictor(Protocol):
     def answers(self, results: Iterable[Any]) -> list:
         """Returns one answer per example or per word, to compare and score."""
 
-    def score(self, gold: list, found: list) -> float:
+    def score(self, gold: list, answers: list) -> float:
         """Returns the score of answers, from 0 to 100."""
 
 
@@ -95,8 +95,8 @@ def load(
     Raises:
       file_io.InputError: the folder is missing or holds no fine-tuned model.
     """
-    found = inference.find(model)
-    return PREDICTORS[found.folder.kind](found, runtime, threads)
+    found_model = inference.find(model)
+    return PREDICTORS[found_model.folder.kind](found_model, runtime, threads)
 
 
 def reader(folder: model_folder.ModelFolder) -> Predictor:

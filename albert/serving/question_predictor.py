@@ -122,8 +122,8 @@ class Answerer:
         runtime: str = "auto",
         threads: int | None = None,
     ) -> None:
-        found = inference.find(model_dir, *squad_task.KINDS)
-        folder = found.folder
+        model = inference.find(model_dir, *squad_task.KINDS)
+        folder = model.folder
         self.max_seq_length = folder.length()
         self._settings = folder.settings_as(squad_task.Settings)
         self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
@@ -134,8 +134,8 @@ class Answerer:
             is_training=False,
             paragraphs_kept=_CACHED_TEXTS,
         )
-        self.infer = found.load(runtime, threads)
-        self._threshold = found.null_odds_threshold()
+        self.infer = model.load(runtime, threads)
+        self._threshold = model.null_odds_threshold()
 
     def ask(self, question: str, context: str) -> Reply:
         """Answers a question about a text of any length.
@@ -180,8 +180,8 @@ class Answerer:
             for number, window in enumerate(every):
                 window.unique_id = number
             results = self._results(every, batch_size)
-            for question, example, found in zip(block, examples, windows, strict=True):
-                yield self._reply(question, example, found, results)
+            for question, example, group in zip(block, examples, windows, strict=True):
+                yield self._reply(question, example, group, results)
 
     def read_lines(
         self,
@@ -197,14 +197,14 @@ class Answerer:
 
     def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the questions of a SQuAD file and their answers; see `predictors.Predictor`."""
-        found = squad_answers.read_squad_examples(path, is_training=False)
+        examples = squad_answers.read_squad_examples(path, is_training=False)
         questions = [
             Question(e.question_text, e.paragraph_text, e.qas_id, f"{path}: {e.qas_id}")
-            for e in found
+            for e in examples
         ]
-        if not squad_answers.answers_known(found):
+        if not squad_answers.answers_known(examples):
             return questions, None
-        return questions, [list(example.answers or ()) for example in found]
+        return questions, [list(example.answers or ()) for example in examples]
 
     def of_request(self, fields: dict) -> Question:
         """Returns the example of a request."""
@@ -226,10 +226,10 @@ class Answerer:
         """Returns the texts of the best answers, "" for none, to compare and score."""
         return [result.answers[0].text if result.has_answer else "" for result in results]
 
-    def score(self, gold: list, found: list) -> float:
+    def score(self, gold: list, answers: list) -> float:
         """Returns the F1 of the texts in percentage points."""
-        gold, found = dict(enumerate(gold)), dict(enumerate(found))
-        _, f1 = squad_metrics.raw_scores_v2(gold, found)
+        gold, answers = dict(enumerate(gold)), dict(enumerate(answers))
+        _, f1 = squad_metrics.raw_scores_v2(gold, answers)
         return 100 * float(np.mean(list(f1.values())))
 
     def explain(self, example: squad_answers.SquadExample) -> Explanation:
@@ -283,9 +283,9 @@ class Answerer:
                 places.append(_place(example, best, int(results[best.unique_id][name].argmax())))
             return tuple(places)
         best = max(windows, key=lambda w: results[w.unique_id]["start_top_log_probs"][0])
-        found = results[best.unique_id]
+        scores = results[best.unique_id]
         return tuple(
-            _place(example, best, int(found[f"{n}_top_index"][0])) for n in ("start", "end")
+            _place(example, best, int(scores[f"{n}_top_index"][0])) for n in ("start", "end")
         )
 
     def _results(
@@ -297,9 +297,9 @@ class Answerer:
             name: np.int32([getattr(window, name) for window in windows]) for name in _INPUTS
         }
         widest = self._settings.widest_beam
-        for chosen, batch in batching.trimmed_batches(columns, batch_size, widest):
+        for indices, batch in batching.trimmed_batches(columns, batch_size, widest):
             rows = squad_answers.scores_of(self.infer(batch), batch["input_mask"])
-            for place, number in enumerate(chosen):
+            for place, number in enumerate(indices):
                 results[windows[number].unique_id] = {
                     name: row[place] for name, row in rows.items()
                 }
@@ -337,13 +337,13 @@ def _gold(
     example: squad_answers.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
     """Returns `Explanation.gold`."""
-    found = positions.targets(question_files.Questions([example], windows))
-    whole = [w for w in windows if not found["is_impossible"][w.unique_id]]
+    targets = positions.targets(question_files.Questions([example], windows))
+    whole = [w for w in windows if not targets["is_impossible"][w.unique_id]]
     if not whole:
         return None
 
     def ends(w):
-        return [found[f"{name}_positions"][w.unique_id] for name in ("start", "end")]
+        return [targets[f"{name}_positions"][w.unique_id] for name in ("start", "end")]
 
     best = max(whole, key=lambda w: min(ends(w)[0] - w.text_begin, w.text_end - ends(w)[1]))
     return tuple(_place(example, best, int(token)) for token in ends(best))

@@ -175,39 +175,39 @@ class Form:
         def at(name):
             return f"{place}.{name}" if place else name
 
-        given = {}
+        example = {}
         for name, part in value.items():
             field = self.other_names.get(name, name)
             check = self.fields.get(field) or self.optional.get(field, [None])[0]
-            if check is None or field in given:
+            if check is None or field in example:
                 raise file_io.InputError(f"{at(name)}: expected {self._expected()}, found {name!r}")
-            given[field] = check(part, at(name))
+            example[field] = check(part, at(name))
         for field in self.fields:
-            if field not in given:
-                found = ", ".join(value) or "nothing"
+            if field not in example:
+                names = ", ".join(value) or "nothing"
                 raise file_io.InputError(
-                    f"{at(field)}: expected {self._expected()}, found only {found}"
+                    f"{at(field)}: expected {self._expected()}, found only {names}"
                 )
-        length = _characters(given)
+        length = _characters(example)
         if length > limits.characters:
             raise file_io.InputError(
                 f"{place or 'the request'}: expected at most {limits.characters} characters, found "
                 f"{length}"
             )
-        given = self._cut(given, _MAX_GROWTH * limits.characters, place)
-        return {name: default for name, (_, default) in self.optional.items()} | given
+        example = self._cut(example, _MAX_GROWTH * limits.characters, place)
+        return {name: default for name, (_, default) in self.optional.items()} | example
 
-    def _cut(self, given: dict[str, Any], limit: int, place: str) -> dict[str, Any]:
+    def _cut(self, example: dict[str, Any], limit: int, place: str) -> dict[str, Any]:
         """Truncates the texts of an example that would take long to normalize."""
-        texts = list(_texts(given))
+        texts = list(_texts(example))
         if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= limit:
-            return given
+            return example
         if self.is_split:
             raise file_io.InputError(
                 f"{place or 'the request'}: expected at most {limit} characters after "
                 "normalization (NFKD), found more"
             )
-        return _map_texts(lambda text: _start(text, limit // len(texts)), given)
+        return _map_texts(lambda text: _start(text, limit // len(texts)), example)
 
     def _expected(self) -> str:
         alternatives = {field: other for other, field in self.other_names.items()}
@@ -240,8 +240,8 @@ def _map_texts(function: Callable[[str], str], value: Any) -> Any:
 
 def _lengths(text: str) -> Iterator[int]:
     """Yields how many characters each character of a text decomposes into."""
-    found = {character: len(unicodedata.normalize("NFKD", character)) for character in set(text)}
-    return (found[character] for character in text)
+    lengths = {character: len(unicodedata.normalize("NFKD", character)) for character in set(text)}
+    return (lengths[character] for character in text)
 
 
 def _start(text: str, limit: int) -> str:
@@ -403,9 +403,9 @@ def _rows(inputs: Any, form: Form) -> list[dict]:
     json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")
     sizes = {name: len(column) for name, column in inputs.items()}
     if len(set(sizes.values())) != 1:
-        found = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
+        counts = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
         raise file_io.InputError(
-            f"inputs: expected fields with the same number of values, found {found}"
+            f"inputs: expected fields with the same number of values, found {counts}"
         )
     return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
 

@@ -53,8 +53,8 @@ def _load_onnxruntime(
     names = list(folder.outputs)
 
     def score(features):
-        found = session.run(names, _int32(features, folder.inputs))
-        return dict(zip(names, found, strict=True))
+        arrays = session.run(names, _int32(features, folder.inputs))
+        return dict(zip(names, arrays, strict=True))
 
     return score
 
@@ -73,8 +73,8 @@ def _load_openvino(
     outputs = {name: compiled.output(name) for name in folder.outputs}
 
     def score(features):
-        found = request.infer(_int32(features, folder.inputs))
-        return {name: found[output] for name, output in outputs.items()}
+        arrays = request.infer(_int32(features, folder.inputs))
+        return {name: arrays[output] for name, output in outputs.items()}
 
     return score
 
@@ -160,10 +160,10 @@ def load(
             f"runtime={name}: {folder.path} holds a model of format {folder.format} in "
             f"{folder.precision}, which {' or '.join(fitting)} runs"
         )
-    found = RUNTIMES[name]
+    entry = RUNTIMES[name]
     module = module_of(name)
     try:
-        score = found.load(module, folder, threads)
+        score = entry.load(module, folder, threads)
     except Exception as error:  # each runtime raises its own types
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
     longest = folder.model.config.max_position_embeddings
@@ -195,10 +195,10 @@ def module_of(name: str) -> ModuleType:
     Raises:
       file_io.InputError: it is not installed; names the command that installs it.
     """
-    found = RUNTIMES[name]
+    runtime = RUNTIMES[name]
     try:
-        return importlib.import_module(found.module)
+        return importlib.import_module(runtime.module)
     except ImportError as error:
         raise file_io.InputError(
-            f"runtime={name} needs {found.package}: pip install {found.package} ({error})"
+            f"runtime={name} needs {runtime.package}: pip install {runtime.package} ({error})"
         ) from error

@@ -58,8 +58,8 @@ def load(
         raise file_io.InputError(f"{folder.model_file} is damaged: {error}") from error
 
     def score(features):
-        found = compute(*(np.asarray(features[name], np.int32) for name in folder.inputs))
-        return dict(zip(answers, found, strict=True))
+        arrays = compute(*(np.asarray(features[name], np.int32) for name in folder.inputs))
+        return dict(zip(answers, arrays, strict=True))
 
     return score
 
@@ -80,10 +80,10 @@ def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
     path = folder.model_file
     graphs = saved_model_files.read_graphs(path)
     signature = graphs[0].signature_def[SIGNATURE] if len(graphs) == 1 else None
-    named = [*folder.inputs, *folder.outputs]
-    if signature is None or sorted([*signature.inputs, *signature.outputs]) != sorted(named):
+    names = [*folder.inputs, *folder.outputs]
+    if signature is None or sorted([*signature.inputs, *signature.outputs]) != sorted(names):
         raise file_io.InputError(
-            f"{path}: expected one graph with a signature {SIGNATURE} of {', '.join(named)}; "
+            f"{path}: expected one graph with a signature {SIGNATURE} of {', '.join(names)}; "
             "export the model again"
         )
     return graphs[0].graph_def, signature
@@ -93,7 +93,7 @@ def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.G
     """Returns the part of a graph that tensors depend on; rejects all but `_OPERATIONS`."""
     functions = saved_model_files.functions_of(graph_def)
     by_name = {node.name: node for node in graph_def.node}
-    nodes, called, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
+    nodes, library, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
     while waiting:
         name = waiting.pop()
         if name in nodes:
@@ -102,9 +102,9 @@ def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.G
             raise file_io.InputError(f"{path} is damaged: it lacks the node {name}")
         nodes[name] = by_name[name]
         waiting += map(_node_of, by_name[name].input)
-        _check(by_name[name], functions, called, path)
+        _check(by_name[name], functions, library, path)
     return tf.compat.v1.GraphDef(
-        versions=graph_def.versions, node=nodes.values(), library={"function": called.values()}
+        versions=graph_def.versions, node=nodes.values(), library={"function": library.values()}
     )
 
 
@@ -112,8 +112,8 @@ def _node_of(tensor: str) -> str:
     return tensor.removeprefix("^").split(":")[0]
 
 
-def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: str) -> None:
-    """Rejects nodes that are not of `_OPERATIONS`; adds the functions they call to `called`."""
+def _check(node: Any, functions: dict[str, Any], library: dict[str, Any], path: str) -> None:
+    """Rejects nodes that are not of `_OPERATIONS`; adds the functions they call to `library`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
             f"{path} has the operation {node.op}, which exported models do not consist of; run it "
@@ -125,10 +125,10 @@ def _check(node: Any, functions: dict[str, Any], called: dict[str, Any], path: s
     for name in filter(None, names):
         if name not in functions:
             raise file_io.InputError(f"{path} is damaged: it lacks the function {name}")
-        if name not in called:
-            called[name] = functions[name]
+        if name not in library:
+            library[name] = functions[name]
             for inner in functions[name].node_def:
-                _check(inner, functions, called, path)
+                _check(inner, functions, library, path)
 
 
 def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Session:
@@ -141,8 +141,8 @@ def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Ses
         for node in graph_def.node:
             if node.op == "VarHandleOp":
                 value = values.get_tensor(node.attr["shared_name"].s.decode())
-                given = tf.compat.v1.placeholder(value.dtype, value.shape)
+                placeholder = tf.compat.v1.placeholder(value.dtype, value.shape)
                 handle = graph.get_tensor_by_name(f"{node.name}:0")
-                assign = tf.raw_ops.AssignVariableOp(resource=handle, value=given)
-                session.run(assign, {given: value})
+                assign = tf.raw_ops.AssignVariableOp(resource=handle, value=placeholder)
+                session.run(assign, {placeholder: value})
         return session

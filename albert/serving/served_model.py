@@ -74,13 +74,13 @@ def load(
     Raises:
       file_io.InputError: there is no such folder, or it holds no model that answers requests.
     """
-    found = inference.find(model_dir)
-    if threads is not None and not found.serving:
+    model = inference.find(model_dir)
+    if threads is not None and not model.serving:
         from albert.serving import trained_model
 
         trained_model.set_threads(threads)
-    found = dataclasses.replace(found, max_batch_tokens=max_batch_tokens)
-    predictor = predictors.load(found, runtime, threads)
+    model = dataclasses.replace(model, max_batch_tokens=max_batch_tokens)
+    predictor = predictors.load(model, runtime, threads)
 
     def answer_texts(requested):
         examples = [predictor.of_request(fields) for fields in requested]
@@ -98,15 +98,15 @@ def load(
             for one in requested
         ]
 
-    kind = found.folder.kind
-    labels = custom.labels_of(found.folder) if kinds.KINDS[kind].has_labels else ()
+    kind = model.folder.kind
+    labels = custom.labels_of(model.folder) if kinds.KINDS[kind].has_labels else ()
     return ServedModel(
         kind,
         predictor.form,
         predictor.max_seq_length,
         answer,
         labels,
-        _id_model(found.folder, labels),
+        _id_model(model.folder, labels),
     )
 
 

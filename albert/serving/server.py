@@ -301,8 +301,8 @@ class Server:
         return web.Response(text=text, content_type="text/html", headers=headers)
 
     async def _list(self, _: web.Request) -> web.Response:
-        found = [hosted.described() for hosted in self._models.values()]
-        return http_connections.json_reply({"models": found})
+        models = [hosted.described() for hosted in self._models.values()]
+        return http_connections.json_reply({"models": models})
 
     async def _status(self, request: web.Request) -> web.Response:
         return http_connections.json_reply(tensorflow_protocol.status(self._named(request)))
@@ -328,8 +328,8 @@ class Server:
         return await self._answer(request, hosted, requests.read)
 
     async def _server_metadata(self, _: web.Request) -> web.Response:
-        found = inference_protocol.server_metadata(albert.__version__)
-        return http_connections.json_reply(found)
+        metadata = inference_protocol.server_metadata(albert.__version__)
+        return http_connections.json_reply(metadata)
 
     async def _server_live(self, _: web.Request) -> web.Response:
         return http_connections.json_reply({"live": True})
@@ -371,8 +371,8 @@ class Server:
         name, version = request.match_info["name"], request.match_info.get("version", "1")
         hosted = self._models.get(name)
         if hosted is None:
-            known = " or ".join(map(repr, self._models))
-            raise _Refusal(404, f"expected the model {known}, found {name!r}")
+            names = " or ".join(map(repr, self._models))
+            raise _Refusal(404, f"expected the model {names}, found {name!r}")
         if version != hosted_models.VERSION:
             raise _Refusal(
                 404, f"{name}: expected the version {hosted_models.VERSION}, found {version!r}"
@@ -420,16 +420,16 @@ class Server:
                 raise web.HTTPRequestEntityTooLarge(limit, size)
             return await asyncio.wait_for(request.read(), timeout)
         except web.HTTPRequestEntityTooLarge:
-            found = f"{size} bytes" if size else "more"
+            detail = f"{size} bytes" if size else "more"
             raise _Refusal(
-                413, f"the request: expected at most {limit} bytes, found {found}"
+                413, f"the request: expected at most {limit} bytes, found {detail}"
             ) from (None)
         except TimeoutError:
             raise _Refusal(408, f"the request did not come within {timeout:g} seconds") from None
         except web.RequestPayloadError as error:
-            found = http_connections.what_is_wrong(error.__cause__ or error)
-            self._notes.add(http_connections.NO_HTTP, f"from {request.remote}: {found}")
-            raise _Refusal(400, f"the request: expected a complete body, found {found}") from error
+            detail = http_connections.what_is_wrong(error.__cause__ or error)
+            self._notes.add(http_connections.NO_HTTP, f"from {request.remote}: {detail}")
+            raise _Refusal(400, f"the request: expected a complete body, found {detail}") from error
 
     # --- around all paths ---
 
@@ -440,8 +440,8 @@ class Server:
         """Turns errors into replies, counts, and drops clients that do not take a reply."""
         started = time.monotonic()
         path = request.path if request.path in self._paths else "other"
-        given = request.headers.get(server_log.REQUEST_ID)
-        request[_ID] = server_log.request_id(given)
+        header = request.headers.get(server_log.REQUEST_ID)
+        request[_ID] = server_log.request_id(header)
         try:
             response = await self._reply(request, handler)
             response.headers[server_log.REQUEST_ID] = request[_ID]
@@ -490,12 +490,12 @@ class Server:
 
     def _check_host(self, request: web.Request) -> None:
         """Rejects host names of other servers, which a page of another site would send."""
-        found = request.headers.getall("Host", [])
-        if not found and request.version < (1, 1):
+        hosts = request.headers.getall("Host", [])
+        if not hosts and request.version < (1, 1):
             return
-        match = _HOST_HEADER.fullmatch(found[0].strip()) if len(found) == 1 else None
+        match = _HOST_HEADER.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
         if match is None:
-            names = ", ".join(map(repr, found)) or "none"
+            names = ", ".join(map(repr, hosts)) or "none"
             raise _Refusal(400, f"Host: expected one name or address, found {names}")
         name = (match["v6"] or match["name"]).lower().rstrip(".")
         if not (_is_address(name) or name in self._hosts or ANY_HOST in self._hosts):
@@ -539,10 +539,10 @@ class Server:
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
 
 
-def _readiness(is_ready: bool, **found: Any) -> web.Response:
+def _readiness(is_ready: bool, **fields: Any) -> web.Response:
     """Returns the reply of the Open Inference Protocol about a server or a model."""
     status, headers = (200, None) if is_ready else (503, _RETRY_WHEN_LOADED)
-    return http_connections.json_reply({**found, "ready": is_ready}, status, headers)
+    return http_connections.json_reply({**fields, "ready": is_ready}, status, headers)
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:

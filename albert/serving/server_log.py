@@ -16,18 +16,18 @@ _FIELDS = "fields"  # attribute of log records
 _ACCESS = python_logging.getLogger("albert.access")
 
 
-def request_id(given: str | None) -> str:
+def request_id(header: str | None) -> str:
     """Returns the identifier of a request.
 
     Args:
-      given: the header `REQUEST_ID` of the request. It is taken if it has 1 to 128 letters, digits
+      header: the header `REQUEST_ID` of the request. It is taken if it has 1 to 128 letters, digits
         and ``. : / + = @ _ -``, so that it cannot forge a line of any log.
 
     Returns:
       That header, or else 16 hexadecimal digits.
     """
-    if given is not None and _ID.fullmatch(given):
-        return given
+    if header is not None and _ID.fullmatch(header):
+        return header
     return secrets.token_hex(8)
 
 
@@ -37,14 +37,14 @@ class JsonFormatter(python_logging.Formatter):
     def format(self, record: python_logging.LogRecord) -> str:
         """Returns a line without its end."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        found: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["error"] = self.formatException(record.exc_info)
-        return json.dumps(found | getattr(record, _FIELDS, {}))
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry | getattr(record, _FIELDS, {}))
 
 
 def use_json() -> None:

@@ -99,27 +99,30 @@ def read(path: str, *names: str) -> ServingFolder:
       file_io.InputError: the folder is missing, damaged or of another kind; names the file.
     """
     name = os.path.join(path, NAME)
-    found = file_io.read_json(name, "description of an exported model", dict)
-    if found.get("version") != VERSION:
+    description = file_io.read_json(name, "description of an exported model", dict)
+    if description.get("version") != VERSION:
         raise file_io.InputError(
-            f"{name}: expected version {VERSION}, found {found.get('version')!r}; export the model "
-            "again, or use it with the version of this program that wrote it"
+            f"{name}: expected version {VERSION}, found {description.get('version')!r}; export the "
+            "model again, or use it with the version of this program that wrote it"
         )
-    json_shapes.check(found, _SHAPE, name)
-    for entry, known in (("format", MODEL_FILES), ("precision", PRECISIONS)):
-        if found[entry] not in known:
+    json_shapes.check(description, _SHAPE, name)
+    for entry, choices in (("format", MODEL_FILES), ("precision", PRECISIONS)):
+        if description[entry] not in choices:
             raise file_io.InputError(
-                f"{name}: {entry} is {found[entry]!r}; expected one of {', '.join(known)}"
+                f"{name}: {entry} is {description[entry]!r}; expected one of {', '.join(choices)}"
             )
     model = model_folder.read(path, *names, with_weights=False)
-    values = {key: found[key] for key in ("format", "precision", "measured")}
-    values["special_ids"] = found.get("special_ids", {})
-    folder = ServingFolder(path, model, null_odds_threshold=found["null_odds_threshold"], **values)
+    values = {key: description[key] for key in ("format", "precision", "measured")}
+    values["special_ids"] = description.get("special_ids", {})
+    folder = ServingFolder(
+        path, model, null_odds_threshold=description["null_odds_threshold"], **values
+    )
     expected = _description(folder)
     for entry in ("kind", "model", "inputs", "outputs"):
-        if found[entry] != expected[entry]:
+        if description[entry] != expected[entry]:
             raise file_io.InputError(
-                f"{name}: {entry} is {found[entry]!r}; for this model expected {expected[entry]!r}"
+                f"{name}: {entry} is {description[entry]!r}; for this model expected "
+                f"{expected[entry]!r}"
             )
     if not file_io.exists(folder.model_file):
         raise file_io.InputError(f"{folder.model_file} is missing, which {name} names")
@@ -148,9 +151,9 @@ def describe(folder: ServingFolder) -> None:
     file_io.write_json(os.path.join(folder.path, NAME), _description(folder))
 
 
-def measured(folder: ServingFolder, found: dict) -> ServingFolder:
+def measured(folder: ServingFolder, measurements: dict) -> ServingFolder:
     """Returns the `ServingFolder` with further measurements."""
-    return dataclasses.replace(folder, measured={**folder.measured, **found})
+    return dataclasses.replace(folder, measured={**folder.measured, **measurements})
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     }
 
 
-def _described(found: Iterable[tensors.Tensor]) -> dict[str, Any]:
+def _described(specs: Iterable[tensors.Tensor]) -> dict[str, Any]:
     return {
         tensor.name: {
             "dtype": _TYPES[tensor.datatype],
@@ -67,6 +67,6 @@ def _described(found: Iterable[tensors.Tensor]) -> dict[str, Any]:
             },
             "name": f"{tensor.name}:0",
         }
-        for tensor in found
+        for tensor in specs
         if tensor.name != tensors.RESULT
     }

@@ -45,11 +45,11 @@ class Tensor:
 def text_inputs(form: requests.Form) -> tuple[Tensor, ...]:
     """Returns the fields of a form as tensors: [B], and options [B, C]."""
     types = {"integer": INT32}
-    found = []
+    inputs = []
     for name, schema in form.schema["properties"].items():
         axes = 2 if schema.get("type") == "array" else 1
-        found.append(Tensor(name, types.get(schema.get("type"), BYTES), (ANY,) * axes))
-    return tuple(found)
+        inputs.append(Tensor(name, types.get(schema.get("type"), BYTES), (ANY,) * axes))
+    return tuple(inputs)
 
 
 def _probabilities(result: dict[str, Any]) -> list[float]:

@@ -47,8 +47,8 @@ class TextPredictor:
         runtime: str = "auto",
         threads: int | None = None,
     ) -> None:
-        found = inference.find(model_dir, glue.KIND)
-        folder = found.folder
+        model = inference.find(model_dir, glue.KIND)
+        folder = model.folder
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
         labels, name = custom.labels_of(folder), folder.setting("task_name", str)
         self._row = custom.CustomTask({}, self.columns, labels, name)
@@ -61,22 +61,23 @@ class TextPredictor:
         self.gives_numbers = not self.labels
         self.metric = "accuracy" if self.labels else self._number_score[0]
         self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
-        self.infer = found.load(runtime, threads)
+        self.infer = model.load(runtime, threads)
 
     # --- examples ---
 
-    def columns_of(self, form: str, **given: str | None) -> tables.Columns:
+    def columns_of(self, form: str, **columns: str | None) -> tables.Columns:
         """Returns the `tables.Columns` of a file without labels.
 
         Args:
           form: one of `input_forms`.
-          given: text, text_pair or guid, to replace the columns of the training; None: keep it, "":
-            no such column.
+          columns: text, text_pair or guid, to replace the columns of the training; None: keep it,
+            "": no such column.
         """
         if form == "txt":
             return tables.Columns(self.columns.text, self.columns.text_pair, None, None)
         names = {
-            name: (getattr(self.columns, name) if given.get(name) is None else given[name]) or None
+            name: (getattr(self.columns, name) if columns.get(name) is None else columns[name])
+            or None
             for name in ("text", "text_pair", "guid")
         }
         return tables.Columns(**names, label=None)
@@ -123,17 +124,17 @@ class TextPredictor:
         """
         task = self._task_of(path, labeled)
         split = "dev" if labeled else "test"
-        found = list(task.iter_examples(os.path.dirname(path), split, False, False))
-        rows = ((f"{path}: {e.guid}", self._row_of((e.text_a, e.text_b))) for e in found)
+        examples = list(task.iter_examples(os.path.dirname(path), split, False, False))
+        rows = ((f"{path}: {e.guid}", self._row_of((e.text_a, e.text_b))) for e in examples)
         return list(self.examples_of(rows, self._plain_task.columns)), [
-            example.label for example in found
+            example.label for example in examples
         ]
 
     def _task_of(self, path: str, labeled: bool) -> glue.GlueTask | custom.CustomTask:
         """Returns a task that reads a file as its split "dev", or without labels as "test"."""
-        known = [row for row in glue.TASKS if row.name == self._row.name.lower()]
-        if known and path.endswith(".tsv"):
-            row, name = known[0], os.path.basename(path)
+        tasks = [row for row in glue.TASKS if row.name == self._row.name.lower()]
+        if tasks and path.endswith(".tsv"):
+            row, name = tasks[0], os.path.basename(path)
             changes = {"folder": "", "dev_file": name, "test_file": name}
             if name != row.test_file:  # its labels are ignored
                 changes["test_columns"] = (row.id_column or 0, *row.text_columns)
@@ -209,11 +210,11 @@ class TextPredictor:
         """Returns the labels, or numbers, to compare and score."""
         return [result.prediction for result in results]
 
-    def score(self, gold: list, found: list) -> float:
+    def score(self, gold: list, answers: list) -> float:
         """Returns percentage points: accuracy, or correlation of numbers."""
         if self.labels:
-            return 100 * float(np.mean([a == b for a, b in zip(gold, found, strict=True)]))
-        return 100 * self._number_score[1](np.array(gold), np.array(found))
+            return 100 * float(np.mean([a == b for a, b in zip(gold, answers, strict=True)]))
+        return 100 * self._number_score[1](np.array(gold), np.array(answers))
 
     def _predict_window(
         self, examples: Sequence[glue.InputExample], batch_size: int
@@ -223,13 +224,13 @@ class TextPredictor:
             for example in examples
         ]
         columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
-        batches, found = [], []
-        for chosen, batch in batching.trimmed_batches(columns, batch_size):
-            batches.append(chosen)
-            found.append(self.infer(batch))
+        batches, results = [], []
+        for rows, batch in batching.trimmed_batches(columns, batch_size):
+            batches.append(rows)
+            results.append(self.infer(batch))
         places = batching.places_in(batches)
         indices, probabilities = (
-            np.concatenate([outputs[name] for outputs in found])[places]
+            np.concatenate([outputs[name] for outputs in results])[places]
             for name in ("predictions", "probabilities")
         )
         guids = [example.guid for example in examples]

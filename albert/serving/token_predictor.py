@@ -47,15 +47,15 @@ class TokenPredictor:
         runtime: str = "auto",
         threads: int | None = None,
     ) -> None:
-        found = inference.find(model_dir, token_classification.KIND)
-        folder = found.folder
+        model = inference.find(model_dir, token_classification.KIND)
+        folder = model.folder
         self.labels = custom.labels_of(folder)
         self.columns = word_files.Columns(**folder.setting("columns", word_files.are_columns))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.length()
         self._marks = entities.mark_entities(self.labels)
         self.metric = "f1" if self._marks else "accuracy"
-        self.infer = found.load(runtime, threads)
+        self.infer = model.load(runtime, threads)
 
     # --- examples ---
 
@@ -130,13 +130,13 @@ class TokenPredictor:
         """Returns the labels of all words, to compare and score."""
         return [label for result in results for label in result.labels]
 
-    def score(self, gold: list, found: list) -> float:
+    def score(self, gold: list, answers: list) -> float:
         """Returns the F1 of entities, or without entities the accuracy, in percentage points."""
-        found = iter(found)
-        found = [list(itertools.islice(found, len(labels))) for labels in gold]
+        answers = iter(answers)
+        answers = [list(itertools.islice(answers, len(labels))) for labels in gold]
         if self._marks:
-            return 100 * entities.scores(gold, found)["f1"]
-        return 100 * entities.accuracy(gold, found)
+            return 100 * entities.scores(gold, answers)["f1"]
+        return 100 * entities.accuracy(gold, answers)
 
     def _predict_window(
         self, sentences: Sequence[word_files.Sentence], batch_size: int
@@ -153,11 +153,11 @@ class TokenPredictor:
         shape = rows["input_ids"].shape
         rows |= {"predictions": np.zeros(shape, int), "probabilities": np.zeros(shape, np.float32)}
         columns = {name: rows[name].astype(np.int32) for name in _INPUTS}
-        for chosen, batch in batching.trimmed_batches(columns, batch_size):
+        for indices, batch in batching.trimmed_batches(columns, batch_size):
             outputs = self.infer(batch)
             length = outputs["predictions"].shape[1]
-            rows["predictions"][chosen, :length] = outputs["predictions"]
-            rows["probabilities"][chosen, :length] = outputs["probabilities"].max(axis=-1)
+            rows["predictions"][indices, :length] = outputs["predictions"]
+            rows["probabilities"][indices, :length] = outputs["probabilities"].max(axis=-1)
         return token_classification.predictions(sentences, self.labels, rows)
 
 

@@ -40,8 +40,8 @@ def from_training_folder(
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 
     def compute(features):
-        found = model(features, training=False)
-        return {name: found[name] for name in kind.outputs}
+        outputs = model(features, training=False)
+        return {name: outputs[name] for name in kind.outputs}
 
     ready = prepared_weights.CompiledModel(model, compute, kind.inputs)
     return lambda features: ready({name: features[name] for name in kind.inputs})
