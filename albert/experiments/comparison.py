@@ -394,7 +394,9 @@ def _scaled(comparison, scale, names):
     if scale == 1:
         return comparison
     values = {key: getattr(comparison, key) * scale for key in ("difference", "low", "high")}
-    better, verdict = statistics.decide(values["difference"], comparison.p, comparison.level, False, names)
+    better, verdict = statistics.decide(
+        values["difference"], comparison.p, comparison.level, False, names
+    )
     return dataclasses.replace(comparison, **values, better=better, verdict=verdict)
 
 
@@ -490,8 +492,8 @@ def remark(side: Side) -> str:
     if others and len(side.counted) < total:
         outcomes = ", ".join(f"{count} {status}" for status, count in others.items())
         parts.append(
-            f"{outcomes} of {total} runs left out: the score is that of the others, and too good if "
-            "runs that fail would score badly"
+            f"{outcomes} of {total} runs left out: the score is that of the others, and too good "
+            "if runs that fail would score badly"
         )
     elif others:
         parts.append("no run has learned; all that ended are counted")

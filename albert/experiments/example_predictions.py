@@ -267,13 +267,16 @@ def _table(path, texts, labels):
 def _made(keys, texts, labels, predictions, right, metrics):
     """Returns `Predictions` in the order of keys, to which `read` adds where they come from."""
     columns = [
-        {key: _cut(str(values.get(key, ""))) for key in keys} for values in (texts, labels, predictions)
+        {key: _cut(str(values.get(key, ""))) for key in keys}
+        for values in (texts, labels, predictions)
     ]
     return Predictions("", "", None, *columns, right, metrics)
 
 
 def _check_ids(path, labels, predictions):
-    odd = [key for key in labels if key not in predictions] or [key for key in predictions if key not in labels]
+    odd = [key for key in labels if key not in predictions] or [
+        key for key in predictions if key not in labels
+    ]
     if odd or not labels:
         raise file_io.InputError(
             f"{path} holds the predictions of other examples than the data: {len(predictions)} and "
@@ -339,7 +342,9 @@ def _words(path):
     """Reads the words, labels and predicted labels of sentences."""
     columns = (word_files.Columns(label=str(number)) for number in (2, 3))
     try:
-        labels, predictions = (list(word_files.read(path, "predictions", own, True)) for own in columns)
+        labels, predictions = (
+            list(word_files.read(path, "predictions", own, True)) for own in columns
+        )
     except file_io.InputError as error:
         raise file_io.InputError(
             f"{path}: expected words, their labels and the predicted labels; data without labels "
@@ -351,7 +356,9 @@ def _words(path):
     accuracy = Metric("eval_accuracy", np.array(right, float), _accuracy_of_words)
     metrics = [accuracy]
     if entities.mark_entities(label for row in truth for label in row):
-        counts = np.array([_entity_counts(a, b) for a, b in zip(truth, guesses, strict=True)], float)
+        counts = np.array(
+            [_entity_counts(a, b) for a, b in zip(truth, guesses, strict=True)], float
+        )
         metrics = [
             Metric("f1", counts, _f1),
             Metric("precision", counts[:, :2], _accuracy_of_words),
@@ -363,7 +370,9 @@ def _words(path):
         for rows in ([sentence.words for sentence in labels], truth, guesses)
     )
     whole = {key: names[key] == predicted_names[key] for key in keys}
-    return _made(keys, texts, names, predicted_names, whole, {metric.name: metric for metric in metrics})
+    return _made(
+        keys, texts, names, predicted_names, whole, {metric.name: metric for metric in metrics}
+    )
 
 
 def _accuracy_of_words(means):

@@ -81,7 +81,9 @@ def changes(compared: Compared) -> Iterator[dict]:
 
 def _row(change: Change, several: bool) -> list[str]:
     sides = ((change.first, change.first_right), (change.second, change.second_right))
-    guesses = [f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides]
+    guesses = [
+        f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides
+    ]
     return [change.key, change.text, change.label, *guesses]
 
 

@@ -96,9 +96,7 @@ def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
     return caption, svg
 
 
-def together(
-    groups: Iterable[Group], axis: report_axes.Axis, noun: str = "runs"
-) -> Iterator[dict]:
+def together(groups: Iterable[Group], axis: report_axes.Axis, noun: str = "runs") -> Iterator[dict]:
     """Yields figures with one line per group, and notes; captions call the runs `noun`."""
     groups = list(groups)
     runs = [run for group in groups for run in group.runs]

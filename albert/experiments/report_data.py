@@ -280,7 +280,11 @@ def score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
                 families.setdefault(family, {}).setdefault(kind, name)
     loss = run.curve("train", "loss")
     for family, kinds in list(families.items()):
-        if family != "loss" and "loss" in families and run.curve("train", kinds.get("train")) == loss:
+        if (
+            family != "loss"
+            and "loss" in families
+            and run.curve("train", kinds.get("train")) == loss
+        ):
             del families[family]  # the only term of the loss
     best = (run.best_metric or "").removeprefix("eval_")
 

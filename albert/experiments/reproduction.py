@@ -55,8 +55,9 @@ def changed_inputs(record: dict) -> list[str]:
             new_entry = run_record.describe_input(entry["path"], files)
             if new_entry["sha256"] != entry["sha256"]:
                 changed.append(
-                    f"{role}: {entry['path']} is another file than before ({new_entry['bytes']} bytes, "
-                    f"SHA-256 {new_entry['sha256']}; then {entry['bytes']}, {entry['sha256']})"
+                    f"{role}: {entry['path']} is another file than before "
+                    f"({new_entry['bytes']} bytes, SHA-256 {new_entry['sha256']}; "
+                    f"then {entry['bytes']}, {entry['sha256']})"
                 )
     return changed
 
@@ -229,7 +230,9 @@ def _circumstances(records, sessions):
     """Describes the differences between the circumstances of two runs."""
     parts = (*_ENVIRONMENT, "inputs")
     differences = run_record.differences(*records, parts)
-    differing = [f"{name}: {both['before']}, now {both['after']}" for name, both in differences.items()]
+    differing = [
+        f"{name}: {both['before']}, now {both['after']}" for name, both in differences.items()
+    ]
     if records[0]["status"] != run_record.DONE:
         differing.append(f"status: the run was {records[0]['status']}, not done")
     for session in sessions:

@@ -184,7 +184,9 @@ def _spread_text(summary, prefix):
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
     interval = statistics.find_interval(_counted(summary["runs"], "test" if prefix else "result"))
     interval_text = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
-    return f"mean {_number(summary[f'{prefix}mean'])}{interval_text}, standard deviation {deviation}"
+    return (
+        f"mean {_number(summary[f'{prefix}mean'])}{interval_text}, standard deviation {deviation}"
+    )
 
 
 def _best_text(summary):

@@ -61,7 +61,9 @@ def add(
     if baseline is not None or any(len(values) > 1 for values in scores):
         comparison["notes"] += _not_compared(points, candidates)
     if len(candidates) > 1:
-        comparison["notes"] += _price_of_picking([scores[i] for i in candidates], summary["minimize"])
+        comparison["notes"] += _price_of_picking(
+            [scores[i] for i in candidates], summary["minimize"]
+        )
     return {**summary, "comparison": comparison}
 
 
@@ -195,4 +197,6 @@ def sentences(summary: Mapping[str, Any]) -> str:
     if not comparison:
         return ""
     method = [f"Method: {comparison['method']}."] if comparison["method"] else []
-    return "".join(f"{line}\n" for line in (comparison["verdict"], *method, *comparison["notes"]) if line)
+    return "".join(
+        f"{line}\n" for line in (comparison["verdict"], *method, *comparison["notes"]) if line
+    )

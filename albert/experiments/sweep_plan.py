@@ -242,7 +242,9 @@ def _make_plan(spec, arguments, trials):
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
     common = arguments_of("flags", fields.pop("flags", {}))
-    parameters = {name: _values(name, value) for name, value in fields.pop("parameters", {}).items()}
+    parameters = {
+        name: _values(name, value) for name, value in fields.pop("parameters", {}).items()
+    }
     own = {name: arguments_of(name, value) for name, value in fields.pop("trials", {}).items()}
     own = trials or own
     for name in own:

@@ -125,7 +125,9 @@ def read_curve(folder: str, metric: str | None) -> dict[int, float]:
       folder, metric: see `read_score`.
     """
     metric = metric or _best_metric(folder)
-    scores = {block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)}
+    scores = {
+        block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)
+    }
     return {step: value for step, value in scores.items() if step and value is not None}
 
 
@@ -190,7 +192,9 @@ def _trial(trial):
 def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
     """Returns the trials of a mean: those that have learned, or all that are done if none has."""
     done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
-    return [trial for trial in done_trials if trial.verdict not in stuck_runs.LEARNED_NOTHING] or done_trials
+    return [
+        trial for trial in done_trials if trial.verdict not in stuck_runs.LEARNED_NOTHING
+    ] or done_trials
 
 
 def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
