@@ -40,7 +40,7 @@ def parts(prefix: str) -> list[str]:
     """Lists the endings of the files with a checkpoint's values, sorted: data, then index."""
     folder, name = os.path.split(prefix)
     names = file_io.listdir(folder or ".")
-    endings = [found[len(name) :] for found in names if found.startswith(f"{name}.")]
+    endings = [file_name[len(name) :] for file_name in names if file_name.startswith(f"{name}.")]
     return sorted(filter(_PART.fullmatch, endings))
 
 
@@ -88,14 +88,16 @@ def is_outdated(prefix: str) -> bool:
 
     Damage affects one of the files; another program replaces all of them.
     """
-    path, found = path_of(prefix), parts(prefix)
+    path, endings = path_of(prefix), parts(prefix)
     try:
         files = manifests.read(path, VERSION)
     except file_io.InputError:  # no manifest, or a damaged one
         return False
-    if sorted(files) != found or not all(manifests.mismatch(prefix, {x: files[x]}) for x in found):
+    if sorted(files) != endings or not all(
+        manifests.mismatch(prefix, {x: files[x]}) for x in endings
+    ):
         return False
-    return min(file_io.changed(prefix + part) for part in found) > file_io.changed(path)
+    return min(file_io.changed(prefix + part) for part in endings) > file_io.changed(path)
 
 
 def set_aside(prefix: str) -> None:
@@ -179,8 +181,8 @@ def numbered(folder: str, ending: str = ".index") -> list[str]:
     if not file_io.is_dir(folder):
         return []
     names = [name[: -len(ending)] for name in file_io.listdir(folder) if name.endswith(ending)]
-    found = [name for name in names if _NUMBERED.search(name)]
-    return [os.path.join(folder, name) for name in sorted(found, key=step_of)]
+    matches = [name for name in names if _NUMBERED.search(name)]
+    return [os.path.join(folder, name) for name in sorted(matches, key=step_of)]
 
 
 def without_index(folder: str) -> list[str]:
@@ -188,8 +190,8 @@ def without_index(folder: str) -> list[str]:
 
     Their deletion was interrupted, or the index was lost.
     """
-    found = numbered(folder, ENDING)
-    return [prefix for prefix in found if not prefix_exists(prefix)]
+    prefixes = numbered(folder, ENDING)
+    return [prefix for prefix in prefixes if not prefix_exists(prefix)]
 
 
 def find_best(folder: str) -> str | None:
@@ -317,19 +319,19 @@ def restore(
     new = sorted(set(variables) - set(loaded))
     read_names = {source[name] for name in loaded}
     unused = sorted(set(shapes) - read_names - weight_names.training_state(shapes))
-    found = {name: shapes[source[name]] for name in loaded}
-    _check_shapes(prefix, found, variables, _mismatch(shapes, variables))
+    loaded_shapes = {name: shapes[source[name]] for name in loaded}
+    _check_shapes(prefix, loaded_shapes, variables, _mismatch(shapes, variables))
     if not loaded:
         raise file_io.InputError(
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
         )
     _check_surplus(prefix, unused if strict and not rename else [], shapes, variables)
-    used = {v.name for v in getattr(model, "used_variables", model.variables)}
+    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
     optional = getattr(checkpoint, "optional", ())
     missing = [
         name
         for name in new
-        if variables[name].name in used
+        if variables[name].name in used_names
         and (
             not allow_new_heads
             or (name.startswith(ENCODER_PREFIX) and not name.startswith(optional))
@@ -367,10 +369,10 @@ def _check_surplus(prefix, unused, shapes, variables):
         )
 
 
-def _check_shapes(prefix, found, variables, hint=""):
+def _check_shapes(prefix, shapes, variables, hint=""):
     wrong = [
         f"{name} is {list(shape)} in the checkpoint, {variables[name].shape.as_list()} in the model"
-        for name, shape in found.items()
+        for name, shape in shapes.items()
         if list(shape) != variables[name].shape.as_list()
     ]
     if wrong:
@@ -432,7 +434,7 @@ def _damaged(prefix, error):
     check_readable(prefix)
     others = [*filter(prefix_exists, [os.path.join(os.path.dirname(prefix), BEST)])]
     others += reversed(numbered(os.path.dirname(prefix)))
-    other = next((found for found in others if found != prefix), None)
+    other = next((candidate for candidate in others if candidate != prefix), None)
     advice = f"use another, such as {other}" if other else "download or train it again"
     return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}; {advice}")
 
@@ -720,8 +722,8 @@ def last_whole(folder: str) -> str | None:
     damaged = {}
     # If the data is also missing, the checkpoint was deleted or moved on purpose.
     lost = filter(parts, without_index(folder))
-    found = [*numbered(folder), *lost]
-    for prefix in sorted(found, key=step_of, reverse=True):
+    prefixes = [*numbered(folder), *lost]
+    for prefix in sorted(prefixes, key=step_of, reverse=True):
         damage = damage_of(prefix, renew=True)
         if damage is None:
             _set_aside(damaged, prefix)

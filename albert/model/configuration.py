@@ -206,11 +206,11 @@ class AlbertConfig:
             raise file_io.InputError("the required key 'vocab_size' is missing")
         if unknown:
             logging.warning("Unknown keys of the configuration ignored: %s", ", ".join(unknown))
-        known = {name: values[name] for name in names if name in values}
+        arguments = {name: values[name] for name in names if name in values}
         is_exact = _HUGGINGFACE_KEYS & values.keys() and values.get("hidden_act") in _EXACT_GELU
-        if is_exact or known.get("hidden_act") in _TANH_GELU_ALIASES:
-            known["hidden_act"] = "gelu_erf" if is_exact else "gelu"
-        return cls(**known)
+        if is_exact or arguments.get("hidden_act") in _TANH_GELU_ALIASES:
+            arguments["hidden_act"] = "gelu_erf" if is_exact else "gelu"
+        return cls(**arguments)
 
     @classmethod
     def from_json_file(cls, path: str) -> "AlbertConfig":

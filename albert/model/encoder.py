@@ -230,9 +230,9 @@ class AlbertModel(tf.Module):
         run = block_runner.BlockRunner(blocks, block_weights, rows, compute, dropout.training)
         outputs = []
         for site, block in zip(sites, blocks, strict=True):
-            chosen = positions if site == sites[-1] else None  # only in the last layer
+            selection = positions if site == sites[-1] else None  # only in the last layer
             scale = self._scale_after(len(outputs))
-            hidden = run(block, hidden, block.seeds(dropout, site), chosen, scale)  # [T, H]
+            hidden = run(block, hidden, block.seeds(dropout, site), selection, scale)  # [T, H]
             outputs.append(hidden)
         return rows, words, embeddings, *outputs
 

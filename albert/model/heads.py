@@ -60,8 +60,8 @@ class Model(tf.Module):
     @property
     def used_variables(self) -> list[tf.Variable]:
         """The variables that the loss depends on."""
-        found = self.trainable_variables
-        return [v for v in found if self.uses_pooler or not v.name.startswith("bert/pooler/")]
+        variables = self.trainable_variables
+        return [v for v in variables if self.uses_pooler or not v.name.startswith("bert/pooler/")]
 
     @property
     def trained_variables(self) -> list[tf.Variable]:
@@ -193,9 +193,9 @@ class HiddenLayer(tf.Module):
         if head.head_hidden_size:
             for name in ("head_activation", "head_input_activation"):
                 if getattr(head, name) not in layers.ACTIVATIONS:
-                    known = ", ".join(layers.ACTIVATIONS)
+                    choices = ", ".join(layers.ACTIVATIONS)
                     raise file_io.InputError(
-                        f"{name}={getattr(head, name)!r}: expected one of {known}"
+                        f"{name}={getattr(head, name)!r}: expected one of {choices}"
                     )
             self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
 
@@ -660,14 +660,14 @@ class SquadV2Model(_SquadModel):
         size = self.hidden.size
         kernel = tf.cast(self.end_hidden.kernel, sequence.dtype)
         bias = tf.cast(self.end_hidden.bias, sequence.dtype)
-        chosen = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
+        start_states = tf.gather(sequence, starts, batch_dims=1)  # [B, K, H]
         # The layer sees concat(token, start). Its product is the sum of one over the tokens and
         # one over the starts, which saves the [B, K, S, 2H] input and nearly all the work.
         tokens = kernels.matmul(tf.reshape(sequence, [-1, size]), kernel[:size])  # [B * S, H]
         # [B * K, H]
-        offsets = kernels.matmul(tf.reshape(chosen, [-1, size]), kernel[size:]) + bias
+        offsets = kernels.matmul(tf.reshape(start_states, [-1, size]), kernel[size:]) + bias
         tokens = tf.reshape(tokens, tf.shape(sequence))[:, tf.newaxis]  # [B, 1, S, H]
-        offsets = tf.reshape(offsets, tf.shape(chosen))[:, :, tf.newaxis]  # [B, K, 1, H]
+        offsets = tf.reshape(offsets, tf.shape(start_states))[:, :, tf.newaxis]  # [B, K, 1, H]
         hidden = self.end_norm(tf.tanh(tokens + offsets))  # [B, K, S, H]
         logits = self.end(tf.reshape(hidden, [-1, size]))  # [B * K * S, 1]
         logits = tf.cast(tf.reshape(logits, tf.shape(hidden)[:3]), tf.float32)

@@ -53,8 +53,8 @@ def find_weights(folder: str) -> str | None:
       file_io.InputError: the folder holds weights only in an older format.
     """
     names = file_io.listdir(folder)
-    found = [name for name in names if is_weights_file(name)]
-    for name in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json", *found):
+    weights_files = [name for name in names if is_weights_file(name)]
+    for name in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json", *weights_files):
         if name in names:
             return os.path.join(folder, name)
     old = [name for name in _OLD_WEIGHTS if name in names]
@@ -76,10 +76,10 @@ def read_config(folder: str) -> dict[str, Any]:
     if not file_io.exists(path):
         return {}
     config = file_io.read_json(path, "Hugging Face configuration", dict)
-    found = config.get("model_type", weight_names.ALBERT.model_type)
-    if found not in list(weight_names.ARCHITECTURES):  # a list: it may be unhashable
+    model_type = config.get("model_type", weight_names.ALBERT.model_type)
+    if model_type not in list(weight_names.ARCHITECTURES):  # a list: it may be unhashable
         raise file_io.InputError(
-            f"{folder} holds a model of the architecture {found!r} ({path}); only "
+            f"{folder} holds a model of the architecture {model_type!r} ({path}); only "
             f"{' and '.join(map(repr, weight_names.ARCHITECTURES))} can be read"
         )
     return config
@@ -98,8 +98,8 @@ def read_lower_case(folder: str) -> bool | None:
 
 def _is_token_classifier(config):
     """Returns whether a ``config.json`` describes a model with a label for each token."""
-    found = config.get("architectures")
-    names = map(str, found) if isinstance(found, list) else ()
+    architectures = config.get("architectures")
+    names = map(str, architectures) if isinstance(architectures, list) else ()
     return any(name.endswith("ForTokenClassification") for name in names)
 
 
@@ -112,13 +112,13 @@ def read_token_labels(folder: str) -> tuple[str, ...] | None:
     config = read_config(folder)
     if not _is_token_classifier(config):
         return None
-    found = config.get("id2label")
-    numbers = map(str, range(len(found))) if isinstance(found, dict) else ()
-    names = tuple(found.get(number) for number in numbers)
+    labels = config.get("id2label")
+    numbers = map(str, range(len(labels))) if isinstance(labels, dict) else ()
+    names = tuple(labels.get(number) for number in numbers)
     if not names or len(set(names)) < len(names) or not all(map(tables.is_name, names)):
         raise file_io.InputError(
             f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "
-            f"labels 0, 1 and so on; found {found!r}"
+            f"labels 0, 1 and so on; found {labels!r}"
         )
     return names
 
@@ -145,11 +145,12 @@ class Reader:
     def __init__(self, path: str) -> None:
         folder = os.path.dirname(path) or "."
         config = read_config(folder)
-        found = _read_tensors(path)
-        is_bert = any(map(weight_names.BERT.block_pattern.search, found))
+        file_tensors = _read_tensors(path)
+        is_bert = any(map(weight_names.BERT.block_pattern.search, file_tensors))
         architecture = self._architecture = weight_names.BERT if is_bert else weight_names.ALBERT
         tensors = {
-            weight_names.full_name(name, architecture): value for name, value in found.items()
+            weight_names.full_name(name, architecture): value
+            for name, value in file_tensors.items()
         }
         try:
             groups, inner = weight_names.count_blocks(tensors, architecture)
@@ -313,8 +314,8 @@ def check_architecture(config: Any, architecture: weight_names.Architecture) -> 
         "num_hidden_groups": config.num_hidden_layers,
         "inner_group_num": 1,
     }
-    found = config.to_dict()
-    differing = [f"{k} {found[k]} (BERT: {v})" for k, v in required.items() if found[k] != v]
+    values = config.to_dict()
+    differing = [f"{k} {values[k]} (BERT: {v})" for k, v in required.items() if values[k] != v]
     if differing:
         raise file_io.InputError(
             f"architecture=bert: this model is not a BERT, it has {', '.join(differing)}; write it "

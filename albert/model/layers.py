@@ -338,13 +338,13 @@ class Block(tf.Module):
         product = kernels.product(hidden, weights.qkv_kernel)  # [T, 3H]
         return rows.split_heads(functions.add_bias(product, weights.qkv_bias), 3)
 
-    def _project_at(self, chosen, hidden, weights, rows, functions):
-        """Returns queries of the chosen rows [B, N, R, D], keys and values of all [B, N, S, D]."""
+    def _project_at(self, query_rows, hidden, weights, rows, functions):
+        """Returns queries of `query_rows` [B, N, R, D], keys and values of all [B, N, S, D]."""
         size = self._config.hidden_size
         # The gradient of a split costs less than those of slices.
         query_kernel, kernel = kernels.split_outputs(weights.qkv_kernel, [size, 2 * size])
         query_bias, bias = tf.split(weights.qkv_bias, [size, 2 * size])
-        query = functions.add_bias(kernels.product(chosen, query_kernel), query_bias)
+        query = functions.add_bias(kernels.product(query_rows, query_kernel), query_bias)
         query = tf.reshape(query, [rows.batch, -1, rows.heads, size // rows.heads])
         query = tf.transpose(query, [0, 2, 1, 3])
         product = kernels.product(hidden, kernel)  # [T, 2H]

@@ -185,9 +185,9 @@ def check_same_model(
         return
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     if file_io.exists(name):
-        found = _read_description(name)
-        differing = _differing_entries(_meaning(found), _meaning(ours))
-        differing += _differing_files(path, found, config, source)
+        description = _read_description(name)
+        differing = _differing_entries(_meaning(description), _meaning(ours))
+        differing += _differing_files(path, description, config, source)
         if differing:
             raise file_io.InputError(
                 f"{path} holds checkpoints of another model: {'; '.join(differing)}; "
@@ -216,9 +216,9 @@ def _lacks_description(path, ours, config, source):
     """Returns whether a folder has no description; warns if its files differ from the run's."""
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     has_description = file_io.exists(name)
-    found = _read_description(name) if has_description else ours
-    differing = _differing_entries(_without_file_names(found), _without_file_names(ours))
-    differing += _differing_files(path, found, config, source)
+    description = _read_description(name) if has_description else ours
+    differing = _differing_entries(_without_file_names(description), _without_file_names(ours))
+    differing += _differing_files(path, description, config, source)
     if differing:
         logging.warning(
             "%s is not changed, though this run used other values: %s",
@@ -243,22 +243,25 @@ def _description(kind, config, source, settings):
 
 
 def _read_description(name):
-    found = file_io.read_json(name, "model description")
-    if not isinstance(found, dict) or found.get("version") != VERSION:
+    description = file_io.read_json(name, "model description")
+    if not isinstance(description, dict) or description.get("version") != VERSION:
         raise file_io.InputError(f"{name} is not a model description of version {VERSION}")
     for entry, kinds in _ENTRIES.items():
-        if not isinstance(found.get(entry), kinds):
+        if not isinstance(description.get(entry), kinds):
             raise file_io.InputError(
-                f"{name}: the entry {entry} is invalid: {found.get(entry, 'missing')!r}; move the "
-                "file away and predict with the flags of the training, which writes it again"
+                f"{name}: the entry {entry} is invalid: {description.get(entry, 'missing')!r}; "
+                "move the file away and predict with the flags of the training, which writes it "
+                "again"
             )
-    names = [found[entry] for entry in ("spm_model_file", "vocab_file") if found.get(entry)]
+    names = [
+        description[entry] for entry in ("spm_model_file", "vocab_file") if description.get(entry)
+    ]
     if len(names) != 1 or names[0] != os.path.basename(names[0]):
         raise file_io.InputError(
             f"{name}: expected the name of one file in the folder as spm_model_file or vocab_file, "
             f"found {names}"
         )
-    return found
+    return description
 
 
 def _vocabulary_of(source):
@@ -280,8 +283,8 @@ def _differing_entries(there, ours, name=""):
     if isinstance(there, dict) and isinstance(ours, dict):
         # Dropout only affects training, so a run that did not train ignores it.
         keys = sorted(k for k in there.keys() | ours.keys() if not k.endswith("dropout_prob"))
-        found = [_differing_entries(there.get(key), ours.get(key), key) for key in keys]
-        return [words for part in found for words in part]
+        parts = [_differing_entries(there.get(key), ours.get(key), key) for key in keys]
+        return [words for part in parts for words in part]
     return [] if there == ours else [f"{name} {json.dumps(there)} (here {json.dumps(ours)})"]
 
 
@@ -340,14 +343,14 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
             f"{path} has no {sources.DESCRIPTION_NAME}: expected the output_dir of a fine-tuning "
             "run"
         )
-    found = _read_description(name)
-    if kinds and found["kind"] not in kinds:
+    description = _read_description(name)
+    if kinds and description["kind"] not in kinds:
         raise file_io.InputError(
-            f"{path} holds a model of kind {found['kind']}; expected {' or '.join(kinds)}"
+            f"{path} holds a model of kind {description['kind']}; expected {' or '.join(kinds)}"
         )
 
     def inside(entry):
-        return found.get(entry) and os.path.join(path, found[entry])
+        return description.get(entry) and os.path.join(path, description[entry])
 
     config_file = os.path.join(path, sources.CONFIG_NAME)
     source = sources.Source(
@@ -355,13 +358,13 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
         checkpoint=_resolve(path) if with_weights else None,
         spm_model_file=inside("spm_model_file"),
         vocab_file=inside("vocab_file"),
-        do_lower_case=found["do_lower_case"],
+        do_lower_case=description["do_lower_case"],
     )
     config = configuration.AlbertConfig.from_json_file(config_file)
     if with_weights:
         _check_config(source, config)
-    sources.check_config(config_file, config, found, name)
-    return ModelFolder(path, found["kind"], config, source, found["settings"])
+    sources.check_config(config_file, config, description, name)
+    return ModelFolder(path, description["kind"], config, source, description["settings"])
 
 
 def _resolve(path):
@@ -375,10 +378,10 @@ def _check_config(source, config):
     from albert.model import checkpoints
 
     shapes = checkpoints.reader(source.checkpoint).get_variable_to_shape_map()
-    found = weight_names.sizes(shapes)
+    sizes = weight_names.sizes(shapes)
     differing = [
         f"{name} {value} ({getattr(config, name)})"
-        for name, value in found.items()
+        for name, value in sizes.items()
         if value != getattr(config, name) and not (name in _GROUPS and config.share != "all")
     ]
     if differing:
@@ -428,10 +431,10 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
         raise file_io.InputError(
             f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
         )
-    ours, found = _vocabulary_of(source), sources.vocabularies_in(path)
-    if ours and found and all(file_io.sha256(there) != file_io.sha256(ours) for there in found):
+    ours, theirs = _vocabulary_of(source), sources.vocabularies_in(path)
+    if ours and theirs and all(file_io.sha256(there) != file_io.sha256(ours) for there in theirs):
         raise file_io.InputError(
-            f"{path} holds checkpoints of a model with another vocabulary: {', '.join(found)} "
+            f"{path} holds checkpoints of a model with another vocabulary: {', '.join(theirs)} "
             f"(here {ours}); give another output_dir"
         )
 
@@ -469,9 +472,12 @@ def sentence_tasks(path: str, checkpoint: str | None = None) -> list[str]:
         return list(pretraining_heads.SENTENCE_TASKS)
     name = os.path.join(path, sources.PRETRAINING_NAME)
     if file_io.exists(name):
-        found = file_io.read_json(name, "description of pre-training")
-        task = found.get("sentence_task") if isinstance(found, dict) else None
-        if task not in list(pretraining_heads.SENTENCE_TASKS) or found.get("version") != VERSION:
+        description = file_io.read_json(name, "description of pre-training")
+        task = description.get("sentence_task") if isinstance(description, dict) else None
+        if (
+            task not in list(pretraining_heads.SENTENCE_TASKS)
+            or description.get("version") != VERSION
+        ):
             raise file_io.InputError(
                 f"{name} is not a description of pre-training of version {VERSION}"
             )

@@ -39,10 +39,10 @@ class MaskedLmHead(tf.Module):
         self.layer_norm = layers.LayerNorm(f"{name}/transform/LayerNorm", config.embedding_size)
         self.bias = tf.Variable(tf.zeros([config.vocab_size]), name=f"{name}/output_bias")
 
-    def __call__(self, chosen: tf.Tensor) -> tf.Tensor:
+    def __call__(self, hidden: tf.Tensor) -> tf.Tensor:
         """Maps outputs at masked positions [B, P, H] to float32 logits [B * P, V]."""
-        chosen = tf.reshape(chosen, [-1, chosen.shape[-1]])  # [B * P, H]
-        words = self.layer_norm(self._activation(self.dense(chosen)))  # [B * P, E]
+        hidden = tf.reshape(hidden, [-1, hidden.shape[-1]])  # [B * P, H]
+        words = self.layer_norm(self._activation(self.dense(hidden)))  # [B * P, E]
         table = tf.cast(self._embedding_table, words.dtype)
         logits = kernels.matmul(words, table, transpose_b=True)
         return tf.nn.bias_add(tf.cast(logits, tf.float32), self.bias)
@@ -102,15 +102,15 @@ class PretrainingModel(heads.Model):
         the features hold labels.
         """
         if training and not self.albert.compute.whole_sequence:
-            chosen, outputs = self._encode_chosen(features, seed)
+            hidden, outputs = self._encode_chosen(features, seed)
         else:
             encoded = self._encode(features, training, seed)
             positions = features["masked_lm_positions"]  # [B, P]
-            chosen = tf.gather(encoded.sequence_output, positions, batch_dims=1)  # [B, P, H]
+            hidden = tf.gather(encoded.sequence_output, positions, batch_dims=1)  # [B, P, H]
             outputs = {
                 name: getattr(encoded, name) for name in ("sequence_output", "pooled_output")
             }
-        words = self.masked_lm(chosen)
+        words = self.masked_lm(hidden)
         logits = {"masked_lm": words}
         if self.sentence_head:
             logits[self.sentence_name] = self.sentence_head(outputs["pooled_output"])
@@ -130,8 +130,8 @@ class PretrainingModel(heads.Model):
         if not self.sentence_head:
             return self.albert.at_positions(*inputs, True, seed, positions), {}
         positions = tf.pad(positions, [[0, 0], [1, 0]])  # also the first position, for the pooler
-        chosen = self.albert.at_positions(*inputs, True, seed, positions)
-        return chosen[:, 1:], {"pooled_output": self.albert.pool(chosen[:, 0])}
+        hidden = self.albert.at_positions(*inputs, True, seed, positions)
+        return hidden[:, 1:], {"pooled_output": self.albert.pool(hidden[:, 0])}
 
     def example_weights(self, features: heads.Tensors) -> dict[str, tf.Tensor]:
         real = heads.real_examples(features)

@@ -83,10 +83,10 @@ def vocabulary(path: str, pattern: str) -> str:
     folder = local_path(path)
     if folder == path and not file_io.is_dir(path):
         return path
-    found = fnmatch.filter(file_io.listdir(folder), pattern)
-    if len(found) != 1:
-        raise file_io.InputError(f"expected one vocabulary {pattern} in {path}, found {found}")
-    return os.path.join(folder, found[0])
+    names = fnmatch.filter(file_io.listdir(folder), pattern)
+    if len(names) != 1:
+        raise file_io.InputError(f"expected one vocabulary {pattern} in {path}, found {names}")
+    return os.path.join(folder, names[0])
 
 
 def _fetched(url, name):

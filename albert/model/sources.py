@@ -159,17 +159,15 @@ def check_config(
     """
     if RECORDED_CONFIG not in description:
         return
-    recorded = description[RECORDED_CONFIG]
-    if not isinstance(recorded, dict):
-        raise file_io.InputError(f"{path}: {RECORDED_CONFIG} is {recorded!r}, not an object")
-    recorded, found = (
-        {**configuration.OWN_KEYS, **values} for values in (recorded, config.to_dict())
-    )
+    theirs = description[RECORDED_CONFIG]
+    if not isinstance(theirs, dict):
+        raise file_io.InputError(f"{path}: {RECORDED_CONFIG} is {theirs!r}, not an object")
+    theirs, ours = ({**configuration.OWN_KEYS, **values} for values in (theirs, config.to_dict()))
     differing = [
-        f"{name} {found.get(name)} (there {value})"
-        for name, value in sorted(recorded.items())
+        f"{name} {ours.get(name)} (there {value})"
+        for name, value in sorted(theirs.items())
         # Only training depends on the other values.
-        if found.get(name) != value
+        if ours.get(name) != value
         and not name.endswith("dropout_prob")
         and name not in configuration.INITIAL_KEYS
     ]
@@ -204,7 +202,7 @@ def check_no_hub_word(
     wordpiece.check_no_hub_word(VOCAB_FLAG, vocab_file)
 
 
-def _existing(flag, given, hub_handle):
+def _existing(flag, path, hub_handle):
     """Returns the file given by a flag; None if the flag stands for the hub module's file.
 
     Commands for hub modules were written for a program that never opens a separate vocabulary.
@@ -212,54 +210,57 @@ def _existing(flag, given, hub_handle):
     Raises:
       file_io.InputError: the file does not exist; names the flag.
     """
-    if flag != CONFIG_FLAG and given:
+    if flag != CONFIG_FLAG and path:
         pattern = published.SPM_PATTERN if flag == SPM_FLAG else published.VOCAB_PATTERN
-        given = published.vocabulary(given, pattern)
-    if not given or (given != wordpiece.HUB_WORD and file_io.exists(given)):
-        return given
-    if given != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):
-        raise file_io.InputError(f"{flag}: there is no file {given}")
-    logging.warning("%s=%s does not exist; using the hub module's file", flag, given)
+        path = published.vocabulary(path, pattern)
+    if not path or (path != wordpiece.HUB_WORD and file_io.exists(path)):
+        return path
+    if path != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):
+        raise file_io.InputError(f"{flag}: there is no file {path}")
+    logging.warning("%s=%s does not exist; using the hub module's file", flag, path)
     return None
 
 
-def _choose(folder, complete, flag, given, names, ending=None):
+def _choose(folder, complete, flag, path, names, ending=None):
     """Returns a flag's path, else the matching file in the folder; None if there is neither.
 
     Args:
       folder: where to look, or None.
       complete: whether the folder's files belong together, so that a different file gets a warning.
       flag: name of the flag, for messages.
-      given: the flag's value, or None.
+      path: the flag's value, or None.
       names: possible names of the file, in order of preference.
       ending: if no name matches, the only file with this ending is used.
     """
     there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
     there = [name for name in there if not name.startswith(".")]  # Archives of macOS have such.
-    found = [name for name in names if name in there][:1]
-    found = found or [name for name in there if ending and name.endswith(ending)]
-    paths = [os.path.join(folder, name) for name in found]
-    if given:
+    matches = [name for name in names if name in there][:1]
+    matches = matches or [name for name in there if ending and name.endswith(ending)]
+    paths = [os.path.join(folder, name) for name in matches]
+    if path:
         if complete and len(paths) == 1:
-            _warn_of_difference(flag, given, paths[0])
-        return given
-    if len(found) > 1:
+            _warn_of_difference(flag, path, paths[0])
+        return path
+    if len(matches) > 1:
         raise file_io.InputError(
-            f"{folder} has several {ending} files {found}; choose one with {flag}"
+            f"{folder} has several {ending} files {matches}; choose one with {flag}"
         )
     return paths[0] if paths else None
 
 
-def _warn_of_difference(flag, given, found):
+def _warn_of_difference(flag, own_path, model_path):
     """Warns if a flag's file differs from the one that comes with the model."""
-    if not found.endswith(".json"):
-        if file_io.sha256(given) != file_io.sha256(found):
+    if not model_path.endswith(".json"):
+        if file_io.sha256(own_path) != file_io.sha256(model_path):
             logging.warning(
-                "using %s=%s, although the model comes with another file, %s", flag, given, found
+                "using %s=%s, although the model comes with another file, %s",
+                flag,
+                own_path,
+                model_path,
             )
         return
     ours, theirs = (
-        configuration.AlbertConfig.from_json_file(path).to_dict() for path in (given, found)
+        configuration.AlbertConfig.from_json_file(path).to_dict() for path in (own_path, model_path)
     )
     differing = [
         f"{key} {ours.get(key)} (there {theirs.get(key)})"
@@ -270,8 +271,8 @@ def _warn_of_difference(flag, given, found):
         logging.warning(
             "using %s=%s, which differs from the model's %s: %s",
             flag,
-            given,
-            found,
+            own_path,
+            model_path,
             ", ".join(differing),
         )
 

@@ -158,8 +158,8 @@ def count_blocks(names: Iterable[str], architecture: Architecture) -> tuple[int,
     Raises:
       file_io.InputError: a block's number is larger than the number of blocks allows.
     """
-    found = filter(None, map(architecture.block_pattern.search, names))
-    blocks = {tuple(int(number or 0) for number in match.groups()): match[0] for match in found}
+    matches = filter(None, map(architecture.block_pattern.search, names))
+    blocks = {tuple(int(number or 0) for number in match.groups()): match[0] for match in matches}
     for numbers, name in blocks.items():
         if max(numbers) >= len(blocks):
             raise file_io.InputError(
@@ -219,7 +219,7 @@ def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
     Args:
       shapes: {variable name here: shape as a list}.
     """
-    numbers = [tuple(map(int, found.groups())) for found in map(_OUR_BLOCK.match, shapes) if found]
+    numbers = [tuple(map(int, match.groups())) for match in map(_OUR_BLOCK.match, shapes) if match]
     norm = _BLOCK.format(0, 0) + "LayerNorm/beta"
     if norm not in shapes or WORDS not in shapes:
         return {}

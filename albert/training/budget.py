@@ -210,11 +210,11 @@ class Pacer(Unpaced):
         self._total = 60.0 * settings.minutes
         self._began = settings.started if attempt == 0 else settings.clock()
         self.set_pace = lambda *plan: None
-        found = agree(lambda: read(folder, settings.minutes)) or _NO_ATTEMPTS
-        self._earlier, self._is_repeated = found["attempts"][:attempt], found["is_repeated"]
-        own = (found["attempts"][attempt:] or [_no_attempt()])[0]
+        budget = agree(lambda: read(folder, settings.minutes)) or _NO_ATTEMPTS
+        self._earlier, self._is_repeated = budget["attempts"][:attempt], budget["is_repeated"]
+        own = (budget["attempts"][attempt:] or [_no_attempt()])[0]
         self._plans, self._saved, self._seconds = own["plans"], own["saved"], own["seconds"]
-        self.is_new = not found["attempts"]
+        self.is_new = not budget["attempts"]
         self._used = dict(self._saved)  # seconds used up to each checkpoint of earlier sessions
         # An attempt that has ended, or repeats another run, takes the planned steps.
         self._follows = bool(self._plans) and (self._is_repeated or _has_ended(own))
@@ -267,8 +267,8 @@ class Pacer(Unpaced):
         self._save_began = now
         if self._follows or not self._writes:
             return
-        kept = sorted((key for key in self._saved if int(key) < step), key=int)[1 - _MAX_SAVED :]
-        self._saved = {**{key: self._saved[key] for key in kept}, str(step): now - self._began}
+        steps = sorted((key for key in self._saved if int(key) < step), key=int)[1 - _MAX_SAVED :]
+        self._saved = {**{key: self._saved[key] for key in steps}, str(step): now - self._began}
         self._write()
 
     def update(self, step: int) -> int | None:
@@ -322,28 +322,28 @@ class Pacer(Unpaced):
 
     def _check_time_left(self):
         count = 1 + self._settings.averages
-        needed = count * sum(self._seconds.values())
-        left, needed = self._agree(lambda: [self._seconds_left(), needed])
-        if left <= needed:
+        reserve = count * sum(self._seconds.values())
+        rest, reserve = self._agree(lambda: [self._seconds_left(), reserve])
+        if rest <= reserve:
             raise file_io.InputError(
-                f"budget_minutes={self._settings.minutes:g} is too small: {max(left, 0):.0f} s are "
-                f"left before the first step, but {needed:.0f} s are needed after the last step"
+                f"budget_minutes={self._settings.minutes:g} is too small: {max(rest, 0):.0f} s are "
+                f"left before the first step, but {reserve:.0f} s are needed after the last step"
             )
 
     def _replan(self, step):
         """Returns the next plan as a dict; None if the current plan is kept."""
-        left, is_over = self._seconds_left(), step >= self.num_train_steps
+        rest, is_over = self._seconds_left(), step >= self.num_train_steps
         averages = self._settings.averages
         durations = Durations(self._seconds_per_step(), **self._seconds, averages=averages)
-        is_late = durations.seconds_left(step, step, *self._intervals) >= left
+        is_late = durations.seconds_left(step, step, *self._intervals) >= rest
         if len(self._calls) < _MIN_CALLS and not is_late and not is_over:
             return None
         steps_left = self.num_train_steps - step
         interval = _REPLAN_FRACTION * self._total
-        passed = self._total - left - (self._plans[-1]["seconds"] if self._plans else -interval)
-        if passed < interval and left > 4 * interval and steps_left > _FEW_STEPS and not is_late:
+        passed = self._total - rest - (self._plans[-1]["seconds"] if self._plans else -interval)
+        if passed < interval and rest > 4 * interval and steps_left > _FEW_STEPS and not is_late:
             return None
-        last = step if is_over else last_step_within(left, step, durations, *self._intervals)
+        last = step if is_over else last_step_within(rest, step, durations, *self._intervals)
         last = max(step, min(last, self._settings.max_steps or last))
         is_known = self._is_known() and not any(plan["is_known"] for plan in self._plans)
         moves = abs(last - self.num_train_steps) > _MIN_MOVE * (last - step)
@@ -383,9 +383,9 @@ class Pacer(Unpaced):
 
     def _is_known(self):
         short = min(_SHORT_FRACTION * self._total, _SHORT_SECONDS)
-        needed = min(max(_KNOWN_FRACTION * self._total, short), _MAX_SECONDS)
+        threshold = min(max(_KNOWN_FRACTION * self._total, short), _MAX_SECONDS)
         steps, seconds = (sum(call[place] for call in self._calls) for place in (0, 1))
-        return steps >= _MIN_STEPS and seconds >= needed
+        return steps >= _MIN_STEPS and seconds >= threshold
 
     def _adopt(self, plan):
         """Applies a new plan and writes it to the file."""
@@ -403,7 +403,7 @@ class Pacer(Unpaced):
         if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
         self.set_pace(plan["step"], plan["share"], plan["num_train_steps"])
-        if any(known["is_known"] and known["step"] <= plan["step"] for known in self._plans):
+        if any(other["is_known"] and other["step"] <= plan["step"] for other in self._plans):
             self._on_known(plan["num_train_steps"], plan["step"])
 
     def _write(self):
@@ -438,19 +438,19 @@ def read(folder: str, minutes: float) -> dict[str, Any] | None:
     path = os.path.join(folder, BUDGET)
     if not file_io.exists(path):
         return None
-    found = _read(path)
-    if found["budget_minutes"] != minutes:
+    budget = _read(path)
+    if budget["budget_minutes"] != minutes:
         raise file_io.InputError(
             f"budget_minutes={minutes:g}, but {path} is of a run with "
-            f"{found['budget_minutes']:g} minutes: give the same value, or another output_dir"
+            f"{budget['budget_minutes']:g} minutes: give the same value, or another output_dir"
         )
-    return found
+    return budget
 
 
 def _read(path):
-    found = file_io.read_json(path, "budget")
-    json_shapes.check(found, _SHAPE, path)
-    for attempt in found["attempts"]:
+    budget = file_io.read_json(path, "budget")
+    json_shapes.check(budget, _SHAPE, path)
+    for attempt in budget["attempts"]:
         if not all(key.isdecimal() and len(key) < 19 for key in attempt["saved"]):
             raise file_io.InputError(f"{path}: saved: expected steps, found {[*attempt['saved']]}")
         before = 0
@@ -462,7 +462,7 @@ def _read(path):
                     f"from 0 to 1; found {plan}"
                 )
             before = step
-    return found
+    return budget
 
 
 def repeat(folder: str, other: str) -> None:
@@ -471,6 +471,6 @@ def repeat(folder: str, other: str) -> None:
     Raises:
       file_io.InputError: the budget file is missing or damaged.
     """
-    found = _read(os.path.join(folder, BUDGET))
+    budget = _read(os.path.join(folder, BUDGET))
     file_io.make_dirs(other)
-    file_io.write_json(os.path.join(other, BUDGET), {**found, "is_repeated": True})
+    file_io.write_json(os.path.join(other, BUDGET), {**budget, "is_repeated": True})

@@ -159,10 +159,10 @@ def data_of_examples(
             raise file_io.InputError(f"the {split} data of {name} has no examples")
         return [path]
 
-    def reading(found):
+    def reading(paths):
         from albert.data import record_files
 
-        return record_files.report_damage(found)
+        return record_files.report_damage(paths)
 
     def ids_of(split):
         from albert.data import record_files

@@ -90,8 +90,8 @@ class Meter:
             return
         if self._counter.energy_problem:
             logging.info("The energy is not recorded: %s", self._counter.energy_problem)
-        if found := run_record.read_cost(self._folder):
-            logging.info("%s", found.text())
+        if cost := run_record.read_cost(self._folder):
+            logging.info("%s", cost.text())
 
     def _add(self, name, value):
         self._spent[name] = self._spent.get(name, 0) + value

@@ -223,9 +223,9 @@ class DistilledModel(tf.Module):
         """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
-            found = self.teacher(features, training=False)
+            targets = self.teacher(features, training=False)
             names = (self._settings.logits, "sequence_output")
-            outputs |= {f"teacher_{n}": tf.stop_gradient(found[n]) for n in names if n in found}
+            outputs |= {f"teacher_{n}": tf.stop_gradient(targets[n]) for n in names if n in targets}
         return outputs
 
     def loss_weights(self, features: dict[str, Any]) -> dict[str, Any]:

@@ -119,9 +119,9 @@ def _wait_for(server, end, seconds):
     with grpc.insecure_channel(server, options) as channel:
         ask = channel.unary_unary(_STATUS)
         while True:
-            left = max(end - time.monotonic(), 0.1)
+            seconds_left = max(end - time.monotonic(), 0.1)
             try:
-                ask(b"", timeout=min(left, SECONDS_BETWEEN_LINES), wait_for_ready=True)
+                ask(b"", timeout=min(seconds_left, SECONDS_BETWEEN_LINES), wait_for_ready=True)
                 return
             except grpc.RpcError as error:
                 code, details = error.code(), error.details()
@@ -234,11 +234,11 @@ def _is_address(value):
     return isinstance(value, str) and re.fullmatch(r"\S+:\d+", value)
 
 
-def _tf_config_error(found, what):
+def _tf_config_error(value, what):
     return file_io.InputError(
         f"the environment variable TF_CONFIG {what}. Expected something like "
         '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
-        '"task": {"type": "worker", "index": 0}}; found ' + repr(found)
+        '"task": {"type": "worker", "index": 0}}; found ' + repr(value)
     )
 
 
@@ -420,9 +420,9 @@ def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], Any]) -> Any
         values = np.zeros(_CHUNK, np.float32)
         part = message[len(received) :][:_CHUNK]
         values[: len(part)] = list(part)
-        found = _first_replica_values(strategy)(values)
-        found = strategy.experimental_local_results(found)[0].numpy()
-        received += bytes(found.astype(np.uint8))
+        chunk = _first_replica_values(strategy)(values)
+        chunk = strategy.experimental_local_results(chunk)[0].numpy()
+        received += bytes(chunk.astype(np.uint8))
         end = _LENGTH_DIGITS + int(received[:_LENGTH_DIGITS])
     return json.loads(received[_LENGTH_DIGITS:end])
 
@@ -441,8 +441,8 @@ def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
     """
     if workers(strategy) is None:
         return value
-    found = _replica_sums(strategy)(np.eye(_MAX_VALUES, dtype=np.float32)[value])
-    return int(np.flatnonzero(strategy.experimental_local_results(found)[0])[-1])
+    sums = _replica_sums(strategy)(np.eye(_MAX_VALUES, dtype=np.float32)[value])
+    return int(np.flatnonzero(strategy.experimental_local_results(sums)[0])[-1])
 
 
 @functools.cache
@@ -491,11 +491,11 @@ def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) 
     """
     # Compared as text, because NaN does not equal itself.
     mine = {key: json.dumps(value) for key, value in settings.items()}
-    chosen = from_chief(strategy, lambda: mine)
+    chief_settings = from_chief(strategy, lambda: mine)
     different = [
-        f"{key} is {mine.get(key)} here, {chosen.get(key)} in the chief"
-        for key in sorted({*mine, *chosen})
-        if mine.get(key) != chosen.get(key)
+        f"{key} is {mine.get(key)} here, {chief_settings.get(key)} in the chief"
+        for key in sorted({*mine, *chief_settings})
+        if mine.get(key) != chief_settings.get(key)
     ]
     if different:
         raise file_io.InputError(

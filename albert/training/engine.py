@@ -89,8 +89,8 @@ class RunConfig:
         """Counts the checkpoints after a step, without those of `save_checkpoints_secs`."""
         last = self.num_train_steps
         every = filter(None, (self.save_checkpoints_steps, self.eval_every))
-        saved = {last}.union(*(range(0, last, interval) for interval in every))
-        return sum(other > step for other in saved)
+        steps = {last}.union(*(range(0, last, interval) for interval in every))
+        return sum(other > step for other in steps)
 
     def is_saved(self, step: int) -> bool:
         """Returns whether a step has a checkpoint."""
@@ -348,7 +348,7 @@ class Engine:
         with signals.deferred():  # C++ code of the tracing could lose what a handler raises.
             run_steps = self._make_train_loop(optimizer, iterator, stop)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
-        first_step, max_steps, saved = step, 1, time.monotonic()
+        first_step, max_steps, save_time = step, 1, time.monotonic()
         can_stop = distribution.can_stop_alone(self.strategy)
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
             while step < config.num_train_steps:
@@ -376,7 +376,7 @@ class Engine:
                 log.update(step, totals, rate, step % config.log_every_steps == 0, work)
                 stop.assign(False)  # Later signals end the next call early.
                 self._watch.update(step, signs)
-                request, is_saved = self._pending_request(saved), config.is_saved(step)
+                request, is_saved = self._pending_request(save_time), config.is_saved(step)
                 if is_saved or request:
                     log.before_checkpoint()
                     ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
@@ -387,17 +387,17 @@ class Engine:
                         )
                     if ended:
                         return
-                    saved = time.monotonic()
+                    save_time = time.monotonic()
                     log.after_checkpoint()
 
-    def _pending_request(self, saved):
+    def _pending_request(self, save_time):
         """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all of them.
 
-        The last checkpoint was written at the time `saved`.
+        The last checkpoint was written at the time `save_time`.
         """
         requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
         requests.answered = requests.terminate
-        is_due = seconds and time.monotonic() - saved >= seconds
+        is_due = seconds and time.monotonic() - save_time >= seconds
         own = _TERMINATE if requests.terminate else _SAVE if requests.save or is_due else 0
         request = distribution.largest_of_workers(self.strategy, own)
         if request:
@@ -459,11 +459,12 @@ class Engine:
             self._writer.wait()
         except file_io.InputError as error:
             logging.error("%s", error)
-        saved = checkpoints.numbered(self.run_config.output_dir)
+        prefixes = checkpoints.numbered(self.run_config.output_dir)
         raise NonFiniteLossError(
             f"the loss is not finite at step {step} (loss {means['loss']}, gradient norm "
             f"{means['gradient_norm']}, learning rate {rate:g}); stopped. The last good checkpoint "
-            f"is {saved[-1] if saved else 'none'}. Try a lower learning_rate or a longer warm-up"
+            f"is {prefixes[-1] if prefixes else 'none'}. Try a lower learning_rate or a longer "
+            "warm-up"
         )
 
     def _make_train_loop(self, optimizer, iterator, stop):

@@ -232,8 +232,8 @@ def find_best_block(engine: Any) -> results.Block | None:
         return None
     folder = engine.run_config.output_dir
     trial = results.read_trial(folder)
-    found = (block for block in results.read_blocks(folder) if trial)
-    return next((block for block in found if block.step == trial.best_step), None)
+    blocks = (block for block in results.read_blocks(folder) if trial)
+    return next((block for block in blocks if block.step == trial.best_step), None)
 
 
 def evaluate_while_training(
@@ -364,8 +364,8 @@ def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
     """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`."""
     deadline = time.time() + wait_secs
     while True:
-        found = _list_steps(folder, scored)
-        pending = [(step, prefix) for step, prefix in found if step > last_step]
+        steps = _list_steps(folder, scored)
+        pending = [(step, prefix) for step, prefix in steps if step > last_step]
         if pending or time.time() >= deadline:
             return pending
         time.sleep(1)
@@ -373,10 +373,10 @@ def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
 
 def _list_steps(folder, scored):
     """Returns [(step, prefix)] of a folder's checkpoints and the scored best, once each."""
-    found = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
-    if scored and _is_scored(found.get(scored.step), scored):
-        found[scored.step] = scored.prefix
-    return sorted(found.items())
+    prefixes = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
+    if scored and _is_scored(prefixes.get(scored.step), scored):
+        prefixes[scored.step] = scored.prefix
+    return sorted(prefixes.items())
 
 
 def _is_scored(prefix, scored):

@@ -140,35 +140,35 @@ def _of_encoder(model, work, training):
     whole = model.albert.compute.whole_sequence
     if isinstance(model, pretraining_heads.PretrainingModel):
         if training and not whole:
-            read = (work.masked, work.masked_pairs)
+            last_layer = (work.masked, work.masked_pairs)
             if model.uses_pooler:  # It reads the first position of each text.
-                read = (work.masked + work.texts, work.masked_pairs + work.positions)
-            return of_encoder(model.config, work, read, model.uses_pooler)
+                last_layer = (work.masked + work.texts, work.masked_pairs + work.positions)
+            return of_encoder(model.config, work, last_layer, model.uses_pooler)
         # A teacher's pooler is not read.
         return of_encoder(model.config, work, None, training and model.uses_pooler)
     if not model.uses_pooler:  # The head reads all positions.
         return of_encoder(model.config, work, None, False)
-    read = None if whole else (work.texts, work.positions)
-    return of_encoder(model.config, work, read, True)
+    last_layer = None if whole else (work.texts, work.positions)
+    return of_encoder(model.config, work, last_layer, True)
 
 
 def of_encoder(
-    config: encoder.AlbertConfig, work: Work, read: tuple[int, int] | None, pooler: bool
+    config: encoder.AlbertConfig, work: Work, last_layer: tuple[int, int] | None, pooler: bool
 ) -> int:
     """Returns the FLOP of the forward pass of the encoder.
 
     Args:
       config: `encoder.AlbertConfig`.
       work: `Work`.
-      read: B * R and B * R * S of the R positions at which the last layer is computed; None: all
-        positions.
+      last_layer: B * R and B * R * S of the R positions at which the last layer is computed; None:
+        all positions.
       pooler: whether the pooler is computed.
     """
     hidden, inner = config.hidden_size, config.intermediate_size
     mapping = 2 * work.rows * config.embedding_size * hidden
     total = mapping if config.embedding_size != hidden else 0
     blocks = config.num_hidden_layers * config.inner_group_num
-    rows, pairs = (work.rows, work.pairs) if read is None else read
+    rows, pairs = (work.rows, work.pairs) if last_layer is None else last_layer
     for count, computed, attended in ((blocks - 1, work.rows, work.pairs), (1, rows, pairs)):
         # Queries and the attention's output at the computed rows; keys and values of all rows.
         projections = 4 * computed * hidden**2 + 4 * work.rows * hidden**2

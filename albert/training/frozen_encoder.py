@@ -134,22 +134,22 @@ class OutputCache:
         [B, C, S] get [B, C, H].
         """
         texts = [features[name] for name in _TEXT]
-        stored = tf.numpy_function(self._look_up, texts, _STORED[self._dtype])
+        outputs = tf.numpy_function(self._look_up, texts, _STORED[self._dtype])
         middle = [None] if self._is_sequence else []
-        stored.set_shape([*texts[0].shape[:-1], *middle, self._width])
+        outputs.set_shape([*texts[0].shape[:-1], *middle, self._width])
         if self._dtype == "bfloat16":
-            stored = tf.bitcast(stored, tf.bfloat16)
-        return {**features, heads.ENCODER_OUTPUT: stored}
+            outputs = tf.bitcast(outputs, tf.bfloat16)
+        return {**features, heads.ENCODER_OUTPUT: outputs}
 
     def _look_up(self, *texts):
         shape = texts[0].shape[:-1]
         keys, lengths = text_keys(*(x.reshape(-1, x.shape[-1]) for x in texts))
         rows = 1 if not self._is_sequence else lengths.max()
-        found = np.zeros([len(keys), rows, self._width], _STORED[self._dtype])
-        for target, key in zip(found, keys, strict=True):
+        outputs = np.zeros([len(keys), rows, self._width], _STORED[self._dtype])
+        for target, key in zip(outputs, keys, strict=True):
             part, first, count = self._places[key]
             target[:count] = self._parts[part][first : first + count]
-        return found if self._is_sequence else found.reshape(*shape, self._width)
+        return outputs if self._is_sequence else outputs.reshape(*shape, self._width)
 
     def _load(self):
         """Loads the existing parts; deletes damaged parts and incomplete files of a killed run.
@@ -223,21 +223,25 @@ class OutputCache:
             if waited:
                 logging.info("Another run was filling %s", self.folder)
             damaged = self._load()
-            done = {} if damaged else self._read_manifest()
+            old_data = {} if damaged else self._read_manifest()
             data = {_data_key(path): _describe_data(path) for path in paths}
-            if data.keys() <= done.keys():
+            if data.keys() <= old_data.keys():
                 logging.info("Using the encoder's outputs in %s", self.folder)
                 return
             count, rows = self._count_missing(_blocks(paths, specs, check))
             self._check_disk_space(count, rows)
             if count:
-                needed = rows * self._row_bytes
-                with _explaining_disk_errors(self.folder, needed), self._writer() as add:
+                num_bytes = rows * self._row_bytes
+                with _explaining_disk_errors(self.folder, num_bytes), self._writer() as add:
                     self._encode_missing(
                         _blocks(paths, specs, check), encode, batch_size, rows, add
                     )
             self._load()
-            manifest = {"version": _VERSION, "settings": self._settings, "data": {**done, **data}}
+            manifest = {
+                "version": _VERSION,
+                "settings": self._settings,
+                "data": {**old_data, **data},
+            }
             file_io.write_json(os.path.join(self.folder, MANIFEST), manifest)
 
     def _read_manifest(self):
@@ -271,18 +275,18 @@ class OutputCache:
         return count, rows
 
     def _check_disk_space(self, count, rows):
-        needed, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
-        sizes = [file_io.describe(count) for count in (needed, free)]
+        num_bytes, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
+        sizes = [file_io.describe(count) for count in (num_bytes, free)]
         text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
         logging.info("The encoder's outputs of %d texts need %s", count, text)
-        if needed > free:
+        if num_bytes > free:
             raise file_io.InputError(
                 f"cache_encoder_outputs needs {text}: give a folder on another disk "
                 "(encoder_cache_dir), a smaller train_fraction, or leave it out"
             )
 
     def _encode_missing(self, blocks, encode, batch_size, rows, add):
-        with progress.Progress("encoding", rows, "rows") as shown:
+        with progress.Progress("encoding", rows, "rows") as bar:
             for texts, keys, lengths, new in self._new_texts(blocks):
                 for batch in _batches(lengths, new, batch_size * texts[0].shape[1]):
                     longest = batching.round_up(int(lengths[batch].max()))
@@ -290,7 +294,7 @@ class OutputCache:
                     for place, output in zip(batch, outputs, strict=True):
                         real = output[: lengths[place]] if self._is_sequence else output[np.newaxis]
                         add(keys[place], real)
-                        shown.advance(len(real))
+                        bar.advance(len(real))
 
     @contextlib.contextmanager
     def _writer(self):
@@ -448,11 +452,11 @@ class _Encoder:
         elif run.init_checkpoint:
             checkpoints.restore(self._model, run.init_checkpoint, rename=run.rename)
         variables = checkpoints.variables_by_name(self._model)
-        used = {variable.name for variable in self._model.used_variables}
+        used_names = {variable.name for variable in self._model.used_variables}
         self._variables = {
             name: variable
             for name, variable in sorted(variables.items())
-            if name.startswith(checkpoints.ENCODER_PREFIX) and variable.name in used
+            if name.startswith(checkpoints.ENCODER_PREFIX) and variable.name in used_names
         }
         self._check_best(folder)
         signature = [tf.TensorSpec([None, None], tf.int32)] * len(_TEXT)

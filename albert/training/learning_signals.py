@@ -89,8 +89,10 @@ def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> d
       As `of_classes`.
     """
     words = tf.where(features["first_pieces"] > 0)[:_MAX_WORDS]
-    found = {name: tf.gather_nd(outputs[name], words) for name in ("probabilities", "predictions")}
-    return of_classes(found, {"label_ids": tf.gather_nd(features["label_ids"], words)})
+    word_outputs = {
+        name: tf.gather_nd(outputs[name], words) for name in ("probabilities", "predictions")
+    }
+    return of_classes(word_outputs, {"label_ids": tf.gather_nd(features["label_ids"], words)})
 
 
 def of_numbers(

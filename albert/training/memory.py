@@ -111,14 +111,14 @@ def estimate(shapes: Shapes, compute: Any, accumulation_steps: int = 1) -> Estim
     # dropout.
     scores = rows * heads * length
     probabilities = scores * size * (2 if config.attention_probs_dropout_prob else 1)
-    kept = rows * (8 * hidden + 2 * config.intermediate_size) * size + probabilities
+    block_bytes = rows * (8 * hidden + 2 * config.intermediate_size) * size + probabilities
     # The backward pass of a block also needs its gradients.
     working = rows * (4 * hidden + 2 * config.intermediate_size) * size + 2 * scores * 4
     blocks = config.num_hidden_layers * config.inner_group_num
     if compute.recompute:
-        activations = blocks * rows * hidden * size + kept + working
+        activations = blocks * rows * hidden * size + block_bytes + working
     else:
-        activations = blocks * kept + working
+        activations = blocks * block_bytes + working
     logits = rows // length * shapes.predictions * config.vocab_size * 4
     gradients = parameters * (2 if accumulation_steps > 1 else 1)
     # Parts run independently: each sums its own gradients, for the blocks of one group at a time.
@@ -154,15 +154,15 @@ def report(
     def estimate_of(steps, recompute):
         return estimate(shapes, make_compute(steps, recompute), steps)
 
-    chosen = estimate_of(accumulation_steps, recompute)
+    usage = estimate_of(accumulation_steps, recompute)
     dtype = make_compute(accumulation_steps, recompute).dtype
     rows = shapes.batch_size * shapes.choices
     lines = [
         f"Training memory of one device, estimated for {rows} x {shapes.length} tokens in {dtype}:"
     ]
-    for name, value in dataclasses.asdict(chosen).items():
+    for name, value in dataclasses.asdict(usage).items():
         lines.append(f"  {name:12s} {_gib(value)}")
-    lines.append(f"  {'together':12s} {_gib(chosen.total)}, with {_gib(_PROGRAM)} for the program")
+    lines.append(f"  {'together':12s} {_gib(usage.total)}, with {_gib(_PROGRAM)} for the program")
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     lines.append(f"This machine has {_gib(available)} of main memory. With the same results:")
     lines.append("  gradient_accumulation_steps  recompute   needs")

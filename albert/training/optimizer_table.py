@@ -58,11 +58,11 @@ def check(name: str, settings: Any = ()) -> None:
     """
     if name not in OPTIMIZERS:
         raise file_io.InputError(f"optimizer={name}: expected {format_names()}")
-    known = OPTIMIZERS[name].settings
-    extra = [setting for setting in settings if setting not in known]
+    names = OPTIMIZERS[name].settings
+    extra = [setting for setting in settings if setting not in names]
     if extra:
         raise file_io.InputError(
-            f"optimizer={name} does not accept {_quote(extra)}; it accepts {_quote(known)}"
+            f"optimizer={name} does not accept {_quote(extra)}; it accepts {_quote(names)}"
         )
     for setting in settings:
         _check_value(setting, settings[setting])

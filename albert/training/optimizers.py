@@ -72,11 +72,11 @@ class Optimizer(tf.Module):
           ValueError: two variables have the same name, or slots are missing in one of several
             replicas.
         """
-        named = [(_name(variable), variable) for variable in variables]
-        names = [name for name, _ in named]
+        pairs = [(_name(variable), variable) for variable in variables]
+        names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             raise ValueError(f"variables must have different names; got {sorted(names)}")
-        missing = [(name, variable) for name, variable in named if name not in self._slots]
+        missing = [(name, variable) for name, variable in pairs if name not in self._slots]
         context = tf.distribute.get_replica_context()
         if missing and context is not None and context.num_replicas_in_sync > 1:
             raise ValueError(
@@ -311,7 +311,7 @@ def create_optimizer(
         range.
     """
     optimizer_table.check(optimizer, settings)
-    chosen = optimizer_class(optimizer)
+    cls = optimizer_class(optimizer)
     for name, value, lowest in (
         ("init_lr", init_lr, 0),
         ("num_train_steps", num_train_steps, 1),
@@ -323,20 +323,20 @@ def create_optimizer(
     def passed(step):
         return pace(step) if pace else step
 
-    made = chosen(
+    instance = cls(
         lambda step: learning_rates.learning_rate_at(
             passed(step), init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
         ),
         **settings,
     )
-    made.product_type = product_type
+    instance.product_type = product_type
     if average_last:
-        made.average = weight_average.WeightAverage(
+        instance.average = weight_average.WeightAverage(
             lambda step: tf.cast(passed(step), tf.float32) / float(num_train_steps),
             average_last,
             is_planned_again=pace is not None,
         )
-    return made
+    return instance
 
 
 # --- Adam -----------------------------------------------------------------------------------------

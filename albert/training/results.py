@@ -85,12 +85,12 @@ def best_of(metric: str, counts: Iterable[int | None]) -> str:
       metric: name of the score in the results.
       counts: number of evaluated checkpoints of each run; None if unknown.
     """
-    found = sorted({count for count in counts if count})
-    if not found:
+    values = sorted({count for count in counts if count})
+    if not values:
         return metric
-    number = "one checkpoint" if found[-1] == 1 else f"best of {found[-1]} checkpoints"
-    if found[0] < found[-1]:
-        number = f"best of {found[0]} to {found[-1]} checkpoints"
+    number = "one checkpoint" if values[-1] == 1 else f"best of {values[-1]} checkpoints"
+    if values[0] < values[-1]:
+        number = f"best of {values[0]} to {values[-1]} checkpoints"
     return f"{metric} (dev, {number})"
 
 
@@ -150,8 +150,8 @@ def make_block(
 
 def display(block: Block) -> str:
     """Formats the scores and the step of a block under a title, like the reference."""
-    shown = [line for line in block.text.splitlines() if not line.startswith("best ")]
-    return "\n".join(["***** Eval results *****", *(f"  {line}" for line in shown)])
+    lines = [line for line in block.text.splitlines() if not line.startswith("best ")]
+    return "\n".join(["***** Eval results *****", *(f"  {line}" for line in lines)])
 
 
 def put(blocks: list[Block], block: Block) -> list[Block]:

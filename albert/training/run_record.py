@@ -39,9 +39,9 @@ _CHUNK = 1 << 20  # bytes read at a time
 def versions() -> dict[str, str | None]:
     """Returns {name: version} of the libraries in use; None for unknown versions."""
     tensorflow = sys.modules.get("tensorflow")
-    found = {"albert": albert.__version__, "python": platform.python_version()}
-    found["tensorflow"] = tensorflow.__version__ if tensorflow else _installed("tensorflow")
-    return {**found, **{name: _installed(name) for name in ("numpy", "sentencepiece")}}
+    libraries = {"albert": albert.__version__, "python": platform.python_version()}
+    libraries["tensorflow"] = tensorflow.__version__ if tensorflow else _installed("tensorflow")
+    return {**libraries, **{name: _installed(name) for name in ("numpy", "sentencepiece")}}
 
 
 @functools.cache
@@ -81,14 +81,14 @@ def git_commit() -> str | None:
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
 
     def git(command, *options):
-        found = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", root, command, *(f"--{option}" for option in options)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=True,
         )
-        return found.stdout.strip()
+        return result.stdout.strip()
 
     try:
         # The package may be in another repository, such as one that contains the environment.
@@ -138,10 +138,10 @@ def _sha256(path, limit):
     with file_io.open_file(path, "rb") as file:
         for start in (0, length - limit // 2):
             file.seek(start)
-            left = limit // 2
-            while left and (chunk := file.read(min(left, _CHUNK))):
+            rest = limit // 2
+            while rest and (chunk := file.read(min(rest, _CHUNK))):
                 digest.update(chunk)
-                left -= len(chunk)
+                rest -= len(chunk)
     return digest.hexdigest()
 
 
@@ -305,9 +305,9 @@ def read_cost(folder: str) -> Cost | None:
     """
     if not file_io.exists(os.path.join(folder, RUN)):
         return None
-    found = read(folder).get("cost")
+    cost = read(folder).get("cost")
     names = {field.name for field in dataclasses.fields(Cost)}
-    return Cost(**{k: v for k, v in found.items() if k in names}) if found else None
+    return Cost(**{k: v for k, v in cost.items() if k in names}) if cost else None
 
 
 def read_metrics(folder: str) -> list[dict[str, Any]]:
@@ -355,11 +355,11 @@ def start_training(folder: str, step: int) -> list[dict[str, Any]]:
     """
     path = os.path.join(folder, METRICS)
     rows, whole = _read_rows_or_rename(path)
-    kept = [row for row in rows if row["step"] <= step]
-    if len(kept) < len(rows) or not whole:
-        _write_rows(path, kept)
+    earlier_rows = [row for row in rows if row["step"] <= step]
+    if len(earlier_rows) < len(rows) or not whole:
+        _write_rows(path, earlier_rows)
     set_steps(folder, step)
-    return kept
+    return earlier_rows
 
 
 def append_training(folder: str, step: int, seconds: float, values: dict[str, Any]) -> None:
@@ -412,9 +412,9 @@ def append_evaluation(
     if os.path.dirname(checkpoint) == str(folder).rstrip("/"):
         checkpoint = os.path.basename(checkpoint)
     rows, whole = _read_rows_or_rename(path)
-    kept = [row for row in rows if (row.get("kind"), row["step"]) != (kind, step)]
-    if len(kept) < len(rows) or not whole:
-        _write_rows(path, kept)
+    other_rows = [row for row in rows if (row.get("kind"), row["step"]) != (kind, step)]
+    if len(other_rows) < len(rows) or not whole:
+        _write_rows(path, other_rows)
     _append_row(path, {"kind": kind, "step": step, "checkpoint": checkpoint, **scores})
 
 
@@ -622,8 +622,8 @@ def _describes(record, session):
 
 def _session_of_result(record):
     """Returns the last training session with a result, else another session with one, or None."""
-    found = [session for session in record["sessions"] if session["result"]]
-    return sorted(found, key=_trains)[-1] if found else None
+    sessions = [session for session in record["sessions"] if session["result"]]
+    return sorted(sessions, key=_trains)[-1] if sessions else None
 
 
 # --- a session ----------------------------------------------------------------------------------
@@ -738,25 +738,25 @@ def _add_session(earlier, record, session):
     session["changed"] = differences(earlier, plain(record), ("flags", "versions", "host"))
     if _trains(session) and any(map(_trains, earlier["sessions"])):
         _warn_of_changes(session["changed"])
-    kept = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
-    return {**earlier, **record, **kept}
+    history = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
+    return {**earlier, **record, **history}
 
 
 def _warn_of_changes(changed):
     """Warns of relevant flags whose values have changed since the training started."""
-    found = [
+    settings = [
         f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
         for name, values in changed.items()
         if name.startswith("flags.") and name.removeprefix("flags.") not in _MAY_CHANGE
     ]
-    if found:
-        logging.warning("Resuming with other settings: %s", ", ".join(found))
+    if settings:
+        logging.warning("Resuming with other settings: %s", ", ".join(settings))
 
 
 def _describe_inputs(folder, inputs, earlier, is_over):
     """Adds the facts that take time, in a background thread, unless the run `is_over`."""
-    found = {r: describe_input(path, files) for r, (path, files) in inputs.items()}
-    new = {"git_commit": git_commit(), "inputs": found}
+    descriptions = {r: describe_input(path, files) for r, (path, files) in inputs.items()}
+    new = {"git_commit": git_commit(), "inputs": descriptions}
 
     def change(record, session):
         if is_over.is_set():
@@ -768,8 +768,8 @@ def _describe_inputs(folder, inputs, earlier, is_over):
         if earlier:
             # A run that was killed early has not recorded the hashes of its inputs.
             inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
-            known = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
-            session["changed"].update(differences(known, new, tuple(known)))
+            old_facts = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
+            session["changed"].update(differences(old_facts, new, tuple(old_facts)))
 
     _change_session(folder, change)
 
@@ -787,19 +787,19 @@ def differences(
       one, other: records.
       parts: keys to compare; flags are compared by value, inputs by hash.
     """
-    found = {}
+    changes = {}
     for part in parts:
         if not isinstance(one[part], dict):
             if one[part] != other[part]:
-                found[part] = {"before": one[part], "after": other[part]}
+                changes[part] = {"before": one[part], "after": other[part]}
             continue
         for name in sorted(one[part].keys() | other[part].keys()):
             values = [record[part].get(name) for record in (one, other)]
             if part in _ENTRY:
                 values = [value and value[_ENTRY[part]] for value in values]
             if values[0] != values[1]:
-                found[f"{part}.{name}"] = dict(zip(("before", "after"), values, strict=True))
-    return found
+                changes[f"{part}.{name}"] = dict(zip(("before", "after"), values, strict=True))
+    return changes
 
 
 def _end(folder, status, message=None):

@@ -105,7 +105,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
         paths = {split: data.records(split) for split in splits}
         if run.do_train and distribution.is_chief(run.strategy):
             run.complete_folder(True)
-        with data.reading([path for found in paths.values() for path in found]):
+        with data.reading([path for files in paths.values() for path in files]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.do_train:
                 runner = _train(task, data, run, paths["train"], eval_input)
@@ -298,8 +298,8 @@ def check_start(run: Run) -> None:
         cannot be divided, see `engine.training_batch` and `engine.check_batches`.
     """
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
-    needed = [name for name, is_needed in stages.items() if is_needed]
-    engine.check_batches(run.run_config, run.strategy, *needed)
+    names = [name for name, is_needed in stages.items() if is_needed]
+    engine.check_batches(run.run_config, run.strategy, *names)
     checkpoints.check_path(run.run_config.output_dir)
     if not run.do_train:
         return
@@ -357,9 +357,9 @@ def complete_folder(run: Run) -> None:
     if run.do_train or not distribution.is_chief(run.strategy):
         return
     try:
-        used = checkpoints.choose(folder, run.checkpoint_to_use)
+        prefix = checkpoints.choose(folder, run.checkpoint_to_use)
         # A checkpoint of another folder is no evidence for this folder.
-        if os.path.abspath(os.path.dirname(used)) == os.path.abspath(folder):
+        if os.path.abspath(os.path.dirname(prefix)) == os.path.abspath(folder):
             run.complete_folder(False)
     except (OSError, tf.errors.OpError, file_io.InputError) as error:
         logging.warning("%s could not be made usable without flags: %s", folder, error)

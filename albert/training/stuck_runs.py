@@ -150,9 +150,9 @@ def verdict(folder: str, best_step: int | None) -> str:
     if file_io.exists(path):
         state = _read(path)
         judgements = state["judgements"]
-        if state["told"] and all(found.get("is_stuck", True) for found in judgements[-1:]):
+        if state["told"] and all(judgement.get("is_stuck", True) for judgement in judgements[-1:]):
             return STUCK
-        if best_step != 0 and not any(found.get("can_tell", True) for found in judgements):
+        if best_step != 0 and not any(judgement.get("can_tell", True) for judgement in judgements):
             return NOT_JUDGED
     return UNTRAINED if best_step == 0 else ""
 
@@ -250,10 +250,12 @@ class Watch(Unwatched):
         state = _read(self._path)
         self._warned, self._saved = state["told"], state["signs"]
         # Judgements of later steps, made before the interruption, will be made again.
-        self._judgements = [found for found in state["judgements"] if found["step"] <= step]
+        self._judgements = [
+            judgement for judgement in state["judgements"] if judgement["step"] <= step
+        ]
         self._previous, self._signs = (
-            {name: np.array(sums, np.float64) for name, sums in found.items()}
-            for found in self._saved.get(str(step), ({}, {}))
+            {name: np.array(sums, np.float64) for name, sums in half.items()}
+            for half in self._saved.get(str(step), ({}, {}))
         )
 
     def save(self, step: int) -> None:
@@ -262,8 +264,8 @@ class Watch(Unwatched):
             for half in (self._previous, self._signs)
         ]
         earlier = sorted((number for number in self._saved if int(number) < step), key=int)
-        kept = {number: self._saved[number] for number in earlier[1 - _MAX_SAVED :]}
-        self._saved = {**kept, str(step): signs}
+        signs_by_step = {number: self._saved[number] for number in earlier[1 - _MAX_SAVED :]}
+        self._saved = {**signs_by_step, str(step): signs}
         self._write()
 
     def _write(self):

@@ -53,7 +53,7 @@ def subset(data: Data, fractions: dict, seed: int, strategy: Any) -> Data:
     """
     for name, fraction in fractions.values():
         check_fraction(name, fraction)
-    fractions = {split: found for split, found in fractions.items() if found[1] < 1}
+    fractions = {split: setting for split, setting in fractions.items() if setting[1] < 1}
     if not fractions:
         return data
 
@@ -79,11 +79,11 @@ def _copy(path, specs, settings, fraction, strategy):
 
     def make_rows():
         count = record_files.count_records([path])
-        chosen = set(choose_indices(count, fraction, settings["seed"]))
+        indices = set(choose_indices(count, fraction, settings["seed"]))
         for index, record in enumerate(
             record_files.serialized_examples([path]).as_numpy_iterator()
         ):
-            if index in chosen:
+            if index in indices:
                 yield record
 
     with distribution.chief_first(strategy):

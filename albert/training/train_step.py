@@ -94,15 +94,15 @@ def _accumulate(compute, features, seed, count):
     }
 
     def part(number):
-        chosen = {
+        batch = {
             name: tf.ensure_shape(x[number], [None, *features[name].shape[1:]])
             for name, x in split.items()
         }
-        return compute(chosen, tf.random.experimental.stateless_fold_in(seed, number))
+        return compute(batch, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number, sums):
-        found = tf.nest.map_structure(kernels.graph_barrier, part(number))
-        return number + 1, tf.nest.map_structure(tf.add, sums, found)
+        terms = tf.nest.map_structure(kernels.graph_barrier, part(number))
+        return number + 1, tf.nest.map_structure(tf.add, sums, terms)
 
     first = part(tf.constant(0))
     # Without this the second part could be computed at the same time as the first.

@@ -203,5 +203,5 @@ def _tokens_seen(rows, step):
     """Returns the number of tokens of earlier steps, or None if the run's rows do not have it."""
     if not step:
         return 0
-    found = [row["tokens_seen"] for row in rows if row["step"] == step and "tokens_seen" in row]
-    return found[-1] if found else None
+    counts = [row["tokens_seen"] for row in rows if row["step"] == step and "tokens_seen" in row]
+    return counts[-1] if counts else None
