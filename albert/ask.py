@@ -101,8 +101,8 @@ def show_example(settings: Settings) -> None:
             f"--index={settings.index}: {settings.data_file} has questions 0 to {len(examples) - 1}"
         )
     example = examples[settings.index]
-    found = predictors.Answerer(load(settings)).explain(example)
-    for line in answer_text.describe_example(example, found, settings.num_answers):
+    explanation = predictors.Answerer(load(settings)).explain(example)
+    for line in answer_text.describe_example(example, explanation, settings.num_answers):
         print(line, flush=True)
 
 

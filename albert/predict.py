@@ -69,12 +69,12 @@ def given_columns(settings: Settings, input_format: str) -> dict[str, str]:
     """Returns the columns of the flags, by their names in `tables.Columns`."""
     if input_format == "txt":
         settings.refuse_given("input with columns (csv, tsv, jsonl)", *_TEXT_FLAGS)
-    given = {
+    columns = {
         "text": settings.text_column,
         "text_pair": settings.text_pair_column,
         "guid": settings.id_column,
     }
-    return {name: column for name, column in given.items() if column is not None}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
@@ -86,17 +86,17 @@ def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[st
     """
     from albert.io import tables
 
-    found = []
-    for name, path, given, known in (
+    formats = []
+    for name, path, value, choices in (
         ("input", settings.input_file, settings.input_format, inputs),
         ("output", settings.output_file, settings.output_format, outputs),
     ):
-        if given and given not in known:
+        if value and value not in choices:
             raise file_io.InputError(
-                f"--{name}_format={given}: for this model it must be {' or '.join(known)}"
+                f"--{name}_format={value}: for this model it must be {' or '.join(choices)}"
             )
-        found.append(given or (tables.format_of(path, known) if path else known[0]))
-    return found
+        formats.append(value or (tables.format_of(path, choices) if path else choices[0]))
+    return formats
 
 
 def main(values: flags.FlagValues) -> None:

@@ -120,13 +120,13 @@ def preparation(settings: Settings) -> corpus_preparation.Preparation:
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
-    chosen, output_dir = preparation(settings), settings.output_dir
+    rules, output_dir = preparation(settings), settings.output_dir
     paths = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
     num_workers = settings.num_workers or processes.num_cores()
     state = "the same command resumes from here"
     try:
-        report = corpus_preparation.prepare(paths, output_dir, chosen, num_workers)
+        report = corpus_preparation.prepare(paths, output_dir, rules, num_workers)
     except signals.Terminated:
         raise signals.Terminated(state) from None
     except KeyboardInterrupt:

@@ -79,11 +79,11 @@ class Settings(fine_tuning.StepSettings):
         super().check()
         if self.task_name.lower() != "race":
             raise file_io.InputError(f"--task_name={self.task_name}: expected race")
-        given = [path for path in (self.train_file, self.eval_file, self.predict_file) if path]
-        if len(set(given)) < len(given):
+        paths = [path for path in (self.train_file, self.eval_file, self.predict_file) if path]
+        if len(set(paths)) < len(paths):
             raise file_io.InputError(
                 "--train_file, --eval_file and --predict_file are the records of different data: "
-                f"give each its own name, not {', '.join(given)}"
+                f"give each its own name, not {', '.join(paths)}"
             )
 
 

@@ -100,7 +100,7 @@ class Settings(options.Group):
 
     def of_specification(self) -> dict[str, Any]:
         """Returns the keys of a specification that flags set, with their values."""
-        found: dict[str, Any] = {
+        specification: dict[str, Any] = {
             "script": self.script,
             "metric": self.metric,
             "minimize": self.minimize,
@@ -111,10 +111,10 @@ class Settings(options.Group):
             "seed": self.seed,
         }
         if self.grid is not None:
-            found["parameters"] = sweep_plan.parse_grid(self.grid)
+            specification["parameters"] = sweep_plan.parse_grid(self.grid)
         if self.seeds is not None:
-            found["seeds"] = [int(seed) if seed.isdigit() else seed for seed in self.seeds]
-        return {name: value for name, value in found.items() if value is not None}
+            specification["seeds"] = [int(seed) if seed.isdigit() else seed for seed in self.seeds]
+        return {name: value for name, value in specification.items() if value is not None}
 
     def named_trials(self) -> dict[str, list[str]]:
         """Returns {name: flags} of the trials in --trials.
@@ -122,15 +122,15 @@ class Settings(options.Group):
         Raises:
           file_io.InputError: a line has no name, or the name of another line.
         """
-        found = {}
+        trials = {}
         for line in (self.trials or "").splitlines():
             name, colon, own = line.partition(":")
-            if not colon or name.strip() in found:
+            if not colon or name.strip() in trials:
                 raise file_io.InputError(
                     f"--trials: expected lines 'name: flags' with different names, found {line!r}"
                 )
-            found[name.strip()] = _split(own, "--trials")
-        return found
+            trials[name.strip()] = _split(own, "--trials")
+        return trials
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -175,8 +175,8 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
         return {}
     # A script may accept the common arguments only together with parameters.
     first = points[0] if points else []
-    found = command_flags.read_trial_flags(plan.script, [*plan.arguments, *first])
-    return {name: value for name, value in found.items() if name not in plan.parameters}
+    values = command_flags.read_trial_flags(plan.script, [*plan.arguments, *first])
+    return {name: value for name, value in values.items() if name not in plan.parameters}
 
 
 def _check_given_once(plan: sweep_plan.Plan) -> None:
@@ -235,7 +235,7 @@ def describe_plan(settings: Settings, plan: sweep_plan.Plan, common: Mapping[str
 
 
 def _differences(texts: tuple[str, ...] | None) -> list[float]:
-    found = []
+    differences = []
     for text in texts or ():
         try:
             value = float(text)
@@ -243,8 +243,8 @@ def _differences(texts: tuple[str, ...] | None) -> list[float]:
             value = math.nan
         if not 0 < value < math.inf:
             raise file_io.InputError(f"--detect={text}: expected numbers above 0, such as 0.01")
-        found.append(value)
-    return found
+        differences.append(value)
+    return differences
 
 
 def check_baseline(plan: sweep_plan.Plan, folder: str, baseline: str | None) -> None:

@@ -45,14 +45,14 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def find_files(settings: Settings, checkpoint: str | None) -> token_classification.Files:
     """Returns the files of the flags and their labels; `checkpoint` is the one to start from."""
-    given = {
+    paths = {
         "train": settings.train_file,
         "dev": settings.validation_file,
         "test": settings.test_file,
     }
     stages = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
-    token_classification.check_files(given, [split for split, do in stages.items() if do])
-    files = {split: path for split, path in given.items() if path}
+    token_classification.check_files(paths, [split for split, do in stages.items() if do])
+    files = {split: path for split, path in paths.items() if path}
     columns = word_files.Columns(settings.words_column, settings.label_column)
     folder = settings.output_dir
     labels = token_classification.find_labels(folder, files, columns, checkpoint)

@@ -117,16 +117,16 @@ def models_of(settings: Settings) -> dict[str, str]:
         return dict([_model("--model_name", name, "--model_dir", settings.model_dir)])
     if settings.model_name:
         raise file_io.InputError("--model_name: only for --model_dir; --model holds the name")
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for value in settings.model:
         name, _, folder = value.partition(":")
         flag = f"--model={value}"
         if not folder:
             raise file_io.InputError(f"{flag}: expected name:folder")
-        if name in found:
+        if name in folders:
             raise file_io.InputError(f"{flag}: expected each name once, found {name!r} again")
-        found |= [_model(flag, name, flag, folder)]
-    return found
+        folders |= [_model(flag, name, flag, folder)]
+    return folders
 
 
 def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[str, str]:

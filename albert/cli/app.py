@@ -69,16 +69,16 @@ def check_tensorflow() -> None:
     """
     from importlib import metadata  # slow to import, and only scripts need it
 
-    found = []
+    versions = []
     for name in _TENSORFLOWS:
         with contextlib.suppress(metadata.PackageNotFoundError):
             version = metadata.version(name)
-            found.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
+            versions.append(([int(number) for number in re.findall(r"\d+", version)[:2]], version))
     # The newest counts: remains of an older distribution do no harm.
-    if found and max(found)[0] < _MIN_TENSORFLOW:
+    if versions and max(versions)[0] < _MIN_TENSORFLOW:
         minimum = ".".join(map(str, _MIN_TENSORFLOW))
         raise file_io.InputError(
-            f"TensorFlow {max(found)[1]} is installed; this toolkit needs {minimum} or newer: "
+            f"TensorFlow {max(versions)[1]} is installed; this toolkit needs {minimum} or newer: "
             f"pip install 'tensorflow>={minimum}'"
         )
 
@@ -119,16 +119,16 @@ class FindTensorFlow:
         return spec
 
 
-def _report_termination(left=""):
+def _report_termination(state=""):
     """Prints what remains after SIGTERM; returns the exit status."""
     by = signals.REQUESTS.by
-    print(f"ended by {by}; {left or signals.REQUESTS.remedy}", file=sys.stderr)
+    print(f"ended by {by}; {state or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
 
 
-def _report_interrupt(left=""):
+def _report_interrupt(state=""):
     """Prints what remains after Ctrl-C; returns the exit status."""
-    print(left or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
+    print(state or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
     return 130
 
 

@@ -40,8 +40,10 @@ class Command:
     @classmethod
     def of(cls, values: FlagValues, script: str) -> "Command":
         """Returns the command of parsed flags."""
-        given = [values[name].serialize() for name in values if values[name].present]
-        return cls(script, _arguments(values), list(filter(None, given)), describe(values, script))
+        arguments = [values[name].serialize() for name in values if values[name].present]
+        return cls(
+            script, _arguments(values), list(filter(None, arguments)), describe(values, script)
+        )
 
     def with_value(self, name: str, value: Any) -> "Command":
         """Returns the command with a flag value that the program has determined."""
@@ -69,16 +71,16 @@ def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags."""
     own = _defined(script)  # Libraries also define flags.
     if values is flags.FLAGS:
-        given = sources(values, _arguments(values))
+        source_of = sources(values, _arguments(values))
     else:
-        given = {name: CALLER for name in values if values[name].present}
-    found = {}
+        source_of = {name: CALLER for name in values if values[name].present}
+    description = {}
     for name in own:
         flag = values[name]
         is_default = flag.using_default_value or flag.value == flag.default
-        source = given.get(name, DEFAULT if is_default else PROGRAM)
-        found[name] = {"value": flag.value, "source": source}
-    return found
+        source = source_of.get(name, DEFAULT if is_default else PROGRAM)
+        description[name] = {"value": flag.value, "source": source}
+    return description
 
 
 def _defined(script):
@@ -102,7 +104,7 @@ def sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
       values: flag values, which know the names.
       arguments: words of a command; if a flag is repeated the last one counts, as in absl.
     """
-    found: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -110,10 +112,10 @@ def sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
         if word.startswith("-") and name == "flagfile":
             path = path if is_given else rest.pop(0)
             lines = packaged_files.expand([f"--flagfile={path}"])
-            found |= {_name(values, line): f"flag file {path}" for line in lines}
+            source_of |= {_name(values, line): f"flag file {path}" for line in lines}
         elif word.startswith("-"):
-            found[_name(values, word)] = COMMAND_LINE
-    return found
+            source_of[_name(values, word)] = COMMAND_LINE
+    return source_of
 
 
 def _name(values, word):
@@ -124,16 +126,16 @@ def _name(values, word):
 
 def _inputs(source, teacher):
     """Returns the files of the initial model and of the teacher; see `run_record.Recorder`."""
-    found = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
-    found = {role: (path, [path]) for role, path in found.items() if path}
+    files = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
+    files = {role: (path, [path]) for role, path in files.items() if path}
     if source.checkpoint:
-        found["init_checkpoint"] = (source.checkpoint, _checkpoint_files(source.checkpoint))
+        files["init_checkpoint"] = (source.checkpoint, _checkpoint_files(source.checkpoint))
     if teacher:
         from albert.model import checkpoints
 
         prefix = checkpoints.resolve(teacher)
-        found["teacher"] = (prefix, _checkpoint_files(prefix))
-    return found
+        files["teacher"] = (prefix, _checkpoint_files(prefix))
+    return files
 
 
 def _vocabulary(source):
@@ -182,10 +184,10 @@ def changed_defaults(record: dict) -> dict[str, Any]:
 def _define_flags_of(script: str) -> Callable[[FlagValues], None]:
     module = trial_processes.module_of(script)
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
-        found = None
-    define = found and getattr(importlib.import_module(module), "define_flags", None)
+        spec = None
+    define = spec and getattr(importlib.import_module(module), "define_flags", None)
     if not define:
         raise file_io.InputError(
             f"script={script!r}: there is no script {module}; give the name of one of this "
@@ -220,7 +222,7 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
         raise file_io.InputError(f"{script}: not a flag: {rest}; flags look like --name=value")
     if values.output_dir != "trial":
         raise file_io.InputError("output_dir of a trial is a folder in that of the sweep; drop it")
-    given = (name for name in values if values[name].present)
+    names = (name for name in values if values[name].present)
     return {
-        name: str(values[name].value) for name in given if name not in ("output_dir", "flagfile")
+        name: str(values[name].value) for name in names if name not in ("output_dir", "flagfile")
     }

@@ -18,15 +18,15 @@ Commands:"""
 
 def summaries() -> dict[str, str]:
     """Returns {name: first line of its description} of all commands, without importing them."""
-    found = {}
+    first_lines = {}
     for module in pkgutil.iter_modules(albert.__path__):
         if module.ispkg:
             continue
         source = pkgutil.get_data("albert", f"{module.name}.py") or b""
         if source.decode().endswith(_ENDING):
             description = ast.get_docstring(ast.parse(source)) or ""
-            found[module.name] = description.partition("\n")[0]
-    return found
+            first_lines[module.name] = description.partition("\n")[0]
+    return first_lines
 
 
 def main() -> int:

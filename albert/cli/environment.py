@@ -56,10 +56,10 @@ def misspelled(names: Iterable[str], variables: Iterable[str]) -> Iterator[tuple
       names: names of the flags.
       variables: names of environment variables.
     """
-    known = {name.upper() for name in names}
+    upper_names = {name.upper() for name in names}
     for variable in sorted(variables):
         name = variable.removeprefix(PREFIX)
-        if name == variable or name in known:
+        if name == variable or name in upper_names:
             continue
-        if close := difflib.get_close_matches(name, known, 1, _LIKENESS):
+        if close := difflib.get_close_matches(name, upper_names, 1, _LIKENESS):
             yield variable, PREFIX + close[0]

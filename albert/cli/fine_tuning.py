@@ -126,8 +126,8 @@ class Study(options.Group):
           file_io.InputError: names the flags.
         """
         if not self.head_hidden_size:
-            given = [name for name in _LAYER_FLAGS if name in self.given]
-            self.refuse_given("a layer of --head_hidden_size", *given)
+            names = [name for name in _LAYER_FLAGS if name in self.given]
+            self.refuse_given("a layer of --head_hidden_size", *names)
         if not self.freeze_encoder:
             self.refuse_given("--freeze_encoder", "cache_encoder_outputs")
         if not self.cache_encoder_outputs:
@@ -422,17 +422,17 @@ def main(settings: Settings, script: Script, command: command_flags.Command) -> 
 
 def _run_seeds(settings, script, command):
     """Makes the runs of --num_seeds, each by the same command with its own seed."""
-    given = [
+    shared_arguments = [
         argument
         for argument in command.arguments
         if argument.removeprefix("--").partition("=")[0] not in _PER_RUN
     ]
     for name, file in script.shared_data.items():
         if not command.flags[name]["value"]:
-            given.append(f"--{name}={os.path.join(settings.output_dir, file)}")
+            shared_arguments.append(f"--{name}={os.path.join(settings.output_dir, file)}")
 
     def arguments(seed, folder):
-        return [*given, f"--seed={seed}", f"--output_dir={folder}"]
+        return [*shared_arguments, f"--seed={seed}", f"--output_dir={folder}"]
 
     metric = settings.schedule.metric_for_best or script.best_metric
     study = seeds.Study(settings.output_dir, command.script, metric, arguments)
@@ -558,8 +558,8 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
 
     By default, a run that does not evaluate its checkpoints keeps all of them for a later command.
     """
-    given = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
-    keeps_all = settings.do_train and not evaluates and not given
+    limit_flags = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
+    keeps_all = settings.do_train and not evaluates and not limit_flags
     return 0 if keeps_all else settings.max_kept
 
 

@@ -68,19 +68,19 @@ class ModelFiles(options.Group):
         if self.tfhub_cache_dir:
             published.set_cache_dir(self.tfhub_cache_dir)
         # The model decides settings that the user has not given.
-        chosen = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
+        settings = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
         vocabulary = {name: getattr(self, name) for name in ("spm_model_file", "vocab_file")}
         models = (self.init_checkpoint, self.albert_hub_module_handle)
         if teacher and not any((*models, *vocabulary.values())):
             vocabulary = {name: getattr(teacher, name) for name in vocabulary}
-            chosen = {"do_lower_case": teacher.do_lower_case, **chosen}
+            settings = {"do_lower_case": teacher.do_lower_case, **settings}
         return sources.locate(
             config_file=self.albert_config_file,
             checkpoint=self.init_checkpoint,
             hub_handle=self.albert_hub_module_handle,
             needs_vocabulary=needs_vocabulary,
             **vocabulary,
-            **chosen,
+            **settings,
             **self.start(),
         )
 
@@ -138,8 +138,8 @@ def find_trained(model_dir: str, settings: Inference, *kinds: str) -> Any:
     """
     from albert.serving import inference
 
-    found = inference.find(model_dir, *kinds)
-    return found.in_precision(settings.precision) if settings.precision else found
+    model = inference.find(model_dir, *kinds)
+    return model.in_precision(settings.precision) if settings.precision else model
 
 
 def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:

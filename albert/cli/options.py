@@ -78,8 +78,8 @@ def count(default: int | None, help: str) -> Any:
 
 def group(kind: type, **defaults: Any) -> Any:
     """Returns a field that holds a group; `defaults` replace those of its flags, by name."""
-    known = {name for name, _, _ in _rows(kind)}
-    if unknown := defaults.keys() - known:
+    flag_names = {name for name, _, _ in _rows(kind)}
+    if unknown := defaults.keys() - flag_names:
         raise ValueError(f"{kind.__name__} has no flags {sorted(unknown)}")
 
     def make() -> Any:
@@ -104,9 +104,9 @@ class Group:
         Raises:
           file_io.InputError: names the flags and what they are for.
         """
-        found = [f"--{name}" for name in names if getattr(self, name)]
-        if found:
-            raise file_io.InputError(f"{', '.join(found)}: only for {purpose}")
+        flag_names = [f"--{name}" for name in names if getattr(self, name)]
+        if flag_names:
+            raise file_io.InputError(f"{', '.join(flag_names)}: only for {purpose}")
 
     def require(self, *names: str) -> None:
         """Rejects a run without flags that it needs.
@@ -198,21 +198,21 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 def _with_defaults(kind: type, defaults: dict) -> Any:
     """Returns a group with its defaults, some of which are replaced."""
     own = {f.name for f in dataclasses.fields(kind) if _FLAG in f.metadata} & defaults.keys()
-    made = {name: defaults[name] for name in own}
+    values = {name: defaults[name] for name in own}
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:
             inner, changed = field.metadata[_GROUP]
-            made[field.name] = _with_defaults(inner, {**changed, **defaults})
-    return kind(**made)
+            values[field.name] = _with_defaults(inner, {**changed, **defaults})
+    return kind(**values)
 
 
 def define(kind: type, flag_values: flags.FlagValues) -> None:
     """Defines the flags of a group, including nested groups."""
     for name, value_type, row in _rows(kind):
         if isinstance(row.parser, flags.EnumParser):
-            found = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
-            found.parser = row.parser
-            flags.DEFINE_flag(found, flag_values)
+            enum_flag = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
+            enum_flag.parser = row.parser
+            flags.DEFINE_flag(enum_flag, flag_values)
         elif row.parser:
             serializer: Any = flags.ArgumentSerializer()
             flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
@@ -239,19 +239,19 @@ def read(kind: type, flag_values: flags.FlagValues) -> Any:
     Raises:
       file_io.InputError: a value is invalid; the message names the flag.
     """
-    made, given = {}, set()
+    values, flag_names = {}, set()
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:
-            made[field.name] = read(field.metadata[_GROUP][0], flag_values)
+            values[field.name] = read(field.metadata[_GROUP][0], flag_values)
         elif _FLAG in field.metadata:
-            found, row = flag_values[field.name], field.metadata[_FLAG]
-            value = tuple(found.value) if isinstance(found.value, list) else found.value
+            absl_flag, row = flag_values[field.name], field.metadata[_FLAG]
+            value = tuple(absl_flag.value) if isinstance(absl_flag.value, list) else absl_flag.value
             if row.check and value is not None:
                 row.check(field.name, value)
-            made[field.name] = value
-            if found.present:
-                given.add(field.name)
-    return kind(**made, given=frozenset(given))
+            values[field.name] = value
+            if absl_flag.present:
+                flag_names.add(field.name)
+    return kind(**values, given=frozenset(flag_names))
 
 
 def names(kind: type) -> Sequence[str]:

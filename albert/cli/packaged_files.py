@@ -44,19 +44,19 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 
 def _expand(words, above):
-    found = []
+    arguments = []
     while words:
         word = words.pop(0)
         if word == "--":
-            return [*found, word, *words]
+            return [*arguments, word, *words]
         if word in ("--flagfile", "-flagfile") and words:
             word = f"--flagfile={words.pop(0)}"
         if match := _FLAG_FILE.fullmatch(word):
-            found += _flags_of(match[1].strip(), above) or [word]
+            arguments += _flags_of(match[1].strip(), above) or [word]
         else:
             name, is_given, value = word.partition("=")
-            found.append(f"{name}={find(value)}" if is_given else find(word))
-    return found
+            arguments.append(f"{name}={find(value)}" if is_given else find(word))
+    return arguments
 
 
 def _flags_of(name, above):

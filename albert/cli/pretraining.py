@@ -195,7 +195,7 @@ def _reject_unused_rules(settings, files):
     Raises:
       file_io.InputError: names the flags and what to do.
     """
-    budget, given = settings.masked_lm_budget, settings.masks.given_rules()
+    budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
     train = files["train"]
     if budget and train.without_masks:
         raise file_io.InputError(
@@ -203,15 +203,15 @@ def _reject_unused_rules(settings, files):
             f"{train.paths[0]} have none: give --masked_lm_prob={budget} instead"
         )
     if budget:
-        given = [name for name in given if name in ("--masked_lm_prob", "--do_permutation")]
-        if given:
+        rules = [name for name in rules if name in ("--masked_lm_prob", "--do_permutation")]
+        if rules:
             raise file_io.InputError(
-                f"{', '.join(given)} cannot be combined with --masked_lm_budget={budget}, which "
+                f"{', '.join(rules)} cannot be combined with --masked_lm_budget={budget}, which "
                 "says how much is masked and fills the places that the records have"
             )
-    elif given and not any(found.without_masks for found in files.values()):
+    elif rules and not any(records.without_masks for records in files.values()):
         raise file_io.InputError(
-            f"{', '.join(given)}: {train.paths[0]} holds records with masks, which are used as "
+            f"{', '.join(rules)}: {train.paths[0]} holds records with masks, which are used as "
             "they are; make them with --mask_in_training (create_pretraining_data), or give "
             "--masked_lm_budget"
         )
@@ -231,7 +231,7 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     from albert.data import dynamic_masking
 
     _reject_unused_rules(settings, files)
-    lacking = [path for found in files.values() for path in found.fingerprints]
+    lacking = [path for records in files.values() for path in records.fingerprints]
     if not (settings.masked_lm_budget or lacking):
         return None
     config = settings.masks.config()
@@ -260,11 +260,11 @@ def check_vocabulary(output_dir: str, source: Any, config: Any) -> None:
     from albert.model import model_folder, sources
 
     if not (source.spm_model_file or source.vocab_file):
-        found = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
-        if len(found) != 1:
+        paths = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
+        if len(paths) != 1:
             return
-        field = "spm_model_file" if found[0].endswith(".model") else "vocab_file"
-        source = dataclasses.replace(source, **{field: found[0]})
+        field = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
+        source = dataclasses.replace(source, **{field: paths[0]})
     model_folder.load_tokenizer(source, config)
 
 

@@ -129,10 +129,10 @@ class Settings(fine_tuning.Settings):
 
     def selections(self) -> tuple[selection.Selection, selection.Selection]:
         """Returns the selections of the training file and of the file to answer."""
-        kept, seed = (self.answerable_only, self.drop_longer_than), self.course.seed
+        criteria, seed = (self.answerable_only, self.drop_longer_than), self.course.seed
         return (
-            selection.Selection(*kept, self.study.train_fraction, "train_fraction", seed),
-            selection.Selection(*kept, self.study.eval_fraction, "eval_fraction", seed),
+            selection.Selection(*criteria, self.study.train_fraction, "train_fraction", seed),
+            selection.Selection(*criteria, self.study.eval_fraction, "eval_fraction", seed),
         )
 
 
@@ -184,8 +184,8 @@ def work_on(
     steps = 0
     if settings.do_train:
         steps = settings.num_train_steps(len(questions.train_examples))
-    known = settings.do_predict and questions.answers_known
-    if settings.course.checkpoint == "all" and not known:
+    has_answers = settings.do_predict and questions.answers_known
+    if settings.course.checkpoint == "all" and not has_answers:
         raise file_io.InputError(
             "--checkpoint=all evaluates every checkpoint, but the answers of "
             f"{settings.predict_file} are not known"
@@ -208,7 +208,7 @@ def work_on(
         questions.settings.to_dict(),
         steps,
         int(steps * settings.warmup_proportion),
-        do_eval=known and (settings.do_train or _scores_all(settings)),
+        do_eval=has_answers and (settings.do_train or _scores_all(settings)),
         export=export,
         draws_fractions=False,
     )

@@ -199,8 +199,8 @@ class Optimizer(options.Group):
     @property
     def arguments(self) -> dict[str, Any]:
         """Returns the given arguments of the optimizer's constructor, by name."""
-        found = {name: getattr(self, name) for name in _CONSTRUCTOR}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: getattr(self, name) for name in _CONSTRUCTOR}
+        return {name: value for name, value in values.items() if value is not None}
 
     def check(self) -> None:
         """Rejects arguments that the optimizer does not accept.
@@ -232,27 +232,27 @@ class Optimizer(options.Group):
 
     def rate(self, train_batch_size: int) -> float:
         """Returns the peak learning rate; logs it, or that it is far above the rule."""
-        name, given = self.optimizer, self.learning_rate
-        known = optimizer_table.OPTIMIZERS[name].rate
+        name, learning_rate = self.optimizer, self.learning_rate
+        reference = optimizer_table.OPTIMIZERS[name].rate
         by_rule = optimizer_table.scaled_rate(name, train_batch_size)
-        if known is None or by_rule is None:
-            return float(given)
-        rate, batch = known
+        if reference is None or by_rule is None:
+            return float(learning_rate)
+        rate, batch = reference
         rule = f"{rate:g} * sqrt(--train_batch_size={train_batch_size} / {batch})"
-        if given == AUTO:
+        if learning_rate == AUTO:
             logging.info("--learning_rate=%s: %.4g = %s", AUTO, by_rule, rule)
             return by_rule
-        given = float(given)
-        if given > _FAR_ABOVE * by_rule:
+        learning_rate = float(learning_rate)
+        if learning_rate > _FAR_ABOVE * by_rule:
             logging.warning(
                 "--learning_rate=%g is %.3g times as high as is usual for %s: %.4g = %s",
-                given,
-                given / by_rule,
+                learning_rate,
+                learning_rate / by_rule,
                 name,
                 by_rule,
                 rule,
             )
-        return given
+        return learning_rate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -323,14 +323,14 @@ class Schedule(options.Group):
         Raises:
           file_io.InputError: the task has no such metric; the message lists its metrics.
         """
-        chosen = self.metric_for_best
-        if chosen is None:
+        metric = self.metric_for_best
+        if metric is None:
             return task
-        if chosen not in task.metrics:
+        if metric not in task.metrics:
             raise file_io.InputError(
-                f"--metric_for_best={chosen}: {task.name} has {', '.join(sorted(task.metrics))}"
+                f"--metric_for_best={metric}: {task.name} has {', '.join(sorted(task.metrics))}"
             )
-        return dataclasses.replace(task, best_metric=chosen)
+        return dataclasses.replace(task, best_metric=metric)
 
     def judgement(self, learning_rate: Any, warmup_fraction: float, recipe: str | None) -> Any:
         """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
@@ -381,7 +381,7 @@ def make_strategy(settings: Settings, command: command_flags.Command) -> Any:
     if devices.use_tpu and name not in ("auto", "tpu"):
         raise file_io.InputError(f"--use_tpu contradicts --distribution_strategy={name}")
     name = "tpu" if devices.use_tpu else name
-    chosen = distribution.create_strategy(
+    strategy = distribution.create_strategy(
         name,
         tpu_name=devices.tpu_name,
         tpu_zone=devices.tpu_zone,
@@ -389,16 +389,16 @@ def make_strategy(settings: Settings, command: command_flags.Command) -> Any:
         master=devices.master,
         compute=settings.compute.for_batch(settings.train_batch_size * settings.max_seq_length),
     )
-    if name == "tpu" and chosen.num_replicas_in_sync != devices.num_tpu_cores:
+    if name == "tpu" and strategy.num_replicas_in_sync != devices.num_tpu_cores:
         raise file_io.InputError(
             f"--num_tpu_cores={devices.num_tpu_cores}, but the TPU has "
-            f"{chosen.num_replicas_in_sync}"
+            f"{strategy.num_replicas_in_sync}"
         )
     if settings.compute.use_xla:
         distribution.use_xla()
     values = {name: flag["value"] for name, flag in command.flags.items()}
-    distribution.check_agreement(chosen, values)
-    return chosen
+    distribution.check_agreement(strategy, values)
+    return strategy
 
 
 def run_config(
@@ -493,20 +493,20 @@ def read_config(settings: Settings, source: Any) -> Any:
     from albert.model import encoder
 
     config = encoder.AlbertConfig.from_json_file(source.config_file)
-    given = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
-    given = {name: rate for name, rate in given.items() if rate is not None}
-    used = dataclasses.replace(config, **given)
+    flag_rates = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
+    flag_rates = {name: rate for name, rate in flag_rates.items() if rate is not None}
+    new_config = dataclasses.replace(config, **flag_rates)
     if settings.do_train:
         frozen = settings.is_frozen
-        rates = {name: 0.0 if frozen else getattr(used, name) for name in _ENCODER_RATES}
+        rates = {name: 0.0 if frozen else getattr(new_config, name) for name in _ENCODER_RATES}
         if settings.output_dropout_prob is not None:
             rates["classifier_dropout_prob"] = settings.output_dropout_prob
         text = ", ".join(f"{name} {rate:g}" for name, rate in rates.items())
-        raised = [name for name in given if given[name] and not getattr(config, name)]
+        raised = [name for name in flag_rates if flag_rates[name] and not getattr(config, name)]
         if raised:
             text += f"; {source.config_file} says 0 for {', '.join(raised)}"
         logging.info("Dropout: %s", text)
-    return used
+    return new_config
 
 
 def run_arguments(

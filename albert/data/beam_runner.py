@@ -80,9 +80,9 @@ def run(add_steps: AddSteps, arguments: Sequence[str], num_workers: int = 1) -> 
         return
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            shown = progress.Progress("pipeline", 1, "runs")
+            bar = progress.Progress("pipeline", 1, "runs")
             tasks = [add_steps]
-            for _ in processes.run(_Runner, num_workers, tasks, 1, shown, always_start=True):
+            for _ in processes.run(_Runner, num_workers, tasks, 1, bar, always_start=True):
                 pass
             return
         except processes.WorkerLost as error:
@@ -182,9 +182,9 @@ def draw(
         steps = functools.partial(_add_line_steps, plan=plan, recipe=recipe, folder=folder)
         run(steps, arguments, num_workers)
         for number in range(len(plan.blocks)):
-            found = file_io.read_json(f"{_path(folder, number)}.json", "counts of a block")
-            counts["lines"] += found["lines"]
-            counts["not_drawn"] += found["lines"] - found["drawn"]
+            block_counts = file_io.read_json(f"{_path(folder, number)}.json", "counts of a block")
+            counts["lines"] += block_counts["lines"]
+            counts["not_drawn"] += block_counts["lines"] - block_counts["drawn"]
     except BaseException:
         file_io.remove(folder)
         raise
@@ -228,9 +228,9 @@ def _count(block: _Block) -> tuple[int, list[int]]:
 
 
 def _limit(
-    found: list[tuple[int, list[int]]], recipe: vocabulary.VocabRecipe
+    block_sizes: list[tuple[int, list[int]]], recipe: vocabulary.VocabRecipe
 ) -> tuple[list[list[int]], int]:
-    sizes = [sizes for _, sizes in sorted(found)]
+    sizes = [sizes for _, sizes in sorted(block_sizes)]
     return sizes, vocabulary.sample_limit(sizes, recipe.input_sentence_size, recipe.random_seed)
 
 
@@ -295,15 +295,15 @@ def _add_record_steps(
     join: Callable[..., Any],
 ) -> None:
     """Adds the steps of the work to a pipeline; the last three are functions of this module."""
-    made = (
+    outputs = (
         pipeline
         | "units" >> beam.Create(work.units)
         | "spread" >> beam.Reshuffle()
         | "instances" >> beam.FlatMap(make)
-        | "apart" >> beam.Partition(lambda found, _: int(found[0] is None), 2)
+        | "apart" >> beam.Partition(lambda output, _: int(output[0] is None), 2)
     )
     buckets = (
-        made[0]
+        outputs[0]
         | "buckets" >> beam.GroupByKey()
         | "shuffle" >> beam.Map(shuffle, work.job, work.folder, work.buckets)
     )
@@ -315,7 +315,7 @@ def _add_record_steps(
         | "join" >> beam.Map(join, work.job, work.folder)
     )
     _ = (
-        made[1]
+        outputs[1]
         | "counts" >> beam.Values()
         | "total" >> beam.CombineGlobally(_add_counters)
         | "note" >> beam.Map(_write_counts, os.path.join(work.folder, _COUNTS))
@@ -347,11 +347,11 @@ def make_records(
         for records, batch_counts in batches:
             counts.update(batch_counts)
             if waiting.add(records, rng):
-                for bucket, found in waiting.take():
-                    yield bucket, ((unit.block, pass_number, part), found)
+                for bucket, bucket_records in waiting.take():
+                    yield bucket, ((unit.block, pass_number, part), bucket_records)
                 part += 1
-        for bucket, found in waiting.take():
-            yield bucket, ((unit.block, pass_number, part), found)
+        for bucket, bucket_records in waiting.take():
+            yield bucket, ((unit.block, pass_number, part), bucket_records)
     yield None, counts
 
 
@@ -378,25 +378,25 @@ def store_records(
     if not file_io.exists(note):
         path = unique_name(os.path.join(folder, name))
         with file_io.writing(folder):
-            found = {"file": os.path.basename(path), **_write_unit(path, make(unit))}
+            content = {"file": os.path.basename(path), **_write_unit(path, make(unit))}
             # Last: an attempt that ended before this line is ignored.
-            write(note, lambda name: file_io.write_json(name, found))
-    found = file_io.read_json(note, "finished unit")
-    path = os.path.join(folder, found["file"])
-    for bucket, key, *places in found["segments"]:
+            write(note, lambda name: file_io.write_json(name, content))
+    content = file_io.read_json(note, "finished unit")
+    path = os.path.join(folder, content["file"])
+    for bucket, key, *places in content["segments"]:
         yield bucket, (tuple(key), path, *places)
-    yield None, collections.Counter(found["counts"])
+    yield None, collections.Counter(content["counts"])
 
 
-def _write_unit(path: str, made: Iterable[tuple[int | None, Any]]) -> dict[str, Any]:
+def _write_unit(path: str, outputs: Iterable[tuple[int | None, Any]]) -> dict[str, Any]:
     """Writes the records of a unit; returns the content of its note."""
     segments: list[tuple[Any, ...]] = []
     try:
         with file_io.open_file(path, "wb") as file:
-            for bucket, found in made:
+            for bucket, value in outputs:
                 if bucket is None:
-                    return {"segments": segments, "counts": found}
-                segment = shuffling.write_segment(file, path, *found)
+                    return {"segments": segments, "counts": value}
+                segment = shuffling.write_segment(file, path, *value)
                 segments.append((bucket, segment.key, *dataclasses.astuple(segment)[2:]))
     except BaseException:
         file_io.remove(path)
@@ -436,7 +436,7 @@ def shuffle_bucket(
         segments = [shuffling.Segment(*part) for part in parts]
         records = shuffling.shuffled_segments(segments, rng)
     else:
-        records = shuffling.shuffled([found for _, found in parts], rng)
+        records = shuffling.shuffled([segment for _, segment in parts], rng)
     path = os.path.join(folder, f"shuffled-{bucket:05d}")
     lengths: list[int] = []
 
@@ -458,8 +458,8 @@ def join_shard(
       job: settings.
       folder: folder of the work.
     """
-    shard, found = group
-    instance_shards.write_shard(folder, shard, _read_contents(sorted(filter(None, found))), job)
+    shard, results = group
+    instance_shards.write_shard(folder, shard, _read_contents(sorted(filter(None, results))), job)
 
 
 def _read_contents(buckets: Iterable[tuple[int, str, int]]) -> Iterator[tuple[int, bytes]]:

@@ -63,18 +63,18 @@ class RecordFiles:
         Raises:
           file_io.InputError: there are no records, or a file is damaged.
         """
-        chosen = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
-        with record_files.report_damage(chosen):
-            found = [
+        paths = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
+        with record_files.report_damage(paths):
+            lengths = [
                 self.lengths(serialized).numpy()
-                for path in chosen
+                for path in paths
                 for serialized in (
                     record_files.serialized_examples([path]).batch(_SAMPLED_RECORDS).take(1)
                 )
             ]
-        if not found:
-            raise file_io.InputError(f"no records in {', '.join(chosen)}")
-        return float(np.mean(np.concatenate(found)))
+        if not lengths:
+            raise file_io.InputError(f"no records in {', '.join(paths)}")
+        return float(np.mean(np.concatenate(lengths)))
 
     def check_vocabulary(self, fingerprint: int, name: str) -> None:
         """Compares a vocabulary with that of the records.
@@ -86,8 +86,8 @@ class RecordFiles:
         Raises:
           file_io.InputError: names the first file that was made with another vocabulary.
         """
-        for path, found in self.fingerprints.items():
-            if found != fingerprint:
+        for path, file_fingerprint in self.fingerprints.items():
+            if file_fingerprint != fingerprint:
                 raise file_io.InputError(
                     f"{path} was made with another vocabulary than {name}: give, as spm_model_file "
                     "or vocab_file, the one that the records were made with"
@@ -100,8 +100,8 @@ def inspect(paths: Sequence[str]) -> RecordFiles:
     Raises:
       file_io.InputError: some records have masks and others not, or a file is damaged.
     """
-    found = {path: record_files.first_example(path) for path in paths}
-    examples = {path: example for path, example in found.items() if example is not None}
+    first_examples = {path: record_files.first_example(path) for path in paths}
+    examples = {path: example for path, example in first_examples.items() if example is not None}
     name = instances.FINGERPRINT
     compact = [path for path, example in examples.items() if name in example.features.feature]
     masked = [path for path in examples if path not in compact]
@@ -140,8 +140,8 @@ def find_invalid_record(paths: Sequence[str], seq_length: int, vocab_size: int) 
     """Returns a message on the first record without masks that `Masker` cannot read."""
     hint = "give the max_seq_length that the records were made with"
     for path in paths:
-        found = itertools.chain.from_iterable(tfrecord.read_records(path))
-        for number, serialized in enumerate(found, 1):
+        records = itertools.chain.from_iterable(tfrecord.read_records(path))
+        for number, serialized in enumerate(records, 1):
             example = tfrecord.parse_example(serialized)
             length = len(example["input_ids"])
             place = f"{path}, record {number}"
@@ -348,8 +348,8 @@ def make_masker(
     tokenizer = tokenization.FullTokenizer(do_lower_case=True, **vocabulary)
     tokenization.check_vocab_size(tokenizer, vocab_size)
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
-    for found in files.values():
-        found.check_vocabulary(pieces.fingerprint, str(path))
+    for records in files.values():
+        records.check_vocabulary(pieces.fingerprint, str(path))
     return Masker(config, pieces, seed)
 
 

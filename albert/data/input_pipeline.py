@@ -55,14 +55,14 @@ def parse_mixture(patterns: str, what: str) -> list[Source]:
       file_io.InputError: a pattern matches nothing or only some have weights, a weight is not above
         0 or too small next to the others, or a file belongs to two sources.
     """
-    found = [
+    pairs = [
         _parse_weight(pattern.strip(), what) for pattern in patterns.split(",") if pattern.strip()
     ]
-    if all(weight is None for _, weight in found):
+    if all(weight is None for _, weight in pairs):
         return [Source(tuple(tfrecord.named_files(patterns, what)))]
     sources: list[Source] = []
     source_of: dict[str, str] = {}
-    for pattern, weight in found:
+    for pattern, weight in pairs:
         if weight is None:
             raise file_io.InputError(
                 f"{what}: {pattern} has no weight, others have: give all of them one, as in "
@@ -78,7 +78,7 @@ def parse_mixture(patterns: str, what: str) -> list[Source]:
                 )
             source_of[path] = pattern
         sources.append(source)
-    for (pattern, weight), count in zip(found, counts_per_block(sources), strict=True):
+    for (pattern, weight), count in zip(pairs, counts_per_block(sources), strict=True):
         if not count:
             raise file_io.InputError(
                 f"{what}: the weight of {pattern}:{weight:g} is less than 1 in {BLOCK} of all"
@@ -212,12 +212,12 @@ def _mixed_records(sources: Sequence[Source], seed: int, consumed: int) -> tf.da
 
     blocks, rest = divmod(consumed, BLOCK)
     begun = order(tf.constant(blocks, tf.int64))[:rest]
-    used = [
+    offsets = [
         blocks * count + int(tf.reduce_sum(tf.cast(begun == number, tf.int32)))
         for number, count in enumerate(counts)
     ]
     streams = [
-        _endless_records(source.paths, seed + (number << 20), used[number], 1 / len(sources))
+        _endless_records(source.paths, seed + (number << 20), offsets[number], 1 / len(sources))
         for number, source in enumerate(sources)
     ]
     choices = tf.data.Dataset.range(blocks, tf.int64.max).flat_map(

@@ -129,22 +129,22 @@ def _summarize(lengths: collections.Counter[Any]) -> str:
     )
 
 
-def _feature_line(name: str, found: collections.Counter[tuple[str, int]], num_records: int) -> str:
-    kinds = sorted({kind for kind, _ in found})
-    sizes = sorted({size for _, size in found})
+def _feature_line(name: str, counts: collections.Counter[tuple[str, int]], num_records: int) -> str:
+    kinds = sorted({kind for kind, _ in counts})
+    sizes = sorted({size for _, size in counts})
     size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     text = f"    {name}: {' or '.join(kinds)}, {size} value(s)"
-    missing = num_records - found.total()
+    missing = num_records - counts.total()
     return text + (f"; not in {missing} records" if missing else "")
 
 
 def _label_lines(labels: Mapping[str, collections.Counter[float]]) -> Iterator[str]:
-    for name, found in labels.items():
-        total = found.total()
-        if len(found) > _MAX_LABELS:
-            yield f"  {name}: {len(found)} different values, {_summarize(found)}"
+    for name, counts in labels.items():
+        total = counts.total()
+        if len(counts) > _MAX_LABELS:
+            yield f"  {name}: {len(counts)} different values, {_summarize(counts)}"
         else:
-            fractions = ", ".join(f"{v}: {fraction(n, total)}" for v, n in sorted(found.items()))
+            fractions = ", ".join(f"{v}: {fraction(n, total)}" for v, n in sorted(counts.items()))
             yield f"  {name}: {fractions}"
 
 
@@ -162,8 +162,8 @@ def report(description: Description, pieces: Sequence[str] | None = None) -> str
         *(f"    {path}: {count} records" for path, count in description.files.items()),
         "  features:",
         *(
-            _feature_line(name, found, num_records)
-            for name, found in sorted(description.features.items())
+            _feature_line(name, counts, num_records)
+            for name, counts in sorted(description.features.items())
         ),
     ]
     if description.lengths:

@@ -102,8 +102,8 @@ def create(
         check_instances(counts, input_paths, job.settings)
         seed = [job.settings.random_seed, SHUFFLE_STREAM]
         records = shuffling.shuffled_records(folder, seed)
-        with progress.Progress("writing", counts["instances"], "instances") as shown:
-            _write_outputs(records, output_paths, job.compress, shown)
+        with progress.Progress("writing", counts["instances"], "instances") as bar:
+            _write_outputs(records, output_paths, job.compress, bar)
     return counts
 
 
@@ -169,9 +169,9 @@ def check_instances(
     Raises:
       file_io.InputError: it gave none; says how much was read.
     """
-    found = f"{len(input_paths)} input file(s) with {counts['bytes']} bytes"
+    source = f"{len(input_paths)} input file(s) with {counts['bytes']} bytes"
     if not counts["sentences"]:
-        raise file_io.InputError(f"no sentence found in {found}; expected one sentence per line")
+        raise file_io.InputError(f"no sentence found in {source}; expected one sentence per line")
     if not counts["instances"]:
         raise file_io.InputError(
             f"no instance could be made from {counts['sentences']} sentence(s) in "
@@ -247,8 +247,8 @@ def make_instances(
         num_bytes / 1e6,
         num_workers,
     )
-    with progress.Progress("making instances", num_bytes, "B") as shown:
-        yield from processes.run(Maker, arguments, units, num_workers, shown)
+    with progress.Progress("making instances", num_bytes, "B") as bar:
+        yield from processes.run(Maker, arguments, units, num_workers, bar)
 
 
 class InstanceMaker:
@@ -274,7 +274,7 @@ class InstanceMaker:
             batches = instances.make_records(
                 documents, self._settings, self._vocabulary, (_INSTANCE_STREAM, *stream)
             )
-            framed = ((tfrecord.frame(records), found) for records, found in batches)
+            framed = ((tfrecord.frame(records), batch_counts) for records, batch_counts in batches)
             texts: list[instances.Batch] = [([], counts)] if pass_number == 0 else []
             rng = np.random.default_rng([seed, _BUCKET_STREAM, *stream])
             yield pass_number, itertools.chain(texts, framed), rng
@@ -343,7 +343,7 @@ def _working_folder(output_path: str) -> Iterator[str]:
 
 
 def _write_outputs(
-    records: Iterable[bytes], output_paths: Sequence[str], compress: bool, shown: progress.Progress
+    records: Iterable[bytes], output_paths: Sequence[str], compress: bool, bar: progress.Progress
 ) -> None:
     """Distributes framed records round-robin to files, which are renamed when all are complete."""
     temporaries = [file_io.temporary_name(path) for path in output_paths]
@@ -356,7 +356,7 @@ def _write_outputs(
                 for index, record in enumerate(records):
                     files[index % len(files)].write(record)
                     if index % 1024 == 0:
-                        shown.show(index)
+                        bar.show(index)
             for temporary, path in zip(temporaries, output_paths, strict=True):
                 file_io.rename(temporary, path)
     finally:

@@ -137,8 +137,8 @@ def create(
 
 def prefix_of(path: str) -> str | None:
     """Returns the prefix of the set of shards that a path belongs to; None for other names."""
-    found = _SHARD.fullmatch(path)
-    return found["prefix"] if found else None
+    match = _SHARD.fullmatch(path)
+    return match["prefix"] if match else None
 
 
 def is_set(prefix: str) -> bool:
@@ -182,11 +182,11 @@ def check_sums(prefix: str, only: str | None = None) -> Iterator[tuple[str, int,
     Raises:
       file_io.InputError: the manifest is damaged.
     """
-    named = _named_shards(prefix)
-    for path in dict.fromkeys([*named, *_find_shards(prefix)]):
+    entries = _named_shards(prefix)
+    for path in dict.fromkeys([*entries, *_find_shards(prefix)]):
         if only not in (None, path):
             continue
-        if shard := named.get(path):
+        if shard := entries.get(path):
             yield path, shard["instances"], manifests.mismatch("", {path: shard})
         else:
             yield path, 0, f"{manifest_path(prefix)} does not name it"
@@ -207,9 +207,9 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
     """
     sets = collections.defaultdict(list)
     for path in paths:
-        if found := _SHARD.fullmatch(path):
-            sets[found["prefix"], int(found["count"])].append(path)
-    for (prefix, count), chosen in sets.items():
+        if match := _SHARD.fullmatch(path):
+            sets[match["prefix"], int(match["count"])].append(path)
+    for (prefix, count), set_paths in sets.items():
         existing = set(_find_shards(prefix))
         missing = [path for path in shard_paths(prefix, count) if path not in existing]
         if not file_io.exists(manifest_path(prefix)):
@@ -218,25 +218,25 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
                     "%d of %d shards are missing: %s", len(missing), count, ", ".join(missing)
                 )
             continue
-        named = _named_shards(prefix)
+        entries = _named_shards(prefix)
         again = (
             f"restore it, or make the shards again (to use the others as they are, delete "
             f"{manifest_path(prefix)})"
         )
-        if missing := [path for path in named if path not in existing]:
+        if missing := [path for path in entries if path not in existing]:
             raise file_io.InputError(f"the shard {missing[0]} is missing: {again}")
-        for path in chosen:
-            listed = named.get(path)
-            if listed is None:
+        for path in set_paths:
+            entry = entries.get(path)
+            if entry is None:
                 raise file_io.InputError(
                     f"{path} is not one of the shards that {manifest_path(prefix)} names, but of "
                     "another set: remove it"
                 )
             size = file_io.size(path)
-            if size != listed["bytes"] or counts[path] != listed["instances"]:
+            if size != entry["bytes"] or counts[path] != entry["instances"]:
                 raise file_io.InputError(
                     f"the shard {path} has {counts[path]} records and {size} bytes, by its "
-                    f"manifest {listed['instances']} and {listed['bytes']}: {again}"
+                    f"manifest {entry['instances']} and {entry['bytes']}: {again}"
                 )
 
 
@@ -255,17 +255,17 @@ def words_per_token(sources: Iterable[Any]) -> float | None:
     total: collections.Counter[str] = collections.Counter()
     for source in sources:
         prefixes = {prefix_of(path) for path in source.paths}
-        known = [prefix for prefix in prefixes if prefix is not None and is_set(prefix)]
-        if len(known) < len(prefixes):
+        sets = [prefix for prefix in prefixes if prefix is not None and is_set(prefix)]
+        if len(sets) < len(prefixes):
             return None
-        found: collections.Counter[str] = collections.Counter()
-        for prefix in known:
+        sizes: collections.Counter[str] = collections.Counter()
+        for prefix in sets:
             counts = file_io.read_json(manifest_path(prefix), "manifest", dict).get("counts", {})
             if not all(type(counts.get(name)) is int for name in _SIZES):
                 return None
-            found.update({name: counts[name] for name in _SIZES})
+            sizes.update({name: counts[name] for name in _SIZES})
         for name in ("instance_words", "instance_tokens"):
-            total[name] += source.weight * found[name] / max(1, found["instances"])
+            total[name] += source.weight * sizes[name] / max(1, sizes["instances"])
     tokens = total["instance_tokens"]
     return total["instance_words"] / tokens if tokens else None
 
@@ -299,19 +299,19 @@ def _describe(
     }
 
 
-def _difference(found: Mapping[str, Any], ours: Mapping[str, Any]) -> str | None:
+def _difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str | None:
     """Returns how two descriptions differ, in words; None if they are equal."""
-    if found.get("version") != ours["version"]:
-        return f"were made by version {found.get('version')} of this format, now {VERSION}"
-    names = set(found["settings"]) | set(ours["settings"])
+    if theirs.get("version") != ours["version"]:
+        return f"were made by version {theirs.get('version')} of this format, now {VERSION}"
+    names = set(theirs["settings"]) | set(ours["settings"])
     # First, as without masks their settings are missing also.
     for name in sorted(names, key=lambda name: (name != "mask_in_training", name)):
-        old, new = found["settings"].get(name), ours["settings"].get(name)
+        old, new = theirs["settings"].get(name), ours["settings"].get(name)
         if old != new:
             if name == "vocab_file":
                 return "were made with another vocabulary"
             return f"were made with {name}={old}, now it is {new}"
-    old, new = found["inputs"], ours["inputs"]
+    old, new = theirs["inputs"], ours["inputs"]
     if len(old) != len(new):
         return f"were made of {len(old)} input file(s), now there are {len(new)}"
     for before, now in zip(old, new, strict=True):
@@ -506,9 +506,9 @@ class _Run:
             file_io.read_json(_note_path(self.folder, shard), "finished shard")
             for shard in range(self.num_shards)
         ]
-        if (found := sum(note["instances"] for note in notes)) != counts["instances"]:
+        if (total := sum(note["instances"] for note in notes)) != counts["instances"]:
             raise file_io.InputError(
-                f"{self.folder} holds {found} of {counts['instances']} instances: files in it are "
+                f"{self.folder} holds {total} of {counts['instances']} instances: files in it are "
                 "damaged; remove the folder and start again"
             )
         names = map(os.path.basename, shard_paths(self.prefix, self.num_shards))
@@ -528,8 +528,8 @@ class _Run:
             if not file_io.exists(_note_path(self.folder, shard))
         ]
         workers = min(self.num_workers, len(shards))
-        with progress.Progress("writing", counts["instances"], "instances") as shown:
-            for _ in processes.run(_ShardMaker, (work, writers), shards, workers, shown):
+        with progress.Progress("writing", counts["instances"], "instances") as bar:
+            for _ in processes.run(_ShardMaker, (work, writers), shards, workers, bar):
                 pass
         return counts
 

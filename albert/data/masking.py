@@ -180,8 +180,8 @@ def choose_words(
             blocked[rows[hit], first[hit] + step] = True
         remaining[rows] = limit - tokens * fits
         rows = rows[(remaining[rows] > 0) & (visit + 1 < counts[rows])]
-    chosen = blocked[:, :num_words]
-    return chosen if excluded is None else chosen & ~excluded
+    selection = blocked[:, :num_words]
+    return selection if excluded is None else selection & ~excluded
 
 
 def _word_indices(word_starts: np.ndarray, maskable: np.ndarray, whole_words: bool) -> np.ndarray:
@@ -197,23 +197,23 @@ def _word_indices(word_starts: np.ndarray, maskable: np.ndarray, whole_words: bo
 
 def _replace(
     input_ids: np.ndarray,
-    chosen: np.ndarray,
+    selection: np.ndarray,
     vocab_size: int,
     mask_id: int,
     rng: np.random.Generator,
 ) -> None:
     """Replaces the chosen tokens in place by [MASK], themselves or random entries."""
-    labels = input_ids[chosen]
+    labels = input_ids[selection]
     draws = rng.random(labels.size)
     replaced = np.where(draws < MASK_FRACTION, mask_id, labels)
     at_random = draws >= MASK_FRACTION + KEEP_FRACTION
     replaced[at_random] = rng.integers(vocab_size, size=np.count_nonzero(at_random))
-    input_ids[chosen] = replaced
+    input_ids[selection] = replaced
 
 
-def _permute(input_ids: np.ndarray, chosen: np.ndarray, rng: np.random.Generator) -> None:
+def _permute(input_ids: np.ndarray, selection: np.ndarray, rng: np.random.Generator) -> None:
     """Permutes the chosen tokens of each sequence in place."""
-    rows, columns = np.nonzero(chosen)
+    rows, columns = np.nonzero(selection)
     order = np.lexsort((rng.random(rows.size), rows))
     input_ids[rows, columns] = input_ids[rows, columns[order]]
 

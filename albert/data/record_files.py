@@ -139,9 +139,9 @@ def _stale_reason(
     if manifest["specs"] != declared:
         return "holds other features or lengths"
     for key in sorted(set(settings) | set(manifest["settings"])):
-        found = manifest["settings"].get(key)
-        if found != settings.get(key):
-            return f"was made with {key} = {found!r}, now it is {settings.get(key)!r}"
+        value = manifest["settings"].get(key)
+        if value != settings.get(key):
+            return f"was made with {key} = {value!r}, now it is {settings.get(key)!r}"
     return None
 
 
@@ -265,10 +265,10 @@ def with_counts(paths: Sequence[str]) -> tuple[list[str], list[str], np.ndarray]
     Raises:
       file_io.InputError: no file has a record, or one is cut off.
     """
-    found = counts(paths)
-    if not any(found):
+    numbers = counts(paths)
+    if not any(numbers):
         raise file_io.InputError(f"no records in {', '.join(paths)}")
-    return *with_compression(paths), np.array(found, np.int64)
+    return *with_compression(paths), np.array(numbers, np.int64)
 
 
 def counted_records(path: tf.Tensor, kind: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
@@ -329,10 +329,10 @@ def mismatch(path: str, count: int) -> str | None:
     if not file_io.exists(manifest_path(path)):
         return None
     manifest = file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None)
-    found = {"num_bytes": file_io.size(path), "num_examples": count}
+    values = {"num_bytes": file_io.size(path), "num_examples": count}
     wrong = [
         f"{name} is {value}, by its manifest {manifest.get(name)}"
-        for name, value in found.items()
+        for name, value in values.items()
         if manifest.get(name) != value
     ]
     return "; ".join(wrong) or None
@@ -410,10 +410,10 @@ def check_example(
             raise file_io.InputError(
                 f"{path}: {spec.name} is a {kind}, expected a {expected}. {hint}"
             )
-        found = len(getattr(feature, kind).value)
-        if spec.size is not None and found != spec.size:
+        size = len(getattr(feature, kind).value)
+        if spec.size is not None and size != spec.size:
             raise file_io.InputError(
-                f"{path}: {spec.name} has {found} values, expected {spec.size}. {hint}"
+                f"{path}: {spec.name} has {size} values, expected {spec.size}. {hint}"
             )
 
 

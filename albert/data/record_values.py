@@ -42,13 +42,13 @@ def find_wrong(features: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[s
       limits: {name: number or tensor}; integers must be at least 0 and below it. Features without
         a limit may have any integers. All floats must be finite.
     """
-    found = {
+    errors = {
         name: (features[name] < 0) | (features[name] >= high)
         for name, high in limits.items()
         if name in features and features[name].dtype.is_integer
     }
     floats = {name: values for name, values in features.items() if values.dtype.is_floating}
-    return {**found, **{name: ~tf.math.is_finite(values) for name, values in floats.items()}}
+    return {**errors, **{name: ~tf.math.is_finite(values) for name, values in floats.items()}}
 
 
 def refuse(wrong: Mapping[str, Any]) -> tf.Operation | None:
@@ -110,15 +110,15 @@ def find_wrong_record(
     for path in paths:
         example = record_files.first_example(path)
         present = example.features.feature if example else ()
-        found_here = [spec for spec in specs if spec.name in present]
+        file_specs = [spec for spec in specs if spec.name in present]
         dataset = record_files.serialized_examples([path]).batch(_SCANNED_AT_ONCE)
         for batch, serialized in enumerate(dataset):
-            features = input_pipeline.parse(found_here, serialized, narrow=False)
-            found = {name: np.argwhere(values) for name, values in find(features).items()}
-            found = {name: places[0] for name, places in found.items() if len(places)}
-            if found:
-                name = min(found, key=lambda name: found[name][0])
-                row, *place = (int(index) for index in found[name])
+            features = input_pipeline.parse(file_specs, serialized, narrow=False)
+            errors = {name: np.argwhere(values) for name, values in find(features).items()}
+            errors = {name: places[0] for name, places in errors.items() if len(places)}
+            if errors:
+                name = min(errors, key=lambda name: errors[name][0])
+                row, *place = (int(index) for index in errors[name])
                 record = {name: values[row].numpy() for name, values in features.items()}
                 text = describe(name, tuple(place), record)
                 return f"{path}, record {batch * _SCANNED_AT_ONCE + row + 1}: {text}"

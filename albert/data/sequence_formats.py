@@ -226,8 +226,8 @@ def _full_sentences(
     # with a document does not need that one.
     separators = np.zeros(len(sizes), np.int64)
     separators[bounds[:-1]] = 1
-    used = np.concatenate([[0], np.cumsum(sizes + separators)])
-    ends = np.searchsorted(used, used[:-1] + separators + room, side="right") - 1
+    positions = np.concatenate([[0], np.cumsum(sizes + separators)])
+    ends = np.searchsorted(positions, positions[:-1] + separators + room, side="right") - 1
     if not across_documents:
         ends = np.minimum(ends, np.repeat(bounds[1:], np.diff(bounds)))
     firsts, place, next_first = [], 0, ends.tolist()

@@ -39,12 +39,12 @@ def _bucket_path(folder: str, bucket: int, writer: str) -> str:
 
 def bucket_files(folder: str) -> dict[int, dict[str, str]]:
     """Returns {number of a bucket: {name of a writer: path}} of a folder's bucket files."""
-    found: dict[int, dict[str, str]] = collections.defaultdict(dict)
+    files: dict[int, dict[str, str]] = collections.defaultdict(dict)
     for name in file_io.listdir(folder):
         bucket, _, writer = name.partition(".")
         if bucket.startswith("bucket-"):
-            found[int(bucket.removeprefix("bucket-"))][writer] = os.path.join(folder, name)
-    return found
+            files[int(bucket.removeprefix("bucket-"))][writer] = os.path.join(folder, name)
+    return files
 
 
 class Buckets:
@@ -209,7 +209,7 @@ def shuffled_segments(segments: Sequence[Segment], rng: np.random.Generator) -> 
 def shuffled(segments: Sequence[Sequence[bytes]], rng: np.random.Generator) -> Iterator[bytes]:
     """Does the same as `shuffled_bucket` for lists of records in memory, in order of their keys."""
     lengths = [list(map(len, records)) for records in segments]
-    num_bytes = sum(_SEGMENT_HEADER.size + 4 * len(found) + sum(found) for found in lengths)
+    num_bytes = sum(_SEGMENT_HEADER.size + 4 * len(sizes) + sum(sizes) for sizes in lengths)
     yield from _shuffled(list(map(len, segments)), num_bytes, segments.__getitem__, rng)
 
 
@@ -224,11 +224,11 @@ def _shuffled(
     part_of = rng.integers(parts, size=sum(counts))
     for part in range(parts):
         records: list[bytes] = []
-        seen = 0
+        start = 0
         for place, count in enumerate(counts):
-            chosen = part_of[seen : seen + count] == part
-            seen += count
-            records.extend(itertools.compress(read(place), chosen.tolist()))
+            selection = part_of[start : start + count] == part
+            start += count
+            records.extend(itertools.compress(read(place), selection.tolist()))
         for index in rng.permutation(len(records)).tolist():
             yield records[index]
 

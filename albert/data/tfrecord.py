@@ -100,16 +100,16 @@ def packed_varints(values: npt.ArrayLike) -> bytes:
         return values.astype(np.uint8).tobytes()
     rest = values.astype(np.int64).view(np.uint64)
     groups = []  # [bytes per value][values]: seven bits each, the lowest first
-    needed = []
+    continuation_bits = []
     while True:
         groups.append((rest & np.uint64(0x7F)).astype(np.uint8))
         rest = rest >> np.uint64(7)
         more = rest != 0
-        needed.append(more)
+        continuation_bits.append(more)
         if not more.any():
             break
     table = np.stack(groups, axis=1)
-    continued = np.stack(needed, axis=1)
+    continued = np.stack(continuation_bits, axis=1)
     table[continued] |= 0x80
     present = np.ones_like(continued)
     present[:, 1:] = continued[:, :-1]
@@ -230,10 +230,10 @@ def named_files(patterns: str, what: str) -> list[str]:
     Raises:
       file_io.InputError: a pattern matches nothing, or there are only manifests.
     """
-    found = file_io.expand_globs(patterns, what)
-    paths = [path for path in found if not path.endswith(MANIFEST)]
+    matches = file_io.expand_globs(patterns, what)
+    paths = [path for path in matches if not path.endswith(MANIFEST)]
     if not paths:
-        raise file_io.InputError(f"{what}: no record file matches {patterns!r}, only {found[0]}")
+        raise file_io.InputError(f"{what}: no record file matches {patterns!r}, only {matches[0]}")
     return paths
 
 
@@ -302,9 +302,9 @@ def _skip_by_seeking(file: IO[bytes], end: int, count: int) -> bool:
 def _skip_by_reading(file: IO[bytes], count: int) -> bool:
     """Does the same as `_skip_by_seeking` if the end is not known."""
     while count:
-        read = len(file.read(min(count, BYTES_AT_A_TIME)))
-        count -= read
-        if not read:
+        size = len(file.read(min(count, BYTES_AT_A_TIME)))
+        count -= size
+        if not size:
             return False
     return True
 
@@ -330,8 +330,8 @@ def read_records(path: str) -> Iterator[list[bytes]]:
         number = offset = 0
         while True:
             records, checks, mistake = _read_batch(file)
-            found = masked_bytes(crc32c(records)) if records else b""
-            wrong = [i for i, check in enumerate(checks) if check != found[4 * i : 4 * i + 4]]
+            checksums = masked_bytes(crc32c(records)) if records else b""
+            wrong = [i for i, check in enumerate(checks) if check != checksums[4 * i : 4 * i + 4]]
             if wrong:
                 records, mistake = records[: wrong[0]], "the checksum of its content is wrong"
             if records:
@@ -427,9 +427,9 @@ def parse_example(serialized: bytes) -> dict[str, np.ndarray]:
         example = _example_class().FromString(serialized)
     except message.DecodeError as error:
         raise ValueError(f"it is not an Example: {error}") from error
-    found = {}
+    arrays = {}
     for entry in example.features.feature:
         for name, dtype in _DTYPES.items():
             if entry.value.HasField(name):
-                found[entry.key] = np.array(getattr(entry.value, name).value, dtype)
-    return found
+                arrays[entry.key] = np.array(getattr(entry.value, name).value, dtype)
+    return arrays

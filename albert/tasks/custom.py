@@ -55,8 +55,8 @@ def _labels_of_counts(counts, kind, path):
             f"have {next(iter(counts))!r}"
         )
     labels = label_order(counts)
-    shown = ", ".join(f"{label} ({counts[label]})" for label in labels[:20])
-    logging.info("%d labels: %s%s", len(labels), shown, ", …" if len(labels) > 20 else "")
+    text = ", ".join(f"{label} ({counts[label]})" for label in labels[:20])
+    logging.info("%d labels: %s%s", len(labels), text, ", …" if len(labels) > 20 else "")
     return labels
 
 
@@ -79,16 +79,16 @@ def find_labels(
       file_io.InputError: both are missing, the saved labels are of the other kind, or there is
         only one label.
     """
-    saved = os.path.join(output_dir, LABELS_NAME)
+    path = os.path.join(output_dir, LABELS_NAME)
     labels = read_labels(output_dir)
     if labels is not None:
-        found = KINDS[not labels]
-        if kind not in (None, found):
-            raise file_io.InputError(f"label_type={kind}, but {saved} is that of a {found}")
+        saved_kind = KINDS[not labels]
+        if kind not in (None, saved_kind):
+            raise file_io.InputError(f"label_type={kind}, but {path} is that of a {saved_kind}")
         return labels
     if "train" not in files:
         raise file_io.InputError(
-            f"there is no {saved} with the names of the labels: expected output_dir to be that "
+            f"there is no {path} with the names of the labels: expected output_dir to be that "
             "of a training run, or train_file"
         )
     counts = {}
@@ -116,10 +116,10 @@ def labels_of(folder: Any) -> tuple[str, ...]:
     """
     labels = folder.setting("labels", _are_labels)
     path = os.path.join(folder.path, LABELS_NAME)
-    if file_io.exists(path) and (found := _read_labels(path)) != labels:
+    if file_io.exists(path) and (file_labels := _read_labels(path)) != labels:
         raise file_io.InputError(
-            f"{folder.path}: {LABELS_NAME} holds {found}, the description of the model {labels}; "
-            "put back the one that the training wrote"
+            f"{folder.path}: {LABELS_NAME} holds {file_labels}, the description of the model "
+            f"{labels}; put back the one that the training wrote"
         )
     return tuple(labels)
 
@@ -285,11 +285,11 @@ class CustomTask:
                 raise file_io.InputError(f"{place}: label {label!r}, expected a number")
             return float(label)
         if label not in self.labels:
-            shown = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
+            choices = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
             hint = "; to predict numbers, give label_type=regression"
             is_number = all(map(glue.is_number, (label, *self.labels)))
             raise file_io.InputError(
-                f"{place}: label {label!r}, expected a label of the training: {shown}"
+                f"{place}: label {label!r}, expected a label of the training: {choices}"
                 f"{hint if is_number else ''}"
             )
         return label
@@ -297,8 +297,8 @@ class CustomTask:
 
 def _check_files(files, columns):
     if len({tables.format_of(path) for path in files.values()}) > 1:
-        named = ", ".join(f"{_SPLIT_FLAGS[split]}={path}" for split, path in files.items())
-        raise file_io.InputError(f"the files must have one ending; found {named}")
+        arguments = ", ".join(f"{_SPLIT_FLAGS[split]}={path}" for split, path in files.items())
+        raise file_io.InputError(f"the files must have one ending; found {arguments}")
     names = [name for name in dataclasses.astuple(columns) if name]
     if len(set(names)) < len(names):
         raise file_io.InputError(

@@ -35,7 +35,7 @@ def find(labels: Sequence[str]) -> list[Entity]:
     Args:
       labels: labels of its words [W], for which `mark_entities` is true.
     """
-    found: list[Entity] = []
+    entities: list[Entity] = []
     before = None  # letter and type of the previous label; None for O
     for place, label in enumerate(labels):
         if label == OUTSIDE:
@@ -43,10 +43,10 @@ def find(labels: Sequence[str]) -> list[Entity]:
             continue
         letter, _, kind = label.partition("-")
         begins = letter in _BEGIN or before is None or before[0] in _END or before[1] != kind
-        start = place if begins else found.pop().start
-        found.append(Entity(kind, start, place + 1))
+        start = place if begins else entities.pop().start
+        entities.append(Entity(kind, start, place + 1))
         before = letter, kind
-    return found
+    return entities
 
 
 class _Counts(NamedTuple):

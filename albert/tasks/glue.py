@@ -198,8 +198,8 @@ class _Reader:
         self._has_labels = split != "test"
         if self._has_labels:
             self.id_column, self.text_columns = glue_task.id_column, glue_task.text_columns
-            needed = (self.id_column or 0, *self.text_columns, glue_task.label_column)
-            self._num_columns = max(needed) + 1 + (glue_task.label_column == _LAST)
+            columns = (self.id_column or 0, *self.text_columns, glue_task.label_column)
+            self._num_columns = max(columns) + 1 + (glue_task.label_column == _LAST)
         else:
             self.id_column, *self.text_columns = glue_task.test_columns
             self._num_columns = max(glue_task.test_columns) + 1

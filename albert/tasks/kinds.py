@@ -170,8 +170,8 @@ def write_folder(
     replace: bool = True,
 ) -> None:
     """Writes the files that make a model usable without flags; see `model_folder.write`."""
-    written = model_folder.write(path, kind, config, source, settings, replace)
-    if written and KINDS[kind].has_labels:
+    is_written = model_folder.write(path, kind, config, source, settings, replace)
+    if is_written and KINDS[kind].has_labels:
         custom.save_labels(path, settings["labels"])
 
 
@@ -185,10 +185,10 @@ def _check_undescribed(path, names):
     if not numbered:
         return
     message = f"{path} has no {sources.DESCRIPTION_NAME}: "
-    found = _find_by_variables(numbered[-1])
-    matching = [row for row in found if row.name in names]
+    rows = _find_by_variables(numbered[-1])
+    matching = [row for row in rows if row.name in names]
     if not matching:
-        kinds = " or ".join(row.name for row in found) or "pre-trained"
+        kinds = " or ".join(row.name for row in rows) or "pre-trained"
         raise file_io.InputError(
             f"{message}by its weights it is a model of kind {kinds}; expected {' or '.join(names)}"
         )

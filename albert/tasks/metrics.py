@@ -147,7 +147,7 @@ class Evaluator:
         answers = [labels.mean()] if is_number else np.unique(labels)
         scores = {}
         for key, score in self._scores:
-            found = [score(labels, np.full_like(labels, answer)) for answer in answers]
-            scores[key] = min(found) if results.is_loss(key) else max(found)
+            values = [score(labels, np.full_like(labels, answer)) for answer in answers]
+            scores[key] = min(values) if results.is_loss(key) else max(values)
         loss = baseline_loss(labels)
         return {**scores, "eval_loss": loss, "loss": loss}

@@ -37,12 +37,12 @@ def limits(config: encoder.AlbertConfig) -> dict[str, int]:
 
 def _used_values(features):
     """Returns {name: bool tensor}: whether a value is used, by a real token or a weight above 0."""
-    is_token, used = features["input_mask"] != 0, features["masked_lm_weights"] != 0
+    is_token, has_weight = features["input_mask"] != 0, features["masked_lm_weights"] != 0
     return {
         "input_ids": is_token,
         "segment_ids": is_token,
-        "masked_lm_ids": used,
-        "masked_lm_positions": used,
+        "masked_lm_ids": has_weight,
+        "masked_lm_positions": has_weight,
     }
 
 
@@ -50,10 +50,10 @@ def _invalid_values(features, limits):
     """Returns {name: bool tensor}: whether a value is used but invalid."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
     limits = {**limits, "masked_lm_positions": real}
-    found, counting = record_values.find_wrong(features, limits), _used_values(features)
-    found = {name: values & counting.get(name, True) for name, values in found.items()}
-    found["masked_lm_weights"] |= features["masked_lm_weights"] < 0
-    return found
+    errors, counting = record_values.find_wrong(features, limits), _used_values(features)
+    errors = {name: values & counting.get(name, True) for name, values in errors.items()}
+    errors["masked_lm_weights"] |= features["masked_lm_weights"] < 0
+    return errors
 
 
 def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
@@ -287,22 +287,24 @@ def _checked_specs(files, reading):
     """Returns {split: specifications of its features}, after a check of the files."""
     length, slots = reading.lengths
     specs = {}
-    for split, found in files.items():
+    for split, records in files.items():
         specs[split] = instances.feature_specs(
             length,
-            reading.masker.config.num_slots if found.without_masks else slots,
+            reading.masker.config.num_slots if records.without_masks else slots,
             with_boundaries=reading.remask and split == "train",
             with_sentence_labels=reading.sentence_labels,
         )
-        written = instances.compact_feature_specs() if found.without_masks else specs[split]
-        if split == "train" or found is not files["train"]:
-            record_files.check_files(found.paths, written, _HINT)
+        file_specs = instances.compact_feature_specs() if records.without_masks else specs[split]
+        if split == "train" or records is not files["train"]:
+            record_files.check_files(records.paths, file_specs, _HINT)
     return specs
 
 
 def _report_damage(files, reading, paths):
     """Returns `record_values.report_damage` of what `make_data` was given."""
-    unmasked = {path for found in files.values() if found.without_masks for path in found.paths}
+    unmasked = {
+        path for records in files.values() if records.without_masks for path in records.paths
+    }
     specs = instances.feature_specs(*reading.lengths, False, reading.sentence_labels)
     find_wrong, describe = (
         functools.partial(f, limits=reading.limits) for f in (_invalid_values, _describe)
@@ -313,9 +315,9 @@ def _report_damage(files, reading, paths):
         return record_values.find_wrong_record(masked, specs, find_wrong, describe)
 
     def find_unmasked():
-        found = [path for path in paths if path in unmasked]
+        unmasked_paths = [path for path in paths if path in unmasked]
         vocab_size = len(reading.masker.vocabulary.word_starts)
-        return dynamic_masking.find_invalid_record(found, reading.lengths[0], vocab_size)
+        return dynamic_masking.find_invalid_record(unmasked_paths, reading.lengths[0], vocab_size)
 
     return record_values.report_damage(
         paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}

@@ -185,8 +185,8 @@ def _checked_passage(place, text):
     for number, (choices, answer) in enumerate(zip(options, passage["answers"], strict=True), 1):
         fits = _is_list_of_strings(choices, NUM_CHOICES)
         check(fits, f"question {number}: expected {NUM_CHOICES} options, found {choices!r}")
-        known = len(answer) == 1 and answer in _LETTERS
-        check(known, f"question {number}: answer {answer!r}, expected one of A, B, C, D")
+        is_letter = len(answer) == 1 and answer in _LETTERS
+        check(is_letter, f"question {number}: answer {answer!r}, expected one of A, B, C, D")
     return passage
 
 
@@ -376,8 +376,8 @@ def write_predictions(
     """
     scores = tables.write_scores(output_dir, Evaluator(), rows)
     columns = (ids, rows["predictions"], rows["probabilities"])
-    found = tables.predictions(_LETTERS, *columns)
-    tables.write_table(output_dir, _LETTERS, found)
+    predictions = tables.predictions(_LETTERS, *columns)
+    tables.write_table(output_dir, _LETTERS, predictions)
     return scores
 
 

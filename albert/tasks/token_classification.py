@@ -79,13 +79,13 @@ def find_labels(
     Raises:
       file_io.InputError: there are fewer than two labels, or the model lacks some of them.
     """
-    saved = custom.read_labels(output_dir)
-    if saved is not None:
-        return saved
-    known = labels_of_model(checkpoint) if checkpoint else None
+    run_labels = custom.read_labels(output_dir)
+    if run_labels is not None:
+        return run_labels
+    model_labels = labels_of_model(checkpoint) if checkpoint else None
     if "train" not in files:
-        if known:
-            return known
+        if model_labels:
+            return model_labels
         raise file_io.InputError(
             f"there is no {os.path.join(output_dir, custom.LABELS_NAME)} with the names of "
             "the labels: expected output_dir to be that of a training run, or train_file"
@@ -99,16 +99,16 @@ def find_labels(
             f"{files['train']}: expected two labels or more, found "
             f"{_format(list(counts)) or 'none'}"
         )
-    foreign = label_order(counts.keys() - set(known or counts))
+    foreign = label_order(counts.keys() - set(model_labels or counts))
     if foreign:
         raise file_io.InputError(
             f"{files['train']} has labels {_format(foreign)}, which the model to start from does "
-            f"not have: it has {_format(known)} ({checkpoint}). Start from the model that it was "
-            "made from, or name the labels as it does"
+            f"not have: it has {_format(model_labels)} ({checkpoint}). Start from the model that "
+            "it was made from, or name the labels as it does"
         )
-    labels = known or label_order(counts)
-    found = [f"{label} ({counts.get(label, 0)})" for label in labels]
-    logging.info("%d labels: %s", len(labels), _format(found))
+    labels = model_labels or label_order(counts)
+    texts = [f"{label} ({counts.get(label, 0)})" for label in labels]
+    logging.info("%d labels: %s", len(labels), _format(texts))
     return labels
 
 
@@ -427,10 +427,10 @@ class Files:
     ) -> dict[str, float] | None:
         """Writes the predictions, and scores them if there are labels; see `contracts.Data`."""
         for name in (CONLL_NAME, JSONL_NAME):
-            found = predictions(self.sentences("test"), self.labels, rows)
+            sentence_predictions = predictions(self.sentences("test"), self.labels, rows)
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
                 form = word_files.format_of(name)
-                word_files.write_predictions(file, form, self.labels, found)
+                word_files.write_predictions(file, form, self.labels, sentence_predictions)
         if next(self.sentences("test")).labels is None:
             return None
         return tables.write_scores(output_dir, Evaluator(self.labels), rows)
@@ -457,8 +457,8 @@ def predictions(
       labels: label names by id.
       rows: outputs of `eval_outputs` for all their parts, as arrays.
     """
-    found = by_sentence(rows, "predictions", "probabilities")
-    for sentence, (ids, probabilities) in zip(sentences, found, strict=True):
+    pairs = by_sentence(rows, "predictions", "probabilities")
+    for sentence, (ids, probabilities) in zip(sentences, pairs, strict=True):
         yield word_files.Prediction(sentence, [labels[i] for i in ids], probabilities)
 
 

@@ -158,12 +158,12 @@ def _texts(row, key, flag, place):
         raise file_io.InputError(
             f"{place}: there is no key {key!r} ({flag}); there are {', '.join(row)}"
         )
-    found = row[key]
-    fits = isinstance(found, list) and all(isinstance(x, str) and x.strip() for x in found)
-    if not fits or not found:
-        raise file_io.InputError(f"{place}: {key!r} must be a list of texts, found {found!r}")
-    _check_names(found, f"the texts of {key!r}", place)
-    return tuple(found)
+    texts = row[key]
+    fits = isinstance(texts, list) and all(isinstance(x, str) and x.strip() for x in texts)
+    if not fits or not texts:
+        raise file_io.InputError(f"{place}: {key!r} must be a list of texts, found {texts!r}")
+    _check_names(texts, f"the texts of {key!r}", place)
+    return tuple(texts)
 
 
 def _read_conll(lines, name, columns, labeled):
@@ -218,14 +218,14 @@ def _sentence(rows, name, first, count, columns, labeled):
     return Sentence(str(count), tuple(fields[word] for fields in rows), labels, place)
 
 
-def _column(given, default, width, flag, place):
+def _column(value, default, width, flag, place):
     """Returns the index of a column, from 0."""
-    if given is None:
+    if value is None:
         return default
-    number = int(given) if given.removeprefix("-").isdecimal() else 0
+    number = int(value) if value.removeprefix("-").isdecimal() else 0
     if not 1 <= abs(number) <= width:
         raise file_io.InputError(
-            f"{place}: {flag}={given} must be the number of one of the {width} columns, from 1, or "
+            f"{place}: {flag}={value} must be the number of one of the {width} columns, from 1, or "
             "from -1 for the last"
         )
     return number - 1 if number > 0 else width + number
@@ -246,32 +246,32 @@ class Prediction:
     probabilities: list[float]
 
 
-def _conll_lines(found, marks):
-    columns = [found.sentence.words, found.sentence.labels, found.labels]
+def _conll_lines(prediction, marks):
+    columns = [prediction.sentence.words, prediction.sentence.labels, prediction.labels]
     for fields in zip(*(column for column in columns if column is not None), strict=True):
         yield "\t".join(fields)
     yield ""
 
 
-def to_dict(found: Prediction, marks: bool) -> dict[str, Any]:
+def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
     """Returns a JSON-ready prediction, with its entities if `marks`."""
-    words = found.sentence.words
+    words = prediction.sentence.words
     row = {
-        "id": found.sentence.guid,
+        "id": prediction.sentence.guid,
         "words": words,
-        "labels": found.labels,
-        "probabilities": [round(float(p), 6) for p in found.probabilities],
+        "labels": prediction.labels,
+        "probabilities": [round(float(p), 6) for p in prediction.probabilities],
     }
     if marks:
         row["entities"] = [
             {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])}
-            for kind, start, end in entities.find(found.labels)
+            for kind, start, end in entities.find(prediction.labels)
         ]
     return row
 
 
-def _json_lines(found, marks):
-    yield json.dumps(to_dict(found, marks), ensure_ascii=False)
+def _json_lines(prediction, marks):
+    yield json.dumps(to_dict(prediction, marks), ensure_ascii=False)
 
 
 def write_predictions(

@@ -86,17 +86,17 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
             raise file_io.InputError(
                 f"contamination={name}: expected one or more of {', '.join(SETS)}"
             )
-        found = counts[name] = dict.fromkeys(("files", "texts", "short_texts", "runs"), 0)
+        set_counts = counts[name] = dict.fromkeys(("files", "texts", "short_texts", "runs"), 0)
         for path in _files(name, data_dir):
-            found["files"] += 1
+            set_counts["files"] += 1
             for text in dict.fromkeys(_texts(path)):
                 words = duplicates.words(text)
-                found["texts"] += 1
+                set_counts["texts"] += 1
                 if len(words) < RUN_WORDS:
-                    found["short_texts"] += 1
+                    set_counts["short_texts"] += 1
                     continue
                 runs = duplicates.runs(duplicates.word_hashes(words), RUN_WORDS)
-                found["runs"] += len(runs)
+                set_counts["runs"] += len(runs)
                 hash_chunks.append(runs)
                 text_chunks.append(np.full(len(runs), len(set_of), np.int32))
                 set_of.append(place)
@@ -109,12 +109,12 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
 
 def _files(name: str, data_dir: str | None) -> list[str]:
     patterns = [f"{str(data_dir).rstrip('/')}/{pattern}" for pattern in SETS[name]]
-    found = [path for pattern in patterns for path in file_io.glob(pattern)]
-    if not found:
+    paths = [path for pattern in patterns for path in file_io.glob(pattern)]
+    if not paths:
         raise file_io.InputError(
             f"contamination={name}: data_dir={data_dir} has none of {', '.join(SETS[name])}"
         )
-    return found
+    return paths
 
 
 def _texts(path: str) -> Iterator[str]:

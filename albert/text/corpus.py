@@ -125,14 +125,14 @@ def read_lines(segment: Segment) -> Iterator[list[str]]:
     Only "\\n" ends a line. A byte order mark at the start of the file is dropped.
     """
     with archives.open_at(segment.path, "input text", segment.start) as file:
-        left = segment.end - segment.start
+        bytes_left = segment.end - segment.start
         rest = b""
-        while left:
-            data = file.read(min(PIECE_BYTES, left))
+        while bytes_left:
+            data = file.read(min(PIECE_BYTES, bytes_left))
             if not data:
                 raise file_io.InputError(f"{segment.path} was cut off while it was being read")
-            at_file_start = left == segment.end
-            left -= len(data)
+            at_file_start = bytes_left == segment.end
+            bytes_left -= len(data)
             if at_file_start:
                 data = data.removeprefix(codecs.BOM_UTF8)
             complete, newline, rest = (rest + data).rpartition(b"\n")

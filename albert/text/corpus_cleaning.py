@@ -173,13 +173,13 @@ def _json_texts(numbered, path, field):
             raise file_io.InputError(f"{path} line {number} is not JSON: {error}") from error
         text = value.get(field) if isinstance(value, dict) else None
         if not isinstance(text, str):
-            found = "the line is not an object"
+            problem = "the line is not an object"
             if isinstance(value, dict):
-                found = f"the line has the fields {sorted(value)}"
+                problem = f"the line has the fields {sorted(value)}"
                 if field in value:
-                    found = f"it is {_KINDS[type(text)]}"
+                    problem = f"it is {_KINDS[type(text)]}"
             raise file_io.InputError(
-                f"{path} line {number}: expected a text in text_field={field}; {found}"
+                f"{path} line {number}: expected a text in text_field={field}; {problem}"
             )
         yield text
 
@@ -253,8 +253,8 @@ class Cleaner:
             if letter_fraction(paragraph) < self._cleaning.min_letter_share:
                 counts["lines_of_few_letters"] += 1
                 continue
-            found = (" ".join(sentence.split()) for sentence in self._split(paragraph))
-            sentences += filter(None, found)
+            texts = (" ".join(sentence.split()) for sentence in self._split(paragraph))
+            sentences += filter(None, texts)
         return sentences if self.is_long_enough(sentences, counts) else []
 
     def is_long_enough(self, sentences: Sequence[str], counts: collections.Counter[str]) -> bool:
@@ -290,13 +290,13 @@ def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
     total = lengths.total()
     if not total:
         return {}
-    found = {"mean": sum(length * count for length, count in lengths.items()) / total}
-    seen = 0
+    statistics = {"mean": sum(length * count for length, count in lengths.items()) / total}
+    rank = 0
     waiting = collections.deque(
         [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
     )
     for length, count in sorted(lengths.items()):
-        seen += count
-        while waiting and seen >= max(1, waiting[0][1] * total):
-            found[waiting.popleft()[0]] = length
-    return found
+        rank += count
+        while waiting and rank >= max(1, waiting[0][1] * total):
+            statistics[waiting.popleft()[0]] = length
+    return statistics

@@ -111,10 +111,10 @@ def prepare(
             gone = _duplicates(documents, preparation.near_duplicate_threshold, counts)
             boilerplate = _boilerplate(documents, gone, preparation.max_line_repeats)
             cleaner = corpus_cleaning.Cleaner(preparation.cleaning)
-            written = _write(documents, gone, boilerplate, cleaner, folder, counts)
-            if not written["documents"]:
+            statistics = _write(documents, gone, boilerplate, cleaner, folder, counts)
+            if not statistics["documents"]:
                 raise file_io.InputError(_describe_nothing(input_paths, counts, skipped))
-            report = _report(counts, written, preparation, index, documents, gone, folder)
+            report = _report(counts, statistics, preparation, index, documents, gone, folder)
             report["skipped_files"] = skipped
             file_io.write_text(os.path.join(folder, REPORT_TEXT), report_text(report) + "\n")
             file_io.write_json(os.path.join(folder, REPORT), report)
@@ -125,12 +125,14 @@ def _describe_nothing(
     input_paths: Sequence[str], counts: Mapping[str, int], skipped: Sequence[dict[str, str]]
 ) -> str:
     """Returns the message if nothing is left."""
-    read = f"{len(input_paths)} file(s)"
+    source = f"{len(input_paths)} file(s)"
     if skipped:
-        read += f", of which {len(skipped)} were skipped ({skipped[0]['reason']})"
+        source += f", of which {len(skipped)} were skipped ({skipped[0]['reason']})"
     if counts["documents"]:
-        return f"nothing is left of {counts['documents']} document(s) in {read}: {_reasons(counts)}"
-    return f"there is no text in {input_paths[0]}, the first of {read}: {counts['bytes']} bytes"
+        return (
+            f"nothing is left of {counts['documents']} document(s) in {source}: {_reasons(counts)}"
+        )
+    return f"there is no text in {input_paths[0]}, the first of {source}: {counts['bytes']} bytes"
 
 
 @contextlib.contextmanager
@@ -230,7 +232,7 @@ class _Reader:
         sizes, keys = array.array("Q"), array.array("Q")
         with contextlib.ExitStack() as stack:
             stack.enter_context(file_io.writing(self._folder))
-            texts, signatures, found = (
+            texts, signatures, matches = (
                 stack.enter_context(file_io.open_file(_part(self._folder, number, kind), "wb"))
                 for kind in _KINDS[:3]
             )
@@ -238,7 +240,7 @@ class _Reader:
             for place, text in enumerate(corpus_cleaning.read_documents(path, cleaning, counts)):
                 counts["documents"] += 1
                 pieces = self._pieces(
-                    self._cleaner.clean(text, counts), (path, place), found, counts
+                    self._cleaner.clean(text, counts), (path, place), matches, counts
                 )
                 if not pieces:
                     continue
@@ -308,8 +310,8 @@ def _read(
     num_workers = min(num_workers, len(tasks))
     logging.info("Reading %d file(s) with %d worker(s)", len(tasks), max(1, num_workers))
     reasons = {}
-    with progress.Progress("reading", sum(file_io.size(path) for _, path in tasks), "B") as shown:
-        for number, reason in processes.run(_Reader, arguments, tasks, num_workers, shown):
+    with progress.Progress("reading", sum(file_io.size(path) for _, path in tasks), "B") as bar:
+        for number, reason in processes.run(_Reader, arguments, tasks, num_workers, bar):
             notes[number] = _read_note(_part(folder, number, "json")) or {}
             if reason:
                 reasons[number] = reason
@@ -442,20 +444,20 @@ def _write(
     with contextlib.ExitStack() as stack:
         for text in documents.texts(gone):
             pieces = [piece.split("\n") for piece in text.split("\n\n")]
-            kept = [
+            clean_pieces = [
                 [line for line in piece if not _is_boilerplate(line, boilerplate)]
                 for piece in pieces
             ]
-            dropped = sum(map(len, pieces)) - sum(map(len, kept))
+            dropped = sum(map(len, pieces)) - sum(map(len, clean_pieces))
             counts["boilerplate_lines"] += dropped
-            if dropped and not cleaner.is_long_enough(sum(kept, []), counts):
+            if dropped and not cleaner.is_long_enough(sum(clean_pieces, []), counts):
                 continue
             if file is None or file.tell() >= MAX_FILE_BYTES:
                 stack.close()
                 path = os.path.join(folder, f"corpus-{num_files:05d}.txt")
                 file = stack.enter_context(file_io.open_file(path, "wb"))
                 num_files += 1
-            for piece in filter(None, kept):
+            for piece in filter(None, clean_pieces):
                 statistics.add(piece)
                 file.write(("\n".join(piece) + "\n\n").encode())
     return {"files": num_files, **statistics.result()}
@@ -467,12 +469,12 @@ def _is_boilerplate(line: str, boilerplate: set[int]) -> bool:
     return duplicates.text_hash(line) in boilerplate
 
 
-def _report(counts, written, preparation, index, documents, gone, folder):
+def _report(counts, statistics, preparation, index, documents, gone, folder):
     report = {
         "read": {"files": documents.num_files, **_select(counts, "bytes", "documents")},
         "left_out": {name: counts[name] for name in REASONS},
         "cut_documents": counts["cut_documents"],
-        "written": written,
+        "written": statistics,
         "settings": dataclasses.asdict(preparation),
     }
     if index is not None:
@@ -485,13 +487,13 @@ def _select(counts, *names):
 
 
 def _contamination_report(counts, index, documents, folder):
-    found = collections.defaultdict(set)
+    texts = collections.defaultdict(set)
     path = os.path.join(folder, "contamination.jsonl")
     with file_io.open_file(path, "w") as file:
         for row in documents.found():
-            found[row["set"]].add(row["text"])
+            texts[row["set"]].add(row["text"])
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    sets = {name: {**index.counts[name], "texts_found": len(found[name])} for name in index.names}
+    sets = {name: {**index.counts[name], "texts_found": len(texts[name])} for name in index.names}
     return {"sets": sets, **_select(counts, "contaminated_documents", "overlapping_sentences")}
 
 
@@ -499,21 +501,22 @@ def _reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]} {text}" for name, text in REASONS.items() if counts[name])
 
 
-def _lengths(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in found.items())
+def _lengths(statistics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in statistics.items())
 
 
 def report_text(report: Mapping[str, Any]) -> str:
     """Returns the text of a report of `prepare`."""
-    read, written = report["read"], report["written"]
+    inputs, outputs = report["read"], report["written"]
     lines = [
-        f"{written['documents']} documents, {written['sentences']} sentences, {written['words']} "
-        f"words, {written['characters']} characters in {written['files']} file(s)",
-        f"  read: {read['files']} file(s), {read['bytes']} bytes, {read['documents']} documents",
+        f"{outputs['documents']} documents, {outputs['sentences']} sentences, {outputs['words']} "
+        f"words, {outputs['characters']} characters in {outputs['files']} file(s)",
+        f"  read: {inputs['files']} file(s), {inputs['bytes']} bytes, {inputs['documents']} "
+        "documents",
         "  removed:",
         *(f"    {report['left_out'][name]} {text}" for name, text in REASONS.items()),
-        f"  words in a sentence: {_lengths(written['words_in_a_sentence'])}",
-        f"  sentences in a document: {_lengths(written['sentences_in_a_document'])}",
+        f"  words in a sentence: {_lengths(outputs['words_in_a_sentence'])}",
+        f"  sentences in a document: {_lengths(outputs['sentences_in_a_document'])}",
     ]
     if report["skipped_files"]:
         lines.append(f"  skipped: {len(report['skipped_files'])} file(s) that cannot be read")
@@ -521,12 +524,12 @@ def report_text(report: Mapping[str, Any]) -> str:
     if report["cut_documents"]:
         lines.append(f"  cut: {report['cut_documents']} times inside a document of too many bytes")
     if "contamination" in report:
-        found = report["contamination"]
+        overlap = report["contamination"]
         lines.append(
-            f"  evaluation sets: {found['contaminated_documents']} documents overlap in "
-            f"{found['overlapping_sentences']} sentences"
+            f"  evaluation sets: {overlap['contaminated_documents']} documents overlap in "
+            f"{overlap['overlapping_sentences']} sentences"
         )
-        for name, counts in found["sets"].items():
+        for name, counts in overlap["sets"].items():
             long_texts = counts["texts"] - counts["short_texts"]
             lines.append(
                 f"    {name}: {counts['texts_found']} of {long_texts} texts; "

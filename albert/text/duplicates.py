@@ -48,9 +48,9 @@ def text_hash(text: str) -> int:
 _word_hash = functools.lru_cache(maxsize=1 << 17)(text_hash)
 
 
-def word_hashes(found: Sequence[str]) -> np.ndarray:
+def word_hashes(word_list: Sequence[str]) -> np.ndarray:
     """Returns a [N] uint64 hash of each of N words."""
-    return np.fromiter(map(_word_hash, found), np.uint64, len(found))
+    return np.fromiter(map(_word_hash, word_list), np.uint64, len(word_list))
 
 
 def runs(hashes: np.ndarray, length: int) -> np.ndarray:
@@ -100,9 +100,9 @@ class Signer:
         Args:
           hashes: [N] uint64 of its words, see `word_hashes`.
         """
-        found = runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
+        run_hashes = runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
         signature = self._empty.copy()
-        signature.update_batch(np.unique(found >> np.uint64(32)).tolist())
+        signature.update_batch(np.unique(run_hashes >> np.uint64(32)).tolist())
         return signature.hashvalues.astype(np.uint32)
 
 
@@ -137,13 +137,13 @@ def repeated(
             start += len(chunk)
         if not sum(map(len, key_chunks)):
             continue
-        found, places = np.concatenate(key_chunks), np.concatenate(place_chunks)
-        order = np.argsort(found, kind="stable")
-        found, places = found[order], places[order]
-        starts = np.flatnonzero(np.diff(found, prepend=~found[:1]))
-        ends = np.append(starts[1:], len(found))
+        part_keys, places = np.concatenate(key_chunks), np.concatenate(place_chunks)
+        order = np.argsort(part_keys, kind="stable")
+        part_keys, places = part_keys[order], places[order]
+        starts = np.flatnonzero(np.diff(part_keys, prepend=~part_keys[:1]))
+        ends = np.append(starts[1:], len(part_keys))
         for group in np.flatnonzero(ends - starts > 1):
-            yield found[starts[group]], places[starts[group] : ends[group]]
+            yield part_keys[starts[group]], places[starts[group] : ends[group]]
 
 
 def exact_duplicates(keys: Callable[[], Iterable[np.ndarray]], total: int) -> np.ndarray:
@@ -187,12 +187,12 @@ class Signatures:
 
     def of(self, places: np.ndarray) -> np.ndarray:
         """Returns the [*, K] signatures of the documents at these places."""
-        found = np.empty((len(places), NUM_HASHES), np.uint32)
+        signatures = np.empty((len(places), NUM_HASHES), np.uint32)
         table_of = np.searchsorted(self._starts, places, side="right") - 1
         for table in np.unique(table_of):
             here = table_of == table
-            found[here] = self._tables[table][places[here] - self._starts[table]]
-        return found
+            signatures[here] = self._tables[table][places[here] - self._starts[table]]
+        return signatures
 
     def similarities(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Estimates the [*] similarity of documents at places `first` with those at `second`."""
@@ -223,8 +223,8 @@ def near_duplicates(signatures: Signatures, threshold: float, removed: np.ndarra
     gone = np.zeros(len(signatures), bool)
     for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
         part = pairs[start : start + _PAIRS_AT_A_TIME]
-        found = zip((part >> _HALF).tolist(), (part & _LOW_HALF).tolist(), strict=True)
-        for later, earlier in found:
+        place_pairs = zip((part >> _HALF).tolist(), (part & _LOW_HALF).tolist(), strict=True)
+        for later, earlier in place_pairs:
             gone[later] |= not gone[earlier]
     return gone
 
@@ -235,7 +235,7 @@ def _candidates(signatures: Signatures, threshold: float, removed: np.ndarray) -
     The half of higher bits is the earlier place, to save memory.
     """
     bands, width = best_bands(threshold)
-    found = np.zeros(0, np.int64)
+    pairs = np.zeros(0, np.int64)
     for band in range(bands):
         new = []
         for _, places in repeated(functools.partial(signatures.band_keys, band, width)):
@@ -246,5 +246,5 @@ def _candidates(signatures: Signatures, threshold: float, removed: np.ndarray) -
                 # The first most probably stays, so all others are compared with it.
                 new.append(places[0] << _HALF | places[_COMPARED + 1 :])
         if new:
-            found = np.unique(np.concatenate([found, *new]))
-    return found
+            pairs = np.unique(np.concatenate([pairs, *new]))
+    return pairs

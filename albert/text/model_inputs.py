@@ -93,11 +93,11 @@ def truncate_spans_at_both_ends(
       rng: numpy Generator.
     """
     lengths = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
-    kept = _kept_lengths(*lengths, max_tokens)
-    for column, length, keep in zip((0, 2), lengths, kept, strict=True):
-        front = rng.binomial(length - keep, 0.5)
+    new_lengths = _kept_lengths(*lengths, max_tokens)
+    for column, length, new_length in zip((0, 2), lengths, new_lengths, strict=True):
+        front = rng.binomial(length - new_length, 0.5)
         pairs[:, column] += front
-        pairs[:, column + 1] = pairs[:, column] + keep
+        pairs[:, column + 1] = pairs[:, column] + new_length
 
 
 def pack(

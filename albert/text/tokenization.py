@@ -124,12 +124,12 @@ def _load_sentencepiece(path):
         if content:
             sp_model.LoadFromSerializedProto(content)
             return sp_model
-        found = "it is empty"
+        problem = "it is empty"
     except RuntimeError:
-        found = "a text file: give a WordPiece vocabulary as vocab_file"
+        problem = "a text file: give a WordPiece vocabulary as vocab_file"
         if not wordpiece.is_text(content):
-            found = "expected a file such as 30k-clean.model"
-    raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {found}")
+            problem = "expected a file such as 30k-clean.model"
+    raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {problem}")
 
 
 def _sentencepiece_pieces(sp_model, path):
@@ -250,9 +250,9 @@ class FullTokenizer:
         pad, unk = ("<pad>", "[PAD]")[order], ("<unk>", "[UNK]")[order]
         ids, missing = [], []
         for names in (("[CLS]",), ("[SEP]",), ("[MASK]",), pad, unk):
-            found = [self.vocab[name] for name in names if name in self.vocab]
-            ids.extend(found[:1])
-            if not found:
+            candidates = [self.vocab[name] for name in names if name in self.vocab]
+            ids.extend(candidates[:1])
+            if not candidates:
                 missing.append(" or ".join(names))
         if missing:
             remedy = "is it a WordPiece vocabulary, one piece per line?"
@@ -343,17 +343,17 @@ def check_vocab_size(tokenizer: Any, config_vocab_size: int) -> None:
       file_io.InputError: the tokenizer has ids that the model's table lacks.
     """
     source = tokenizer.spm_model_file or tokenizer.vocab_file
-    found = f"{source} has {tokenizer.vocab_size} pieces, the config's vocab_size is"
+    message = f"{source} has {tokenizer.vocab_size} pieces, the config's vocab_size is"
     if tokenizer.vocab_size > config_vocab_size:
         raise file_io.InputError(
-            f"{found} only {config_vocab_size}: they belong to different models; give the "
+            f"{message} only {config_vocab_size}: they belong to different models; give the "
             "vocabulary that the model was trained with"
         )
     if tokenizer.vocab_size < config_vocab_size:
         logging.warning(
             "%s %d; give the vocabulary that the model was trained with, or for a new model set "
             "vocab_size to %d",
-            found,
+            message,
             config_vocab_size,
             tokenizer.vocab_size,
         )

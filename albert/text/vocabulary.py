@@ -91,14 +91,14 @@ def sample_limit(sizes: Sequence[Sequence[int]], sample_size: int, seed: int) ->
     """
     if sum(map(sum, sizes)) <= sample_size:
         return _MAX_NUMBER
-    kept, below = np.zeros(0, np.uint64), _MAX_NUMBER
-    for found in _all_numbers(sizes, seed):
+    numbers, below = np.zeros(0, np.uint64), _MAX_NUMBER
+    for chunk in _all_numbers(sizes, seed):
         if below < _MAX_NUMBER:
-            found = found[found < np.uint64(below)]
-        kept = np.concatenate([kept, found])
-        if len(kept) > 2 * sample_size:
-            kept, below = _smallest(kept, sample_size)
-    return _smallest(kept, sample_size)[1] if len(kept) > sample_size else below
+            chunk = chunk[chunk < np.uint64(below)]
+        numbers = np.concatenate([numbers, chunk])
+        if len(numbers) > 2 * sample_size:
+            numbers, below = _smallest(numbers, sample_size)
+    return _smallest(numbers, sample_size)[1] if len(numbers) > sample_size else below
 
 
 def _all_numbers(sizes, seed):
@@ -109,10 +109,10 @@ def _all_numbers(sizes, seed):
                 yield draw(min(_NUMBERS_AT_A_TIME, count - start))
 
 
-def _smallest(kept, count):
+def _smallest(numbers, count):
     """Returns (the `count` smallest numbers, the smallest of the others)."""
-    kept = np.partition(kept, count)
-    return kept[:count], int(kept[count])
+    numbers = np.partition(numbers, count)
+    return numbers[:count], int(numbers[count])
 
 
 def sampled_lines(lines: list[str], below: int, draw: Callable[[int], np.ndarray]) -> list[str]:
@@ -123,10 +123,10 @@ def sampled_lines(lines: list[str], below: int, draw: Callable[[int], np.ndarray
       below: what `sample_limit` returned.
       draw: what `line_numbers` returned for the segment; `lines` are its next lines.
     """
-    found = draw(len(lines))
+    numbers = draw(len(lines))
     if below == _MAX_NUMBER:
         return lines
-    return list(itertools.compress(lines, (found < np.uint64(below)).tolist()))
+    return list(itertools.compress(lines, (numbers < np.uint64(below)).tolist()))
 
 
 def drawn_of_block(
@@ -303,11 +303,11 @@ def train_wordpiece(
     plan = corpus.plan_blocks(input_paths)
     counts: collections.Counter[str] = collections.Counter()
     words = _count_words(draw(plan, recipe, counts), recipe, counts)
-    kept = _most_frequent(words, recipe.character_coverage)
+    alphabet = _most_frequent(words, recipe.character_coverage)
     # A word with another character is unknown to any such vocabulary.
-    words = {word: count for word, count in words.items() if kept.issuperset(word)}
+    words = {word: count for word, count in words.items() if alphabet.issuperset(word)}
     inside = {character for word in words for character in word[1:]}
-    first = [*WORDPIECE_SYMBOLS, *sorted(kept), *(f"##{c}" for c in sorted(inside))]
+    first = [*WORDPIECE_SYMBOLS, *sorted(alphabet), *(f"##{c}" for c in sorted(inside))]
     if not words:
         raise file_io.InputError(_NO_SENTENCE)
     if len(first) > recipe.vocab_size:
@@ -333,9 +333,9 @@ def _count_words(lines, recipe, counts):
     split = tokenization.BasicTokenizer(recipe.do_lower_case).tokenize
     words = collections.Counter()
     for line in lines:
-        found = split(line)
-        counts["sentences" if found else "empty"] += 1
-        words.update(found)
+        line_words = split(line)
+        counts["sentences" if line_words else "empty"] += 1
+        words.update(line_words)
     return words
 
 
@@ -345,13 +345,13 @@ def _most_frequent(words, coverage):
     for word, count in words.items():
         for character in word:
             characters[character] += count
-    kept, left = set(), coverage * characters.total()
+    alphabet, budget = set(), coverage * characters.total()
     for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if left <= 0:
+        if budget <= 0:
             break
-        kept.add(character)
-        left -= count
-    return kept
+        alphabet.add(character)
+        budget -= count
+    return alphabet
 
 
 def _repeat_words(words: Mapping[str, int]) -> Iterator[str]:

@@ -114,28 +114,28 @@ def _check_header(path, line, settings):
         raise StaleFeaturesError(
             f"{path} has version {header.get('version')}, expected {_FILE_VERSION}"
         )
-    found, expected = header.get("settings"), json.loads(json.dumps(settings))
-    if not isinstance(found, dict):
+    actual, expected = header.get("settings"), json.loads(json.dumps(settings))
+    if not isinstance(actual, dict):
         raise StaleFeaturesError(f"{path} does not say what it was made with")
-    for key in sorted(set(found) | set(expected)):
-        if found.get(key) != expected.get(key):
+    for key in sorted(set(actual) | set(expected)):
+        if actual.get(key) != expected.get(key):
             raise StaleFeaturesError(
-                f"{path} was made with {key} = {found.get(key)!r}, now it is {expected.get(key)!r}"
+                f"{path} was made with {key} = {actual.get(key)!r}, now it is {expected.get(key)!r}"
             )
 
 
 def _features_of_row(row):
     json_shapes.check(row, list, "a window")
-    number, qas_id, example_index, span, length, used, begin, context, starts, ends = row
-    if not 0 <= used <= length <= _MAX_TOKENS:
-        raise ValueError(f"a window has {used} of {length} tokens")
+    number, qas_id, example_index, span, length, num_tokens, begin, context, starts, ends = row
+    if not 0 <= num_tokens <= length <= _MAX_TOKENS:
+        raise ValueError(f"a window has {num_tokens} of {length} tokens")
     return squad_features.SquadFeatures(
         unique_id=number,
         qas_id=qas_id,
         example_index=example_index,
         doc_span_index=span,
         max_seq_length=length,
-        real_ids=[0] * used,
+        real_ids=[0] * num_tokens,
         text_begin=begin,
         max_context=tuple(context),
         piece_start=np.array(starts, np.int32),

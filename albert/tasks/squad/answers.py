@@ -61,11 +61,11 @@ _KINDS = {str: "text", int: "number", list: "list", dict: "object", type(None): 
 
 def _field(path, place, value, name, kind):
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
-        found = "none"
+        actual = "none"
         if isinstance(value, dict) and name in value:
-            found = _KINDS.get(type(value[name]), type(value[name]).__name__)
+            actual = _KINDS.get(type(value[name]), type(value[name]).__name__)
         raise InputError(
-            f"SQuAD file: {path}: expected {name!r} ({_KINDS[kind]}) in {place}, found {found}"
+            f"SQuAD file: {path}: expected {name!r} ({_KINDS[kind]}) in {place}, found {actual}"
         )
     if kind is str:
         try:
@@ -120,11 +120,11 @@ def _set_training_answer(path, place, example, question):
     (answer,) = question["answers"]
     start = _field(path, place, answer, "answer_start", int)
     text = answer["text"]
-    found = example.paragraph_text[start : start + len(text)] if start >= 0 else ""
-    if not text or found != text:
+    span = example.paragraph_text[start : start + len(text)] if start >= 0 else ""
+    if not text or span != text:
         raise InputError(
             f"SQuAD file: {path}: the answer of question {example.qas_id!r} is {text!r}, but at "
-            f"character {start} the context has {found!r}"
+            f"character {start} the context has {span!r}"
         )
     example.orig_answer_text, example.start_position = text, start
 
@@ -310,8 +310,8 @@ def _best_answers(examples, features, results, candidates, n_best_size, max_answ
         )
         rows = [results[window.unique_id] for window in windows]
         spans = squad_spans.best_spans(candidates(rows), places, max_answer_length)
-        for number, found in _distinct_texts(examples, windows, spans, n_best_size):
-            answers[number] = found
+        for number, nbest in _distinct_texts(examples, windows, spans, n_best_size):
+            answers[number] = nbest
     return answers
 
 
@@ -349,18 +349,18 @@ def _distinct_texts(examples, windows, spans, n_best_size):
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
     for number, group in itertools.groupby(rows, key=operator.itemgetter(0)):
         paragraph = examples[number].paragraph_text
-        found = {}
+        answers = {}
         for _, window, start, end, start_score, end_score in group:
             window = windows[window]
             begin = int(window.piece_start[start - window.text_begin])
             raw = paragraph[begin : int(window.piece_end[end - window.text_begin]) + 1]
             text = raw.strip()
-            if text not in found:
+            if text not in answers:
                 begin += len(raw) - len(raw.lstrip())
-                found[text] = Answer(text, 0.0, start_score, end_score, begin, begin + len(text))
-                if len(found) == n_best_size:
+                answers[text] = Answer(text, 0.0, start_score, end_score, begin, begin + len(text))
+                if len(answers) == n_best_size:
                     break
-        yield number, _with_probabilities(list(found.values()))
+        yield number, _with_probabilities(list(answers.values()))
 
 
 def _with_probabilities(answers):
@@ -374,8 +374,8 @@ def _with_probabilities(answers):
 
 def _to_nbest(examples, answers):
     return {
-        example.qas_id: [answer.to_json() for answer in found]
-        for example, found in zip(examples, answers, strict=True)
+        example.qas_id: [answer.to_json() for answer in nbest]
+        for example, nbest in zip(examples, answers, strict=True)
     }
 
 
@@ -396,7 +396,7 @@ def predictions_v1(
     """
     answers = best_answers_v1(examples, features, results, n_best_size, max_answer_length)
     nbest = _to_nbest(examples, answers)
-    return {key: found[0]["text"] for key, found in nbest.items()}, nbest
+    return {key: entries[0]["text"] for key, entries in nbest.items()}, nbest
 
 
 def predictions_v2(
@@ -426,7 +426,7 @@ def predictions_v2(
         examples, features, results, n_best_size, max_answer_length, start_n_top, end_n_top
     )
     nbest = _to_nbest(examples, answers)
-    texts = {key: found[0]["text"] for key, found in nbest.items()}
+    texts = {key: entries[0]["text"] for key, entries in nbest.items()}
     null_odds = find_null_odds(examples, features, results)
     if null_score_diff_threshold is None:
         null_score_diff_threshold = _best_threshold(examples, texts, null_odds)

@@ -279,14 +279,14 @@ class Featurizer:
         texts = self._spell(pieces)
         if self._has_spaces:
             # Like the reference, which has no WordPiece: one symbol per character.
-            found = squad_spans.align(
+            alignment = squad_spans.align(
                 text.translate(self._symbols),
                 "".join(texts),
                 list(map(len, texts)),
                 squad_spans.MIN_MATCHED * len(text),
             )
-            if found is not None:
-                return found
+            if alignment is not None:
+                return alignment
         # One symbol per character fails for Korean, whose syllables are decomposed (and composed
         # again by some vocabularies), and for texts with many vowel signs, which are dropped.
         forms = list(map(self._normalize_character, text))
@@ -413,8 +413,8 @@ def convert_examples_to_features(
         )
     featurizer = Featurizer(tokenizer, max_seq_length, doc_stride, max_query_length, is_training)
     report = FeatureReport() if report is None else report
-    made = batches(enumerate(examples), featurizer, convert=list)
-    return map(_with_unique_id, numbered(made, report, is_training))
+    example_batches = batches(enumerate(examples), featurizer, convert=list)
+    return map(_with_unique_id, numbered(example_batches, report, is_training))
 
 
 def batches(
@@ -440,11 +440,11 @@ def batches(
 
 
 def numbered(
-    made: Iterable[Batch], report: FeatureReport, is_training: bool
+    example_batches: Iterable[Batch], report: FeatureReport, is_training: bool
 ) -> Iterator[tuple[int, Any]]:
     """Yields (unique id, item) for each item of `batches`, and counts them in the report."""
     number = FIRST_UNIQUE_ID
-    for batch in made:
+    for batch in example_batches:
         for example, items in batch:
             report.add(example.qas_id, items)
             if not isinstance(items, str):

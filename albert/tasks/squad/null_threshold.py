@@ -47,7 +47,7 @@ def find_best(
     Returns:
       ``(best score in percent, threshold)``.
     """
-    current = best = float(sum(not known for known in has_answer.values()))
+    current = best = float(sum(not answerable for answerable in has_answer.values()))
     threshold = 0.0
     for key in sorted(null_odds, key=null_odds.__getitem__):
         if key not in scores:

@@ -63,8 +63,8 @@ def make_target_adder(
         place = tf.reshape(features["unique_ids"], [-1]) - squad_features.FIRST_UNIQUE_ID
         # A window with another number is missed by the evaluator, which names it.
         place = tf.clip_by_value(place, 0, len(questions.features) - 1)
-        found = {name: tf.gather(values, place) for name, values in targets(questions).items()}
-        return {**features, **found}
+        rows = {name: tf.gather(values, place) for name, values in targets(questions).items()}
+        return {**features, **rows}
 
     return prepare
 
@@ -122,8 +122,8 @@ class Scores:
           rows: arrays [B, …] by name. Each window must be added only once.
         """
         if _ROWS[0] in rows:
-            known = np.asarray(rows["place_is_known"]).astype(bool)
-            self._batches.append(np.stack([rows[name] for name in _ROWS[:3]])[:, known])
+            is_known = np.asarray(rows["place_is_known"]).astype(bool)
+            self._batches.append(np.stack([rows[name] for name in _ROWS[:3]])[:, is_known])
         return {name: values for name, values in rows.items() if name not in _ROWS}
 
     def result(self) -> dict[str, float]:

@@ -104,8 +104,8 @@ class QuestionFiles:
         examples = self.train_examples
 
         def make_rows():
-            made = self._convert(squad_answers.shuffle_examples(examples), is_training=True)
-            return (record for record, _ in made)
+            pairs = self._convert(squad_answers.shuffle_examples(examples), is_training=True)
+            return (record for record, _ in pairs)
 
         _make_folders(path)
         with distribution.chief_first(self.strategy):
@@ -134,20 +134,20 @@ class QuestionFiles:
         examples = self.predict_examples
         fingerprint = self._fingerprint(self.predict_file, "predict")
         features = answer_features.read_if_current(left_path, fingerprint)
-        made = []
+        windows = []
 
         def make_rows():
             for record, window in self._convert(examples, is_training=False):
-                made.append(window)
+                windows.append(window)
                 yield record
 
         if features is None:
             # Both files must be made together; without a manifest the records are made again.
             file_io.remove(record_files.manifest_path(path))
         count = self._cached(path, fingerprint, make_rows)
-        if made or features is None:
-            answer_features.write(left_path, made, fingerprint)
-            features = made
+        if windows or features is None:
+            answer_features.write(left_path, windows, fingerprint)
+            features = windows
         if not count:
             raise file_io.InputError(
                 f"{self.predict_file}: none of the {len(examples)} contexts has any text"
@@ -158,8 +158,8 @@ class QuestionFiles:
     def _predict_paths(self):
         """Returns the paths of the records to predict and of their `answer_features`."""
         path = self.predict_feature_file or self._default_path("_predict.tf_record")
-        left = self.predict_feature_left_file or self._default_path("_predict_features.json")
-        return path, left
+        left_path = self.predict_feature_left_file or self._default_path("_predict_features.json")
+        return path, left_path
 
     def _default_path(self, ending):
         return os.path.join(self.output_dir, self.kind + ending)

@@ -131,11 +131,11 @@ def convert_examples_to_records(
     report = squad_features.FeatureReport() if report is None else report
     num_processes = min(num_processes, len(examples) // MIN_EXAMPLES_PER_PROCESS)
     if num_processes > 1:
-        made = _batches_of_workers(examples, settings, num_processes)
+        batches = _batches_of_workers(examples, settings, num_processes)
     else:
         to_rows = functools.partial(_to_rows, is_training)
-        made = squad_features.batches(enumerate(examples), featurizer, to_rows)
-    return map(_to_record, squad_features.numbered(made, report, is_training))
+        batches = squad_features.batches(enumerate(examples), featurizer, to_rows)
+    return map(_to_record, squad_features.numbered(batches, report, is_training))
 
 
 def _batches_of_workers(examples, settings, num_processes):

@@ -66,30 +66,35 @@ class Selection:
         Raises:
           file_io.InputError: no question remains, or the file does not say which have an answer.
         """
-        left = list(examples)
+        questions = list(examples)
         if self.answerable_only:
-            left = [example for example in left if _is_answerable(example, path)]
-            logging.info("%s: %d of %d questions have an answer", path, len(left), len(examples))
+            questions = [example for example in questions if _is_answerable(example, path)]
+            logging.info(
+                "%s: %d of %d questions have an answer", path, len(questions), len(examples)
+            )
         if self.drop_longer_than is not None:
-            fitting = self._select_fitting(left, tokenizer, max_query_length)
+            fitting = self._select_fitting(questions, tokenizer, max_query_length)
             logging.info(
                 "%s: %d of %d questions fit in %d tokens with their text",
                 path,
                 len(fitting),
-                len(left),
+                len(questions),
                 self.drop_longer_than,
             )
-            left = fitting
-        if not left:
+            questions = fitting
+        if not questions:
             raise file_io.InputError(
                 f"{path}: none of the {len(examples)} questions remains after {self.settings}"
             )
         if self.share < 1:
-            left = [
-                left[place] for place in subsets.choose_indices(len(left), self.share, self.seed)
+            questions = [
+                questions[place]
+                for place in subsets.choose_indices(len(questions), self.share, self.seed)
             ]
-            logging.info("%s: %d questions, %s=%g", path, len(left), self.share_name, self.share)
-        return left
+            logging.info(
+                "%s: %d questions, %s=%g", path, len(questions), self.share_name, self.share
+            )
+        return questions
 
     def _select_fitting(self, examples, tokenizer, max_query_length):
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))

@@ -254,8 +254,10 @@ def align_forms(
     Returns:
       See `align`.
     """
-    found = align("".join(forms), "".join(piece_forms), list(map(len, piece_forms)), min_matched)
-    if found is None:
+    alignment = align(
+        "".join(forms), "".join(piece_forms), list(map(len, piece_forms)), min_matched
+    )
+    if alignment is None:
         return None
     lengths = np.array(list(map(len, forms)))
     ends = np.cumsum(lengths)
@@ -263,10 +265,10 @@ def align_forms(
     base_ends = np.append(bases[1:], len(forms)) - 1
     base_of = np.repeat(np.arange(len(bases)), lengths[bases])
     return Alignment(
-        piece_start=bases[base_of[found.piece_start]],
-        piece_end=base_ends[base_of[found.piece_end]],
-        start_piece=found.start_piece[np.minimum(ends - lengths, ends[-1] - 1)],
-        end_piece=found.end_piece[np.maximum(ends - 1, 0)],
+        piece_start=bases[base_of[alignment.piece_start]],
+        piece_end=base_ends[base_of[alignment.piece_end]],
+        start_piece=alignment.start_piece[np.minimum(ends - lengths, ends[-1] - 1)],
+        end_piece=alignment.end_piece[np.maximum(ends - 1, 0)],
     )
 
 
