@@ -48,7 +48,7 @@ def changed_inputs(record: dict) -> list[str]:
         ]
         missing = [file for file in files if not file_io.exists(file)]
         if missing:
-            changed.append(f"{role}: there is no file {missing[0]}")
+            changed.append(f"{role}: the file {missing[0]} does not exist")
         elif entry["sha256"] is None:
             changed.append(f"{role}: the run ended before {entry['path']} was hashed")
         else:

@@ -105,7 +105,7 @@ def read(
       file_io.InputError: the file is missing, belongs to another task, or lacks the answers.
     """
     if not file_io.exists(path):
-        raise file_io.InputError(f"{flag}: there is no file {path}")
+        raise file_io.InputError(f"{flag}: the file {path} does not exist")
     reader = predictors.reader(folder)
     examples, gold = reader.read(path, needs_labels)
     if needs_labels and gold is None:

@@ -150,7 +150,7 @@ def open_input(path: str, what: str, mode: str = "r") -> IO[Any]:
       InputError: the file does not exist, is not a regular file or cannot be read.
     """
     if not exists(path):
-        raise InputError(f"{what}: there is no file {path}")
+        raise InputError(f"{what}: the file {path} does not exist")
     if is_dir(path):
         raise InputError(f"{what}: {path} is a folder, a file was expected")
     try:

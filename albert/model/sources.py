@@ -216,7 +216,7 @@ def _existing(flag, path, hub_handle):
     if not path or (path != wordpiece.HUB_WORD and file_io.exists(path)):
         return path
     if path != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):
-        raise file_io.InputError(f"{flag}: there is no file {path}")
+        raise file_io.InputError(f"{flag}: the file {path} does not exist")
     logging.warning("%s=%s does not exist; using the hub module's file", flag, path)
     return None
 

@@ -140,8 +140,8 @@ class GlueTask:
                 hint = f" ({name} is in {data_dir} itself: give the folder above)"
             layout = ", ".join(file for file in self._files.values() if file)
             raise file_io.InputError(
-                f"task {self.name}: there is no file {path}; expected data_dir to hold a folder "
-                f"{self.folder} with {layout}{hint}"
+                f"task {self.name}: the file {path} does not exist; expected data_dir to hold "
+                f"a folder {self.folder} with {layout}{hint}"
             )
         return path
 

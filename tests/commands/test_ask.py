@@ -248,7 +248,7 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
     flags = {"model_dir": folders[squad_task.V1], "question": "Who?"}
     with pytest.raises(file_io.InputError, match=r"context_file: .*empty\.txt holds no text"):
         run_script(ask, **flags, context_file=empty)
-    with pytest.raises(file_io.InputError, match="context_file: there is no file"):
+    with pytest.raises(file_io.InputError, match="context_file: the file .* does not exist"):
         run_script(ask, **flags, context_file=tmp_path / "nowhere.txt")
     with pytest.raises(file_io.InputError, match="give --context_file, a text to ask"):
         run_script(ask, **flags)
@@ -295,7 +295,7 @@ def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):
         ({"context_file": "x", "index": 1}, "--data_file and --index belong together"),
         ({"context_file": "x", "data_file": "y", "index": 1}, "give --context_file"),
         ({"data_file": "x", "index": 1, "question": "Who?"}, "--question: only for --context_file"),
-        ({"data_file": "x", "index": 1}, "SQuAD file: there is no file x"),
+        ({"data_file": "x", "index": 1}, "SQuAD file: the file x does not exist"),
     ],
 )
 def test_a_text_or_a_question_of_a_file(folders, run_script, flags, message):

@@ -177,7 +177,7 @@ def test_standard_input_is_answered_line_by_line(models):
     ("changes", "message"),
     [
         ({"model_dir": "nowhere"}, "there is no model folder nowhere"),
-        ({"input_file": "nowhere.txt"}, "--input_file: there is no file nowhere.txt"),
+        ({"input_file": "nowhere.txt"}, "--input_file: the file nowhere.txt does not exist"),
         ({"input_file": "x.xlsx"}, r"x\.xlsx: expected a name that ends in .*\.txt"),
         ({"output_file": "x.csv"}, r"x\.csv: expected a name that ends in \.tsv or \.jsonl"),
         ({"output_file": "no/x.tsv"}, "--output_file=no/x.tsv: the folder no does not exist"),

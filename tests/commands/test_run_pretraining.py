@@ -219,7 +219,7 @@ def test_every_group_can_start_from_group_0(inputs, evaluated, tmp_path, run_scr
         ({"gradient_accumulation_steps": 3}, "=16 on 1 replicas cannot be .*_steps=3 equal parts"),
         ({"use_xla": True}, "--use_xla needs a GPU, and there is none"),
         ({"use_tpu": True, "distribution_strategy": "mirrored"}, "--use_tpu contradicts"),
-        ({"albert_config_file": "no.json"}, "there is no file no.json"),
+        ({"albert_config_file": "no.json"}, "the file no.json does not exist"),
         ({"init_checkpoint": "nowhere/model.ckpt"}, "there is no checkpoint nowhere/model.ckpt"),
         (
             {"do_train": False, "do_eval": True},

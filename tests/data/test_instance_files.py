@@ -274,7 +274,7 @@ def test_a_disk_that_fills_up_while_compressing(text, job, tmp_path, monkeypatch
 
 def test_a_missing_vocabulary_is_found_before_any_work(text, job, tmp_path):
     job = dataclasses.replace(job, spm_model_file=str(tmp_path / "none.model"))
-    with pytest.raises(file_io.InputError, match="there is no file .*none.model"):
+    with pytest.raises(file_io.InputError, match="the file .*none.model does not exist"):
         create(text, [tmp_path / "out"], job, 2)
     assert_untouched(tmp_path, [])
 
@@ -316,7 +316,7 @@ def test_a_mistake_in_a_worker_is_reported_as_such(text, job, tmp_path, monkeypa
     gone = dataclasses.replace(real.blocks[1][0], path=str(tmp_path / "gone"))
     plan = dataclasses.replace(real, blocks=(real.blocks[0], (gone,)))
     monkeypatch.setattr(corpus, "plan_blocks", lambda paths: plan)
-    with pytest.raises(file_io.InputError, match="input text: there is no file .*gone"):
+    with pytest.raises(file_io.InputError, match="input text: the file .*gone does not exist"):
         create(text, [tmp_path / "out"], job, 2)
     assert_untouched(tmp_path, [])
 

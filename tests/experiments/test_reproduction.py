@@ -113,7 +113,7 @@ def test_changed_inputs_are_named_and_refused(run, tmp_path, run_script, monkeyp
         run_script(reproduce, **flags)
     for text in (
         "2 input(s)", "train_data: ", "train.tsv is another file than before (5 bytes, SHA-256 ",
-        "vocabulary: there is no file ", "--accept_changed_inputs continues",
+        "vocabulary: the file ", " does not exist", "--accept_changed_inputs continues",
     ):  # fmt: skip
         assert text in str(error.value), text
     assert not (tmp_path / "new").exists()
@@ -126,7 +126,7 @@ def test_a_run_that_ended_by_the_clock_hands_on_its_steps(run, tmp_path, run_scr
     record = json.loads((run / "run.json").read_text())
     record["flags"]["budget_minutes"] = flag(6.0)
     (run / "run.json").write_text(json.dumps(record))
-    with pytest.raises(file_io.InputError, match="there is no file .*run/budget.json"):
+    with pytest.raises(file_io.InputError, match="the file .*run/budget.json does not exist"):
         run_script(reproduce, run=run, output_dir=tmp_path / "new")
     assert not seen and not (tmp_path / "new").exists()
     plan = {"step": 9, "share": 1.0, "num_train_steps": 9, "seconds": 1.0, "is_known": True}
@@ -144,7 +144,7 @@ def test_what_cannot_be_run_again(run, tmp_path, run_script, monkeypatch):
     repeat(monkeypatch)
     with pytest.raises(file_io.InputError, match="run is not empty; name a new one"):
         run_script(reproduce, run=run, output_dir=run)
-    with pytest.raises(file_io.InputError, match="there is no file .*run.json"):
+    with pytest.raises(file_io.InputError, match="the file .*run.json does not exist"):
         run_script(reproduce, run=tmp_path, output_dir=tmp_path / "new")
     record = json.loads((run / "run.json").read_text())
     changes = (

@@ -145,7 +145,7 @@ def test_float32_of_questions(tmp_path):
         ({"calibration_file": "x"}, "--format=onnx with --precision=float32 takes no --cali"),
         ({"min_agreement": 99}, "--min_agreement=99.0 must be a fraction, from 0 to 1"),
         ({"max_metric_drop": -1}, "--max_metric_drop=-1 must be at least 0"),
-        ({"check_file": "nowhere.csv"}, "--check_file: there is no file nowhere.csv"),
+        ({"check_file": "nowhere.csv"}, "--check_file: the file nowhere.csv does not exist"),
         ({"model_dir": "nowhere"}, "there is no model folder nowhere"),
     ],
 )

@@ -373,7 +373,7 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
     )
     result = _sweep(environment)
     assert result.returncode == 1, result.stdout + result.stderr
-    assert re.search(r"there is no file \S+/MRPC/train.tsv", result.stdout)
+    assert re.search(r"the file \S+/MRPC/train.tsv does not exist", result.stdout)
     summary = json.loads((tmp_path / "out" / "results.json").read_text())
     failed, row = summary["tasks"]
     states = [task["state"].split(";")[0] for task in (failed, row)]
@@ -386,4 +386,4 @@ def test_sweep_with_a_model(tmp_path, golden, monkeypatch):
     assert lines[0] == "index\tprediction" and len(lines) == 5
     pytest.importorskip("matplotlib")
     page = report.make_page(report.Settings(runs=(str(tmp_path / "out"),)))
-    assert 'aria-label="STS-B: pearson: ' in page and "there is no file" in page
+    assert 'aria-label="STS-B: pearson: ' in page and "train.tsv does not exist" in page

@@ -234,7 +234,7 @@ def test_an_atomic_folder_over_a_file(tmp_path):
 
 def test_open_input_errors(folder):
     assert _error(file_io.open_input, f"{folder}/none", "--train_file") == (
-        f"--train_file: there is no file {folder}/none"
+        f"--train_file: the file {folder}/none does not exist"
     )
     assert _error(file_io.open_input, folder, "--train_file") == (
         f"--train_file: {folder} is a folder, a file was expected"

@@ -91,7 +91,7 @@ def test_rows_are_read_one_at_a_time(tmp_path):
     assert next(rows) == (f"{path} line 2", {"a": "1"})
     with pytest.raises(file_io.InputError, match="line 3"):
         next(rows)
-    with pytest.raises(file_io.InputError, match="train_file: there is no file .*no.csv"):
+    with pytest.raises(file_io.InputError, match="train_file: the file .*no.csv does not exist"):
         next(tables.read_file(str(tmp_path / "no.csv"), "train_file"))
 
 

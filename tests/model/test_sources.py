@@ -76,7 +76,7 @@ def test_a_vocabulary_that_is_no_file_is_that_of_the_hub_module(golden, caplog, 
     assert caplog.text.count(f"{flag}={given} does not exist; using the hub module's file") == 1
     with pytest.raises(file_io.InputError) as caught:
         sources.locate(config_file=str(TINY), **{flag: given})
-    message = f"{flag}: there is no file {given}"
+    message = f"{flag}: the file {given} does not exist"
     if given == "from_tf_hub":
         message = f"{flag}=from_tf_hub stands for the file of a hub module, but no hub module"
     assert str(caught.value).startswith(message)
@@ -98,7 +98,9 @@ def test_a_configuration_that_is_not_there_is_never_passed_over(golden):
     module = str(golden / "hub_tf1")
     own = sources.locate(hub_handle=module, config_file="from_tf_hub").config_file
     assert own == f"{module}/assets/albert_config.json"
-    with pytest.raises(file_io.InputError, match="albert_config_file: there is no file gone"):
+    with pytest.raises(
+        file_io.InputError, match="albert_config_file: the file gone.json does not exist"
+    ):
         sources.locate(hub_handle=module, config_file="gone.json")
     with pytest.raises(file_io.InputError, match="albert_config_file=from_tf_hub stands for"):
         sources.locate(from_scratch=True, config_file="from_tf_hub")

@@ -176,7 +176,7 @@ def test_hub_modules_and_hugging_face_folders_give_the_same(
         ({"layers": "0", "vectors": "pooled"}, "--layers contradicts --vectors=pooled"),
         ({"output_file": "x.txt"}, "--output_file=x.txt: expected a name in .jsonl or .npz"),
         ({"max_seq_length": 33}, "--max_seq_length=33 must be from 4 to .* of 32"),
-        ({"input_file": "no.txt"}, "--input_file: there is no file no.txt"),
+        ({"input_file": "no.txt"}, "--input_file: the file no.txt does not exist"),
     ],
 )
 def test_mistakes_are_named(folder, run_script, flags, message):

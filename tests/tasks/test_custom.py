@@ -329,7 +329,7 @@ def test_a_regression_on_pairs(inputs, tmp_path, run_script):
         ({"text_column": "text"}, "no column 'text' .*there are mood, sentence"),
         ({"label_column": "label"}, "no column 'label' .*there are mood, sentence"),
         ({"text_pair_column": "sentence"}, "must be different; found sentence, sentence, mood"),
-        ({"train_file": "nowhere.csv"}, "--train_file: there is no file nowhere.csv"),
+        ({"train_file": "nowhere.csv"}, "--train_file: the file nowhere.csv does not exist"),
         ({"train_file": "x.xlsx"}, r"x\.xlsx: expected a name that ends in"),
         ({"export_text": True}, "--export_text needs --export_dir"),
     ],

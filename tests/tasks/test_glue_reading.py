@@ -228,8 +228,8 @@ def test_empty_files(tmp_path):
 
 def test_missing_file_names_the_layout(tmp_path):
     assert _error(tmp_path, "mnli", "dev") == (
-        f"task mnli: there is no file {tmp_path}/MNLI/dev_matched.tsv; expected data_dir to hold "
-        "a folder MNLI with train.tsv, dev_matched.tsv, test_matched.tsv"
+        f"task mnli: the file {tmp_path}/MNLI/dev_matched.tsv does not exist; "
+        "expected data_dir to hold a folder MNLI with train.tsv, dev_matched.tsv, test_matched.tsv"
     )
     (tmp_path / "dev_matched.tsv").touch()
     message = _error(tmp_path, "mnli", "dev")

@@ -389,7 +389,7 @@ def test_error_no_file():
 @pytest.mark.parametrize("flag", ["spm_model_file", "vocab_file"])
 def test_error_missing_file_and_folder(flag, tmp_path):
     missing = str(tmp_path / "none")
-    assert _error(**{flag: missing}) == f"{flag}: there is no file {missing}"
+    assert _error(**{flag: missing}) == f"{flag}: the file {missing} does not exist"
     assert "is a folder" in _error(**{flag: str(tmp_path)})
 
 

@@ -235,7 +235,7 @@ def test_a_killed_run_leaves_a_whole_record(tmp_path):
         ("{", "run.json is not valid JSON"),
         ("[]", "run.json is not the record of a run"),
         ('{"format": 2}', "run.json is not the record of a run"),
-        (None, "there is no file .*run.json"),
+        (None, "the file .*run.json does not exist"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(tmp_path, content, message):

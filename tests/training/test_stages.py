@@ -68,7 +68,7 @@ def test_only_a_run_that_succeeds_with_this_model_completes_it(
     other = foreign(tmp_path / "other", heads.ClassifierModel(CONFIG, 2, seed=2))
     flags = flags_for(reviews, folder, do_predict=True)
     missing = {**flags, "data_dir": tmp_path}
-    with pytest.raises(file_io.InputError, match="there is no file"):
+    with pytest.raises(file_io.InputError, match="the file .* does not exist"):
         run_script(run_classifier, **missing)
     run_script(run_classifier, **flags, checkpoint=other / "model.ckpt-best")
     assert not (folder / "model.json").exists()
