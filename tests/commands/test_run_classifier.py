@@ -441,7 +441,10 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
             },
             "train_batch_size=.* cannot be split into --gradient_accumulation_steps=3 equal parts",
         ),
-        ({"do_train": True, "from_scratch": True, "data_dir": "no"}, "no file no/SST-2/train.tsv"),
+        (
+            {"do_train": True, "from_scratch": True, "data_dir": "no"},
+            "the file no/SST-2/train.tsv does not exist",
+        ),
         ({"do_train": True, "from_scratch": True, "spm_model_file": "no.model"}, "no.model"),
     ],
 )

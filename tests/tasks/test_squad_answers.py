@@ -87,7 +87,7 @@ def test_malformed_json_is_placed(tmp_path):
     path.write_text('{"data": [\n  {"paragraphs": [}\n]}')
     with pytest.raises(InputError, match=r"squad\.json is not valid JSON.*line 2, column 19"):
         squad_answers.read_squad_examples(str(path), is_training=False)
-    with pytest.raises(InputError, match="no file .*missing.json"):
+    with pytest.raises(InputError, match="the file .*missing.json does not exist"):
         squad_answers.read_squad_examples(str(tmp_path / "missing.json"), is_training=False)
 
 
