@@ -30,11 +30,11 @@ _ACCURACIES = {"sop": "sentence_order_accuracy", "nsp": "next_sentence_accuracy"
 
 def read_records(results: pathlib.Path) -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
     """Reads {(study, run): {seed: record}}; failed runs are those with "failed"."""
-    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    records: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for path in sorted(results.glob("*/*.json")):
         run, _, seed = path.stem.rpartition("-seed_")
-        found.setdefault((path.parent.name, run), {})[int(seed)] = json.loads(path.read_text())
-    return found
+        records.setdefault((path.parent.name, run), {})[int(seed)] = json.loads(path.read_text())
+    return records
 
 
 def loss(record: dict[str, Any]) -> float | None:
@@ -54,8 +54,8 @@ def blimp_ties_right(record: dict[str, Any]) -> float | None:
 
 def scores_of(runs: dict[int, dict[str, Any]], measure: Callable) -> dict[int, float]:
     """Returns {seed: number} of the records that have it."""
-    found = {seed: measure(record) for seed, record in runs.items()}
-    return {seed: value for seed, value in found.items() if value is not None}
+    values = {seed: measure(record) for seed, record in runs.items()}
+    return {seed: value for seed, value in values.items() if value is not None}
 
 
 def task_scores(record: dict[str, Any], task: str) -> dict[int, float]:
@@ -63,8 +63,8 @@ def task_scores(record: dict[str, Any], task: str) -> dict[int, float]:
     part = record.get(f"task {task}")
     if not part:
         return {}
-    found = {int(seed): scores.get(part["metric"]) for seed, scores in part["seeds"].items()}
-    return {seed: value for seed, value in found.items() if value is not None}
+    values = {int(seed): scores.get(part["metric"]) for seed, scores in part["seeds"].items()}
+    return {seed: value for seed, value in values.items() if value is not None}
 
 
 def interval(scores: Iterable[float], digits: int = 3) -> str:
@@ -72,11 +72,11 @@ def interval(scores: Iterable[float], digits: int = 3) -> str:
     values = list(scores)
     if not values:
         return NOT_RUN
-    found = statistics.mean_interval(values)
-    text = f"{found.estimate:.{digits}f}"
-    if found.low is not None and found.high is not None:
-        text += f" [{found.low:.{digits}f}, {found.high:.{digits}f}]"
-    return f"{text} (n={found.n})"
+    mean = statistics.mean_interval(values)
+    text = f"{mean.estimate:.{digits}f}"
+    if mean.low is not None and mean.high is not None:
+        text += f" [{mean.low:.{digits}f}, {mean.high:.{digits}f}]"
+    return f"{text} (n={mean.n})"
 
 
 def compare(
@@ -93,11 +93,13 @@ def compare(
     """
     if not (worse and better):
         return NOT_RUN, None
-    found = statistics.compare_seeds(worse, better, minimize=minimize, names=("worse", "better"))
-    text = f"{found.difference:+.3f}"
-    if found.low is not None and found.high is not None:
-        text += f" [{found.low:+.3f}, {found.high:+.3f}]"
-    return f"{text} (n={found.n_a}, {found.n_b})", found.better
+    comparison = statistics.compare_seeds(
+        worse, better, minimize=minimize, names=("worse", "better")
+    )
+    text = f"{comparison.difference:+.3f}"
+    if comparison.low is not None and comparison.high is not None:
+        text += f" [{comparison.low:+.3f}, {comparison.high:+.3f}]"
+    return f"{text} (n={comparison.n_a}, {comparison.n_b})", comparison.better
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -236,8 +238,8 @@ def _runs_table(study, records):
         cells = [interval(scores_of(runs, measure).values())
                  for measure in (loss, blimp, blimp_ties_right)]  # fmt: skip
         for task in tasks:
-            found = [task_scores(record, task).values() for record in runs.values()]
-            cells.append(interval(value for scores in found for value in scores))
+            scores_of_runs = [task_scores(record, task).values() for record in runs.values()]
+            cells.append(interval(value for scores in scores_of_runs for value in scores))
         rows.append([
             name, _millions((one.get("parameters") or {}).get("total")),
             _millions(tokens),
@@ -271,16 +273,16 @@ def _sentence_tasks_table(study, records):
     """Returns a row for each run with a sentence head: its accuracy on the data of each task."""
     rows = []
     for run in study["runs"]:
-        found = [
+        tasks_of_seeds = [
             record["heldout"]["sentence_tasks"]
             for record in records.get((study["name"], run), {}).values()
             if record.get("heldout", {}).get("sentence_tasks")
         ]
-        if found:
+        if tasks_of_seeds:
             cells = [
                 interval(
                     value
-                    for tasks in found
+                    for tasks in tasks_of_seeds
                     for name, value in tasks[task].items()
                     if name.endswith(_ACCURACIES[task])
                 )
@@ -302,14 +304,14 @@ def _machine(pretraining):
 
 def machines(records: dict) -> list[str]:
     """Returns a line for each machine and commit of the records."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for runs in records.values():
         for record in runs.values():
             part = record.get("pretraining")
             if part:
                 text = f"{_machine(part)}; commit {part['commit']}"
-                found[text] = found.get(text, 0) + 1
-    return [f"{count} runs: {text}" for text, count in sorted(found.items())] or [NOT_RUN]
+                counts[text] = counts.get(text, 0) + 1
+    return [f"{count} runs: {text}" for text, count in sorted(counts.items())] or [NOT_RUN]
 
 
 def content(records: dict, studies: Iterable[dict[str, Any]]) -> list[Section]:
@@ -387,9 +389,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
     parser.add_argument("--output", type=pathlib.Path, default=HERE, help="folder of the reports")
-    given = parser.parse_args()
+    options = parser.parse_args()
     studies = [HERE / f"{name}.json" for name in ("two_hours", "sharing", "ablations")]
-    write(given.results, studies, given.output)
+    write(options.results, studies, options.output)
 
 
 if __name__ == "__main__":

@@ -287,14 +287,14 @@ def write_curve(folder: pathlib.Path, target: pathlib.Path) -> None:
     """Writes steps, tokens and losses of a training as csv, at most 100 rows of each kind."""
     rows = read_rows(folder)
     names = ("kind", "step", "tokens_seen", "loss", "masked_lm_loss", "learning_rate")
-    kept = []
+    selection = []
     for kind in ("train", "eval"):
-        found = [row for row in rows if row["kind"] == kind]
-        kept += found[:: -(-len(found) // _MAX_ROWS) or 1]
+        matches = [row for row in rows if row["kind"] == kind]
+        selection += matches[:: -(-len(matches) // _MAX_ROWS) or 1]
     with open(target, "w", newline="") as file:
         writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(kept)
+        writer.writerows(selection)
 
 
 def last_scores(folder: pathlib.Path) -> dict[str, Any]:
@@ -402,17 +402,17 @@ class Run:
         for part in self.missing():
             kind, _, task = part.partition(" ")
             try:
-                found = getattr(self, f"_make_{kind}")(*filter(None, [task]))
+                content = getattr(self, f"_make_{kind}")(*filter(None, [task]))
             except subprocess.CalledProcessError as error:
                 print(f"{self.name}: {part} failed: {error}", flush=True)
                 self._write("failed", {"part": part, "message": str(error)})
                 return
             if not self._options.dry_run:
                 self.record.pop("failed", None)
-                self._write(part, found)
+                self._write(part, content)
 
-    def _write(self, part: str, found: Any) -> None:
-        self.record = {"study": self._study["name"], "run": self.name, **self.record, part: found}
+    def _write(self, part: str, content: Any) -> None:
+        self.record = {"study": self._study["name"], "run": self.name, **self.record, part: content}
         self._file.parent.mkdir(parents=True, exist_ok=True)
         partial = self._file.with_suffix(".partial")
         partial.write_text(json.dumps(self.record, indent=1, sort_keys=True) + "\n")
@@ -457,20 +457,20 @@ class Run:
         return {name: value for name, value in flags.items() if value is not None}
 
     def _make_pretraining(self) -> dict[str, Any]:
-        found = {}
+        stages = {}
         start = None
         if stage := {**self._study, **self._own}.get("first_stage"):
-            found["first_stage"] = self._train("first_stage", stage)
+            stages["first_stage"] = self._train("first_stage", stage)
             first = self._folder / "first_stage" / "model"
             start = last_checkpoint(first)
-        found |= self._train("last_stage", {}, start)
+        stages |= self._train("last_stage", {}, start)
         if self._options.dry_run:
             return {}
         if stage:
             write_curve(first, self._curve("-first_stage"))
         write_curve(self.model, self._curve())
         config = {**self._study["config"], **self._own.get("config", {})}
-        return {"seed": self._seed, "config": config, **found}
+        return {"seed": self._seed, "config": config, **stages}
 
     def _train(
         self, name: str, stage: dict[str, Any], start: pathlib.Path | None = None
@@ -511,8 +511,8 @@ class Run:
         Records with stored masks have a fixed length and places for a fixed number of masks.
         """
         names = ("max_seq_length", "max_predictions_per_seq")
-        found = (settings["max_seq_length"], slots)
-        if [*map(str, found)] != [str(self._masks[name]) for name in names]:
+        lengths = (settings["max_seq_length"], slots)
+        if [*map(str, lengths)] != [str(self._masks[name]) for name in names]:
             return {"do_eval": True, "max_eval_steps": 10}
         files = self._heldout_files("choose", HELDOUT, "none")
         return {"do_eval": True, "eval_input_file": [*map(str, files)]}
@@ -529,10 +529,10 @@ class Run:
 
     def _checkpoints(self) -> list[str]:
         """Returns the prefixes of the last checkpoint and, if there is one, of the average."""
-        found = [last_checkpoint(self.model)]
+        checkpoints = [last_checkpoint(self.model)]
         if (self.model / f"{AVERAGE}.index").exists():
-            found.append(self.model / AVERAGE)
-        return [*map(str, found)]
+            checkpoints.append(self.model / AVERAGE)
+        return [*map(str, checkpoints)]
 
     def _evaluate(
         self, checkpoint: str, half: str, names: Iterable[str], sentence_task: str = "none"
@@ -560,15 +560,15 @@ class Run:
     def _make_heldout(self) -> dict[str, Any]:
         """Chooses between the last weights and their average by one half; reports the other."""
         paths = self._checkpoints()
-        found = {
+        choices = {
             pathlib.Path(path).name: self._evaluate(path, "choose", HELDOUT)
             for path in paths
             if len(paths) > 1
         }
-        chosen = min(
-            found, key=lambda name: _loss(found[name]), default=pathlib.Path(paths[0]).name
+        best = min(
+            choices, key=lambda name: _loss(choices[name]), default=pathlib.Path(paths[0]).name
         )
-        checkpoint = str(self.model / chosen)
+        checkpoint = str(self.model / best)
         report = {name: self._evaluate(checkpoint, "report", [name]) for name in HELDOUT}
         tasks = {
             task: self._evaluate(checkpoint, "report", ["books"], task)
@@ -576,13 +576,13 @@ class Run:
             if self.flags().get("sentence_task") != "none"
         }
         return {
-            "choose": found, "checkpoint": chosen, "report": report, "sentence_tasks": tasks,
+            "choose": choices, "checkpoint": best, "report": report, "sentence_tasks": tasks,
             "loss": sum(map(_loss, report.values())) / len(report),
         }  # fmt: skip
 
     def _chosen(self) -> str:
-        chosen = self.record.get("heldout", {}).get("checkpoint", "model.ckpt-last")
-        return str(self.model / chosen)
+        name = self.record.get("heldout", {}).get("checkpoint", "model.ckpt-last")
+        return str(self.model / name)
 
     def _make_blimp(self) -> dict[str, Any]:
         folder = self._folder / "blimp"
@@ -595,8 +595,8 @@ class Run:
         self._commands.run(f"{self.name}-blimp", "run_blimp", flags, folder / "blimp_pairs.jsonl")
         if self._options.dry_run:
             return {}
-        found = json.loads((folder / "blimp.json").read_text())
-        return {"overall": found["overall"], "fields": found["fields"]}
+        result = json.loads((folder / "blimp.json").read_text())
+        return {"overall": result["overall"], "fields": result["fields"]}
 
     def _make_task(self, name: str) -> dict[str, Any]:
         """Fine-tunes with several seeds."""
@@ -655,11 +655,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, help="steps of each run in place of its own, to try")
     parser.add_argument("--only", default="", help="names of runs, comma-separated")
     parser.add_argument("--dry_run", action="store_true", help="only print the commands")
-    given = vars(parser.parse_args(None if arguments is None else list(arguments)))
-    study = read_study(given.pop("study"))
-    given["only"] = tuple(filter(None, given["only"].split(",")))
-    folders = {name: given.pop(name).resolve() for name in ("data", "work", "results")}
-    options = Options(**folders, **given)
+    fields = vars(parser.parse_args(None if arguments is None else list(arguments)))
+    study = read_study(fields.pop("study"))
+    fields["only"] = tuple(filter(None, fields["only"].split(",")))
+    folders = {name: fields.pop(name).resolve() for name in ("data", "work", "results")}
+    options = Options(**folders, **fields)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(os.EX_TEMPFAIL))
     failed = []
     for run in list_runs(study, options):

@@ -48,13 +48,13 @@ LEFT, RIGHT, TOP, ROW = 282, 640, 56, 28
 
 def read_losses() -> dict[str, dict[int, float]]:
     """Returns {run: {seed: held-out loss}}."""
-    found: dict[str, dict[int, float]] = {}
+    losses: dict[str, dict[int, float]] = {}
     for path in sorted(RESULTS.glob("*-seed_*.json")):
         name, _, seed = path.stem.rpartition("-seed_")
         record = json.loads(path.read_text(encoding="utf-8"))
         if "heldout" in record:
-            found.setdefault(name, {})[int(seed)] = record["heldout"]["loss"]
-    return found
+            losses.setdefault(name, {})[int(seed)] = record["heldout"]["loss"]
+    return losses
 
 
 def draw() -> str:
@@ -68,7 +68,7 @@ def draw() -> str:
         }
         for base, names in GROUPS.items()
     }
-    differences = [found.difference for rows in groups.values() for found in rows.values()]
+    differences = [row.difference for rows in groups.values() for row in rows.values()]
     low, high = int(min(differences) * 5) / 5 - 0.2, int(max(differences) * 5) / 5 + 0.2
 
     def place(difference: float) -> float:
@@ -89,13 +89,13 @@ def draw() -> str:
         drawing.text(16, y + 5, TITLES[base], anchor="start", size=14, color="soft", halo=True)
         for name in sorted(rows, key=lambda name: rows[name].difference):
             y += ROW
-            found = rows[name]
+            row = rows[name]
             drawing.text(16, y + 5, GROUPS[base][name], anchor="start", size=14)
-            color = {"a": "orange", "b": "green"}.get(found.better or "", "gray")
-            if found.low is not None and found.high is not None:
-                drawing.line([(place(found.low), y), (place(found.high), y)], color=color, width=2)
-            drawing.dot(place(found.difference), y, 4, fill=color, stroke="paper")
-            text = f"{found.difference:+.3f}"
+            color = {"a": "orange", "b": "green"}.get(row.better or "", "gray")
+            if row.low is not None and row.high is not None:
+                drawing.line([(place(row.low), y), (place(row.high), y)], color=color, width=2)
+            drawing.dot(place(row.difference), y, 4, fill=color, stroke="paper")
+            text = f"{row.difference:+.3f}"
             drawing.text(704, y + 5, text, size=13, color="soft", anchor="end")
         y += ROW
     note = "Lines are 95% intervals over seeds; gray: not distinguishable. Lower is better."

@@ -11,8 +11,8 @@ def read_table(section: str, first_cell: str = "") -> list[list[str]]:
     Returns:
       The rows below the header, each a list of the texts of its cells.
     """
-    _, found, text = RESULTS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
-    if not found:
+    _, separator, text = RESULTS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
+    if not separator:
         raise ValueError(f"{RESULTS} has no section {section!r}: adapt the script of the drawing")
     lines = text.partition("\n## ")[0].split("\n")
     start = next(

@@ -36,7 +36,7 @@ def read() -> dict[str, dict[str, Any]]:
 
     All but the losses are those of the first seed: other seeds may be from another machine.
     """
-    found: dict[str, dict[str, Any]] = {}
+    runs: dict[str, dict[str, Any]] = {}
     for path in sorted(RESULTS.glob("*-words-seed_*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         if "heldout" not in record:
@@ -48,9 +48,9 @@ def read() -> dict[str, dict[str, Any]]:
             "s per step": cost["seconds"] / cost["steps"],
             "GiB": cost["peak_memory"],
         }
-        run = found.setdefault(path.stem.rpartition("-seed_")[0], first)
+        run = runs.setdefault(path.stem.rpartition("-seed_")[0], first)
         run["loss"].append(record["heldout"]["loss"])
-    return found
+    return runs
 
 
 def draw() -> str:
@@ -63,8 +63,8 @@ def draw() -> str:
         if len(runs[name]["loss"]) >= _MIN_SEEDS
     }
     ends = [loss for run in runs.values() for loss in run["loss"]]
-    ends += [end for found in intervals.values()
-             for end in (found.low, found.high) if end is not None]  # fmt: skip
+    ends += [end for interval in intervals.values()
+             for end in (interval.low, interval.high) if end is not None]  # fmt: skip
     low, high = int(min(ends) * 10) / 10, (int(max(ends) * 10) + 1) / 10
 
     def place(loss: float) -> float:
@@ -82,9 +82,11 @@ def draw() -> str:
     for number, name in enumerate(order):
         y = TOP + ROW * number + 6
         drawing.text(16, y + 5, NAMES[name], anchor="start")
-        found = intervals.get(name)
-        if found and found.low is not None and found.high is not None:
-            drawing.line([(place(found.low), y), (place(found.high), y)], color="blue", width=2)
+        interval = intervals.get(name)
+        if interval and interval.low is not None and interval.high is not None:
+            drawing.line(
+                [(place(interval.low), y), (place(interval.high), y)], color="blue", width=2
+            )
         for loss in runs[name]["loss"]:
             drawing.dot(place(loss), y, 4, fill="blue", stroke="paper")
         for left, column, unit, form in BARS:

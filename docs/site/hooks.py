@@ -75,11 +75,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Raises an error if a page or a style sheet loads something from another host."""
-    found = [
+    addresses = [
         f"{path.relative_to(config.site_dir)}: {tag}"
         for path in pathlib.Path(config.site_dir).rglob("*")
         if path.suffix in (".html", ".css", ".svg")
         for tag in loaded_from_elsewhere(path.read_text(encoding="utf-8"))
     ]
-    if found:
-        raise PluginError("the site loads from other hosts:\n" + "\n".join(found))
+    if addresses:
+        raise PluginError("the site loads from other hosts:\n" + "\n".join(addresses))
