@@ -76,9 +76,9 @@ def compare(label: str, rates: Mapping[str, float], unit: str = "examples/s") ->
 
 def command(script: str, *switches: str, **values: Any) -> list[str]:
     """Returns the arguments of a command of the package; values of None are omitted."""
-    given = [f"--{name}" for name in switches]
-    given += [f"--{name}={value}" for name, value in values.items() if value is not None]
-    return [sys.executable, "-m", f"albert.{script}", *given]
+    arguments = [f"--{name}" for name in switches]
+    arguments += [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return [sys.executable, "-m", f"albert.{script}", *arguments]
 
 
 def environment(tree: str | os.PathLike = ROOT) -> dict[str, str]:

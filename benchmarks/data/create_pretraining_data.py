@@ -119,12 +119,12 @@ def main():
         ]
         output, seconds, peak = run(arguments, cores)
         megabytes = os.path.getsize(text) / 1e6
-        written = os.path.getsize(f"{folder}/out") / 1e6
+        record_megabytes = os.path.getsize(f"{folder}/out") / 1e6
     instances = int(re.match(r"\d+", output)[0])
     print(output)
     print(harness.machine())
     print(
-        f"{megabytes:.0f} MB of text, {written:.0f} MB of records, {len(cores)} core(s), "
+        f"{megabytes:.0f} MB of text, {record_megabytes:.0f} MB of records, {len(cores)} core(s), "
         f"load before {os.getloadavg()[2]:.1f}"
     )
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)

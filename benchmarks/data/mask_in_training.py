@@ -88,9 +88,9 @@ def masking_rate(masker, path):
 def input_of(path, masker):
     """Dataset of training batches."""
     lengths = (FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
-    found = dynamic_masking.inspect([path])
+    source = dynamic_masking.inspect([path])
     reading = pretraining.Reading(lengths, masker)
-    data = pretraining.make_data({"train": found, "dev": found}, reading, 1)
+    data = pretraining.make_data({"train": source, "dev": source}, reading, 1)
     input_fn = input_pipeline.train_input_fn([path], data.specs("train"), 1, data.train_input)
     return input_fn({"batch_size": FLAGS.batch_size})
 
@@ -120,9 +120,9 @@ def waiting(config, dataset):
     def run():
         started, waited = time.perf_counter(), 0.0
         for _ in range(FLAGS.steps):
-            asked = time.perf_counter()
+            before = time.perf_counter()
             batch = next(iterator)
-            waited += time.perf_counter() - asked
+            waited += time.perf_counter() - before
             step(batch).numpy()
         return time.perf_counter() - started, waited
 

@@ -118,8 +118,8 @@ def measure_peer(examples):
 def measure_decoding(examples, tokenizer):
     windows = [window for _, window in features(examples, tokenizer, False, 1)]
     windows = windows[: FLAGS.num_windows]
-    kept = {window.qas_id for window in windows}
-    examples = [example for example in examples if example.qas_id in kept]
+    with_windows = {window.qas_id for window in windows}
+    examples = [example for example in examples if example.qas_id in with_windows]
     rng = np.random.default_rng(0)
     shape = (2, len(windows), FLAGS.max_seq_length)
     starts, ends = 4 * rng.standard_normal(shape, np.float32)

@@ -82,11 +82,11 @@ def main():
         if start(f"{folder}/unbroken", 2).wait():
             sys.exit("the unbroken run failed")
         seconds = time.monotonic() - started
-        expected = content(f"{folder}/unbroken")
+        right = content(f"{folder}/unbroken")
         for number in range(FLAGS.kills):
             after = rng.uniform(0, seconds)
             hit += killed_run(f"{folder}/{number}", after)
-            same = content(f"{folder}/{number}") == expected
+            same = content(f"{folder}/{number}") == right
             identical += same
             print(
                 f"killed after {after:.2f} of {seconds:.2f} s: {'same' if same else 'OTHER'} files"

@@ -60,10 +60,10 @@ def _command(folder, data):
 
 def _progress(folder):
     """Returns files that change when a trial saves a checkpoint or ends."""
-    found = []
+    checkpoints = []
     for path, _, names in os.walk(folder):
-        found += [os.path.join(path, name) for name in names if name.endswith(".index")]
-    return len(found) + os.path.exists(os.path.join(folder, _FILES[0]))
+        checkpoints += [os.path.join(path, name) for name in names if name.endswith(".index")]
+    return len(checkpoints) + os.path.exists(os.path.join(folder, _FILES[0]))
 
 
 def _children(pid):

@@ -35,7 +35,7 @@ def measure(pid):
 
 
 def main():
-    found = []
+    states = []
     with tempfile.TemporaryDirectory() as folder:
         tiny_run.write_inputs(folder)
         arguments = tiny_run.command(
@@ -50,13 +50,13 @@ def main():
             log.append(line)
             if result := re.search(r"Results of model\.ckpt-(\d+):", line):
                 step, (size, files, threads) = int(result[1]), measure(process.pid)
-                found.append((size, files, threads))
+                states.append((size, files, threads))
                 text = f"{size:7.1f} MiB  {files:3d} files  {threads:3d} threads"
                 print(f"step {step:6d}  {text}", flush=True)
         if process.wait():
             sys.exit("".join(log)[-3000:])
-    first = found[len(found) // 10]
-    size, files, threads = (last - before for before, last in zip(first, found[-1], strict=True))
+    first = states[len(states) // 10]
+    size, files, threads = (last - before for before, last in zip(first, states[-1], strict=True))
     print(f"growth: {size:.1f} MiB, {files} files, {threads} threads")
 
 

@@ -46,10 +46,10 @@ async def right_answers(url, texts):
     return [json.loads(reply)["probabilities"] for _, _, reply in replies]
 
 
-def is_near(found, right):
+def is_near(answer, right):
     """Whether the probabilities of an answer are the right ones, up to `_TOLERANCE`."""
-    return found.keys() == right.keys() and all(
-        abs(found[name] - right[name]) <= _TOLERANCE for name in right
+    return answer.keys() == right.keys() and all(
+        abs(answer[name] - right[name]) <= _TOLERANCE for name in right
     )
 
 
@@ -87,8 +87,8 @@ def main():
     server = server_process.Process(FLAGS.model_dir, flags_of_server)
     try:
         answers = asyncio.run(right_answers(server.url, texts))
-        found = asyncio.run(load.load(server.url, texts, _CLIENTS, 20.0))
-        load.say(f"capacity, {_CLIENTS} clients", found.row())
+        capacity = asyncio.run(load.load(server.url, texts, _CLIENTS, 20.0))
+        load.say(f"capacity, {_CLIENTS} clients", capacity.row())
         requests = [
             make_request(text, right, form)
             for form in range(3)
@@ -98,20 +98,22 @@ def main():
             server.process,
             server.port,
             FLAGS.seconds,
-            2 * len(found.seconds) / found.whole,
+            2 * len(capacity.seconds) / capacity.whole,
             lambda number: requests[number % len(requests)],
         )
-        seen = asyncio.run(run)
-        load.say("statuses", seen.statuses)
-        load.say("memory, last quarter to second", f"{seen.growth():.4f} of {max(seen.memory)} KiB")
+        outcome = asyncio.run(run)
+        load.say("statuses", outcome.statuses)
+        load.say(
+            "memory, last quarter to second", f"{outcome.growth():.4f} of {max(outcome.memory)} KiB"
+        )
         server.process.send_signal(signal.SIGTERM)
         load.say("exit status", server.process.wait(60))
     finally:
         server.process.kill()
     log = server.log()
     load.say("log", f"{len(log.splitlines())} lines, {log.count('Traceback')} tracebacks")
-    wrong = [*seen.wrong, *(seen.statuses.keys() - overload.STATUSES)]
-    if wrong or "Traceback" in log or seen.growth() > 1 + _MEMORY:
+    wrong = [*outcome.wrong, *(outcome.statuses.keys() - overload.STATUSES)]
+    if wrong or "Traceback" in log or outcome.growth() > 1 + _MEMORY:
         sys.exit(f"failed: {len(wrong)} wrong answers, the first: {wrong[:5]}\n{log[-2000:]}")
 
 

@@ -65,18 +65,18 @@ class Run:
 
     def phase(self):
         """Returns its present work, by its log."""
-        found = "start"
+        name = "start"
         for line in list(self.lines):
             if "First step after" in line or re.search(r"\] step \d+/", line):
-                found = "training"
+                name = "training"
             elif "Results of model" in line:
-                found = "after evaluation"
-        return found
+                name = "after evaluation"
+        return name
 
     def last_step(self):
         """The last step that its log names."""
         steps = [re.search(r"\] step (\d+)/", line) for line in list(self.lines)]
-        return max((int(found.group(1)) for found in steps if found), default=0)
+        return max((int(match.group(1)) for match in steps if match), default=0)
 
     def wait(self):
         status = self.process.wait()
@@ -146,12 +146,12 @@ def main():
 
 def compare(whole, broken):
     """Differences between two folders, as texts."""
-    found = [
+    weights = [
         builders.weights(os.path.join(x, f"model.ckpt-{FLAGS.steps}")) for x in (whole, broken)
     ]
     findings = []
     try:
-        builders.assert_same(*found)
+        builders.assert_same(*weights)
     except AssertionError as error:
         findings.append(f"other weights: {error}")
     for name in ("eval_results.txt", "best_trial.txt"):

@@ -55,8 +55,8 @@ def usage(pid):
 def main():
     print(harness.machine())
     sides = {python: lambda python=python: measure(python) for python in FLAGS.pythons}
-    for python, found in harness.in_turns(sides, FLAGS.rounds).items():
-        seconds, peaks = (statistics.median(numbers) for numbers in zip(*found, strict=True))
+    for python, rounds in harness.in_turns(sides, FLAGS.rounds).items():
+        seconds, peaks = (statistics.median(numbers) for numbers in zip(*rounds, strict=True))
         print(f"{python}: {seconds:.2f} s of processor time, {peaks / 1e6:.0f} MB at the peak")
 
 

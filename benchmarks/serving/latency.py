@@ -77,12 +77,12 @@ def sentences(name, split):
 
 def text_of(count, tokenizer, texts, start):
     """Words of real texts that are `count` tokens with [CLS] and [SEP]."""
-    found, words = [], " ".join(texts[start:] + texts[:start]).split()
+    chosen_words, words = [], " ".join(texts[start:] + texts[:start]).split()
     for word in words:
-        if len(tokenizer.encode(" ".join([*found, word]))) <= count - 2:
-            found.append(word)
-        if len(tokenizer.encode(" ".join(found))) == count - 2:
-            return " ".join(found)
+        if len(tokenizer.encode(" ".join([*chosen_words, word]))) <= count - 2:
+            chosen_words.append(word)
+        if len(tokenizer.encode(" ".join(chosen_words))) == count - 2:
+            return " ".join(chosen_words)
     raise SystemExit(f"no text of {count} tokens in {FLAGS.data_dir}")
 
 
@@ -95,7 +95,7 @@ def make_requests(tokenizer):
         return [[texts[i]] for i in rng.permutation(len(texts))[: FLAGS.texts]]
 
     of_128 = [text_of(128, tokenizer, sst, start) for start in range(0, 160, 10)]
-    found = {
+    requests = {
         "32 tokens": [[text_of(32, tokenizer, sst, 0)]] * FLAGS.texts,
         "128 tokens": [of_128[:1]] * FLAGS.texts,
         "SST-2": chosen(sst),
@@ -106,12 +106,12 @@ def make_requests(tokenizer):
     words = np.array(" ".join(sst).split())
     counts = rng.integers(2, 90, FLAGS.lengths)
     sights = [[" ".join(rng.choice(words, count))] for count in counts]
-    found["first sight"] = sights
-    unknown = set(FLAGS.requests) - set(found)
+    requests["first sight"] = sights
+    unknown = set(FLAGS.requests) - set(requests)
     if unknown:
-        raise SystemExit(f"--requests: {unknown}; there are {', '.join(found)}")
-    kept = {name: x for name, x in found.items() if name in (FLAGS.requests or found)}
-    return kept | {"agreement": [sst[i : i + 32] for i in range(0, len(sst), 32)]}
+        raise SystemExit(f"--requests: {unknown}; there are {', '.join(requests)}")
+    selection = {name: x for name, x in requests.items() if name in (FLAGS.requests or requests)}
+    return selection | {"agreement": [sst[i : i + 32] for i in range(0, len(sst), 32)]}
 
 
 # --- who is asked ---------------------------------------------------------------------------------
@@ -213,32 +213,36 @@ class Times:
 
 def measure(sides, name):
     """{side: `Times`}; in turns, in another order each round."""
-    rng, found = np.random.default_rng(3), {side.name: Times([]) for side in sides}
+    rng, times = np.random.default_rng(3), {side.name: Times([]) for side in sides}
     for side in sides:
         side.ask(name)  # all shapes once, untimed
     for _ in range(FLAGS.rounds):
         for i in rng.permutation(len(sides)):
-            found[sides[i].name].rounds.append(sides[i].ask(name))
-    return found
+            times[sides[i].name].rounds.append(sides[i].ask(name))
+    return times
 
 
 def first_sight(sides, requests):
     """{side: `Times`} of two rounds: of texts that come for the first time, and once more."""
-    found, step = {side.name: Times([[], []]) for side in sides}, 50
+    times_of_sides, step = {side.name: Times([[], []]) for side in sides}, 50
     for again in (0, 1):
         for first in range(0, len(requests["first sight"]), step):
             for side in sides:
-                found[side.name].rounds[again].extend(side.ask("first sight", first, first + step))
-    return {name: Times([np.array(x) for x in times.rounds]) for name, times in found.items()}
+                times_of_sides[side.name].rounds[again].extend(
+                    side.ask("first sight", first, first + step)
+                )
+    return {
+        name: Times([np.array(x) for x in times.rounds]) for name, times in times_of_sides.items()
+    }
 
 
-def print_table(name, found, texts):
+def print_table(name, times_of_sides, texts):
     print(f"\n{name}")
     print(f"{'':45}{'median ms':>10}{'p99 ms':>10}{'ratio':>8}", end="")
     sights = f"{'p99 first/again':>17}{'p99 again/first':>17}"
     print(sights if name == "first sight" else f"{'texts/s':>17}")
-    first = next(iter(found.values()))
-    for side, times in found.items():
+    first = next(iter(times_of_sides.values()))
+    for side, times in times_of_sides.items():
         last = f"{texts / np.median(times.milliseconds) * 1e3:17.1f}"
         if name == "first sight":
             first_again = times.rounds[0] / times.rounds[1]
@@ -250,12 +254,12 @@ def print_table(name, found, texts):
 
 def print_agreement(sides):
     print(f"\n{'agreement':45}{'same label':>12}{'largest difference':>20}")
-    wanted = None
+    reference = None
     for side in sides:
-        found = side.ask("agreement", timed=False)
-        wanted = found if wanted is None else wanted
-        same = np.mean(found.argmax(1) == wanted.argmax(1))
-        print(f"{side.name:45}{same:12.2%}{np.abs(found - wanted).max():20.6f}")
+        probabilities = side.ask("agreement", timed=False)
+        reference = probabilities if reference is None else reference
+        same = np.mean(probabilities.argmax(1) == reference.argmax(1))
+        print(f"{side.name:45}{same:12.2%}{np.abs(probabilities - reference).max():20.6f}")
 
 
 def main():

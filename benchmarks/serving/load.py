@@ -55,11 +55,12 @@ class Load:
     def row(self):
         if not self.seconds:
             return f"no answer  {self.statuses}"
-        cut = statistics.quantiles(self.seconds, n=100) if len(self.seconds) > 1 else self.seconds
+        seconds = self.seconds
+        p99 = statistics.quantiles(seconds, n=100)[-1] if len(seconds) > 1 else seconds[-1]
         others = {status: n for status, n in self.statuses.items() if status != 200}
         return (
-            f"p50 {1000 * statistics.median(self.seconds):7.1f} ms  p99 {1000 * cut[-1]:7.1f} ms  "
-            f"{len(self.seconds) / self.whole:7.1f} /s  {others or 'all answered'}"
+            f"p50 {1000 * statistics.median(seconds):7.1f} ms  p99 {1000 * p99:7.1f} ms  "
+            f"{len(seconds) / self.whole:7.1f} /s  {others or 'all answered'}"
         )
 
 
@@ -218,8 +219,8 @@ def main():
         reply = asyncio.run(first_reply(server, texts[0]))
         asyncio.run(lengths(server.url, texts))
         for clients in map(int, FLAGS.clients):
-            found = asyncio.run(load(server.url, texts, clients, FLAGS.seconds))
-            say(f"{clients} clients", found.row())
+            outcome = asyncio.run(load(server.url, texts, clients, FLAGS.seconds))
+            say(f"{clients} clients", outcome.row())
         asyncio.run(disturbed(server, texts))
         asyncio.run(ended(server, texts, signal.SIGKILL))
         server = server_process.Process(FLAGS.model_dir, FLAGS.server_flags)

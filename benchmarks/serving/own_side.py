@@ -23,8 +23,8 @@ def main():
     predictor = predictors.TextPredictor(model, runtime, int(threads))
 
     def predict(texts):
-        found = predictor.predict(texts, peer_sides.BATCH_SIZE, predictor.batches_ahead)
-        return np.stack([list(row.probabilities.values()) for row in found])
+        rows = predictor.predict(texts, peer_sides.BATCH_SIZE, predictor.batches_ahead)
+        return np.stack([list(row.probabilities.values()) for row in rows])
 
     peer_sides.answer_commands(predict, batches_file)
 

@@ -39,13 +39,13 @@ def answer_commands(predict, batches_file):
     print("ready", file=replies, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
-        seconds, found = [], []
+        seconds, rows = [], []
         for texts in batches[command["name"]][command["first"] : command["last"]]:
             started = time.perf_counter()
             probabilities = predict(texts)
             seconds.append(time.perf_counter() - started)
-            found.extend(np.asarray(probabilities, float).tolist())
-        print(json.dumps(seconds if command["timed"] else found), file=replies, flush=True)
+            rows.extend(np.asarray(probabilities, float).tolist())
+        print(json.dumps(seconds if command["timed"] else rows), file=replies, flush=True)
 
 
 def _wrapped(folder, dtype="float32"):
@@ -70,13 +70,13 @@ def _wrapped(folder, dtype="float32"):
 
 def _arrays(tokenizer, texts):
     """int64 inputs by name, padded to the longest of the texts."""
-    found = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="np")
-    ids = found["input_ids"].astype(np.int64)
+    encoding = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="np")
+    ids = encoding["input_ids"].astype(np.int64)
     zeros = np.zeros_like(ids)
     return {
         "input_ids": ids,
-        "attention_mask": found["attention_mask"].astype(np.int64),
-        "token_type_ids": found.get("token_type_ids", zeros).astype(np.int64),
+        "attention_mask": encoding["attention_mask"].astype(np.int64),
+        "token_type_ids": encoding.get("token_type_ids", zeros).astype(np.int64),
     }
 
 

@@ -31,18 +31,18 @@ def main():
     model = pretraining_heads.PretrainingModel(config, seed=1)
     optimizer = optimizers.create_optimizer(1e-3, 1, 0)
     optimizer.build(model.trained_variables)
-    held, written = [], []
+    pauses, totals = [], []
     with tempfile.TemporaryDirectory() as folder, evaluation.BackgroundWriter() as writer:
         prefix = os.path.join(folder, "model.ckpt-1")
         for _ in range(FLAGS.times):
             started = time.perf_counter()
             writer.save(prefix, model, optimizer, lambda: None)
-            held.append(time.perf_counter() - started)
+            pauses.append(time.perf_counter() - started)
             writer.wait()
-            written.append(time.perf_counter() - started)
+            totals.append(time.perf_counter() - started)
         size = os.path.getsize(f"{prefix}.data-00000-of-00001") / 2**20
-    print(f"{size:.0f} MiB: training waits {statistics.median(held) * 1e3:.0f} ms, "
-          f"written after {statistics.median(written) * 1e3:.0f} ms")  # fmt: skip
+    print(f"{size:.0f} MiB: training waits {statistics.median(pauses) * 1e3:.0f} ms, "
+          f"written after {statistics.median(totals) * 1e3:.0f} ms")  # fmt: skip
 
 
 if __name__ == "__main__":

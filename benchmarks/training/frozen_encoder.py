@@ -72,10 +72,10 @@ def write_records(folder, settings):
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     examples = squad_answers.read_squad_examples(FLAGS.train_file, is_training=True)
     examples = squad_answers.shuffle_examples(examples)[: FLAGS.questions]
-    made = squad_records.convert_examples_to_records(
+    records = squad_records.convert_examples_to_records(
         examples, tokenizer, tuple(settings.window.values()), is_training=True
     )
-    record_files.write_serialized(path, specs, (record for record, _ in made), {})
+    record_files.write_serialized(path, specs, (record for record, _ in records), {})
     return path, specs
 
 
@@ -90,9 +90,9 @@ def make_run(config, folder):
     return stages.Run(config, run_config, strategy, make_optimizer=lambda: None)
 
 
-def stepping(made, config, compute, data):
+def stepping(kind, config, compute, data):
     """Function that takes a number of steps; returns seconds per step, with its reading."""
-    model = made.build_model(config, compute, 1)
+    model = kind.build_model(config, compute, 1)
     optimizer = optimizers.create_optimizer(1e-5, 1000, 0)
     optimizer.build(model.trained_variables)
     input_fn = input_pipeline.train_input_fn(
@@ -102,7 +102,7 @@ def stepping(made, config, compute, data):
 
     @tf.function(autograph=False)
     def step(iterator):
-        return train_step.run(made, model, optimizer, next(iterator), 1)["loss"]
+        return train_step.run(kind, model, optimizer, next(iterator), 1)["loss"]
 
     def run(count):
         iterator = iter(dataset)  # each time the same batches: their shapes are compiled once
@@ -139,11 +139,11 @@ def main():
             "cached outputs": (frozen, cached, FLAGS.cached_steps),
         }
         compute = run.run_config.compute
-        runs = {name: stepping(made, config, compute, of) for name, (made, of, _) in sides.items()}
+        runs = {name: stepping(kind, config, compute, of) for name, (kind, of, _) in sides.items()}
         counts = {name: count for name, (_, _, count) in sides.items()}
         turns = {name: functools.partial(runs[name], count) for name, count in counts.items()}
-        found = harness.in_turns(turns, FLAGS.rounds)
-        best = {name: min(seconds) for name, seconds in found.items()}
+        times = harness.in_turns(turns, FLAGS.rounds)
+        best = {name: min(seconds) for name, seconds in times.items()}
     for name, seconds in best.items():
         ratio = best["whole model"] / seconds
         print(f"{name:15s} {seconds:9.4f} s a step   {ratio:7.2f} times as fast", flush=True)

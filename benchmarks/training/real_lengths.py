@@ -92,8 +92,8 @@ def compare(what, fast, slow):
         return count, time.perf_counter() - started, result
 
     sides = {"real": functools.partial(timed, fast), "padded": functools.partial(timed, slow)}
-    found, rates, results = harness.in_turns(sides, FLAGS.rounds), {}, {}
-    for name, rounds in found.items():
+    rounds_of_sides, rates, results = harness.in_turns(sides, FLAGS.rounds), {}, {}
+    for name, rounds in rounds_of_sides.items():
         counts, seconds, (*_, results[name]) = zip(*rounds, strict=True)
         rates[name] = sum(counts) / sum(seconds)
     line = harness.compare(f"{what:18s}", rates)

@@ -119,18 +119,18 @@ def trial_masks(folder):
     print("| masks | instances | masked_lm_loss | masked_lm_accuracy |\n|---|---|---|---|")
     for name, switches in (("of the records", ()), ("while training", ("mask_in_training",))):
         records, said = make_records(folder, f"records{len(switches)}", FLAGS.input_file, *switches)
-        found = harness.last_results(pretrain(folder, f"model{len(switches)}", records, heldout))
-        scores = " | ".join(found[key] for key in ("masked_lm_loss", "masked_lm_accuracy"))
+        results = harness.last_results(pretrain(folder, f"model{len(switches)}", records, heldout))
+        scores = " | ".join(results[key] for key in ("masked_lm_loss", "masked_lm_accuracy"))
         print(f"| {name} | {said.split()[0]} | {scores} |", flush=True)
 
 
 def trial_full_sentences(folder):
     """Pre-training without a sentence task, and RTE."""
-    made = [
+    data_sets = [
         make_records(folder, name, files, "mask_in_training", sequence_format="full_sentences")
         for name, files in (("train", FLAGS.input_file), ("heldout", FLAGS.eval_file))
     ]
-    (train, said), (heldout, _) = made
+    (train, said), (heldout, _) = data_sets
     model = pretrain(folder, "model", train, heldout, sentence_task="none")
     print(said, harness.last_results(model), sep="\n")
     rte = os.path.join(folder, "rte")

@@ -90,8 +90,8 @@ def run(tree, config):
             sys.exit("".join(lines[-20:]))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     phases["whole run"] = time.time() - started
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    phases["processor time"] = used
+    processor_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    phases["processor time"] = processor_seconds
     return phases
 
 
@@ -100,11 +100,13 @@ def main():
         sides = {
             tree: functools.partial(run, os.path.abspath(tree), config) for tree in FLAGS.trees
         }
-        found = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
+        phases_of_trees = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
         print(f"{config}: {FLAGS.max_seq_length} tokens, batch {FLAGS.train_batch_size}")
-        for phase in found[FLAGS.trees[0]][0]:
+        for phase in phases_of_trees[FLAGS.trees[0]][0]:
             medians = [
-                statistics.median(phases.get(phase, float("nan")) for phases in found[tree])
+                statistics.median(
+                    phases.get(phase, float("nan")) for phases in phases_of_trees[tree]
+                )
                 for tree in FLAGS.trees
             ]
             ratio = f"   {medians[1] / medians[0]:.2f}" if len(medians) > 1 else ""

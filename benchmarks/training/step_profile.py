@@ -89,12 +89,12 @@ def _profile(side):
         (path,) = glob.glob(os.path.join(folder, "plugins/profile/*/*.xplane.pb"))
         with open(path, "rb") as file:
             space = xplane_pb2.XSpace.FromString(file.read())
-    found = collections.Counter()
+    shares = collections.Counter()
     for plane in space.planes:
         for line in plane.lines:
             for name, duration in _operations(line, plane):
-                found[_group(name)] += duration / _STEPS / seconds
-    return step, found
+                shares[_group(name)] += duration / _STEPS / seconds
+    return step, shares
 
 
 def _shapes(config, mode):

@@ -63,12 +63,12 @@ def task_flags(folder, task):
         rows += [{"text": line, "label": name} for line in lines[:_SENTENCES]]
     random.Random(1).shuffle(rows)
     parts = {"validation": rows[: len(rows) // 8], "train": rows[len(rows) // 8 :]}
-    found = {"task_name": "custom", "text_column": "text", "label_column": "label"}
+    values = {"task_name": "custom", "text_column": "text", "label_column": "label"}
     for part, content in parts.items():
-        path = found[f"{part}_file"] = os.path.join(folder, f"{task}_{part}.jsonl")
+        path = values[f"{part}_file"] = os.path.join(folder, f"{task}_{part}.jsonl")
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in content)
-    return found
+    return values
 
 
 def run(folder, task, steps, rate, seed):
@@ -98,11 +98,12 @@ def report(folder, runs):
     shares = []
     for task, steps, rate, seed in runs:
         score, state = run(folder, task, steps, rate, seed)
-        told = state["told"]
-        shares.append(told and told["share"])
-        warned = f"{told['share']:.1%}" if told else "never"
+        warning = state["told"]
+        shares.append(warning and warning["share"])
+        warned = f"{warning['share']:.1%}" if warning else "never"
         windows = "; ".join(
-            f"{found['effect']:.4f} {found['deviations']:.1f}" for found in state["judgements"][:5]
+            f"{judgement['effect']:.4f} {judgement['deviations']:.1f}"
+            for judgement in state["judgements"][:5]
         )
         print(f"| {task} | {steps} | {rate:g} | {seed} | {score:.4f} | {warned} | {windows} |")
         sys.stdout.flush()

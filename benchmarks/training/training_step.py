@@ -67,14 +67,14 @@ def _own_copy(tree):
 
 def _rate_of_tree(tree, mode, dtype):
     """Examples per second that a tree's own copy prints, in a process of its own."""
-    given = [f"--batches={FLAGS.batches}"]
+    options = [f"--batches={FLAGS.batches}"]
     if FLAGS.task_name:
-        given.append(f"--task_name={FLAGS.task_name}")
+        options.append(f"--task_name={FLAGS.task_name}")
     for name in ("data_dir", "spm_model_file", "albert_config_file"):
         if path := FLAGS[name].value:
-            given.append(f"--{name}={os.path.abspath(path)}")
+            options.append(f"--{name}={os.path.abspath(path)}")
     arguments = [sys.executable, _own_copy(tree), f"--modes={mode}", f"--dtypes={dtype}"]
-    text = harness.check_output([*arguments, "--rounds=1", *given], os.path.abspath(tree))
+    text = harness.check_output([*arguments, "--rounds=1", *options], os.path.abspath(tree))
     return float(re.search(r"ours +([\d.]+) examples/s", text)[1])
 
 
@@ -85,8 +85,8 @@ def compare_trees():
             sides = {
                 tree: functools.partial(_rate_of_tree, tree, mode, dtype) for tree in FLAGS.trees
             }
-            found = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
-            rates = {tree: statistics.median(values) for tree, values in found.items()}
+            rates_of_rounds = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
+            rates = {tree: statistics.median(values) for tree, values in rates_of_rounds.items()}
             print(harness.compare(f"{mode:6s} {dtype:9s}", rates), flush=True)
 
 
@@ -105,8 +105,8 @@ def task_batches():
     tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     glue_task = glue.get_task(FLAGS.task_name)
     examples = glue_task.examples(FLAGS.data_dir, "train")
-    chosen = np.random.default_rng(1).permutation(len(examples))[: 32 * FLAGS.batches]
-    rows = [glue.convert_example(examples[i], glue_task, 512, tokenizer) for i in chosen]
+    order = np.random.default_rng(1).permutation(len(examples))[: 32 * FLAGS.batches]
+    rows = [glue.convert_example(examples[i], glue_task, 512, tokenizer) for i in order]
     for start in range(0, len(rows), 32):
         batch = {
             name: np.stack([row[name] for row in rows[start : start + 32]]) for name in _FEATURES
@@ -190,11 +190,11 @@ def peers(mode, dtype, batches_file):
 def measure(batches, mode, dtype, batches_file):
     """Examples per second of every side, which run in turn: a machine's speed may change."""
     sides = {"ours": Ours(batches, mode, dtype), **peers(mode, dtype, batches_file)}
-    found = harness.in_turns({name: side.run for name, side in sides.items()}, FLAGS.rounds)
+    times = harness.in_turns({name: side.run for name, side in sides.items()}, FLAGS.rounds)
     for side in list(sides.values())[1:]:
         side.end()
     examples = FLAGS.rounds * sum(len(batch["label_ids"]) for batch in batches)
-    return {name: examples / sum(seconds) for name, seconds in found.items()}
+    return {name: examples / sum(seconds) for name, seconds in times.items()}
 
 
 def main():
