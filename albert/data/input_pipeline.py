@@ -193,9 +193,11 @@ def _endless_records(
       consumed: number of consumed records.
       fraction: fraction of `SHUFFLE_BYTES` to use.
     """
-    buffer_size = max(1, int(shuffle_buffer_size(paths) * fraction))
     files = record_files.with_counts(paths)
-    first_epoch, skip = divmod(consumed, int(sum(files[2])))
+    count = int(sum(files[2]))
+    # Every epoch allocates its buffer anew. More places than records would not change the order.
+    buffer_size = min(count, max(1, int(shuffle_buffer_size(paths) * fraction)))
+    first_epoch, skip = divmod(consumed, count)
     dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
         lambda epoch: _epoch(files, seed, buffer_size, epoch)
     )

@@ -13,7 +13,7 @@ from absl import flags
 from albert.cli import options as cli_options
 from albert.experiments import demo_data
 from albert.io import locks
-from tests.support import builders
+from tests.support import builders, forked
 from tests.support.sources import ROOT
 
 sys.path.insert(0, str(ROOT))
@@ -344,6 +344,8 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
     }  # fmt: skip
     (tmp_path / "trial.json").write_text(json.dumps(content))
     folders = {"data": tmp_path, "work": tmp_path / "work", "results": tmp_path / "results"}
+    monkeypatch.setattr(sys, "executable", forked.python())
+    monkeypatch.setenv(forked.CHILDREN_TOO, "1")
     arguments = [str(tmp_path / "trial.json"), "--steps=6"]
     arguments += [f"--{name}={path}" for name, path in folders.items()]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -284,6 +284,26 @@ def test_training_order_depends_on_the_seed_alone(path):
     assert make(1) != make(2)
 
 
+def test_a_buffer_has_a_place_for_each_record_at_most(path, monkeypatch):
+    """More would cost memory and time in every epoch, and not change the order."""
+    files, sizes, make_epoch = record_files.with_counts([path]), [], input_pipeline._epoch
+    few, many = (
+        list(make_epoch(files, 1, size, tf.constant(2, tf.int64)).as_numpy_iterator())
+        for size in (10, 1000)
+    )
+    assert few == many and len(few) == 10
+
+    def epoch(files, seed, size, number):
+        sizes.append(size)
+        return make_epoch(files, seed, size, number)
+
+    monkeypatch.setattr(input_pipeline, "_epoch", epoch)
+    for limit in (input_pipeline.SHUFFLE_BYTES, 2000, 1):
+        monkeypatch.setattr(input_pipeline, "SHUFFLE_BYTES", limit)
+        input_pipeline._endless_records([path], 1, 0)
+    assert sizes[0] == 10 > sizes[1] > sizes[2] == 1
+
+
 @pytest.mark.parametrize("step", [1, 3, 7])
 def test_a_resumed_run_sees_the_same_batches(path, step):
     input_fn = input_pipeline.train_input_fn([path], SPECS, seed=1)

@@ -5,7 +5,8 @@ imports them and then only waits to be forked, before TensorFlow has started any
 its own environment, folder, files and signals, and ends like any process.
 
 `Process` is a fork of which a test gets the process id. `python` names a program to be called like
-an interpreter, for scripts that start processes themselves; signals do not reach those.
+an interpreter, for scripts that start processes themselves; signals do not reach those. Where the
+environment has `CHILDREN_TOO`, that program is `sys.executable` of the forks, too.
 """
 
 import atexit
@@ -28,6 +29,7 @@ import time
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CHILDREN_TOO = "FORKED_CHILDREN"
 
 
 # --- the template -------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ def serve(path):
             connection, _ = listener.accept()
             if not os.fork():
                 listener.close()
-                attend(connection)
+                attend(connection, _program(path))
                 return
             connection.close()
             while _reap():
@@ -71,10 +73,14 @@ def _reap():
         return 0
 
 
-def attend(connection):
+def attend(connection, program):
     """Starts what a request asks for, tells its process id and, at the end, its status.
 
     If the other side hangs up, the process is killed.
+
+    Args:
+      connection: a socket.
+      program: path of the program that stands in for an interpreter.
     """
     (size, files, _, _) = socket.recv_fds(connection, 8, 3)
     with connection.makefile("rb") as stream:
@@ -82,7 +88,7 @@ def attend(connection):
     child = os.fork()
     if not child:
         connection.close()
-        become(request, files)
+        become(request, files, program)
         return
     for file in files:
         os.close(file)
@@ -96,7 +102,7 @@ def attend(connection):
     os._exit(0)
 
 
-def become(request, files):
+def become(request, files, stand_in):
     """Runs a program in this process as ``python *arguments`` would."""
     for place, file in enumerate(files):
         os.dup2(file, place)
@@ -108,6 +114,10 @@ def become(request, files):
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    if os.environ.get(CHILDREN_TOO):
+        import multiprocessing.spawn  # noqa: F401 - it keeps the interpreter, for its own processes
+
+        sys.executable = stand_in
     sys.modules["tests.support.graphs"].leave_unoptimized()
     kind, program, *arguments = request["arguments"]
     if kind == "-m":
@@ -153,10 +163,15 @@ def template():
     return path
 
 
+def _program(path):
+    """Path of the stand-in for an interpreter; it is beside the socket `path`."""
+    return os.path.join(os.path.dirname(path), "python")
+
+
 @functools.cache
 def python():
     """Path of a program that runs modules and code as an interpreter would."""
-    path = os.path.join(os.path.dirname(template()), "python")
+    path = _program(template())
     with open(path, "w") as file:
         command = f'"{sys.executable}" -S -E "{__file__}" "{template()}"'
         file.write(f'#!/bin/sh\nexec {command} "$@"\n')
