@@ -4,8 +4,9 @@
 #   ./run_tests.sh                     everything
 #   ./run_tests.sh --quick             without the slow tests
 #   ./run_tests.sh --room=text         the tests of one folder of tests/: a room of albert/,
-#                                      commands, or house (the rules of the repository, its scripts,
-#                                      recipes and pages)
+#                                      commands, workers (runs of several processes), scripts (the
+#                                      demo, run_glue.sh, the tutorial, recipes), or house (the rules
+#                                      and pages of the repository)
 #   ./run_tests.sh -k name             further arguments go to pytest
 #
 # Options combine: ./run_tests.sh --quick --room=data -k masking

@@ -195,7 +195,7 @@ def _endless_records(
     """
     files = record_files.with_counts(paths)
     count = int(sum(files[2]))
-    # Every epoch allocates its buffer anew. More places than records would not change the order.
+    # Every epoch allocates its own buffer. More places than records would not change the order.
     buffer_size = min(count, max(1, int(shuffle_buffer_size(paths) * fraction)))
     first_epoch, skip = divmod(consumed, count)
     dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(

@@ -286,22 +286,18 @@ def test_training_order_depends_on_the_seed_alone(path):
 
 def test_a_buffer_has_a_place_for_each_record_at_most(path, monkeypatch):
     """More would cost memory and time in every epoch, and not change the order."""
-    files, sizes, make_epoch = record_files.with_counts([path]), [], input_pipeline._epoch
-    few, many = (
-        list(make_epoch(files, 1, size, tf.constant(2, tf.int64)).as_numpy_iterator())
-        for size in (10, 1000)
-    )
-    assert few == many and len(few) == 10
+    records = record_files.serialized_examples([path])
+    large = records.shuffle(1000, seed=3 * 1_000_003, reshuffle_each_iteration=False).batch(10)
+    expected = labels(large.map(lambda rows: input_pipeline.parse(SPECS, rows)))
+    sizes, shuffle = [], tf.data.Dataset.shuffle
 
-    def epoch(files, seed, size, number):
+    def record_size(self, size, **options):
         sizes.append(size)
-        return make_epoch(files, seed, size, number)
+        return shuffle(self, size, **options)
 
-    monkeypatch.setattr(input_pipeline, "_epoch", epoch)
-    for limit in (input_pipeline.SHUFFLE_BYTES, 2000, 1):
-        monkeypatch.setattr(input_pipeline, "SHUFFLE_BYTES", limit)
-        input_pipeline._endless_records([path], 1, 0)
-    assert sizes[0] == 10 > sizes[1] > sizes[2] == 1
+    monkeypatch.setattr(tf.data.Dataset, "shuffle", record_size)
+    found = labels(input_pipeline.train_input_fn([path], SPECS, 3)({"batch_size": 10}), 1)
+    assert found == expected and max(sizes) == 10
 
 
 @pytest.mark.parametrize("step", [1, 3, 7])

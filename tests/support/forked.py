@@ -164,7 +164,7 @@ def template():
 
 
 def _program(path):
-    """Path of the stand-in for an interpreter; it is beside the socket `path`."""
+    """Path of the stand-in for an interpreter; it is in the folder of the socket `path`."""
     return os.path.join(os.path.dirname(path), "python")
 
 

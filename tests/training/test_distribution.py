@@ -1,4 +1,4 @@
-"""Choosing devices; what several of them compute is in test_multi_worker.py."""
+"""Choosing devices; what several of them compute is in workers/test_multi_worker.py."""
 
 import json
 import os
