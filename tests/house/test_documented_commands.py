@@ -28,7 +28,7 @@ SMALL = {
 }
 # Commands that no test here runs, and why.
 NOT_RUN = {
-    "run_race": "there is no small RACE; tests/commands/test_run_race.py has its own",
+    "run_race": "there is no small RACE; tests/tasks/test_run_race.py has its own",
     "run_sweep": "starts one process per trial; tests/experiments/test_run_sweep.py has its own",
 }
 FIRST = ("train_vocab", "create_pretraining_data", "run_pretraining")
