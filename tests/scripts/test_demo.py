@@ -10,6 +10,51 @@ from tests.support import forked, graphs
 from tests.support.processes import interrupt
 from tests.support.sources import ROOT
 
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    """From nothing to scores clearly above chance; the program of python.md then uses the model.
+
+    First, as pytest-xdist gives a process its next file when two tests are left of one: after the
+    longest test, that file would have to wait.
+    """
+    folder = tmp_path / "demo_output"
+    result = subprocess.run(
+        [str(ROOT / "run_demo.sh")],
+        env={
+            **os.environ,
+            graphs.VARIABLE: "",
+            "PYTHON": forked.python(),
+            "DEMO_DIR": str(folder),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("   ok\n") == 6
+    (answer,) = re.findall(r"^ [01]\.\d+  (.*?)  \(line 1", result.stdout, re.M)
+    assert answer == "kitchen"
+    (exported,) = (folder / "export").iterdir()
+    assert (exported / "saved_model.pb").exists()
+    for task in ("SST-2", "RTE", "STS-B"):
+        assert len((folder / task / "submit_results.tsv").read_text().splitlines()) == 101
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
+    result = subprocess.run(
+        [forked.python(), "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    (positive,) = re.findall(r"'1': np.float32\(([\d.]+)\)", result.stdout)
+    assert float(positive) > 0.9
+
+
 # Stands in for the interpreter: writes the result files that the table is made of.
 FAKE = """#!/bin/bash
 for flag in "$@"; do
@@ -93,43 +138,3 @@ def test_ctrl_c_stops_at_once(tmp_path):
     process = _start(tmp_path, trouble="sleep")
     output = interrupt(process, tmp_path / "running")
     assert "interrupted; ./run_demo.sh resumes here" in output
-
-
-@pytest.mark.slow
-def test_demo(tmp_path):
-    """From nothing to scores clearly above chance; the program of python.md then uses the model."""
-    folder = tmp_path / "demo_output"
-    result = subprocess.run(
-        [str(ROOT / "run_demo.sh")],
-        env={
-            **os.environ,
-            graphs.VARIABLE: "",
-            "PYTHON": forked.python(),
-            "DEMO_DIR": str(folder),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("   ok\n") == 6
-    (answer,) = re.findall(r"^ [01]\.\d+  (.*?)  \(line 1", result.stdout, re.M)
-    assert answer == "kitchen"
-    (exported,) = (folder / "export").iterdir()
-    assert (exported / "saved_model.pb").exists()
-    for task in ("SST-2", "RTE", "STS-B"):
-        assert len((folder / task / "submit_results.tsv").read_text().splitlines()) == 101
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
-    result = subprocess.run(
-        [forked.python(), "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    (positive,) = re.findall(r"'1': np.float32\(([\d.]+)\)", result.stdout)
-    assert float(positive) > 0.9
