@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import collections
 import gc
 import os
 import pathlib
@@ -52,9 +53,9 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Puts files with slow tests first, so that no process runs long alone."""
-    long = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+    """Puts the files with most slow tests first, so that no process runs long alone."""
+    slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.hookimpl(wrapper=True)
