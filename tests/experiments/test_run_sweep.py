@@ -367,7 +367,7 @@ def test_a_killed_search_makes_the_suggestions_of_an_unbroken_one(tmp_path):
     outs = [tmp_path / "whole", tmp_path / "broken"]
     commands = [_command(out, f"--spec={tmp_path}/spec", "--parallel=2") for out in outs]
     _kill_a_few_times(commands[0], tmp_path / "note", 0, seed=1)
-    _kill_a_few_times(commands[1], tmp_path / "note", 4, seed=2)
+    _kill_a_few_times(commands[1], tmp_path / "note", 2, seed=2)
     assert _files(outs[0]) == _files(outs[1])
     summary = json.loads((outs[0] / "sweep_results.json").read_text())
     pruned = [trial for trial in summary["trials"] if trial["state"] == "pruned"]
