@@ -488,7 +488,8 @@ class Engine:
         @tf.function(autograph=False)
         def one_step(iterator):
             features, waited = _next_with_seconds(self.strategy, iterator)
-            with kernels.releasing_gradients():
+            # A single thread could otherwise take the whole step before it reads the clock again.
+            with tf.control_dependencies([waited]), kernels.releasing_gradients():
                 results = self.strategy.run(replica_step, (features,))
             local = self.strategy.experimental_local_results
             results = {name: local(value)[0] for name, value in results.items()}

@@ -16,7 +16,15 @@ import tensorflow as tf
 from albert.data import input_options, input_pipeline, record_files
 from albert.io import file_io
 from albert.model import checkpoints, encoder, layers
-from albert.training import contracts, distribution, engine, optimizers, run_record, training_log
+from albert.training import (
+    contracts,
+    distribution,
+    engine,
+    optimizers,
+    run_record,
+    train_step,
+    training_log,
+)
 from tests.support import builders
 
 SPECS = (
@@ -474,7 +482,7 @@ def test_the_first_step_is_reported_by_itself(path, tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_waiting_for_input_is_measured(path, tmp_path):
+def test_waiting_for_input_is_measured(path, tmp_path, monkeypatch):
     def sleepy(params):
         def awake(features):
             slept = tf.py_function(lambda: time.sleep(0.02) is None, [], tf.bool)
@@ -482,8 +490,19 @@ def test_waiting_for_input_is_measured(path, tmp_path):
 
         return input_pipeline.train_input_fn([path], SPECS, 3)(params).filter(awake)
 
-    shares = []
-    for input_fn in (sleepy, input_pipeline.train_input_fn([path], SPECS, 3)):
+    def busy(task, model, optimizer, features, *settings):
+        """A step with products that a single thread could compute before it reads the clock."""
+        x = tf.fill([700, 700], tf.cast(tf.reduce_max(features["input_mask"]), tf.float32))
+        for _ in range(3):
+            x = tf.tanh(x @ x)
+        results = run(task, model, optimizer, features, *settings)
+        with tf.control_dependencies([x]):
+            return tf.nest.map_structure(tf.identity, results)
+
+    shares, run = [], train_step.run
+    plain = input_pipeline.train_input_fn([path], SPECS, 3)
+    for input_fn, step in ((sleepy, run), (plain, run), (plain, busy)):
+        monkeypatch.setattr(train_step, "run", step)
         folder = tmp_path / str(len(shares))
         runner = make_engine(folder)
         make_optimizer = functools.partial(optimizers.create_optimizer, 0.1, 30, 0)
@@ -496,7 +515,7 @@ def test_waiting_for_input_is_measured(path, tmp_path):
             if value.tag == "input_share"
         ]
         shares.append(np.mean(found))
-    assert 1.0 >= shares[0] > 0.7 and shares[0] > shares[1] >= 0.0
+    assert 1.0 >= shares[0] > 0.7 and shares[0] > shares[1] >= 0.0 and shares[2] < 0.5
 
 
 @pytest.mark.parametrize(("longest", "calls"), [(0.0, 30), (1e9, 5)])
