@@ -51,9 +51,9 @@ def evaluated(inputs, run_script):
 
 
 # With fewer steps or a higher rate the seed, or rounding, decides how far a run gets.
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("optimizer", "rate", "steps"),
-    [("adamw", 0.004, 300), pytest.param("lamb", 0.005, 600, marks=pytest.mark.slow)],
+    ("optimizer", "rate", "steps"), [("adamw", 0.004, 300), ("lamb", 0.005, 600)]
 )
 def test_a_model_learns_what_can_be_learned(inputs, tmp_path, run_script, optimizer, rate, steps):
     flags = pretraining_flags(
