@@ -10,7 +10,7 @@ from albert.experiments import statistics
 from albert.io import file_io
 
 stats = pytest.importorskip("scipy.stats")
-DRAWS = 1000
+DRAWS = 2000
 
 
 def seeds(values, first=0):

@@ -18,7 +18,7 @@ from albert.model import checkpoints, model_folder
 from albert.serving import trained_model
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
-from tests.support import builders, forked, recorded_runs, squad_samples
+from tests.support import builders, forked, recorded_runs, reference_folder, squad_samples
 from tests.support.builders import read_results
 from tests.support.squad_samples import flags_for, read_json
 
@@ -105,6 +105,18 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     assert not (trained / "null_odds.json").exists()
     names = {"squad_v1_train.tf_record", "squad_v1_predict.tf_record"}
     assert names | {"squad_v1_predict_features.json", "model.json"} <= set(os.listdir(trained))
+
+
+@pytest.mark.slow
+def test_the_best_of_the_reference_is_not_lost(trained, inputs, tmp_path, run_script):
+    folder = tmp_path / "out"
+    later = flags_for(inputs, folder, train_file=None, do_predict=True, checkpoint="all")
+    flags = flags_for(inputs, folder, do_train=True, do_predict=True, num_train_epochs=0.025)
+
+    def run(do_train):
+        return run_script(run_squad_v1, **(flags if do_train else later))
+
+    reference_folder.check_best_survives(trained, folder, run)
 
 
 @pytest.mark.slow
