@@ -60,8 +60,8 @@ def read_model(source: Any, config: Any) -> Any:
 
     task, *_ = model_folder.sentence_tasks(os.path.dirname(source.checkpoint), source.checkpoint)
     model = pretraining_heads.PretrainingModel(config, sentence_task=task)
-    report = checkpoints.restore(model, source.checkpoint)
-    if report.new:
+    report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+    if report.new:  # the pooler of a model without a sentence task
         raise file_io.InputError(
             f"{source.checkpoint} lacks {report.new}: a hub module has the pre-training heads"
         )

@@ -29,7 +29,6 @@ from albert.model import (
     sources,
 )
 
-_HEAD = "cls/predictions/"  # variables of the head for masked words
 _INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
 
 
@@ -156,14 +155,7 @@ def load(
     compute = layers.Compute(skip_padding=True)
     model = pretraining_heads.PretrainingModel(config, compute, seed, sentence_task="none")
     if source.checkpoint:
-        report = checkpoints.restore(model, source.checkpoint)
-        missing = [name for name in report.new if name.startswith(_HEAD)]
-        if missing:
-            raise file_io.InputError(
-                f"{report.path} has no head for masked words, by which sentences are scored: it "
-                f"lacks {', '.join(missing)}. Expected a pre-trained model, such as the folder of "
-                "a pre-training run, or a Hugging Face folder of a model for masked words"
-            )
+        checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
     return Scorer(model, tokenizer, batch_size)
 
 

@@ -300,9 +300,10 @@ def restore(
     Args:
       model: module whose variables have checkpoint names.
       path: any path that `resolve` accepts.
-      strict: raise if any encoder variable is missing (except variables that the model does not
-        use, and the pooler that some Hugging Face models lack).
-      allow_new_heads: variables outside the encoder may be missing; they keep their values.
+      strict: raise if a variable that the model uses is missing.
+      allow_new_heads: the model is trained afterwards, so that trained variables outside the
+        encoder may be missing, and the pooler, which some Hugging Face models lack; they keep their
+        values. Without training, these would be random: give False.
       rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
 
     Raises:
@@ -326,26 +327,58 @@ def restore(
             f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
         )
     _check_surplus(prefix, unused if strict and not rename else [], shapes, variables)
-    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
     optional = getattr(checkpoint, "optional", ())
-    missing = [
-        name
-        for name in new
-        if variables[name].name in used_names
-        and (
-            not allow_new_heads
-            or (name.startswith(ENCODER_PREFIX) and not name.startswith(optional))
-        )
-    ]
+    missing = _missing(model, variables, new, optional if allow_new_heads else None)
     if strict and missing:
-        hint = (
-            _mismatch(shapes, variables) or "does the configuration file belong to this checkpoint?"
-            if any(name.startswith(ENCODER_PREFIX) for name in missing)
-            else "this checkpoint has no head for the task: fine-tune first (do_train)"
-        )
+        hint = _hint(shapes, variables, missing, allow_new_heads)
         raise file_io.InputError(f"{prefix} lacks {missing}; it has unused {unused}; {hint}")
     _assign(checkpoint, [(variables[name], source[name]) for name in loaded], prefix)
     return LoadReport(prefix, loaded, new, unused)
+
+
+def _missing(model, variables, new, optional):
+    """Returns the names of new variables with which the model would compute random numbers.
+
+    Args:
+      model: the model; variables that it does not use may be new.
+      variables: {name: variable} of the model.
+      new: names of the variables that the checkpoint lacks.
+      optional: prefixes of parts of the encoder that may be new if the model is trained; None if
+        it is not trained.
+    """
+    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
+    trained_names = {v.name for v in getattr(model, "trained_variables", model.variables)}
+
+    def becomes_trained(name):
+        if optional is None or variables[name].name not in trained_names:
+            return False
+        return not name.startswith(ENCODER_PREFIX) or name.startswith(optional)
+
+    return [n for n in new if variables[n].name in used_names and not becomes_trained(n)]
+
+
+def _hint(shapes, variables, missing, is_trained):
+    """Returns what to do about missing variables."""
+    encoder = [name for name in missing if name.startswith(ENCODER_PREFIX)]
+    if not encoder and any(name.startswith(weight_names.WORDS_HEAD) for name in missing):
+        return (
+            "this checkpoint has no head for masked words: expected a pre-trained model, such as "
+            "the folder of a pre-training run, or a Hugging Face folder of a model for masked words"
+        )
+    if not encoder:
+        return "this checkpoint has no head for the task: fine-tune first (do_train)"
+    if not all(name.startswith(weight_names.POOLER) for name in encoder):
+        config = "does the configuration file belong to this checkpoint?"
+        return _mismatch(shapes, variables) or config
+    if is_trained:
+        return (
+            "this checkpoint has no pooler, and a frozen encoder would keep a random one: train "
+            "it (without freeze_encoder)"
+        )
+    return (
+        "this checkpoint has no pooler, as models for masked words, questions or words have none: "
+        "fine-tune first (do_train), or take what does without it, such as vectors=mean or first"
+    )
 
 
 def group_zero_name(name: str) -> str:

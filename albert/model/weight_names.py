@@ -26,6 +26,7 @@ WORDS = "bert/embeddings/word_embeddings"
 TOKEN_TYPES = "bert/embeddings/token_type_embeddings"
 POOLER = "bert/pooler/"
 TOKEN_HEAD = "cls/token/"  # for one label per word
+WORDS_HEAD = "cls/predictions/"  # for masked words
 
 
 # Values that training adds to the weights in a checkpoint.

@@ -24,6 +24,7 @@ from albert.model import (
     model_folder,
     prepared_weights,
     sources,
+    weight_names,
 )
 from albert.text import model_inputs
 
@@ -64,6 +65,20 @@ def check_layers(layers: Sequence[int], config: encoder.AlbertConfig) -> None:
         )
 
 
+class _Encoder(encoder.AlbertModel):
+    """An encoder that needs its pooler only for vectors of the kind "pooled"."""
+
+    def __init__(self, config: encoder.AlbertConfig, seed: int, kind: str) -> None:
+        super().__init__(config, seed)
+        self._uses_pooler = kind == "pooled"
+
+    @property
+    def used_variables(self) -> list[tf.Variable]:
+        """The variables that the vectors depend on, see `heads.Model`."""
+        used = [v for v in self.variables if not v.name.startswith(weight_names.POOLER)]
+        return list(self.variables) if self._uses_pooler else used
+
+
 class Extractor:
     """An encoder that returns vectors of some layers.
 
@@ -76,7 +91,8 @@ class Extractor:
       seed: seed of random weights.
 
     Raises:
-      file_io.InputError: a file of the source is missing or does not fit, or a layer is invalid.
+      file_io.InputError: a file of the source is missing or does not fit, a layer is invalid, or
+        the checkpoint lacks the pooler that "pooled" needs.
     """
 
     def __init__(
@@ -96,9 +112,9 @@ class Extractor:
             )
         self._tokenizer = model_folder.load_tokenizer(source, config)
         self._layers, self._kind, self._length = tuple(layers), kind, max_seq_length
-        self._model = encoder.AlbertModel(config, seed)
+        self._model = _Encoder(config, seed, kind)
         if source.checkpoint:
-            checkpoints.restore(self._model, source.checkpoint)
+            checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
         self._infer = prepared_weights.CompiledModel(self._model, self._vectors, _INPUTS)
 
     def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -287,6 +287,19 @@ def test_second_names_of_shared_weights_are_understood(tmp_path):
         checkpoints.restore(other, str(folder))
 
 
+def test_a_frozen_encoder_keeps_no_random_pooler(tmp_path):
+    _, folder = exported(tmp_path, "squad_v1")
+    model = heads.ClassifierModel(CONFIG, 2, seed=2)
+    assert "bert/pooler/dense/bias" in checkpoints.restore(model, str(folder)).new
+    model.freeze_encoder()
+    message = (
+        r"lacks \['bert/pooler/dense/bias', 'bert/pooler/dense/kernel'\].* no pooler, and a fro"
+    )
+    with pytest.raises(file_io.InputError, match=message):
+        checkpoints.restore(model, str(folder))
+    checkpoints.restore(heads.SquadV1Model(CONFIG, seed=2), str(folder), allow_new_heads=False)
+
+
 def test_the_head_of_a_token_classifier_is_not_taken_for_another(tmp_path):
     _, folder = exported(tmp_path, "classification")
     config = json.loads((folder / "config.json").read_text())

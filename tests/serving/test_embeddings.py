@@ -168,6 +168,20 @@ def test_hub_modules_and_hugging_face_folders_give_the_same(
         assert len(found[0].splitlines()) == len(TEXTS)
 
 
+def test_a_random_pooler_makes_no_vectors(folder, texts_file, tmp_path, run_script):
+    huggingface_export.export(str(folder), output_dir=str(tmp_path / "hf"), head="masked_lm")
+    flags = {
+        "init_checkpoint": tmp_path / "hf", "input_file": texts_file, "max_seq_length": 32,
+        "output_file": tmp_path / "out.jsonl",
+    }  # fmt: skip
+    message = "lacks .*'bert/pooler/dense/kernel'.* no pooler.*or take .* --vectors=mean or first"
+    with pytest.raises(file_io.InputError, match=message):
+        run(run_script, **flags, vectors="pooled")
+    assert not (tmp_path / "out.jsonl").exists()
+    run(run_script, **flags, vectors="first")
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len(TEXTS)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
