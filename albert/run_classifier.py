@@ -1,9 +1,9 @@
 """Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports."""
 
 import dataclasses
-import functools
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -17,8 +17,15 @@ from albert.cli import (
     training,
 )
 from albert.io import file_io, tables
+from albert.model import configuration, sources
 from albert.tasks import custom, glue
+from albert.text import tokenization
 from albert.training import contracts
+
+if TYPE_CHECKING:
+    from albert.data.tfrecord import FeatureSpec
+    from albert.model.heads import Model
+    from albert.training.engine import Engine
 
 _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 
@@ -87,7 +94,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def find_row(settings: Settings) -> glue.GlueTask | custom.CustomTask:
+def find_task(settings: Settings) -> glue.ClassifierTask:
     """Returns the task that a classifier is trained on.
 
     Raises:
@@ -113,108 +120,141 @@ def find_row(settings: Settings) -> glue.GlueTask | custom.CustomTask:
     return custom.find_task(files, columns, settings.output_dir, settings.label_type)
 
 
-def find_recipe(row: glue.GlueTask | custom.CustomTask) -> str:
+def find_recipe(task: glue.ClassifierTask) -> str:
     """Returns the flag file of a task in `recipes/`, or the page of recipes."""
-    folder = getattr(row, "folder", None)  # None: the user's own data
+    folder = getattr(task, "folder", None)  # None: the user's own data
     return f"recipes/glue_{folder}.flags" if folder in _WITH_RECIPE else "docs/recipes.md"
 
 
-def find_teacher(settings: Settings, row: glue.GlueTask | custom.CustomTask) -> Any:
-    """Returns the `sources.Source` of the teacher; None without one.
+@dataclasses.dataclass(frozen=True)
+class Classifier(fine_tuning.Command):
+    """The command for one task."""
 
-    Raises:
-      file_io.InputError: the folder is missing or of another task; the message names what differs.
-    """
-    teacher = settings.teacher.teacher
-    if not teacher:
-        return None
-    from albert.tasks import kinds
+    settings: Settings
+    task: glue.ClassifierTask
 
-    if row.is_regression:
-        raise file_io.InputError(
-            f"--teacher: task {row.name} is a regression; only probabilities of classes are learned"
+    kind = glue.KIND
+    shared_data = {"cached_dir": ""}
+
+    @property
+    def best_metric(self) -> str:
+        """Returns the metric of the task."""
+        return self.task.best_metric
+
+    @property
+    def recipe(self) -> str:
+        """Returns the recipe of the task."""
+        return find_recipe(self.task)
+
+    def find_teacher(self) -> sources.Source | None:
+        """Returns the model of --teacher.
+
+        Raises:
+          file_io.InputError: the folder is of another task; the message names what differs.
+        """
+        settings, task = self.settings.teacher, self.task
+        if not settings.teacher:
+            return None
+        from albert.tasks import kinds
+
+        if task.is_regression:
+            raise file_io.InputError(
+                f"--teacher: task {task.name} is a regression; only probabilities of classes are "
+                "learned"
+            )
+        with settings.errors_named():
+            folder = kinds.read_folder(settings.teacher, glue.KIND)
+            labels = custom.labels_of(folder)
+        if labels != tuple(task.labels):
+            raise file_io.InputError(
+                f"--teacher={settings.teacher} has the labels "
+                f"{', '.join(labels) or 'of a regression'}; those of task {task.name} are "
+                f"{', '.join(task.labels)}"
+            )
+        return folder.source
+
+    def distillation(
+        self,
+        teacher: sources.Source | None,
+        source: sources.Source,
+        config: configuration.AlbertConfig,
+    ) -> distillation.Distillation:
+        """Returns the changes that --teacher makes to the run."""
+        outputs = ("classification_loss", "logits")
+        return self.settings.teacher.distillation(teacher, source, config, *outputs)
+
+    def data(self, inputs: fine_tuning.Inputs) -> contracts.Data:
+        """Returns the examples of the task."""
+        settings, name = self.settings, self.task.name
+        folder, length = settings.record_dir, settings.max_seq_length
+        paths = {
+            "train": os.path.join(folder, f"{name}_train.tf_record"),
+            "dev": os.path.join(folder, f"{name}_eval.tf_record"),
+            "test": os.path.join(settings.output_dir, "predict.tf_record"),
+        }
+        text = model_settings.text_settings(length, inputs.source)
+        shared = ("train", "dev") if settings.cached_dir else ()
+        cache = contracts.FeatureCache(paths, text, inputs.strategy, shared)
+        return glue.make_data(
+            self.task, inputs.tokenizer, length, settings.data_dir, cache, settings.predict_on
         )
-    with settings.teacher.errors_named():
-        folder = kinds.read_folder(teacher, glue.KIND)
-        labels = custom.labels_of(folder)
-    if labels != tuple(row.labels):
-        raise file_io.InputError(
-            f"--teacher={teacher} has the labels {', '.join(labels) or 'of a regression'}; "
-            f"those of task {row.name} are {', '.join(row.labels)}"
-        )
-    return folder.source
 
-
-def make_data(settings: Settings, row: Any, start: fine_tuning.Start) -> Any:
-    """Returns the `contracts.Data` of a task."""
-    folder = settings.record_dir
-    paths = {
-        "train": os.path.join(folder, f"{row.name}_train.tf_record"),
-        "dev": os.path.join(folder, f"{row.name}_eval.tf_record"),
-        "test": os.path.join(settings.output_dir, "predict.tf_record"),
-    }
-    length = settings.max_seq_length
-    text = model_settings.text_settings(length, start.source)
-    shared = ("train", "dev") if settings.cached_dir else ()
-    cache = contracts.FeatureCache(paths, text, start.strategy, shared)
-    return glue.make_data(
-        row, start.tokenizer, length, settings.data_dir, cache, settings.predict_on
-    )
-
-
-def export_models(settings: Settings, row: Any, model: Any, tokenizer: Any, specs: Any) -> None:
-    """Writes the SavedModels that the flags ask for."""
-    from albert.export import saved_model_export
-
-    export_dir = settings.export_dir
-    saved_model_export.export_classifier(model, specs, export_dir, settings.threshold_to_export)
-    if settings.export_text:
-        saved_model_export.export_text_classifier(
-            model, tokenizer, settings.max_seq_length, row.labels, row.is_pair, export_dir
+    def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
+        """Returns the task and its data."""
+        settings = self.settings
+        fine_tuning.check_text_export(settings, inputs.tokenizer)
+        dropout_prob, head = settings.classifier_dropout_prob, inputs.head
+        return fine_tuning.Prepared(
+            glue.make_task(self.task, dropout_prob, head),
+            self.data(inputs),
+            custom.settings_of(self.task, settings.max_seq_length, dropout_prob, head),
+            settings.train_step,
+            settings.warmup_step,
+            settings.do_eval,
         )
 
-
-def prepare(settings: Settings, row: Any, start: fine_tuning.Start) -> fine_tuning.Work:
-    """Returns the task, its data, and how its folder is described and exported."""
-    fine_tuning.check_text_export(settings, start)
-    data = make_data(settings, row, start)
-    dropout_prob = settings.classifier_dropout_prob
-    task = glue.make_task(row, dropout_prob, start.head)
-
-    def export(runner):
-        model = fine_tuning.model_to_export(settings, start, task, runner)
+    def export(
+        self,
+        export_dir: str,
+        inputs: fine_tuning.Inputs,
+        prepared: fine_tuning.Prepared,
+        engine: "Engine",
+    ) -> None:
+        """Writes the SavedModels that the flags ask for."""
+        model = fine_tuning.model_to_export(self.settings, inputs, prepared.task, engine)
         if model:
-            export_models(settings, row, model, start.tokenizer, data.specs("test"))
+            specs = prepared.data.specs("test")
+            self.write_saved_models(export_dir, model, inputs.tokenizer, specs)
 
-    description = custom.settings_of(row, settings.max_seq_length, dropout_prob, start.head)
-    steps = (settings.train_step, settings.warmup_step)
-    return fine_tuning.Work(task, data, description, *steps, settings.do_eval, export)
+    def write_saved_models(
+        self,
+        export_dir: str,
+        model: "Model",
+        tokenizer: tokenization.FullTokenizer,
+        specs: Sequence["FeatureSpec"],
+    ) -> None:
+        """Writes a SavedModel that takes ids, and with --export_text one that takes texts."""
+        from albert.export import saved_model_export
 
-
-def make_script(settings: Settings, row: Any) -> fine_tuning.Script:
-    """Returns the parts of the command that are specific to a task."""
-    outputs = ("classification_loss", "logits")
-    return fine_tuning.Script(
-        kind=glue.KIND,
-        best_metric=row.best_metric,
-        recipe=find_recipe(row),
-        prepare=functools.partial(prepare, settings, row),
-        shared_data={"cached_dir": ""},
-        teacher=settings.teacher.teacher,
-        find_teacher=functools.partial(find_teacher, settings, row),
-        distill=lambda *models: settings.teacher.distillation(*models, *outputs),
-    )
+        settings, task = self.settings, self.task
+        threshold = settings.threshold_to_export
+        saved_model_export.export_classifier(model, specs, export_dir, threshold)
+        if settings.export_text:
+            length, labels = settings.max_seq_length, task.labels
+            saved_model_export.export_text_classifier(
+                model, tokenizer, length, labels, task.is_pair, export_dir
+            )
 
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    row = find_row(settings)
+    task = find_task(settings)
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval}
     splits = [split for split, is_run in stages.items() if is_run]
-    row.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])
-    command = command_flags.Command.of(values, "run_classifier")
-    fine_tuning.main(settings, make_script(settings, row), command)
+    task.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])
+    command_line = command_flags.CommandLine.of(values, "run_classifier")
+    fine_tuning.run(Classifier(settings, task), command_line)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def main(values: flags.FlagValues) -> None:
     from albert.tasks import pretraining as pretraining_task
     from albert.training import stages
 
-    command = command_flags.Command.of(values, "run_pretraining")
+    command = command_flags.CommandLine.of(values, "run_pretraining")
     strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)

@@ -1,7 +1,6 @@
 """Fine-tunes ALBERT on RACE (multiple choice), evaluates it and predicts."""
 
 import dataclasses
-import functools
 import os
 
 from absl import flags
@@ -91,46 +90,51 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
-    """Returns the task and its data."""
-    text = model_settings.text_settings(settings.max_seq_length, start.source)
-    text["max_qa_length"] = settings.max_qa_length
-    files = (settings.train_file, settings.eval_file, settings.predict_file)
-    names = zip(files, _DATA.values(), strict=True)
-    paths = [path or os.path.join(settings.output_dir, name) for path, name in names]
-    data = race.make_data(
-        start.tokenizer,
-        settings.max_seq_length,
-        settings.max_qa_length,
-        settings.data_dir,
-        contracts.FeatureCache(
-            dict(zip(("train", "dev", "test"), paths, strict=True)), text, start.strategy
-        ),
-        high_only=settings.high_only,
-        middle_only=settings.middle_only,
-    )
-    return fine_tuning.Work(
-        race.make_task(settings.dropout_prob, start.head),
-        data,
-        {**text, "dropout_prob": settings.dropout_prob, **start.head.settings},
-        settings.train_step,
-        settings.warmup_step,
-        settings.do_eval,
-    )
+@dataclasses.dataclass(frozen=True)
+class Race(fine_tuning.Command):
+    """The command for RACE."""
+
+    settings: Settings
+
+    kind = race.KIND
+    best_metric = "eval_accuracy"
+    recipe = "recipes/race.flags"
+    shared_data = _DATA
+    num_choices = race.NUM_CHOICES
+
+    def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
+        """Returns the task and its data."""
+        settings = self.settings
+        text = model_settings.text_settings(settings.max_seq_length, inputs.source)
+        text["max_qa_length"] = settings.max_qa_length
+        files = (settings.train_file, settings.eval_file, settings.predict_file)
+        names = zip(files, _DATA.values(), strict=True)
+        paths = [path or os.path.join(settings.output_dir, name) for path, name in names]
+        data = race.make_data(
+            inputs.tokenizer,
+            settings.max_seq_length,
+            settings.max_qa_length,
+            settings.data_dir,
+            contracts.FeatureCache(
+                dict(zip(("train", "dev", "test"), paths, strict=True)), text, inputs.strategy
+            ),
+            high_only=settings.high_only,
+            middle_only=settings.middle_only,
+        )
+        return fine_tuning.Prepared(
+            race.make_task(settings.dropout_prob, inputs.head),
+            data,
+            {**text, "dropout_prob": settings.dropout_prob, **inputs.head.settings},
+            settings.train_step,
+            settings.warmup_step,
+            settings.do_eval,
+        )
 
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
-    script = fine_tuning.Script(
-        kind=race.KIND,
-        best_metric="eval_accuracy",
-        recipe="recipes/race.flags",
-        prepare=functools.partial(prepare, settings),
-        shared_data=_DATA,
-        num_choices=race.NUM_CHOICES,
-    )
-    fine_tuning.main(settings, script, command_flags.Command.of(values, "run_race"))
+    fine_tuning.run(Race(settings), command_flags.CommandLine.of(values, "run_race"))
 
 
 if __name__ == "__main__":

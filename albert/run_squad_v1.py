@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, command_flags, options, squad
+from albert.cli import app, command_flags, fine_tuning, options, squad
 from albert.tasks.squad import records as squad_records
 
 
@@ -26,7 +26,8 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     if not settings.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")
-    squad.main(settings, squad_records.V1, command_flags.Command.of(values, "run_squad_v1"))
+    command_line = command_flags.CommandLine.of(values, "run_squad_v1")
+    fine_tuning.run(squad.Squad(settings, squad_records.V1), command_line)
 
 
 if __name__ == "__main__":

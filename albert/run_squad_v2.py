@@ -5,7 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, command_flags, options, squad
+from albert.cli import app, command_flags, fine_tuning, options, squad
 from albert.io import file_io
 from albert.tasks.squad import records as squad_records
 
@@ -52,7 +52,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
-    squad.main(settings, squad_records.V2, command_flags.Command.of(values, "run_squad_v2"))
+    command_line = command_flags.CommandLine.of(values, "run_squad_v2")
+    fine_tuning.run(squad.Squad(settings, squad_records.V2), command_line)
 
 
 if __name__ == "__main__":

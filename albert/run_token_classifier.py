@@ -1,15 +1,17 @@
 """Fine-tunes ALBERT to label words (named entities), evaluates it, predicts and exports."""
 
 import dataclasses
-import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from albert.cli import app, command_flags, fine_tuning, model_settings, options
 from albert.tasks import custom, token_classification, word_files
 from albert.training import contracts
+
+if TYPE_CHECKING:
+    from albert.training.engine import Engine
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,57 +61,67 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
     return token_classification.Files(files, columns, labels)
 
 
-def make_data(settings: Settings, files: Any, start: fine_tuning.Start) -> Any:
-    """Returns the `contracts.Data` of `token_classification.Files`."""
-    names = {"train": "tokens_train", "dev": "tokens_eval", "test": "predict"}
-    folder, length = settings.output_dir, settings.max_seq_length
-    paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
-    text = model_settings.text_settings(length, start.source)
-    cache = contracts.FeatureCache(paths, text, start.strategy)
-    return token_classification.make_data(files, start.tokenizer, length, cache)
+@dataclasses.dataclass(frozen=True)
+class TokenClassifier(fine_tuning.Command):
+    """The command for labels of words."""
 
+    settings: Settings
 
-def export_models(settings: Settings, model: Any, labels: Any, tokenizer: Any) -> None:
-    """Writes the SavedModels that the flags ask for."""
-    from albert.export import saved_model_export
+    kind = token_classification.KIND
+    best_metric = "f1"
+    recipe = "recipes/token_classification.flags"
 
-    saved_model_export.export_ids(model, settings.export_dir)
-    if settings.export_text:
-        saved_model_export.export_text(
-            model, tokenizer, settings.max_seq_length, labels, settings.export_dir
+    def data(self, files: token_classification.Files, inputs: fine_tuning.Inputs) -> contracts.Data:
+        """Returns the sentences of the files."""
+        names = {"train": "tokens_train", "dev": "tokens_eval", "test": "predict"}
+        folder, length = self.settings.output_dir, self.settings.max_seq_length
+        paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
+        text = model_settings.text_settings(length, inputs.source)
+        cache = contracts.FeatureCache(paths, text, inputs.strategy)
+        return token_classification.make_data(files, inputs.tokenizer, length, cache)
+
+    def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
+        """Returns the task and its data."""
+        settings, head = self.settings, inputs.head
+        fine_tuning.check_text_export(settings, inputs.tokenizer)
+        files = find_files(settings, inputs.source.checkpoint)
+        length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
+        return fine_tuning.Prepared(
+            token_classification.make_task(files.labels, length, dropout_prob, head),
+            self.data(files, inputs),
+            custom.label_settings(files.labels, files.columns, length, dropout_prob, head),
+            settings.train_step,
+            settings.warmup_step,
+            settings.do_eval,
         )
 
+    def export(
+        self,
+        export_dir: str,
+        inputs: fine_tuning.Inputs,
+        prepared: fine_tuning.Prepared,
+        engine: "Engine",
+    ) -> None:
+        """Writes the SavedModels that the flags ask for."""
+        from albert.export import saved_model_export
 
-def prepare(settings: Settings, start: fine_tuning.Start) -> fine_tuning.Work:
-    """Returns the task, its data, and how its folder is described and exported."""
-    fine_tuning.check_text_export(settings, start)
-    files = find_files(settings, start.source.checkpoint)
-    length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
-    task = token_classification.make_task(files.labels, length, dropout_prob, start.head)
-
-    def export(runner):
-        model = fine_tuning.model_to_export(settings, start, task, runner)
-        if model:
-            export_models(settings, model, files.labels, start.tokenizer)
-
-    description = custom.label_settings(
-        files.labels, files.columns, length, dropout_prob, start.head
-    )
-    steps = (settings.train_step, settings.warmup_step)
-    data = make_data(settings, files, start)
-    return fine_tuning.Work(task, data, description, *steps, settings.do_eval, export)
+        settings = self.settings
+        model = fine_tuning.model_to_export(settings, inputs, prepared.task, engine)
+        if not model:
+            return
+        saved_model_export.export_ids(model, export_dir)
+        if settings.export_text:
+            labels = prepared.description["labels"]
+            saved_model_export.export_text(
+                model, inputs.tokenizer, settings.max_seq_length, labels, export_dir
+            )
 
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
-    script = fine_tuning.Script(
-        kind=token_classification.KIND,
-        best_metric="f1",
-        recipe="recipes/token_classification.flags",
-        prepare=functools.partial(prepare, settings),
-    )
-    fine_tuning.main(settings, script, command_flags.Command.of(values, "run_token_classifier"))
+    command_line = command_flags.CommandLine.of(values, "run_token_classifier")
+    fine_tuning.run(TokenClassifier(settings), command_line)
 
 
 if __name__ == "__main__":

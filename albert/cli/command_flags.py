@@ -22,7 +22,7 @@ CALLER, PROGRAM = "caller", "program"  # flags set by the caller of `main`, and 
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class CommandLine:
     """A training command and its flags.
 
     Attributes:
@@ -38,14 +38,14 @@ class Command:
     flags: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, values: FlagValues, script: str) -> "Command":
+    def of(cls, values: FlagValues, script: str) -> "CommandLine":
         """Returns the command of parsed flags."""
         arguments = [values[name].serialize() for name in values if values[name].present]
         return cls(
             script, _arguments(values), list(filter(None, arguments)), describe(values, script)
         )
 
-    def with_value(self, name: str, value: Any) -> "Command":
+    def with_value(self, name: str, value: Any) -> "CommandLine":
         """Returns the command with a flag value that the program has determined."""
         if value == self.flags[name]["value"]:
             return self

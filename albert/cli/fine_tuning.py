@@ -4,13 +4,21 @@ import abc
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert.cli import command_flags, distillation, model_settings, options, training
 from albert.experiments import seeds
 from albert.io import file_io
-from albert.model import configuration, head_config
-from albert.training import stuck_runs, subsets
+from albert.model import configuration, head_config, model_folder, sources
+from albert.text import tokenization
+from albert.training import contracts, run_record, stuck_runs, subsets
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model.heads import Model
+    from albert.training import stages
+    from albert.training.engine import Engine
 
 CACHE_FOLDER = "encoder_cache"
 _LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
@@ -303,105 +311,123 @@ class ClassifierSettings(StepSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
-    """The starting point of a run, before its data is read.
+class Inputs:
+    """What a run starts from, before its data is read.
 
     Attributes:
-      strategy: `tf.distribute.Strategy`.
-      source: `sources.Source`.
-      config: `encoder.AlbertConfig`.
-      tokenizer: `tokenization.FullTokenizer`.
-      head: `head_config.Head`.
-      checkpoint: weights to start from, or None.
+      checkpoint: weights to start from; of the teacher with --init_from_teacher.
       rename: see `checkpoints.restore`.
     """
 
-    strategy: Any
-    source: Any
-    config: Any
-    tokenizer: Any
+    strategy: "tf.distribute.Strategy"
+    source: sources.Source
+    config: configuration.AlbertConfig
+    tokenizer: tokenization.FullTokenizer
     head: head_config.Head
     checkpoint: str | None = None
     rename: Callable[[str], str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
-    """The task, the data and the schedule of a command.
+class Prepared:
+    """The task, the data and the length of a run.
 
     Attributes:
-      task: `contracts.Task`.
-      data: `contracts.Data`.
       description: settings of the model for its folder; see `model_folder.write`.
-      num_train_steps, num_warmup_steps: length of training.
       do_eval: whether checkpoints are evaluated.
-      export: function that writes the SavedModels of --export_dir with the `engine.Engine`; all
-        workers call it.
       draws_fractions: whether `apply_options` must draw the fractions of the data.
     """
 
-    task: Any
-    data: Any
+    task: contracts.Task
+    data: contracts.Data
     description: dict[str, Any]
     num_train_steps: int
     num_warmup_steps: int
     do_eval: bool
-    export: Callable[[Any], None] = lambda runner: None
     draws_fractions: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
-class Script:
-    """The parts of a fine-tuning command that differ between commands.
+class Command(abc.ABC):
+    """A fine-tuning command: the parts of a run that differ between commands."""
 
-    Attributes:
-      kind: kind of its models, see `model_folder`.
-      best_metric: the result that picks the best checkpoint, unless --metric_for_best is given.
-      recipe: file or page with settings to try if a run does not learn.
-      prepare: ``Start -> Work``, which reads the data.
-      shared_data: {flag: name in --output_dir} of data that the runs of --num_seeds share, unless
-        the flag is given.
-      num_choices: texts per example.
-      teacher: folder of the teacher, or None.
-      find_teacher: returns its `sources.Source`, or None without a teacher.
-      distill: ``(teacher, source, config) -> distillation.Distillation``.
-    """
+    settings: Settings
 
-    kind: str
-    best_metric: str
-    recipe: str
-    prepare: Callable[[Start], Work]
-    shared_data: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    num_choices: int = 1
-    teacher: str | None = None
-    find_teacher: Callable[[], Any] = lambda: None
-    distill: Callable[..., distillation.Distillation] = lambda *_: distillation.Distillation()
+    @property
+    @abc.abstractmethod
+    def kind(self) -> str:
+        """Returns the kind of its models, a key of `kinds.KINDS`."""
+
+    @property
+    @abc.abstractmethod
+    def best_metric(self) -> str:
+        """Returns the result that picks the best checkpoint, unless --metric_for_best is given."""
+
+    @property
+    @abc.abstractmethod
+    def recipe(self) -> str:
+        """Returns the file or page with settings to try if a run does not learn."""
+
+    @abc.abstractmethod
+    def prepare(self, inputs: Inputs) -> Prepared:
+        """Reads the data; returns it with the task."""
+
+    @property
+    def shared_data(self) -> Mapping[str, str]:
+        """Returns {flag: name in --output_dir} of data that the runs of --num_seeds share.
+
+        A flag that is given takes precedence.
+        """
+        return {}
+
+    @property
+    def num_choices(self) -> int:
+        """Returns the number of texts per example."""
+        return 1
+
+    def find_teacher(self) -> sources.Source | None:
+        """Returns the model of the teacher, if there is one."""
+        return None
+
+    def distillation(
+        self,
+        teacher: sources.Source | None,
+        source: sources.Source,
+        config: configuration.AlbertConfig,
+    ) -> distillation.Distillation:
+        """Returns the changes that the teacher makes to a run of a student with `config`."""
+        return distillation.Distillation()
+
+    def export(  # noqa: B027 (not every command exports)
+        self, export_dir: str, inputs: Inputs, prepared: Prepared, engine: "Engine"
+    ) -> None:
+        """Writes SavedModels to a folder; all workers call it."""
 
 
-def main(settings: Settings, script: Script, command: command_flags.Command) -> None:
-    """Trains, evaluates, predicts and exports according to the settings.
+def run(command: Command, command_line: command_flags.CommandLine) -> None:
+    """Trains, evaluates, predicts and exports according to the checked settings of a command.
 
     Args:
-      settings: settings of the command, checked.
-      script: the parts that are specific to the command.
-      command: the command line, for the run record and for runs with other seeds.
+      command: the command.
+      command_line: its words, for the run record and for runs with other seeds.
     """
+    settings = command.settings
     if settings.schedule.num_seeds > 1:
-        _run_seeds(settings, script, command)
+        _run_seeds(command, command_line)
         return
-    from albert.model import model_folder
     from albert.training import stages
 
-    strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
-    teacher = script.find_teacher()
+    # First: workers must know of each other.
+    strategy = training.make_strategy(settings, command_line)
+    teacher = command.find_teacher()
     source = settings.model.find_for_run(
-        settings.do_train, settings.output_dir, script.kind, teacher
+        settings.do_train, settings.output_dir, command.kind, teacher
     )
     config = training.read_config(settings, source)
-    distilled = script.distill(teacher, source, config)
+    distilled = command.distillation(teacher, source, config)
     model_settings.check_seq_length(settings.max_seq_length, config)
-    training.end_with_estimate(settings, config, strategy, choices=script.num_choices)
-    start = Start(
+    training.end_with_estimate(settings, config, strategy, choices=command.num_choices)
+    inputs = Inputs(
         strategy,
         source,
         config,
@@ -410,32 +436,33 @@ def main(settings: Settings, script: Script, command: command_flags.Command) -> 
         distilled.checkpoint or source.checkpoint,
         distilled.rename,
     )
-    work = script.prepare(start)
-    recorder = command.recorder(source, script.teacher)
-    run = make_run(settings, start, work, script, recorder)
-    task, data = apply_options(settings, work, run)
-    runner = stages.run(distilled.with_teacher(task), data, run)
+    prepared = command.prepare(inputs)
+    recorder = command_line.recorder(source, teacher.checkpoint if teacher else None)
+    stages_run = make_run(command, inputs, prepared, recorder)
+    task, data = apply_options(settings, prepared, stages_run)
+    engine = stages.run(distilled.with_teacher(task), data, stages_run)
     if settings.export_dir:
-        work.export(runner)
-    stages.complete_folder(run)
+        command.export(settings.export_dir, inputs, prepared, engine)
+    stages.complete_folder(stages_run)
 
 
-def _run_seeds(settings, script, command):
+def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> None:
     """Makes the runs of --num_seeds, each by the same command with its own seed."""
+    settings = command.settings
     shared_arguments = [
         argument
-        for argument in command.arguments
+        for argument in command_line.arguments
         if argument.removeprefix("--").partition("=")[0] not in _PER_RUN
     ]
-    for name, file in script.shared_data.items():
-        if not command.flags[name]["value"]:
+    for name, file in command.shared_data.items():
+        if not command_line.flags[name]["value"]:
             shared_arguments.append(f"--{name}={os.path.join(settings.output_dir, file)}")
 
     def arguments(seed, folder):
         return [*shared_arguments, f"--seed={seed}", f"--output_dir={folder}"]
 
-    metric = settings.schedule.metric_for_best or script.best_metric
-    study = seeds.Study(settings.output_dir, command.script, metric, arguments)
+    metric = settings.schedule.metric_for_best or command.best_metric
+    study = seeds.Study(settings.output_dir, command_line.script, metric, arguments)
     print(seeds.run(study, settings.course.seed, settings.schedule.num_seeds))
 
 
@@ -445,7 +472,7 @@ def find_head(settings: Settings) -> head_config.Head:
     Raises:
       file_io.InputError: a value is out of range; or the run resumes one with another head.
     """
-    from albert.model import checkpoints, model_folder
+    from albert.model import checkpoints
 
     ours, folder = settings.study.head, settings.output_dir
     existing = model_folder.described_head(folder)
@@ -479,8 +506,6 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
     Raises:
       file_io.InputError: names the flags.
     """
-    from albert.model import model_folder
-
     if not teacher.teacher:
         return
     ours, theirs = find_head(settings), model_folder.described_head(teacher.teacher)
@@ -501,55 +526,59 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
         )
 
 
-def check_text_export(settings: ClassifierSettings, start: Start) -> None:
+def check_text_export(settings: ClassifierSettings, tokenizer: tokenization.FullTokenizer) -> None:
     """Rejects --export_text with a tokenizer that a graph cannot compute."""
     if settings.export_text:
         from albert.export import graphs
 
-        graphs.check_text(start.tokenizer)
+        graphs.check_text(tokenizer)
 
 
-def model_to_export(settings: Settings, start: Start, task: Any, runner: Any) -> Any:
+def model_to_export(
+    settings: Settings, inputs: Inputs, task: contracts.Task, engine: "Engine"
+) -> "Model | None":
     """Returns the model to export, with the checkpoint of the flags; None for other workers."""
     from albert.export import saved_model_export
     from albert.training import distribution, stages
 
-    prefix = stages.load(runner, settings.course.checkpoint)
-    if not distribution.is_chief(start.strategy):
+    prefix = stages.load(engine, settings.course.checkpoint)
+    if not distribution.is_chief(inputs.strategy):
         return None
-    return saved_model_export.model_to_serve(task, start.config, prefix)
+    return saved_model_export.model_to_serve(task, inputs.config, prefix)
 
 
 def make_run(
-    settings: Settings, start: Start, work: Work, script: Script, recorder: Any = None
-) -> Any:
-    """Returns the `stages.Run` of a command; `recorder` is a `run_record.Recorder`."""
-    from albert.model import model_folder
+    command: Command,
+    inputs: Inputs,
+    prepared: Prepared,
+    recorder: run_record.Recorder | None = None,
+) -> "stages.Run":
+    """Returns the run of a command."""
     from albert.tasks import kinds
     from albert.training import stages
 
-    model = settings.output_dir, script.kind, start.config, start.source, work.description
-
-    steps = work.num_train_steps
+    settings, steps = command.settings, prepared.num_train_steps
+    folder, description = settings.output_dir, prepared.description
+    model = folder, command.kind, inputs.config, inputs.source, description
     return stages.Run(
-        model_config=start.config,
+        model_config=inputs.config,
         run_config=training.run_config(
             settings,
             steps,
             settings.eval_batch,
             settings.predict_batch_size,
-            num_kept(settings, work.do_eval),
+            num_kept(settings, prepared.do_eval),
         ),
-        strategy=start.strategy,
-        init_checkpoint=start.checkpoint,
+        strategy=inputs.strategy,
+        init_checkpoint=inputs.checkpoint,
         from_scratch=settings.model.from_scratch,
-        rename=start.rename,
+        rename=inputs.rename,
         check_folder=lambda: model_folder.check_same_model(*model),
         complete_folder=lambda replace: kinds.write_folder(*model, replace),
-        do_eval=work.do_eval,
+        do_eval=prepared.do_eval,
         do_predict=settings.do_predict,
         record=recorder,
-        **training.run_arguments(settings, steps, work.num_warmup_steps, script.recipe),
+        **training.run_arguments(settings, steps, prepared.num_warmup_steps, command.recipe),
     )
 
 
@@ -563,13 +592,10 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
     return 0 if keeps_all else settings.max_kept
 
 
-def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:
+def apply_options(
+    settings: Settings, prepared: Prepared, run: "stages.Run"
+) -> tuple[contracts.Task, contracts.Data]:
     """Returns task and data with the metric, frozen encoder, fractions and cache of the flags.
-
-    Args:
-      settings: settings of the command.
-      work: task and data of the command.
-      run: `stages.Run`.
 
     Raises:
       file_io.InputError: the run resumes one whose encoder was trained, and this one's is frozen,
@@ -578,13 +604,13 @@ def apply_options(settings: Settings, work: Work, run: Any) -> tuple[Any, Any]:
     from albert.data import record_values
     from albert.training import frozen_encoder
 
-    task, study = settings.schedule.with_metric(work.task), settings.study
-    data = record_values.checked(work.data, run.model_config)
+    task, study = settings.schedule.with_metric(prepared.task), settings.study
+    data = record_values.checked(prepared.data, run.model_config)
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:
         task = frozen_encoder.freeze(task)
-    if work.draws_fractions:
+    if prepared.draws_fractions:
         fractions = {
             "train": ("train_fraction", study.train_fraction),
             "dev": ("eval_fraction", study.eval_fraction),

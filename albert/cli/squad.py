@@ -1,13 +1,16 @@
-"""Settings and main function that `run_squad_v1` and `run_squad_v2` share."""
+"""Settings and command that `run_squad_v1` and `run_squad_v2` share."""
 
 import dataclasses
-import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from albert.cli import command_flags, fine_tuning, options
+from albert.cli import fine_tuning, options
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import selection
+
+if TYPE_CHECKING:
+    from albert.tasks.squad.question_files import QuestionFiles
+    from albert.training.engine import Engine
 
 _FILES = (
     *("train_file", "train_feature_file"),
@@ -136,110 +139,117 @@ class Settings(fine_tuning.Settings):
         )
 
 
-def find_questions(settings: Settings, kind: str, start: fine_tuning.Start) -> Any:
-    """Returns the `question_files.QuestionFiles` of the flags."""
-    from albert.io import processes
-    from albert.tasks.squad import question_files
-    from albert.tasks.squad import task as squad_task
+@dataclasses.dataclass(frozen=True)
+class Squad(fine_tuning.Command):
+    """The command for one version of SQuAD: `squad_records.V1` or `squad_records.V2`."""
 
-    task_settings = squad_task.Settings(
-        settings.max_seq_length,
-        settings.doc_stride,
-        settings.max_query_length,
-        settings.n_best_size,
-        settings.max_answer_length,
-        **settings.beams,
-        **start.head.settings,
-    )
-    train_selection, predict_selection = settings.selections()
-    return question_files.QuestionFiles(
-        kind,
-        task_settings,
-        start.tokenizer,
-        settings.output_dir,
-        start.strategy,
-        num_processes=processes.num_cores(),
-        train_selection=train_selection,
-        predict_selection=predict_selection,
-        **{name: getattr(settings, name) for name in _FILES},
-    )
+    settings: Settings
+    version: str
 
+    best_metric = "f1"
 
-def prepare(settings: Settings, kind: str, start: fine_tuning.Start) -> fine_tuning.Work:
-    """Reads the questions; returns them with the task."""
-    questions = find_questions(settings, kind, start)
-    return work_on(settings, kind, start, questions)
+    @property
+    def kind(self) -> str:
+        """Returns the version, which is the kind of its models."""
+        return self.version
 
+    @property
+    def recipe(self) -> str:
+        """Returns the recipe of the version."""
+        return f"recipes/{self.kind}.flags"
 
-def work_on(
-    settings: Settings, kind: str, start: fine_tuning.Start, questions: Any
-) -> fine_tuning.Work:
-    """Returns the task on the `question_files.QuestionFiles`.
+    @property
+    def shared_data(self) -> dict[str, str]:
+        """Returns the files of features."""
+        return {
+            "train_feature_file": f"{self.kind}_train.tf_record",
+            "predict_feature_file": f"{self.kind}_predict.tf_record",
+            "predict_feature_left_file": f"{self.kind}_predict_features.json",
+        }
 
-    Raises:
-      file_io.InputError: all checkpoints must be scored, but the correct answers are missing.
-    """
-    from albert.tasks.squad import task as squad_task
+    def questions(self, inputs: fine_tuning.Inputs) -> "QuestionFiles":
+        """Returns the questions of the files."""
+        from albert.io import processes
+        from albert.tasks.squad import question_files
+        from albert.tasks.squad import task as squad_task
 
-    steps = 0
-    if settings.do_train:
-        steps = settings.num_train_steps(len(questions.train_examples))
-    has_answers = settings.do_predict and questions.answers_known
-    if settings.course.checkpoint == "all" and not has_answers:
-        raise file_io.InputError(
-            "--checkpoint=all evaluates every checkpoint, but the answers of "
-            f"{settings.predict_file} are not known"
+        settings = self.settings
+        task_settings = squad_task.Settings(
+            settings.max_seq_length,
+            settings.doc_stride,
+            settings.max_query_length,
+            settings.n_best_size,
+            settings.max_answer_length,
+            **settings.beams,
+            **inputs.head.settings,
         )
-    task = squad_task.make_task(kind, questions.settings, lambda: questions.to_answer)
+        train_selection, predict_selection = settings.selections()
+        return question_files.QuestionFiles(
+            self.kind,
+            task_settings,
+            inputs.tokenizer,
+            settings.output_dir,
+            inputs.strategy,
+            num_processes=processes.num_cores(),
+            train_selection=train_selection,
+            predict_selection=predict_selection,
+            **{name: getattr(settings, name) for name in _FILES},
+        )
 
-    def export(runner):
+    def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
+        """Reads the questions; returns them with the task."""
+        return self.prepare_questions(self.questions(inputs))
+
+    def prepare_questions(self, questions: "QuestionFiles") -> fine_tuning.Prepared:
+        """Returns the task on questions.
+
+        Raises:
+          file_io.InputError: all checkpoints must be scored, but the correct answers are missing.
+        """
+        from albert.tasks.squad import task as squad_task
+
+        settings, steps = self.settings, 0
+        if settings.do_train:
+            steps = settings.num_train_steps(len(questions.train_examples))
+        has_answers = settings.do_predict and questions.answers_known
+        if settings.course.checkpoint == "all" and not has_answers:
+            raise file_io.InputError(
+                "--checkpoint=all evaluates every checkpoint, but the answers of "
+                f"{settings.predict_file} are not known"
+            )
+        task = squad_task.make_task(self.kind, questions.settings, lambda: questions.to_answer)
+        return fine_tuning.Prepared(
+            task,
+            questions.data(task.evaluator),
+            questions.settings.to_dict(),
+            steps,
+            int(steps * settings.warmup_proportion),
+            do_eval=has_answers and (settings.do_train or _scores_all(settings)),
+            draws_fractions=False,
+        )
+
+    def export(
+        self,
+        export_dir: str,
+        inputs: fine_tuning.Inputs,
+        prepared: fine_tuning.Prepared,
+        engine: "Engine",
+    ) -> None:
+        """Writes the SavedModel."""
         from albert.export import saved_model_export
         from albert.training import distribution
 
-        if distribution.is_chief(start.strategy):
+        settings = self.settings
+        if distribution.is_chief(inputs.strategy):
             checkpoint = settings.course.checkpoint
             which = None if checkpoint == "all" else checkpoint
-            length, export_dir = settings.max_seq_length, settings.export_dir
-            saved_model_export.export_squad(runner, which, length, export_dir)
-
-    return fine_tuning.Work(
-        task,
-        questions.data(task.evaluator),
-        questions.settings.to_dict(),
-        steps,
-        int(steps * settings.warmup_proportion),
-        do_eval=has_answers and (settings.do_train or _scores_all(settings)),
-        export=export,
-        draws_fractions=False,
-    )
+            saved_model_export.export_squad(engine, which, settings.max_seq_length, export_dir)
 
 
-def _scores_all(settings):
+def _scores_all(settings: Settings) -> bool:
     """Returns whether prediction alone scores all checkpoints, because none is best yet."""
     from albert.model import checkpoints
 
     folder, checkpoint = settings.output_dir, settings.course.checkpoint
     is_open = checkpoint is None and not checkpoints.find_best(folder)
     return checkpoint == "all" or (is_open and bool(checkpoints.numbered(folder)))
-
-
-def main(settings: Settings, kind: str, command: command_flags.Command) -> None:
-    """Trains, answers and exports according to the settings.
-
-    Args:
-      settings: settings of the command, checked.
-      kind: `squad_records.V1` or `squad_records.V2`.
-      command: see `fine_tuning.main`.
-    """
-    script = fine_tuning.Script(
-        kind=kind,
-        best_metric="f1",
-        recipe=f"recipes/{kind}.flags",
-        prepare=functools.partial(prepare, settings, kind),
-        shared_data={
-            "train_feature_file": f"{kind}_train.tf_record",
-            "predict_feature_file": f"{kind}_predict.tf_record",
-            "predict_feature_left_file": f"{kind}_predict_features.json",
-        },
-    )
-    fine_tuning.main(settings, script, command)

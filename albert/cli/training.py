@@ -368,7 +368,7 @@ class Settings(options.Group):
 # --- parts of a run -------------------------------------------------------------------------------
 
 
-def make_strategy(settings: Settings, command: command_flags.Command) -> Any:
+def make_strategy(settings: Settings, command: command_flags.CommandLine) -> Any:
     """Returns the `tf.distribute.Strategy` of the flags, which all workers must share.
 
     Raises:

@@ -330,7 +330,7 @@ def find_task(
 
 
 def settings_of(
-    row: glue.GlueTask | CustomTask,
+    task: glue.ClassifierTask,
     max_seq_length: int,
     dropout_prob: float,
     head: head_config.Head = head_config.NO_LAYER,
@@ -338,14 +338,13 @@ def settings_of(
     """Returns the settings that describe a classifier, for `model_folder.write`.
 
     Args:
-      row: the task.
       max_seq_length: S of the training.
       dropout_prob: dropout of the pooled output in training.
       head: `head_config.Head`.
     """
     return {
-        "task_name": row.name,
-        **label_settings(row.labels, row.columns, max_seq_length, dropout_prob, head),
+        "task_name": task.name,
+        **label_settings(task.labels, task.columns, max_seq_length, dropout_prob, head),
     }
 
 

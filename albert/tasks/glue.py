@@ -10,7 +10,7 @@ import functools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from absl import logging
@@ -46,6 +46,54 @@ class InputExample:
     text_a: str
     text_b: str | None
     label: str | float
+
+
+class ClassifierTask(Protocol):
+    """What training and evaluation need of a task: a `GlueTask` or a task on the user's files.
+
+    Attributes:
+      labels: label names in the order of their ids; empty for regression.
+      best_metric: score that picks the best checkpoint.
+      columns: names of the columns of the texts and the label.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def is_pair(self) -> bool: ...
+    @property
+    def is_regression(self) -> bool: ...
+    @property
+    def best_metric(self) -> str: ...
+    @property
+    def scores(self) -> Sequence[metrics.NamedScore]: ...
+    @property
+    def columns(self) -> tables.Columns: ...
+
+    def check_splits(self, splits: Iterable[str]) -> None:
+        """Rejects splits that the task does not have."""
+
+    def path(self, data_dir: str, split: str) -> str:
+        """Returns the path of the file of a split."""
+
+    def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
+        """Returns a JSON-ready dict that identifies the data of a split."""
+
+    def iter_examples(
+        self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
+    ) -> Iterator[InputExample]:
+        """Yields the examples of a split."""
+
+    def write_predictions(
+        self,
+        output_dir: str,
+        rows: dict[str, np.ndarray],
+        ids: Sequence[str],
+        prefix: str | None = None,
+    ) -> dict[str, float] | None:
+        """Writes prediction files, and scores if there are labels; see `contracts.Data`."""
 
 
 def make_example(
@@ -444,14 +492,14 @@ def _build_model(config, compute, seed, num_labels, dropout_prob, head):
 
 
 def make_task(
-    glue_task: Any, dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
+    glue_task: ClassifierTask,
+    dropout_prob: float = 0.1,
+    head: head_config.Head = head_config.NO_LAYER,
 ) -> contracts.Task:
     """Returns the `contracts.Task` of a GLUE task.
 
     Args:
-      glue_task: `GlueTask`, or an object with the same public attributes.
       dropout_prob: dropout of the pooled output in training.
-      head: `head_config.Head`.
     """
     partial = functools.partial
     labels = len(glue_task.labels)
@@ -468,20 +516,18 @@ def make_task(
 
 
 def make_data(
-    glue_task: Any,
+    glue_task: ClassifierTask,
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
-    data_dir: str,
+    data_dir: str | None,
     cache: contracts.FeatureCache,
     predicted: str = "test",
 ) -> contracts.Data:
     """Returns the `contracts.Data` of a GLUE task.
 
     Args:
-      glue_task: `GlueTask`, or an object with the same public attributes.
-      tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S.
-      data_dir: folder of the tasks' folders.
+      data_dir: folder of the tasks' folders; the user's own data needs none.
       cache: where the features are kept.
       predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
         scored once more.
@@ -516,7 +562,7 @@ def make_data(
     )
 
 
-def check_length(glue_task: Any, max_seq_length: int) -> None:
+def check_length(glue_task: ClassifierTask, max_seq_length: int) -> None:
     """Rejects lengths without space for a token of each text.
 
     Raises:
@@ -530,6 +576,6 @@ def check_length(glue_task: Any, max_seq_length: int) -> None:
         )
 
 
-def min_length(glue_task: Any) -> int:
+def min_length(glue_task: ClassifierTask) -> int:
     """Returns the minimum length of inputs with a token of each text."""
     return 5 if glue_task.is_pair else 3

@@ -4,7 +4,7 @@ import pytest
 from absl import flags
 
 from albert import run_classifier, run_race, run_squad_v1, run_squad_v2, run_token_classifier
-from albert.cli import fine_tuning, options
+from albert.cli import fine_tuning, options, squad
 from albert.io import file_io
 from albert.model import head_config, sources
 from tests.support import builders
@@ -54,15 +54,15 @@ def test_training_without_evaluation_keeps_all_checkpoints_by_default(kind, tmp_
     """A later command is to evaluate them, as with the reference."""
     script, keep, evaluate = RUNS[kind]
     source = sources.Source(None, None, None, None, True)
-    start = fine_tuning.Start(None, source, None, None, head_config.NO_LAYER)
-    shared = fine_tuning.Script(kind="", best_metric="", recipe="", prepare=None)
+    inputs = fine_tuning.Inputs(None, source, None, None, head_config.NO_LAYER)
 
     def kept(**given):
         stages = {"do_train": True, evaluate: False} | REQUIRED.get(script, {})
         values = builders.flag_values(script, output_dir=tmp_path, **{**stages, **given})
         settings = options.read(script.Settings, values)
-        work = fine_tuning.Work(None, None, None, 100, 10, settings.evaluates)
-        return fine_tuning.make_run(settings, start, work, shared).run_config.keep_checkpoint_max
+        prepared = fine_tuning.Prepared(None, None, None, 100, 10, settings.evaluates)
+        command = squad.Squad(settings, kind)  # stands for the command of any settings
+        return fine_tuning.make_run(command, inputs, prepared).run_config.keep_checkpoint_max
 
     assert kept() == 0
     assert kept(**{keep: 3}) == 3

@@ -44,10 +44,9 @@ def test_the_optimizer_is_that_of_the_flag(changes, kind):
         data=lambda evaluator: None,
     )
     source = sources.Source(None, None, None, None, True)
-    start = fine_tuning.Start(None, source, None, None, head_config.NO_LAYER)
-    work = squad.work_on(settings, squad_task.V1, start, questions)
-    script = fine_tuning.Script(squad_task.V1, "f1", "recipes/squad_v1.flags", prepare=None)
-    run = fine_tuning.make_run(settings, start, work, script)
+    command = squad.Squad(settings, squad_task.V1)
+    inputs = fine_tuning.Inputs(None, source, None, None, head_config.NO_LAYER)
+    run = fine_tuning.make_run(command, inputs, command.prepare_questions(questions))
     assert run.run_config.num_train_steps == 9
     assert type(run.make_optimizer()) is kind
 

@@ -13,7 +13,7 @@ from albert.io import file_io
 from albert.model import encoder, layers
 from albert.training import distribution, memory
 
-COMMAND = command_flags.Command("run_classifier", [], [], {})
+COMMAND = command_flags.CommandLine("run_classifier", [], [], {})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def test_workers_compare_all_flags(settings, monkeypatch):
     told = {}
     monkeypatch.setattr(distribution, "check_agreement", lambda strategy, all: told.update(all))
     flag_of_run = {"value": 7, "source": "command line"}
-    command = command_flags.Command("run_classifier", [], [], {"seed": flag_of_run})
+    command = command_flags.CommandLine("run_classifier", [], [], {"seed": flag_of_run})
     training.make_strategy(settings(), command)
     assert told == {"seed": 7}
 

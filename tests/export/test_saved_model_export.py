@@ -99,15 +99,14 @@ def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
     prefix = str(tmp_path / "run" / "model.ckpt-1")
     checkpoints.save(prefix, low)
     values = types.SimpleNamespace(
-        export_dir=str(tmp_path / "export"),
         threshold_to_export=None,
         export_text=False,
         max_seq_length=16,
     )
-    row = glue.get_task("SST-2")
-    task = glue.make_task(row)
+    command = run_classifier.Classifier(values, glue.get_task("SST-2"))
+    task = glue.make_task(command.task)
     model = saved_model_export.model_to_serve(task, CONFIG, prefix)
-    run_classifier.export_models(values, row, model, None, specs)
+    command.write_saved_models(str(tmp_path / "export"), model, None, specs)
     (folder,) = (tmp_path / "export").iterdir()
     found = _serve(str(folder))(input=_examples(specs, rows))["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-6)

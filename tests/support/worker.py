@@ -43,7 +43,7 @@ def run(script, arguments, strategies, after=None):
     values([script, *(f"--{name}={value}" for name, value in arguments.items())])
     name = values.distribution_strategy
     if name not in strategies:
-        command = command_flags.Command.of(values, script)
+        command = command_flags.CommandLine.of(values, script)
         strategies[name] = MAKE_STRATEGY(options.read(module.Settings, values), command)
     training.make_strategy = lambda *_: strategies[name]
     if after:

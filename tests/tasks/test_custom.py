@@ -344,7 +344,7 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
 def test_the_task_of_the_flags(inputs, tmp_path):
     def find(**chosen):
         values = builders.flag_values(run_classifier, **chosen)
-        return run_classifier.find_row(options.read(run_classifier.Settings, values))
+        return run_classifier.find_task(options.read(run_classifier.Settings, values))
 
     own = own_flags(inputs, tmp_path)
     assert find(**own).columns == tables.Columns("sentence", None, "mood", None)

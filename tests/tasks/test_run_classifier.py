@@ -267,7 +267,7 @@ def test_few_calls_lie_between_the_command_and_a_step(short):
     start = places.index(("run_classifier.py", "main"))
     assert places[start:-1] == [
         ("run_classifier.py", "main"),
-        ("fine_tuning.py", "main"),
+        ("fine_tuning.py", "run"),
         ("stages.py", "run"),
         ("stages.py", "_train"),
         ("engine.py", "train"),
