@@ -58,7 +58,7 @@ class Settings(fine_tuning.ClassifierSettings):
     label_type: str | None = options.flag(
         None,
         "Type of the labels of your own data; by default regression if all are numbers and one "
-        "has a decimal point.",
+        "is not whole, or they are many values with a decimal point.",
         choices=("classification", "regression"),
     )
     cached_dir: str | None = options.flag(

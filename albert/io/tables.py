@@ -23,6 +23,8 @@ SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
 # Tabs, line breaks, halves of surrogate pairs.
 _NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
+# Python does not parse numbers with thousands of digits.
+_WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
 
 Row = tuple[str, dict[str, Any]]  # (file and line for messages, values by column)
 
@@ -224,6 +226,21 @@ def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
             f"found {value!r}"
         )
     return name
+
+
+def label_key(name: str) -> str:
+    """Returns what all spellings of a label have in common: "1.0" and "1." stand for "1".
+
+    Other programs write whole numbers with a point where a column has missing values.
+    """
+    match = _WHOLE_WITH_POINT.fullmatch(name)
+    return str(int(match[1])) if match else name
+
+
+def match_label(name: str, labels: Iterable[str]) -> str | None:
+    """Returns the label that a name from `name_of` stands for; None if there is none."""
+    names = {label_key(label): label for label in labels}
+    return names.get(label_key(name))
 
 
 def is_name(value: Any) -> bool:

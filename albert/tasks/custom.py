@@ -20,8 +20,8 @@ LABELS_NAME = "labels.json"
 KINDS = ("classification", "regression")
 _SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
-# A number that is written as a measurement, not as the name of a class.
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
+_MAX_NUMBERED_CLASSES = 20  # more whole numbers with a decimal point are measurements
 
 
 # --- labels -----------------------------------------------------------------------------------
@@ -34,28 +34,109 @@ def label_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
 
 
-def _labels_of_counts(counts, kind, path):
-    """Returns the labels of a train file from its {label: count}; () for regression."""
-    if kind is None:
-        others = [name for name in counts if not glue.is_number(name)]
-        points = any(map(_WITH_POINT.fullmatch, counts))
-        if points and others and set(map(str.lower, others)) <= _NOT_FINITE:
+@dataclasses.dataclass(frozen=True)
+class _Counts:
+    """The labels of a train file.
+
+    Attributes:
+      path: the file.
+      rows: {label: number of its rows}.
+      places: {label: file and line of its first row}.
+    """
+
+    path: str
+    rows: dict[str, int]
+    places: dict[str, str]
+
+    @classmethod
+    def read(cls, path: str, column: str | None) -> "_Counts":
+        """Counts the labels in a column of a file."""
+        rows, places = {}, {}
+        for place, row in tables.read_file(path, _SPLIT_FLAGS["train"]):
+            name = tables.name_of(row, column, "label_column", place)
+            rows[name] = rows.get(name, 0) + 1
+            places.setdefault(name, place)
+        if not rows:
+            raise file_io.InputError(f"{path}: there is no row")
+        return cls(path, rows, places)
+
+    @property
+    def total(self) -> int:
+        """The number of rows."""
+        return sum(self.rows.values())
+
+    def check_finite(self) -> None:
+        """Rejects missing numbers: "nan" and, among numbers, infinities."""
+        others = [name for name in self.rows if not glue.is_number(name)]
+        names = [name for name in others if name.lower() in _NOT_FINITE]
+        if len(names) < len(others):  # there are words
+            names = [name for name in names if name.lower() == "nan"]
+        if names:
+            count = sum(self.rows[name] for name in names)
             raise file_io.InputError(
-                f"{path}: {sum(counts[name] for name in others)} labels are {others[0]!r}, the "
-                "others numbers: remove these rows, or give label_type=classification"
+                f"{self.places[names[0]]}: the label {names[0]!r} is a missing value, as in "
+                f"{count} of {self.total} rows: remove these rows, or give "
+                "label_type=classification if it is the name of a class"
             )
-        kind = KINDS[points and not others]
-        other = "" if others else f"; if that is wrong, give label_type={KINDS[not points]}"
-        logging.info("The labels of %s suggest %s%s", path, kind, other)
-    if kind == "regression":
-        return ()
-    if len(counts) < 2:
-        raise file_io.InputError(
-            f"{path}: classification needs two labels or more; all {sum(counts.values())} rows "
-            f"have {next(iter(counts))!r}"
+
+    def guess_kind(self) -> str:
+        """Guesses the kind of labels, and logs why: measurements are a regression."""
+        numbers = {name: float(name) for name in self.rows if glue.is_number(name)}
+        broken = [name for name, value in numbers.items() if not value.is_integer()]
+        is_regression = len(numbers) == len(self.rows) and (
+            bool(broken) or self._measures(set(numbers.values()))
         )
-    labels = label_order(counts)
-    text = ", ".join(f"{label} ({counts[label]})" for label in labels[:20])
+        reason = ""
+        if is_regression and broken:
+            count = sum(self.rows[name] for name in broken)
+            reason = (
+                f"{self.places[broken[0]]}: the label {broken[0]!r} is not a whole number, as in "
+                f"{count} of {self.total} rows. "
+            )
+        change = f"; if that is wrong, give label_type={KINDS[not is_regression]}"
+        logging.info(
+            "%sThe labels of %s suggest %s%s",
+            reason,
+            self.path,
+            KINDS[is_regression],
+            change if len(numbers) == len(self.rows) else "",
+        )
+        return KINDS[is_regression]
+
+    def _measures(self, values: set[float]) -> bool:
+        """Returns whether whole numbers are measurements, not numbers of classes."""
+        pointed = sum(count for name, count in self.rows.items() if _WITH_POINT.fullmatch(name))
+        if 2 * pointed < self.total:
+            return False  # The point is only another spelling in a few rows.
+        repeats = self.total >= 2 * len(values)
+        counts_up = max(values) - min(values) == len(values) - 1
+        return len(values) > _MAX_NUMBERED_CLASSES or not (repeats or counts_up)
+
+    def classes(self) -> dict[str, int]:
+        """Returns {label: rows}, with the most frequent spelling of each label."""
+        spellings: dict[str, list[str]] = {}
+        for name in self.rows:
+            spellings.setdefault(tables.label_key(name), []).append(name)
+        return {
+            max(names, key=lambda name: self.rows[name]): sum(self.rows[name] for name in names)
+            for names in spellings.values()
+        }
+
+
+def _labels_of_counts(counts, kind):
+    """Returns the labels of a train file from its `_Counts`; () for regression."""
+    if kind is None:
+        counts.check_finite()
+    if (kind or counts.guess_kind()) == "regression":
+        return ()
+    classes = counts.classes()
+    if len(classes) < 2:
+        raise file_io.InputError(
+            f"{counts.path}: classification needs two labels or more; all {counts.total} rows "
+            f"have {next(iter(classes))!r}"
+        )
+    labels = label_order(classes)
+    text = ", ".join(f"{label} ({classes[label]})" for label in labels[:20])
     logging.info("%d labels: %s%s", len(labels), text, ", …" if len(labels) > 20 else "")
     return labels
 
@@ -69,8 +150,9 @@ def find_labels(
       output_dir: folder of a run.
       files: {split: path}.
       columns: names of the columns.
-      kind: "classification" or "regression"; None: regression if all labels are numbers and one has
-        a decimal point.
+      kind: "classification" or "regression"; None: regression if all labels are numbers that
+        measure something, because one is not whole, or most have a decimal point and they are more
+        than a few values.
 
     Returns:
       Names in the order of their ids; empty for regression.
@@ -91,13 +173,7 @@ def find_labels(
             f"there is no {path} with the names of the labels: expected output_dir to be that "
             "of a training run, or train_file"
         )
-    counts = {}
-    for place, row in tables.read_file(files["train"], _SPLIT_FLAGS["train"]):
-        name = tables.name_of(row, columns.label, "label_column", place)
-        counts[name] = counts.get(name, 0) + 1
-    if not counts:
-        raise file_io.InputError(f"{files['train']}: there is no row")
-    return _labels_of_counts(counts, kind, files["train"])
+    return _labels_of_counts(_Counts.read(files["train"], columns.label), kind)
 
 
 def save_labels(output_dir: str, labels: Iterable[str]) -> None:
@@ -281,10 +357,11 @@ class CustomTask:
     def _label(self, row, place):
         label = tables.name_of(row, self.columns.label, "label_column", place)
         if self.is_regression:
-            if not glue.is_number(label):
-                raise file_io.InputError(f"{place}: label {label!r}, expected a number")
+            if problem := glue.number_problem(label):
+                raise file_io.InputError(f"{place}: {problem}")
             return float(label)
-        if label not in self.labels:
+        known = tables.match_label(label, self.labels)
+        if known is None:
             choices = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
             hint = "; to predict numbers, give label_type=regression"
             is_number = all(map(glue.is_number, (label, *self.labels)))
@@ -292,7 +369,7 @@ class CustomTask:
                 f"{place}: label {label!r}, expected a label of the training: {choices}"
                 f"{hint if is_number else ''}"
             )
-        return label
+        return known
 
 
 def _check_files(files, columns):

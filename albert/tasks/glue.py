@@ -26,6 +26,7 @@ KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 _BINARY_LABELS = ("0", "1")
+_MAX_NUMBER = float(np.finfo(np.float32).max)
 _LAST = -1  # the label is in the last column, whatever the number of columns
 # Skipped short lines are an error if they exceed both this number and this fraction.
 _MAX_SKIPPED = 10
@@ -325,8 +326,8 @@ class _Reader:
             if label not in labels:
                 raise self._error(f"label {label!r}, expected one of {', '.join(labels)}")
             return label
-        if not is_number(label):
-            raise self._error(f"label {label!r}, expected a number")
+        if problem := number_problem(label):
+            raise self._error(problem)
         return float(label)
 
 
@@ -336,6 +337,15 @@ def is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def number_problem(label: str) -> str:
+    """Describes what is wrong with the label of a regression; "" if it is a number in float32."""
+    if not is_number(label):
+        return f"label {label!r}, expected a number"
+    if abs(float(label)) > _MAX_NUMBER:
+        return f"label {label!r}, expected a number of at most {_MAX_NUMBER:.3g} (float32)"
+    return ""
 
 
 # --- the table --------------------------------------------------------------------------------

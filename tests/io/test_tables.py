@@ -139,3 +139,11 @@ def test_forms_of_predictions():
     file = io.StringIO()
     tables.write_predictions(file, "jsonl", (), numbers)
     assert file.getvalue() == '{"id": "a", "prediction": 2.3}\n'
+
+
+def test_spellings_of_a_whole_number_are_one_label():
+    keys = ["1", "1.0", "1.", "01.00", "true", "1.5", "01", "1" * 5000 + ".0"]
+    assert [tables.label_key(key) for key in keys] == ["1", "1", "1", "1", *keys[4:]]
+    assert tables.match_label("0.0", ("1", "0")) == "0"
+    assert tables.match_label("0", ("b", "0.0")) == "0.0"
+    assert tables.match_label("2", ("1", "0")) is None
