@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from albert.experiments import report_data, report_predictions
+from albert.experiments import joined_predictions, report_data, report_predictions
+from albert.experiments.joined_predictions import Truth
 from albert.io import file_io, tables
-from albert.tasks import entities, glue, token_classification, word_files
+from albert.tasks import custom, entities, glue, token_classification, word_files
 from albert.tasks.squad import metrics as squad_metrics
 
-CUSTOM = "custom"
 _TEXT_LENGTH = 400  # characters of a text that are kept
 
 
@@ -122,25 +122,15 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
     digest = file_io.sha256(labels)
     if path.endswith(".json"):
         with report_data.damage_named(path):
-            predictions = _answers_of(path, labels, None)
+            predictions = _answers_of(path, labels, None, is_part=False)
     else:
-        texts, right, number = {}, {}, -1
-        for number, (place, row) in enumerate(tables.read_file(labels, "labels")):
-            key = str(number) if columns.guid is None else str(row.get(columns.guid))
-            if columns.label not in row:
-                raise file_io.InputError(
-                    f"{place}: there is no column {columns.label!r} (label_column); there are "
-                    f"{', '.join(row)}"
-                )
-            names = filter(None, (columns.text, columns.text_pair))
-            texts[key] = " / ".join(str(row[name]) for name in names if name in row)
-            right[key] = str(row[columns.label]).strip()
-        predictions = _table(path, texts, right)
+        truths = joined_predictions.read_truths(labels, "labels", columns)
+        predictions = _table(path, truths, is_part=False)
     return dataclasses.replace(predictions, path=path, data=labels, sha256=digest)
 
 
 def _how(run, how):
-    if run.record["script"] != "run_classifier" or _task_name(run) == CUSTOM:
+    if run.record["script"] != "run_classifier" or _task_name(run) == custom.NAME:
         return how
     return "--do_predict --predict_on=dev, as the test data of GLUE has no labels"
 
@@ -223,45 +213,46 @@ def _read_classes(run, path):
             f"labels, for GLUE with --do_predict --predict_on=dev, for one's own data with "
             "--do_predict --test_file"
         )
-    texts, labels = ({key: pair[i] for key, pair in examples.items()} for i in (0, 1))
-    return _table(path, texts, labels)
+    return _table(path, examples, report_predictions.predicts_part(run))
 
 
 def _glue_dev(run):
-    """Returns {id: (text, label)} of the dev data of a GLUE task that was predicted."""
+    """Returns {id: example} of the dev data of a GLUE task that was predicted."""
     if run.record["script"] != "run_classifier" or run.flag("predict_on") != "dev":
         return None
     name, path = _task_name(run), run.find(run.predicted["path"])
-    if name == CUSTOM or not path:
+    if name == custom.NAME or not path:
         return None
     folder = os.path.dirname(os.path.dirname(path))
-    return {
-        example.guid: (" / ".join(filter(None, (example.text_a, example.text_b))), example.label)
-        for example in glue.get_task(name).iter_examples(folder, "dev", use_spm=False)
-    }
+    return joined_predictions.by_id(
+        (
+            row.guid,
+            Truth(
+                f"{path}: example {row.guid}",
+                " / ".join(filter(None, (row.text_a, row.text_b))),
+                str(row.label),
+            ),
+        )
+        for row in glue.get_task(name).iter_examples(folder, "dev", use_spm=False)
+    )
 
 
-def _table(path, texts, labels):
-    """Reads a table with the columns id and prediction."""
-    prefix, predictions, names = "probability_", {}, None
-    for place, row in tables.read_file(path, "predictions"):
-        if not row.keys() >= {"id", "prediction"}:
-            raise file_io.InputError(
-                f"{place}: expected the columns id and prediction, found {', '.join(row)}"
-            )
-        predictions[str(row["id"])] = str(row["prediction"])
-        own = row.get("probabilities")
-        names = list(own) if own else [n[len(prefix) :] for n in row if n.startswith(prefix)]
-    _check_ids(path, labels, predictions)
-    keys = list(labels)
-    if not names:
-        with report_data.damage_named(path):
-            metrics = _metrics_of_numbers([labels[k] for k in keys], [predictions[k] for k in keys])
-        return _made(keys, texts, labels, predictions, {}, metrics)
-    names += sorted({*labels.values(), *predictions.values()} - {*names})
-    metrics = _metrics_of_classes([labels[k] for k in keys], [predictions[k] for k in keys], names)
-    right = {key: labels[key] == predictions[key] for key in keys}
-    return _made(keys, texts, labels, predictions, right, metrics)
+def _table(path, truths, is_part):
+    """Reads a table of predictions for examples, see `joined_predictions`."""
+    table = joined_predictions.read_table(path)
+    keys = joined_predictions.join_table(truths, path, table, is_part)
+    texts, labels = (
+        {key: getattr(truths[key], name) for key in keys} for name in ("text", "label")
+    )
+    found = {key: table.guesses[key].prediction for key in keys}
+    if not table.labels:
+        number_of = joined_predictions.number_of
+        numbers = [number_of(found[key], table.guesses[key].place) for key in keys]
+        right = [number_of(truths[key].label, truths[key].place) for key in keys]
+        metrics = _metrics_of_numbers(right, numbers)
+        return _made(keys, texts, labels, found, {}, metrics)
+    metrics = _metrics_of_classes([labels[k] for k in keys], [found[k] for k in keys], table.labels)
+    return _made(keys, texts, labels, found, {k: labels[k] == found[k] for k in keys}, metrics)
 
 
 def _made(keys, texts, labels, predictions, right, metrics):
@@ -273,46 +264,28 @@ def _made(keys, texts, labels, predictions, right, metrics):
     return Predictions("", "", None, *columns, right, metrics)
 
 
-def _check_ids(path, labels, predictions):
-    odd = [key for key in labels if key not in predictions] or [
-        key for key in predictions if key not in labels
-    ]
-    if odd or not labels:
-        raise file_io.InputError(
-            f"{path} holds the predictions of other examples than the data: {len(predictions)} and "
-            f"{len(labels)}, of which {len(odd)} differ, such as {', '.join(odd[:1])}; predict "
-            "again, or name the column of the ids with --id_column"
-        )
-
-
 def _read_answers(run, path):
     data = run.find(run.predicted["path"])
     if not data:
         raise file_io.InputError(f"{run.folder}: {run.predicted['path']} is gone")
-    return _answers_of(path, data, run.record["script"] == "run_squad_v2")
+    is_v2 = run.record["script"] == "run_squad_v2"
+    return _answers_of(path, data, is_v2, report_predictions.predicts_part(run))
 
 
-def _answers_of(path, data, is_v2):
+def _answers_of(path, data, is_v2, is_part):
     """Reads answers by question; `is_v2` None: whether a question has no answer says so."""
-    dataset = file_io.read_json(data, "SQuAD file", max_bytes=None)
-    with report_data.damage_named(data):
-        gold = squad_metrics.gold_answers(dataset)
-        texts = {
-            question["id"]: f"{question['question']} — {paragraph['context']}"
-            for article in dataset["data"]
-            for paragraph in article["paragraphs"]
-            for question in paragraph["qas"]
-        }
-    predictions = file_io.read_json(path, "answers", max_bytes=None)
+    questions = report_predictions.read_questions(data)
+    predictions = report_predictions.read_by_question(path, questions, str, is_part)
+    gold = {key: questions[key].answers or () for key in predictions}
     is_v2 = is_v2 if is_v2 is not None else not all(gold.values())
     if not is_v2:  # its rules cannot score questions without an answer
         gold = {key: answers for key, answers in gold.items() if answers}
     if not any(gold.values()):
         raise file_io.InputError(f"{data} has no right answers")
-    with report_data.damage_named(path):
-        predictions = {key: predictions[key] for key in predictions if key in gold or is_v2}
-    _check_ids(path, gold, predictions)
     keys = list(gold)
+    texts = {
+        key: f"{questions[key].question_text} — {questions[key].paragraph_text}" for key in keys
+    }
     if is_v2:
         exact, f1 = squad_metrics.raw_scores_v2(gold, predictions)
     else:

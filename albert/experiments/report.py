@@ -221,6 +221,17 @@ def _evaluations(run):
 
 
 def _predictions(run):
+    """Yields the predictions next to the right answers, or why changed data has none for them."""
+    try:
+        yield from _joined_predictions(run)
+    except file_io.InputError as error:
+        warning = report_predictions.read_source(run).warning
+        if not warning:
+            raise
+        yield {"warning": f"{warning.partition(' Texts and')[0]} They do not fit: {error}"}
+
+
+def _joined_predictions(run):
     if predictions := report_predictions.read_predictions(run):
         source = report_predictions.read_source(run)
         yield from _compared(source, tables.PREDICTIONS, len(predictions.rows))

@@ -6,16 +6,20 @@ Each function returns None or nothing if the files or the correct answers are mi
 import dataclasses
 import math
 import os
+from collections.abc import Iterable
+from typing import Any
 
-from albert.experiments import report_data
+from albert.experiments import joined_predictions, report_data
+from albert.experiments.joined_predictions import Truth
 from albert.io import file_io, json_shapes, tables
-from albert.tasks import race
+from albert.tasks import custom, race
+from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import null_threshold
+from albert.tasks.squad.features import SquadExample
 from albert.training import run_record
 
 NUM_WORST = 10
-_COLUMNS = ("id", "prediction")
 _CONTEXT = 160  # characters shown on each side of an answer
 
 
@@ -97,6 +101,14 @@ class Predictions:
         return [list(row) for row in wrong[:NUM_WORST]]
 
 
+def predicts_part(run: report_data.Run) -> bool:
+    """Returns whether the flags of a run select a part of the data to predict."""
+    by_length = run.flag("drop_longer_than") is not None
+    return (
+        by_length or bool(run.flag("answerable_only")) or run.flag("eval_fraction") not in (None, 1)
+    )
+
+
 def read_predictions(run: report_data.Run) -> Predictions | None:
     """Reads the predictions of a classifier or of RACE; None if there is nothing to compare."""
     path = os.path.join(run.folder, tables.PREDICTIONS)
@@ -107,31 +119,23 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
     right = right_answers(run)
     if not right:
         return None
-    rows = []
-    for place, row in tables.read_file(path, "predictions"):
-        if not row.keys() >= set(_COLUMNS):
-            raise file_io.InputError(
-                f"{place}: expected the columns {' and '.join(_COLUMNS)}, found {', '.join(row)}; "
-                "predict again, or move the file away"
-            )
-        if row["id"] in right:
-            text, label = right[row["id"]]
-            prediction = row["prediction"]
-            probability = row.get(f"probability_{prediction}")
-            with report_data.damage_named(place):
-                rows.append((text, label, prediction, probability and float(probability)))
-    if not rows:
-        return None
-    # The predictions are numbers if no label has a probability.
-    if all(row[3] is None for row in rows):
-        with report_data.damage_named(path):
-            return Predictions([], [(text, float(a), float(b), None) for text, a, b, _ in rows])
-    labels = dict.fromkeys(name for row in rows for name in row[1:3])
-    return Predictions(sorted(labels), rows)
+    table = joined_predictions.read_table(path)
+    keys = joined_predictions.join_table(right, path, table, predicts_part(run))
+    pairs = [(right[key], table.guesses[key]) for key in keys]
+    if not table.labels:
+        number_of = joined_predictions.number_of
+        found = [number_of(b.prediction, b.place) for _, b in pairs]
+        numbers = [
+            (a.text, number_of(a.label, a.place), value, None)
+            for (a, _), value in zip(pairs, found, strict=True)
+        ]
+        return Predictions([], numbers)
+    rows = [(a.text, a.label, b.prediction, b.probability) for a, b in pairs]
+    return Predictions(sorted({name for row in rows for name in row[1:3]}), rows)
 
 
-def right_answers(run: report_data.Run) -> dict | None:
-    """Reads {id: (text, label)} of the data that a run of one's own data or of RACE predicted.
+def right_answers(run: report_data.Run) -> dict[str, Truth] | None:
+    """Reads {id: example} of the data that a run of one's own data or of RACE predicted.
 
     Returns:
       The dict, or None if the data is gone or has no labels.
@@ -142,37 +146,35 @@ def right_answers(run: report_data.Run) -> dict | None:
 
 
 def _own_examples(run):
-    """Returns {id: (text, label)} of the test data of the task custom; None without labels."""
+    """Returns the test data of the task custom; None without labels."""
     path = run.find(run.predicted["path"])
-    if (run.flag("task_name") or "").lower() != "custom" or not path:
+    if (run.flag("task_name") or "").lower() != custom.NAME or not path:
         return None  # GLUE's test data has no labels.
-    examples = {}
-    text, pair, label, guid = (
-        run.flag(name) for name in ("text_column", "text_pair_column", "label_column", "id_column")
-    )
-    for number, (_, row) in enumerate(tables.read_file(path, "test_file")):
-        if label not in row:
-            return None
-        example_text = " / ".join(str(row[name]) for name in (text, pair) if name)
-        key = str(number) if guid is None else str(row[guid])
-        value = row[label]
-        examples[key] = (example_text, value.strip() if isinstance(value, str) else str(value))
-    return examples
+    names = ("text_column", "text_pair_column", "label_column", "id_column")
+    columns = tables.Columns(*map(run.flag, names))
+    if not custom.CustomTask({"test": path}, columns, ()).is_labeled("test"):
+        return None
+    return joined_predictions.read_truths(path, "test_file", columns)
 
 
 def _race_examples(run):
-    """Returns {id: (passage and question, letter)} of the test data of RACE."""
+    """Returns the test data of RACE: passages, questions and letters."""
     folder = _race_folder(run)
     if not folder:
         return None
-    examples = {}
-    for example in race.read_race_examples(
-        folder, "test", do_lower_case=False, **_race_levels(run)
-    ):
-        endings = " | ".join(f"{chr(65 + i)}: {ending}" for i, ending in enumerate(example.endings))
-        text = f"{_shortened(example.article, 0, 0)} — {endings}"
-        examples[example.guid] = (text, chr(65 + example.label))
-    return examples
+
+    def rows():
+        for example in race.iter_race_examples(
+            folder, "test", do_lower_case=False, **_race_levels(run)
+        ):
+            endings = " | ".join(
+                f"{letter}: {x}" for letter, x in zip("ABCD", example.endings, strict=True)
+            )
+            text = f"{_shortened(example.article, 0, 0)} — {endings}"
+            place = f"{folder}: question {example.guid} of the level {example.level}"
+            yield example.guid, Truth(place, text, chr(65 + example.label))
+
+    return joined_predictions.by_id(rows())
 
 
 def _race_folder(run):
@@ -231,22 +233,26 @@ def read_answers(run: report_data.Run) -> Answers | None:
     path = run.find(run.predicted["path"])
     if not path:
         return None
-    dataset = file_io.read_json(path, "SQuAD file", max_bytes=None)
-    with report_data.damage_named(path):
-        gold, questions = squad_metrics.gold_answers(dataset), _questions(dataset)
-    final, nbest = map(_read_by_question, names, (str, _BEST))
-    odds_path = os.path.join(run.folder, "null_odds.json")
-    odds = _read_by_question(odds_path, json_shapes.NUMBER) if file_io.exists(odds_path) else {}
-    keys = [key for key in gold if nbest.get(key) and key in final]
-    if not keys or not any(gold[key] for key in keys):
+    questions = read_questions(path)
+    if not any(question.answers for question in questions.values()):
         return None
+    final, nbest = (
+        read_by_question(name, questions, shape, predicts_part(run))
+        for name, shape in zip(names, (str, _BEST), strict=True)
+    )
+    odds_path = os.path.join(run.folder, "null_odds.json")
+    odds = {}
+    if file_io.exists(odds_path):
+        odds = read_by_question(odds_path, questions, json_shapes.NUMBER, predicts_part(run))
+    with report_data.damage_named(names[1]):
+        best = {key: answers[0] for key, answers in nbest.items()}
     return Answers(
-        gold={key: gold[key] for key in keys},
-        texts={key: nbest[key][0]["text"] for key in keys},
-        final={key: final[key] for key in keys},
-        odds={key: odds[key] for key in keys if key in odds},
-        probabilities={key: nbest[key][0]["probability"] for key in keys},
-        questions=questions,
+        gold={key: questions[key].answers or () for key in best},
+        texts={key: answer["text"] for key, answer in best.items()},
+        final=final,
+        odds=odds,
+        probabilities={key: answer["probability"] for key, answer in best.items()},
+        questions={key: (row.question_text, row.paragraph_text) for key, row in questions.items()},
         threshold=_threshold(run),
     )
 
@@ -260,20 +266,29 @@ def _threshold(run):
 _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a question, best first
 
 
-def _read_by_question(path, shape):
-    """Reads {question id: value} from a file and checks the shape of the values."""
+def read_questions(path: str) -> dict[str, SquadExample]:
+    """Returns {id: question} of a SQuAD file, which refuses repeated ids."""
+    return {row.qas_id: row for row in squad_answers.read_squad_examples(path, is_training=False)}
+
+
+def read_by_question(
+    path: str, questions: Iterable[str], shape: Any, is_part: bool
+) -> dict[str, Any]:
+    """Reads {question id: value} from a file, in the order of the questions.
+
+    Args:
+      path: the file.
+      questions: ids of the data.
+      shape: shape of the values, see `json_shapes`.
+      is_part: whether only a part of the questions was to be answered.
+
+    Raises:
+      file_io.InputError: a value has another shape, or the ids differ.
+    """
     content = file_io.read_json(path, "answers", max_bytes=None)
     json_shapes.check(content, {"*": shape}, path)
-    return content
-
-
-def _questions(dataset):
-    questions = {}
-    for article in dataset["data"]:
-        for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
-                questions[question["id"]] = (question["question"], paragraph["context"])
-    return questions
+    places = (dict.fromkeys(keys, "question") for keys in (questions, content))
+    return {key: content[key] for key in joined_predictions.join(path, *places, is_part)}
 
 
 def threshold_curve(answers: Answers) -> tuple[list, list, list] | None:

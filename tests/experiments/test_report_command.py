@@ -118,7 +118,9 @@ def test_data_that_changed_since_they_were_predicted_are_named(tmp_path):
         tmp_path / "run", data=data, text_column="text", label_column="label"
     )
     probabilities = "prediction\tprobability_bad\tprobability_good"
-    (run / "predictions.tsv").write_text(f"id\t{probabilities}\n0\tbad\t0.6\t0.4\n")
+    (run / "predictions.tsv").write_text(
+        f"id\t{probabilities}\n0\tbad\t0.6\t0.4\n1\tbad\t0.6\t0.4\n"
+    )
     assert "has changed" not in write_report(tmp_path, f"--runs={run}")
     data.write_text("text\tlabel\nb\tbad\na\tgood\n")
     text = write_report(tmp_path, f"--runs={run}")
@@ -668,8 +670,8 @@ def test_numbers_at_the_end_of_their_range_are_drawn(tmp_path):
     [
         ("a\tb\n0\tgood\n", "line 2: expected the columns id and prediction, found a, b"),
         ("prediction\ngood\n", "line 2: expected the columns id and prediction, found prediction"),
-        ("id\tprediction\n0\tgood\n", "could not convert string to float: 'good'"),
-        ("id\tprediction\tprobability_good\n0\tgood\tx\n", "line 2 does not hold what was"),
+        ("id\tprediction\n0\tgood\n", "line 2: expected a number, found 'good'"),
+        ("id\tprediction\tprobability_good\n0\tgood\tx\n", "line 2: expected a number, found 'x'"),
     ],
 )
 def test_other_files_of_predictions_are_named(tmp_path, text, message):

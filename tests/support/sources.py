@@ -47,6 +47,7 @@ PLAIN = """
     experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
     experiments.comparison_text experiments.demo_data experiments.example_predictions
     experiments.example_statistics experiments.exported_runs experiments.glue_table
+    experiments.joined_predictions
     experiments.model_card experiments.power experiments.report experiments.report_axes
     experiments.report_comparison experiments.report_curves experiments.report_data
     experiments.report_groups experiments.report_predictions experiments.report_scores
