@@ -29,7 +29,8 @@ class Settings(options.Group):
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
     export_path: str = options.flag(
         None,
-        "Prefix of the new checkpoint; a name that ends in / is a folder for one of the same name.",
+        "Prefix of the new checkpoint; a name that ends in / is a folder for one of the same name "
+        "(model.ckpt-best for weights of Hugging Face).",
         required=True,
     )
     do_lower_case: bool = options.flag(
@@ -44,7 +45,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    from albert.model import checkpoints, published, sources
+    from albert.model import checkpoints, huggingface, published, sources
 
     if not settings.do_lower_case:
         logging.info("A checkpoint does not record --nodo_lower_case; give it where text is read")
@@ -52,7 +53,14 @@ def main(values: flags.FlagValues) -> None:
     source = os.path.join(folder, settings.checkpoint_name)
     prefix, target = checkpoints.resolve(source), settings.export_path
     if target.endswith("/") or file_io.is_dir(target):
-        target = os.path.join(target, settings.checkpoint_name)
+        is_huggingface = huggingface.is_weights_file(prefix)
+        name = checkpoints.BEST if is_huggingface else settings.checkpoint_name
+        target = os.path.join(target, name)
+    if huggingface.is_weights_file(target):
+        raise file_io.InputError(
+            f"--export_path={settings.export_path}: the prefix of a TensorFlow checkpoint must not "
+            "have the name of Hugging Face weights; give a prefix such as model.ckpt-best"
+        )
     if os.path.abspath(target) == os.path.abspath(prefix):
         raise file_io.InputError(f"--export_path={settings.export_path} is the checkpoint itself")
     folder = os.path.dirname(target) or "."

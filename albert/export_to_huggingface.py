@@ -31,10 +31,10 @@ class Settings(options.Group):
             *("token_classification", "multiple_choice", "squad_v1"),
         ),
     )
-    architecture: str = options.flag(
-        "albert",
-        "Classes of transformers that load the model: bert is for one whose embeddings have the "
-        "hidden size and whose layers share nothing.",
+    architecture: str | None = options.flag(
+        None,
+        "Classes of transformers that load the model; by default bert for a model whose embeddings "
+        "have the hidden size and whose layers share nothing, else albert.",
         choices=("albert", "bert"),
     )
     labels: tuple[str, ...] = options.flag(

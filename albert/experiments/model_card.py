@@ -15,7 +15,7 @@ import re
 from absl import logging
 
 from albert.io import file_io
-from albert.model import huggingface
+from albert.model import huggingface, weight_names
 from albert.training import run_record
 
 NAME = "README.md"
@@ -44,11 +44,18 @@ class Form:
       program: name of the program that loads it.
       use: how to load it, in Markdown.
       kind: its `pipeline_tag` on the Hub; None: the tag of the run's script.
+      architecture: key of `weight_names.ARCHITECTURES`.
     """
 
     program: str
     use: str
     kind: str | None = None
+    architecture: str = "albert"
+
+    @property
+    def title(self) -> str:
+        """The architecture with its article, such as "An ALBERT"."""
+        return f"{'An' if self.architecture == 'albert' else 'A'} {self.architecture.upper()}"
 
 
 _PRETRAINING_TAG = "fill-mask"
@@ -175,6 +182,8 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
 def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | None) -> None:
     """Writes the card of a model that was made from a checkpoint; see `write`.
 
+    It names the architecture in the ``config.json`` of the folder, else that of the weights.
+
     Args:
       folder: folder of the exported model.
       prefix: the checkpoint.
@@ -183,6 +192,10 @@ def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | No
     """
     from albert.model import checkpoints
 
+    shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
+    found = weight_names.architecture_of(shapes).model_type
+    architecture = huggingface.read_config(folder).get("model_type", found)
+    form = dataclasses.replace(form, architecture=architecture)
     write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), CardFields(**facts))
 
 
@@ -249,7 +262,7 @@ def front_matter(
         "language": fields.language or ("en" if ids else None),
         "library_name": form.program,
         "pipeline_tag": kind if form.program == "transformers" else None,
-        "tags": ["albert", *([kind] if kind and form.program != "transformers" else [])],
+        "tags": [form.architecture, *([kind] if kind and form.program != "transformers" else [])],
         "datasets": ids,
         "metrics": sorted({entry["type"] for entry in results}),
         "base_model": fields.base_model or _released(record),
@@ -326,7 +339,7 @@ def _code(value):
 
 
 def _body(name, form, record, scores, step, fields, choice):
-    parts = [f"# {_escaped(name)}", _introduction(record, fields), "## Use", form.use]
+    parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
     if scores:
         rows = [(_escaped(k), value) for k, value in sorted(scores.items()) if k != "step"]
         which = f"At step {scores['step']}"
@@ -341,14 +354,14 @@ def _body(name, form, record, scores, step, fields, choice):
     return "\n\n".join(parts) + "\n"
 
 
-def _introduction(record, fields):
+def _introduction(form, record, fields):
     if not record:
         return (
-            f"An ALBERT model. How it was trained is not known: there was no `{run_record.RUN}` "
+            f"{form.title} model. How it was trained is not known: there was no `{run_record.RUN}` "
             "next to its checkpoint."
         )
     task = f" for the task {_escaped(record['task'])}" if "task" in record else ""
-    text = f"An ALBERT model, trained by {_code('albert.' + record['script'])}{task}."
+    text = f"{form.title} model, trained by {_code('albert.' + record['script'])}{task}."
     weights = record["inputs"].get("init_checkpoint")
     base = fields.base_model or _released(record)
     if weights:

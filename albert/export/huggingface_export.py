@@ -36,7 +36,7 @@ def export(
     output_dir: str,
     head: str | None = None,
     labels: Sequence[str] = (),
-    architecture: str = "albert",
+    architecture: str | None = None,
     **files: Any,
 ) -> str:
     """Writes ``model.safetensors``, the tokenizer's files and ``config.json``, or nothing.
@@ -47,7 +47,7 @@ def export(
       output_dir: folder to write to.
       head: key of `huggingface.HEADS`; None: found in the folder's description or the variables.
       labels: names of a classifier's labels by id; empty: taken from the description.
-      architecture: key of `weight_names.ARCHITECTURES`.
+      architecture: key of `weight_names.ARCHITECTURES`; None: that of the weights.
       **files: further arguments of `sources.locate`.
 
     Returns:
@@ -63,11 +63,11 @@ def export(
         files["do_lower_case"] = lower_case
     source = sources.locate(checkpoint=prefix, **files)
     config = encoder.AlbertConfig.from_json_file(source.config_file)
-    architecture = weight_names.ARCHITECTURES[architecture]
-    huggingface.check_architecture(config, architecture)
     tokenizer = model_folder.load_tokenizer(source, config)
     tensors = checkpoints.read_tensors(prefix)
     _check_word_embeddings(prefix, tensors, config)
+    names = _find_architecture(architecture, tensors)
+    huggingface.check_architecture(config, names)
     _check_no_hidden_layer(prefix, tensors)
     head = head or described_head or huggingface.find_head(tensors)
     bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
@@ -81,14 +81,22 @@ def export(
             raise file_io.InputError(
                 f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
             )
-    weights = huggingface.convert_weights(tensors, config, head, architecture)
+    weights = huggingface.convert_weights(tensors, config, head, names)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
-        about = (config, head, labels, tokenizer, architecture, dropout_prob)
+        about = (config, head, labels, tokenizer, names, dropout_prob)
         huggingface.write_config(folder, huggingface.convert_config(*about))
         manifests.write(folder)
     return head
+
+
+def _find_architecture(
+    name: str | None, tensors: Mapping[str, np.ndarray]
+) -> weight_names.Architecture:
+    if name is not None:
+        return weight_names.ARCHITECTURES[name]
+    return weight_names.architecture_of({name: x.shape for name, x in tensors.items()})
 
 
 def choose(model_dir: str | None, checkpoint: str | None) -> str:

@@ -18,7 +18,28 @@ from albert.model import weight_names
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 _INDEX_ENDING = ".safetensors.index.json"
-_OLD_WEIGHTS = ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
+# Names and endings of files with weights of other programs -> how to convert them.
+_WITH_TRANSFORMERS = (
+    f"write {WEIGHTS_NAME} with transformers: CLASS.from_pretrained(folder{{}})"
+    ".save_pretrained(new_folder), where CLASS is the one in config.json, such as "
+    "AlbertForSequenceClassification"
+)
+_PYTORCH = (
+    f"{_WITH_TRANSFORMERS.format('')}. A file of your own PyTorch program: load it into such a "
+    "model with load_state_dict first"
+)
+_NOT_WEIGHTS = "it holds a computation, not weights to train: give the model that it was made from"
+_OTHER_FORMATS = {
+    "flax_model.msgpack": _WITH_TRANSFORMERS.format(", from_flax=True"),
+    "tf_model.h5": _WITH_TRANSFORMERS.format(", from_tf=True"),
+    ".bin": _PYTORCH,
+    ".pt": _PYTORCH,
+    ".pth": _PYTORCH,
+    ".h5": "load it in the program that wrote it and save a TensorFlow checkpoint with the names "
+    "of google-research/albert, or a Hugging Face folder",
+    ".onnx": _NOT_WEIGHTS,
+    ".tflite": _NOT_WEIGHTS,
+}
 # head -> (suffix of its class in transformers, prefixes of its variables in this package)
 HEADS = {
     "encoder": ("Model", ()),
@@ -57,13 +78,18 @@ def find_weights(folder: str) -> str | None:
     for name in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json", *weights_files):
         if name in names:
             return os.path.join(folder, name)
-    old = [name for name in _OLD_WEIGHTS if name in names]
-    if old:
-        raise file_io.InputError(
-            f"{folder} holds {old[0]}, which cannot be read; write {WEIGHTS_NAME} "
-            "with transformers: AutoModel.from_pretrained(folder).save_pretrained(folder)"
-        )
+    for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack"):
+        if name in names:
+            raise file_io.InputError(
+                f"{folder} holds {name}, which cannot be read; {conversion_of(name)}"
+            )
     return None
+
+
+def conversion_of(path: str) -> str | None:
+    """Returns how to convert a file with weights of another program; None for other files."""
+    name = os.path.basename(path).lower()
+    return next((how for end, how in _OTHER_FORMATS.items() if name.endswith(end)), None)
 
 
 def read_config(folder: str) -> dict[str, Any]:
@@ -306,7 +332,7 @@ def check_architecture(config: Any, architecture: weight_names.Architecture) -> 
     Raises:
       file_io.InputError: the sizes do not fit; names them.
     """
-    _num_groups(config)
+    groups = _num_groups(config)
     if architecture is not weight_names.BERT:
         return
     required = {
@@ -314,7 +340,7 @@ def check_architecture(config: Any, architecture: weight_names.Architecture) -> 
         "num_hidden_groups": config.num_hidden_layers,
         "inner_group_num": 1,
     }
-    values = config.to_dict()
+    values = {**config.to_dict(), "num_hidden_groups": groups}
     differing = [f"{k} {values[k]} (BERT: {v})" for k, v in required.items() if values[k] != v]
     if differing:
         raise file_io.InputError(

@@ -78,6 +78,8 @@ def locate(
         checkpoint, folder = _resolve(module), os.path.join(module, "assets")
         lower_case, complete = _hub_lower_case(module), True
     elif checkpoint:
+        if conversion := huggingface.conversion_of(checkpoint):
+            raise file_io.InputError(f"init_checkpoint={checkpoint} cannot be read; {conversion}")
         checkpoint = _resolve(checkpoint)
         folder = os.path.dirname(checkpoint) or "."
         lower_case, complete = _read_folder_settings(folder, checkpoint)

@@ -241,6 +241,21 @@ def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
+def architecture_of(shapes: Mapping[str, Any]) -> Architecture:
+    """Returns `BERT` if the embeddings have the hidden size and no layers share weights.
+
+    Args:
+      shapes: {variable name here: shape as a list}.
+    """
+    found = sizes(shapes)
+    is_bert = (
+        bool(found)
+        and found["num_hidden_groups"] > found["inner_group_num"] == 1
+        and found["embedding_size"] == found["hidden_size"]
+    )
+    return BERT if is_bert else ALBERT
+
+
 def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     """Explains which sizes of a checkpoint differ from the model's; "" if no difference is known.
 
@@ -251,10 +266,7 @@ def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) ->
     differing = [f"{k} {there[k]} ({here[k]})" for k in there if there[k] != here.get(k)]
     if not differing or not here:
         return ""
-    is_bert = (
-        there["num_hidden_groups"] > there["inner_group_num"] == 1
-        and there["embedding_size"] == there["hidden_size"]
-    )
+    is_bert = architecture_of(checkpoint) is BERT
     kind, file = ("a BERT", "bert_config.json") if is_bert else ("an ALBERT", "albert_config.json")
     return (
         f"its weights are of {kind} with {', '.join(differing)}; brackets have the values of the "

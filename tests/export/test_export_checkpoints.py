@@ -6,7 +6,7 @@ import pytest
 from albert import export_checkpoints
 from albert.io import file_io
 from albert.model import checkpoints, encoder, pretraining_heads, sources
-from tests.support import builders
+from tests.support import builders, huggingface_samples
 from tests.support.builders import weights
 
 
@@ -52,6 +52,22 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
         pretraining_heads.PretrainingModel(config, seed=2), source.checkpoint
     )
     assert report.new == report.unused == []
+
+
+@pytest.mark.parametrize("name", ["", "weights"])
+def test_weights_of_hugging_face_become_a_checkpoint(tmp_path, run_script, name):
+    model, folder = huggingface_samples.exported(tmp_path, "encoder", huggingface_samples.BERT)
+    flags = {"albert_directory": folder, "checkpoint_name": "model.safetensors"}
+    run_script(export_checkpoints, **flags, export_path=f"{tmp_path}/out/{name}")
+    found = sources.locate(checkpoint=str(tmp_path / "out"))
+    assert found.checkpoint == str(tmp_path / "out" / (name or "model.ckpt-best"))
+    other = encoder.AlbertModel(huggingface_samples.BERT, seed=2)
+    assert checkpoints.restore(other, found.checkpoint).new == []
+    np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+    target = tmp_path / "new" / "model.safetensors"
+    with pytest.raises(file_io.InputError, match="must not have the name of Hugging Face weights"):
+        run_script(export_checkpoints, **flags, export_path=target)
+    assert not target.parent.exists()
 
 
 def test_mistakes_are_named(golden, tmp_path, run_script):

@@ -207,6 +207,24 @@ def test_what_is_no_bert_is_not_written_as_one(tmp_path, run_script):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("model", "architecture", "expected"),
+    [(BERT, None, "bert"), (BERT, "albert", "albert"), (CONFIG, None, "albert"),
+     (SQUARE, None, "albert")],
+)  # fmt: skip
+def test_a_model_is_written_as_what_it_is(tmp_path, run_script, model, architecture, expected):
+    write_model(tmp_path / "ours", "encoder", model)
+    given = {"architecture": architecture} if architecture else {}
+    run_script(
+        export_to_huggingface, model_dir=tmp_path / "ours", output_dir=tmp_path / "out", **given
+    )
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["model_type"] == expected
+    card = (tmp_path / "out" / "README.md").read_text()
+    article = {"bert": "A", "albert": "An"}[expected]
+    assert f'- "{expected}"\n' in card and f"{article} {expected.upper()} model." in card
+
+
 def test_older_names_and_second_names_of_a_bert_are_understood(tmp_path):
     model, folder = exported(tmp_path, "pretraining", BERT, "bert")
     tensors = read_safetensors(folder / "model.safetensors")

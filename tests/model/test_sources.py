@@ -185,3 +185,15 @@ def test_a_url_that_cannot_be_fetched_is_named(monkeypatch):
     monkeypatch.setattr(tensorflow_hub, "resolve", fail)
     with pytest.raises(file_io.InputError, match="cannot fetch .*example.org/m: no route to host"):
         sources.resolve_hub("https://example.org/m")
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [("pytorch_model.bin", r"with transformers: CLASS.from_pretrained\(folder\).save_pretr"),
+     ("model.PT", "load_state_dict"), ("tf_model.h5", "from_tf=True"), ("model.h5", "save a Tens"),
+     ("model.onnx", "a computation, not weights to train")],
+)  # fmt: skip
+def test_weights_of_other_programs_come_with_the_way_to_convert_them(tmp_path, name, way):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(file_io.InputError, match=f"init_checkpoint=.*{name} cannot be read.*{way}"):
+        sources.locate(checkpoint=str(tmp_path / name))
