@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, model_settings, options
+from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
 from albert.serving import answer_text
 
@@ -21,9 +21,10 @@ class Settings(options.Group):
         None,
         "Folder of the model: --output_dir of run_squad_v1, run_squad_v2 or export_serving.",
         required=True,
+        path=path_flags.MODEL,
     )
     context_file: str | None = options.flag(
-        None, "UTF-8 text to look for answers in; it may be long."
+        None, "UTF-8 text to look for answers in; it may be long.", path=path_flags.INPUT
     )
     question: str | None = options.flag(
         None, "Question to answer; without it questions are read from the keyboard."
@@ -32,12 +33,15 @@ class Settings(options.Group):
         None,
         "Questions, .jsonl: objects with question, context (by default --context_file) and, if "
         "they have one, id.",
+        path=path_flags.INPUT,
     )
     output_file: str | None = options.flag(
-        None, "Answers to --input_file, .jsonl; by default standard output."
+        None, "Answers to --input_file, .jsonl; by default standard output.", path=path_flags.OUTPUT
     )
     data_file: str | None = options.flag(
-        None, "SQuAD file: ask the question --index of it, and show its answer from the file."
+        None,
+        "SQuAD file: ask the question --index of it, and show its answer from the file.",
+        path=path_flags.INPUT,
     )
     index: int | None = options.flag(None, "Number of a question in --data_file, from 0.")
     num_answers: int = options.count(3, "Maximum number of answers to print for a question.")

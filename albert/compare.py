@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.experiments import comparison, comparison_sides, comparison_text, statistics
 from albert.io import tables
 
@@ -22,6 +22,7 @@ class Settings(options.Group):
         "Two or more: folders of runs, of runs over seeds and of sweeps (all of their points), "
         "points as SWEEP/learning_rate=1e-5, files of predictions; globs of folders are allowed.",
         required=True,
+        path=path_flags.RUNS,
     )
     metric: str | None = options.flag(
         None,
@@ -42,7 +43,9 @@ class Settings(options.Group):
         3, "Changed examples to show per pair and direction, as text and Markdown.", minimum=0
     )
     labels: str | None = options.flag(
-        None, "File of the right answers, for files of predictions outside of the folder of a run."
+        None,
+        "File of the right answers, for files of predictions outside of the folder of a run.",
+        path=path_flags.INPUT,
     )
     text_column: str = options.flag("text", "Column of the text in --labels.")
     label_column: str = options.flag("label", "Column of the label in --labels.")

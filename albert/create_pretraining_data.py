@@ -9,7 +9,7 @@ import time
 
 from absl import flags, logging
 
-from albert.cli import app, options, pretraining, text_runner
+from albert.cli import app, options, path_flags, pretraining, text_runner
 from albert.data import (
     beam_runner,
     instance_files,
@@ -22,17 +22,23 @@ from albert.data import (
 from albert.io import file_io, processes, signals
 
 
+def _written_files(settings: "Settings") -> tuple[str, ...]:
+    """Returns the endings of the files of --output_file."""
+    return ("-[0-9]*-of-[0-9]*",) if settings.num_shards else ("",)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """Settings for the text, its instances, and the output files."""
 
     input_file: str | None = options.flag(
-        None, "Text files, also .gz, .bz2 or .zst: comma-separated globs."
+        None, "Text files, also .gz, .bz2 or .zst: comma-separated globs.", path=path_flags.INPUTS
     )
     output_file: str | None = options.flag(
         None,
         "Record files to write, comma-separated; filled in turn. With --num_shards: the prefix of "
         "the shard names.",
+        path=path_flags.Path(True, _written_files, has_globs=True),
     )
     num_shards: int | None = options.count(
         None,
@@ -49,10 +55,12 @@ class Settings(options.Group):
         None,
         "WordPiece vocabulary, or a published model that has one, such as albert_base_zh; only "
         "read without --spm_model_file.",
+        path=path_flags.MODEL,
     )
     spm_model_file: str | None = options.flag(
         None,
         "SentencePiece model, or a model that has one: a folder or a name, such as albert_base_v2.",
+        path=path_flags.MODEL,
     )
     input_file_mode: str = options.flag(
         "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.'

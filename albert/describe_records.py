@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.data import inspection, tfrecord
 from albert.text import tokenization
 
@@ -14,11 +14,13 @@ class Settings(options.Group):
     """The files to describe, and the amount of output."""
 
     input_file: str | None = options.flag(
-        None, "TFRecord files, gzip or not: comma-separated globs."
+        None, "TFRecord files, gzip or not: comma-separated globs.", path=path_flags.INPUTS
     )
-    vocab_file: str | None = options.flag(None, "WordPiece vocabulary, to show records in words.")
+    vocab_file: str | None = options.flag(
+        None, "WordPiece vocabulary, to show records in words.", path=path_flags.MODEL
+    )
     spm_model_file: str | None = options.flag(
-        None, "SentencePiece model, to show records in words."
+        None, "SentencePiece model, to show records in words.", path=path_flags.MODEL
     )
     num_examples: int = options.flag(3, "Records to show.", check=options.not_negative)
 

@@ -5,7 +5,7 @@ import os
 
 from absl import flags, logging
 
-from albert.cli import app, card_settings, options
+from albert.cli import app, card_settings, options, path_flags
 from albert.experiments import model_card
 from albert.io import file_io
 
@@ -25,6 +25,7 @@ class Settings(options.Group):
         "Folder of the checkpoint, with its configuration and vocabulary if they exist; or a "
         "published model, such as albert_base_v2.",
         required=True,
+        path=path_flags.MODEL,
     )
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
     export_path: str = options.flag(
@@ -32,6 +33,7 @@ class Settings(options.Group):
         "Prefix of the new checkpoint; a name that ends in / is a folder for one of the same name "
         "(model.ckpt-best for weights of Hugging Face).",
         required=True,
+        path=path_flags.outputs("", ".index", ".data-*", "/*.index"),
     )
     do_lower_case: bool = options.flag(
         True, "No effect: a checkpoint does not record how its text was read."

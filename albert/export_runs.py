@@ -5,7 +5,7 @@ import re
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.experiments import exported_runs, report_data, trackers
 from albert.io import file_io
 
@@ -25,6 +25,7 @@ class Settings(options.Group):
         None,
         "Output folders of runs, of runs over seeds and of sweeps; globs are allowed.",
         required=True,
+        path=path_flags.RUNS,
     )
     to: str = options.flag(
         None, "The tracker to write to.", choices=tuple(trackers.TRACKERS), required=True
@@ -34,6 +35,7 @@ class Settings(options.Group):
         "Folder to write to, new or of an earlier export; for mlflow the file of an SQLite "
         "database or the URI of a tracking server.",
         required=True,
+        path=path_flags.OUTPUT,
     )
     project: str | None = options.flag(
         None,

@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,9 +12,12 @@ class Settings(options.Group):
     """Settings of the export and of its checks."""
 
     model_dir: str = options.flag(
-        None, "Folder of a fine-tuned model: --output_dir of its training.", required=True
+        None,
+        "Folder of a fine-tuned model: --output_dir of its training.",
+        required=True,
+        path=path_flags.MODEL,
     )
-    output_dir: str = options.flag(None, "Folder to make.", required=True)
+    output_dir: str = options.flag(None, "Folder to make.", required=True, path=path_flags.FOLDER)
     format: str = options.flag(
         "onnx",
         "What the model is written as: a SavedModel, a LiteRT (TensorFlow Lite) or an ONNX file.",
@@ -29,11 +32,13 @@ class Settings(options.Group):
         None,
         "For --precision=int8 and int8_bfloat16: a few hundred examples like those that will be "
         "predicted, whose activations give the scales. They need no labels.",
+        path=path_flags.INPUT,
     )
     check_file: str | None = options.flag(
         None,
         "Examples with labels, for which the answers of the float32 model in Python and of the "
         "exported one are compared; needed for other precisions than float32.",
+        path=path_flags.INPUT,
     )
     min_agreement: float = options.flag(
         0.99, "Minimum fraction of equal answers; with fewer nothing is exported."

@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, card_settings, options
+from albert.cli import app, card_settings, options, path_flags
 from albert.experiments import model_card
 from albert.io import file_io
 
@@ -17,12 +17,16 @@ class Settings(options.Group):
         None,
         "Folder of a training run (its best checkpoint, else its last) or a published model, such "
         "as albert_base_v2.",
+        path=path_flags.MODEL,
     )
     checkpoint: str | None = options.flag(
         None,
         'Weights to write instead of those: "best" or "last" of --model_dir, or a path.',
+        path=path_flags.MODEL,
     )
-    output_dir: str = options.flag(None, "Folder to write to.", required=True)
+    output_dir: str = options.flag(
+        None, "Folder to write to.", required=True, path=path_flags.FOLDER
+    )
     head: str | None = options.flag(
         None,
         "Kind of model to write; by default the one that its folder or its variables show.",
@@ -42,13 +46,17 @@ class Settings(options.Group):
         "Names of a classifier's labels by id, comma-separated; by default those of its folder.",
     )
     albert_config_file: str | None = options.flag(
-        None, "JSON file of the model's sizes; by default the one found."
+        None, "JSON file of the model's sizes; by default the one found.", path=path_flags.INPUT
     )
     spm_model_file: str | None = options.flag(
-        None, "SentencePiece model; by default the one next to the checkpoint."
+        None,
+        "SentencePiece model; by default the one next to the checkpoint.",
+        path=path_flags.INPUT,
     )
     vocab_file: str | None = options.flag(
-        None, "WordPiece vocabulary; by default the one next to the checkpoint."
+        None,
+        "WordPiece vocabulary; by default the one next to the checkpoint.",
+        path=path_flags.INPUT,
     )
     do_lower_case: bool = options.flag(
         True, "Lower-case the text; by default what the folder says."

@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, card_settings, model_settings, options
+from albert.cli import app, card_settings, model_settings, options, path_flags
 from albert.experiments import model_card
 from albert.io import file_io
 
@@ -26,9 +26,10 @@ class Settings(options.Group):
         "Folder of the model: checkpoint, configuration, vocabulary. In a Hugging Face folder the "
         "checkpoint is model.safetensors. Or a published model, such as albert_base_v2.",
         required=True,
+        path=path_flags.MODEL,
     )
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
-    export_path: str = options.flag(None, "Folder to make.", required=True)
+    export_path: str = options.flag(None, "Folder to make.", required=True, path=path_flags.FOLDER)
     do_lower_case: bool = options.flag(
         True, "Whether the module records that its texts are lower-cased."
     )
@@ -39,6 +40,7 @@ class Settings(options.Group):
         None,
         "Also make this folder: a SavedModel that turns strings into the module's inputs (needs "
         "tensorflow-text).",
+        path=path_flags.FOLDER,
     )
     max_seq_length: int = options.count(
         128, "Length of the inputs that --preprocessing_path makes."

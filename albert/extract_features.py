@@ -6,7 +6,7 @@ import sys
 
 from absl import flags, logging
 
-from albert.cli import app, model_settings, options
+from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
 
 
@@ -18,9 +18,12 @@ class Settings(options.Group):
     input_file: str | None = options.flag(
         None,
         "Texts, one per line, two texts of a pair with a tab between; by default standard input.",
+        path=path_flags.INPUT_OR_STDIN,
     )
     output_file: str | None = options.flag(
-        None, "Vectors: .jsonl or .npz; by default jsonl on standard output."
+        None,
+        "Vectors: .jsonl or .npz; by default jsonl on standard output.",
+        path=path_flags.OUTPUT,
     )
     layers: tuple[str, ...] = options.flag(
         ("-1",), "Layers, comma-separated: 0 is the first after the embeddings, -1 the last."

@@ -5,7 +5,7 @@ import os
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.experiments import glue_table
 from albert.io import file_io
 
@@ -19,12 +19,14 @@ class Settings(options.Group):
         "Folder of the sweep: a folder of results for each task, and sweep.json. The table is "
         "written to results.md and results.json in this folder.",
         required=True,
+        path=path_flags.FOLDER,
     )
     tasks: tuple[str, ...] = options.flag(None, "Tasks, in the order of the rows.", required=True)
     baseline: str | None = options.flag(
         None,
         "Folder of another sweep over GLUE tasks: the table has the probability that a run of "
         "this sweep is better than one of that. Both need several seeds.",
+        path=path_flags.FOLDER,
     )
 
 

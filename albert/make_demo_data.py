@@ -5,7 +5,7 @@ import os
 
 from absl import flags, logging
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.experiments import demo_data
 from albert.io import file_io
 
@@ -19,6 +19,7 @@ class Settings(options.Group):
         "Folder for corpus/*.txt, glue/<task>/*.tsv and squad/*.json; files of these names are "
         "replaced.",
         required=True,
+        path=path_flags.FOLDER,
     )
     seed: int = options.flag(12345, "Source of every choice: same seed, same files.", minimum=0)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert.cli import app, model_settings, options
+from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
@@ -23,15 +23,18 @@ class Settings(options.Group):
         None,
         "Folder of run_classifier, run_token_classifier, run_race or an export.",
         required=True,
+        path=path_flags.MODEL,
     )
     input_file: str | None = options.flag(
         None,
         "Texts: .txt (one per line, two texts of a pair with a tab between), .csv, .tsv or .jsonl; "
         "for words .txt, .jsonl or .conll, for choices .jsonl; by default standard input.",
+        path=path_flags.INPUT_OR_STDIN,
     )
     output_file: str | None = options.flag(
         None,
         "Predictions: .tsv or .jsonl (of words: .conll or .jsonl); by default standard output.",
+        path=path_flags.OUTPUT,
     )
     input_format: str | None = options.flag(
         None,

@@ -5,7 +5,7 @@ import time
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.io import file_io, processes, signals
 from albert.text import corpus_cleaning, corpus_preparation
 
@@ -18,9 +18,12 @@ class Settings(options.Group):
         None,
         "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. In text a blank line "
         "separates documents.",
+        path=path_flags.INPUTS,
     )
     output_dir: str | None = options.flag(
-        None, "Empty or new folder for the corpus and its report."
+        None,
+        "Empty or new folder for the corpus and its report.",
+        path=path_flags.outputs("/corpus-*.txt", "/*.json", "/*.jsonl"),
     )
     text_field: str = options.flag("text", "Name of the text in .jsonl files.")
     encoding: str = options.flag(
@@ -68,7 +71,7 @@ class Settings(options.Group):
         False, "Report the sentences that --contamination finds, but keep them."
     )
     data_dir: str | None = options.flag(
-        None, "Folder with the evaluation sets: glue/, squad/, race/."
+        None, "Folder with the evaluation sets: glue/, squad/, race/.", path=path_flags.FOLDER
     )
     num_workers: int | None = options.count(
         None, "Processes, each with one file at a time; all cores by default."

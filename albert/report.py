@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.experiments import report, report_axes, report_data, report_groups, statistics
 from albert.io import file_io
 
@@ -14,14 +14,19 @@ class Settings(options.Group):
     """The runs to report on, and the output file."""
 
     runs: tuple[str, ...] | None = options.flag(
-        None, "Output folders of runs of one task, or of one sweep; globs are allowed."
+        None,
+        "Output folders of runs of one task, or of one sweep; globs are allowed.",
+        path=path_flags.RUNS,
     )
     compare: tuple[str, ...] | None = options.flag(
         None,
         "In place of --runs the two sides of a page 'A against B', as --runs of compare names "
         "them: folders of runs, of runs over seeds, or points as SWEEP/learning_rate=1e-5.",
+        path=path_flags.RUNS,
     )
-    output: str = options.flag("report.html", "The file to write; it needs no other files.")
+    output: str = options.flag(
+        "report.html", "The file to write; it needs no other files.", path=path_flags.OUTPUT
+    )
     heat_map: tuple[str, ...] | None = options.flag(
         None,
         "The two parameters of a sweep's heat map; by default those with the most values.",

@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, command_flags, options
+from albert.cli import app, command_flags, options, path_flags
 from albert.io import file_io
 
 
@@ -18,8 +18,12 @@ from albert.io import file_io
 class Settings(options.Group):
     """The run, and the folder of its repetition."""
 
-    run: str = options.flag(None, "Output folder of the run, with its run.json.", required=True)
-    output_dir: str = options.flag(None, "New folder for the repetition.", required=True)
+    run: str = options.flag(
+        None, "Output folder of the run, with its run.json.", required=True, path=path_flags.FOLDER
+    )
+    output_dir: str = options.flag(
+        None, "New folder for the repetition.", required=True, path=path_flags.FOLDER
+    )
     accept_changed_inputs: bool = options.flag(
         False,
         "Continue if data, vocabulary, configuration or first weights are no longer those of the "

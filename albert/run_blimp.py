@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, model_settings, options
+from albert.cli import app, model_settings, options, path_flags
 from albert.experiments import blimp
 
 
@@ -14,11 +14,15 @@ class Settings(options.Group):
 
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
     data_dir: str = options.flag(
-        None, "Folder of BLiMP's files, <paradigm>.jsonl or .jsonl.gz.", required=True
+        None,
+        "Folder of BLiMP's files, <paradigm>.jsonl or .jsonl.gz.",
+        required=True,
+        path=path_flags.Path(files=("/*.jsonl", "/*.jsonl.gz")),
     )
     output_dir: str | None = options.flag(
         None,
         "Folder for blimp.txt, blimp.json and blimp_pairs.jsonl; without it, scores are printed.",
+        path=path_flags.outputs("/blimp.txt", "/blimp.json", "/blimp_pairs.jsonl"),
     )
     limit: int | None = options.flag(
         None,

@@ -14,6 +14,7 @@ from albert.cli import (
     fine_tuning,
     model_settings,
     options,
+    path_flags,
     training,
 )
 from albert.io import file_io, tables
@@ -34,18 +35,22 @@ _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 class Settings(fine_tuning.ClassifierSettings):
     """Settings of the command."""
 
-    data_dir: str | None = options.flag(None, "Folder that holds the folders of the GLUE tasks.")
+    data_dir: str | None = options.flag(
+        None, "Folder that holds the folders of the GLUE tasks.", path=path_flags.FOLDER
+    )
     task_name: str = options.flag(
         None,
         "GLUE task, such as MNLI or SST-2, or custom; case does not matter.",
         required=True,
     )
     train_file: str | None = options.flag(
-        None, "Your own data to train on (.csv, .tsv or .jsonl), for custom."
+        None, "Your own data to train on (.csv, .tsv or .jsonl), for custom.", path=path_flags.INPUT
     )
-    validation_file: str | None = options.flag(None, "Your own data to evaluate on, for custom.")
+    validation_file: str | None = options.flag(
+        None, "Your own data to evaluate on, for custom.", path=path_flags.INPUT
+    )
     test_file: str | None = options.flag(
-        None, "Your own data to predict, with or without labels, for custom."
+        None, "Your own data to predict, with or without labels, for custom.", path=path_flags.INPUT
     )
     text_column: str = options.flag("text", "Column of the text in your own data.")
     text_pair_column: str | None = options.flag(
@@ -62,7 +67,7 @@ class Settings(fine_tuning.ClassifierSettings):
         choices=("classification", "regression"),
     )
     cached_dir: str | None = options.flag(
-        None, "Folder of the records of features; by default --output_dir."
+        None, "Folder of the records of features; by default --output_dir.", path=path_flags.FOLDER
     )
     predict_on: str = options.flag(
         "test",

@@ -5,7 +5,15 @@ import os
 
 from absl import flags
 
-from albert.cli import app, command_flags, fine_tuning, model_settings, options, training
+from albert.cli import (
+    app,
+    command_flags,
+    fine_tuning,
+    model_settings,
+    options,
+    path_flags,
+    training,
+)
 from albert.io import file_io
 from albert.tasks import race
 from albert.training import contracts
@@ -21,16 +29,18 @@ _DATA = {
 class Settings(fine_tuning.StepSettings):
     """Settings of the command."""
 
-    data_dir: str = options.flag(None, "Folder that holds the folder RACE.", required=True)
+    data_dir: str = options.flag(
+        None, "Folder that holds the folder RACE.", required=True, path=path_flags.FOLDER
+    )
     task_name: str = options.flag("race", "Name of the task; there is only race.")
     train_file: str | None = options.flag(
-        None, "Records of the training data; by default in --output_dir."
+        None, "Records of the training data; by default in --output_dir.", path=path_flags.OUTPUT
     )
     eval_file: str | None = options.flag(
-        None, "Records of the dev data; by default in --output_dir."
+        None, "Records of the dev data; by default in --output_dir.", path=path_flags.OUTPUT
     )
     predict_file: str | None = options.flag(
-        None, "Records of the test data; by default in --output_dir."
+        None, "Records of the test data; by default in --output_dir.", path=path_flags.OUTPUT
     )
     do_train: bool = options.flag(True, "Train.")
     do_eval: bool = options.flag(

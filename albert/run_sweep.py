@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, command_flags, options
+from albert.cli import app, command_flags, options, path_flags
 from albert.experiments import (
     report_data,
     sweep,
@@ -36,10 +36,15 @@ class Settings(options.Group):
     """Settings of a sweep and its trials."""
 
     output_dir: str = options.flag(
-        None, "Folder of the sweep: a folder for each trial, logs and the table.", required=True
+        None,
+        "Folder of the sweep: a folder for each trial, logs and the table.",
+        required=True,
+        path=path_flags.outputs("/sweep.json", "/sweep_results.*"),
     )
     spec: str | None = options.flag(
-        None, "JSON file that says what to try; flags with the names of its keys override it."
+        None,
+        "JSON file that says what to try; flags with the names of its keys override it.",
+        path=path_flags.INPUT,
     )
     grid: str | None = options.flag(
         None, "Parameters and their values: 'learning_rate=1e-3,3e-3;seed=1,2'."
@@ -87,6 +92,7 @@ class Settings(options.Group):
         None,
         "Folders of finished runs of the task, from which --plan takes spread and time; by default "
         "those in --output_dir.",
+        path=path_flags.RUNS,
     )
     detect: tuple[str, ...] | None = options.flag(
         None, "Differences of the score for which --plan computes seeds, such as 0.01,0.02."
@@ -96,7 +102,9 @@ class Settings(options.Group):
         "Standard deviation of the score over seeds that --plan assumes.",
         check=_is_above_0,
     )
-    python: str = options.flag(sys.executable, "Interpreter that runs the trials.")
+    python: str = options.flag(
+        sys.executable, "Interpreter that runs the trials.", path=path_flags.FOLDER
+    )
 
     def of_specification(self) -> dict[str, Any]:
         """Returns the keys of a specification that flags set, with their values."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert.cli import app, command_flags, fine_tuning, model_settings, options
+from albert.cli import app, command_flags, fine_tuning, model_settings, options, path_flags
 from albert.tasks import custom, token_classification, word_files
 from albert.training import contracts
 
@@ -19,10 +19,14 @@ class Settings(fine_tuning.ClassifierSettings):
     """Settings of the command."""
 
     train_file: str | None = options.flag(
-        None, "Sentences to train on: .jsonl, else CoNLL's columns."
+        None, "Sentences to train on: .jsonl, else CoNLL's columns.", path=path_flags.INPUT
     )
-    validation_file: str | None = options.flag(None, "Sentences to evaluate on.")
-    test_file: str | None = options.flag(None, "Sentences to predict, with or without labels.")
+    validation_file: str | None = options.flag(
+        None, "Sentences to evaluate on.", path=path_flags.INPUT
+    )
+    test_file: str | None = options.flag(
+        None, "Sentences to predict, with or without labels.", path=path_flags.INPUT
+    )
     words_column: str | None = options.flag(
         None, "Column of the words: 1 is the first; for jsonl a key, words."
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, environment, options
+from albert.cli import app, environment, options, path_flags
 from albert.io import file_io
 from albert.serving import requests
 
@@ -21,11 +21,13 @@ class Settings(options.Group):
     model_dir: str | None = options.flag(
         None,
         "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving.",
+        path=path_flags.FOLDER,
     )
     model: tuple[str, ...] = options.flag(
         (),
         "One of several models as name:folder, instead of --model_dir; may be given several times.",
         repeated=True,
+        path=path_flags.Path(files=(), has_name=True),
     )
     host: str = options.flag(
         "127.0.0.1",

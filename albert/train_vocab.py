@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, options, text_runner
+from albert.cli import app, options, path_flags, text_runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
 from albert.model import sources
@@ -23,15 +23,22 @@ def _check_coverage(name: str, value: float) -> None:
         raise file_io.InputError(f"--{name}={value} must be between 0.98 and 1")
 
 
+def _written_files(settings: "Settings") -> tuple[str, ...]:
+    """Returns the endings of the files of --output_prefix."""
+    return (".txt",) if settings.wordpiece else (".model", ".vocab")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """The text, the kind and size of the vocabulary, and how it is trained."""
 
     input_file: str | None = options.flag(
-        None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs."
+        None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs.", path=path_flags.INPUTS
     )
     output_prefix: str | None = options.flag(
-        None, "Path of the files to write, without .model and .vocab (or .txt)."
+        None,
+        "Path of the files to write, without .model and .vocab (or .txt).",
+        path=path_flags.Path(True, _written_files),
     )
     wordpiece: bool = options.flag(
         False,

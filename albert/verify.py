@@ -4,7 +4,7 @@ import dataclasses
 
 from absl import flags
 
-from albert.cli import app, options
+from albert.cli import app, options, path_flags
 from albert.io import file_io
 
 
@@ -17,6 +17,7 @@ class Settings(options.Group):
         "Files to check: a folder with its subfolders, a checkpoint (prefix or file), or a file of "
         "records or weights.",
         required=True,
+        path=path_flags.FOLDER,
     )
 
 

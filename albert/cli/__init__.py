@@ -11,6 +11,7 @@ __all__ = (
     "model_settings",
     "options",
     "packaged_files",
+    "path_flags",
     "pretraining",
     "squad",
     "text_runner",

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from albert.cli import options, training
+from albert.cli import options, path_flags, training
 from albert.io import file_io
 
 WITHOUT_WEIGHTS = "a run without --init_from_teacher"
@@ -34,6 +34,7 @@ class Teacher(options.Group):
         None,
         "Train a student of this model: folder of a training run, or in pre-training any "
         "checkpoint with its configuration next to it. It is neither trained nor saved.",
+        path=path_flags.FOLDER,
     )
     distill_weights: str = options.flag(
         "5,2,1",

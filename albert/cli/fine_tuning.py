@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from albert.cli import command_flags, distillation, model_settings, options, training
+from albert.cli import command_flags, distillation, model_settings, options, path_flags, training
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, sources
@@ -92,6 +92,7 @@ class Study(options.Group):
         None,
         "Folder of these outputs, which runs can share; by default encoder_cache next to the "
         "feature records.",
+        path=path_flags.FOLDER,
     )
     head_hidden_size: int | None = options.flag(
         None,
@@ -279,7 +280,9 @@ class ClassifierSettings(StepSettings):
     """Settings of the commands that classify texts or words and export their models."""
 
     export_dir: str | None = options.flag(
-        None, "Write a SavedModel of the best checkpoint to a new folder in here."
+        None,
+        "Write a SavedModel of the best checkpoint to a new folder in here.",
+        path=path_flags.FOLDER,
     )
     export_text: bool = options.flag(
         False, "With --export_dir: also write a SavedModel that takes strings."

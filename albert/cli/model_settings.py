@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from albert.cli import options
+from albert.cli import options, path_flags
 from albert.io import file_io
 
 _HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
@@ -17,32 +17,38 @@ class ModelFiles(options.Group):
         None,
         "JSON file of the model's sizes; by default the one next to --init_checkpoint or in the "
         "hub module.",
+        path=path_flags.INPUT,
     )
     init_checkpoint: str | None = options.flag(
         None,
         "Weights to start from: the name of a published model, such as albert_base_v2; a "
         "checkpoint prefix, its .index or .data file, a folder, a Hugging Face folder or its "
         ".safetensors file; a .tar.gz file or its URL.",
+        path=path_flags.MODEL,
     )
     albert_hub_module_handle: str | None = options.flag(
         None,
         "Hub module to start from: a local folder, a .tar.gz file or a URL. Brings configuration "
         "and vocabulary.",
+        path=path_flags.FOLDER,
     )
     tfhub_cache_dir: str | None = options.flag(
         None,
         "Folder for models that are fetched or unpacked; by default TFHUB_CACHE_DIR of the "
         "environment, else ~/.cache/albert (hub modules of a URL: tensorflow_hub's own).",
-        allow_override=True,  # tensorflow_hub also defines it, once it is imported.
+        allow_override=True,
+        path=path_flags.FOLDER,  # tensorflow_hub also defines it, once it is imported.
     )
     vocab_file: str | None = options.flag(
         None,
         "WordPiece vocabulary, for models without SentencePiece; from_tf_hub: the hub module's.",
+        path=path_flags.INPUT,
     )
     spm_model_file: str | None = options.flag(
         None,
         "SentencePiece model; by default the one next to the checkpoint; from_tf_hub: that of the "
         "hub module.",
+        path=path_flags.INPUT,
     )
     do_lower_case: bool = options.flag(
         True,

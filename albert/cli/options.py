@@ -21,6 +21,7 @@ from typing import Any
 
 from absl import flags
 
+from albert.cli import path_flags
 from albert.io import file_io
 
 _FLAG, _GROUP = "flag", "group"  # keys of a field's metadata
@@ -48,8 +49,9 @@ class Flag:
       parser: `absl.flags.ArgumentParser` of values that are not plain strings or numbers.
       required: whether the command needs the flag.
       alias: another name of the flag.
-      allow_override: whether a library may define the same flag later.
+      allow_override: whether a library may define the same flag, a path, later.
       repeated: whether the flag may be given several times, each with one value of a tuple.
+      path: what the value names, if it is a path.
     """
 
     default: Any
@@ -63,6 +65,7 @@ class Flag:
     alias: str | None = None
     allow_override: bool = False
     repeated: bool = False
+    path: path_flags.Path | None = None
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
@@ -213,6 +216,8 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
             enum_flag = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
             enum_flag.parser = row.parser
             flags.DEFINE_flag(enum_flag, flag_values)
+        elif row.path:
+            _define_path(name, value_type, row, flag_values)
         elif row.parser:
             serializer: Any = flags.ArgumentSerializer()
             flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
@@ -224,7 +229,6 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
         else:
             extra = {"lower_bound": row.minimum, "upper_bound": row.maximum}
             extra = {key: bound for key, bound in extra.items() if bound is not None}
-            extra |= {"allow_override": True} if row.allow_override else {}
             default = list(row.default) if value_type is tuple and row.default else row.default
             _DEFINERS[value_type](name, default, row.help, flag_values=flag_values, **extra)
         if row.alias:
@@ -233,16 +237,40 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
     flags.mark_flags_as_required(required, flag_values)
 
 
+def _define_path(name, value_type, row, flag_values):
+    """Defines a flag whose value names files or folders."""
+    parser = row.path.parser(value_type is tuple and not row.repeated)
+    if row.repeated:
+        flags.DEFINE_multi(
+            parser, flags.ArgumentSerializer(), name, list(row.default), row.help, flag_values
+        )
+        return
+    is_list = value_type is tuple
+    serializer: Any = flags.CsvListSerializer(",") if is_list else flags.ArgumentSerializer()
+    extra = {"allow_override": True} if row.allow_override else {}
+    default = list(row.default) if is_list and row.default else row.default
+    flags.DEFINE(parser, name, default, row.help, flag_values, serializer, **extra)
+
+
 def read(kind: type, flag_values: flags.FlagValues) -> Any:
-    """Returns the group of parsed flags; checks each value alone.
+    """Returns the group of parsed flags; checks each value alone, and outputs against inputs.
 
     Raises:
-      file_io.InputError: a value is invalid; the message names the flag.
+      file_io.InputError: a value is invalid, or the command would replace a file that it reads; the
+        message names the flags.
     """
+    settings = _read(kind, flag_values)
+    named = {name: (row.path, flag_values[name].value) for name, _, row in _rows(kind) if row.path}
+    path_flags.check_outputs(named, settings)
+    return settings
+
+
+def _read(kind, flag_values):
+    """Returns the group of parsed flags."""
     values, flag_names = {}, set()
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:
-            values[field.name] = read(field.metadata[_GROUP][0], flag_values)
+            values[field.name] = _read(field.metadata[_GROUP][0], flag_values)
         elif _FLAG in field.metadata:
             absl_flag, row = flag_values[field.name], field.metadata[_FLAG]
             value = tuple(absl_flag.value) if isinstance(absl_flag.value, list) else absl_flag.value

@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import logging
 
-from albert.cli import distillation, model_settings, options, training
+from albert.cli import distillation, model_settings, options, path_flags, training
 from albert.data import masking
 from albert.io import file_io
 
@@ -60,7 +60,9 @@ class Blimp(options.Group):
     """Flags for BLiMP scores of each pre-training checkpoint."""
 
     blimp_data_dir: str | None = options.flag(
-        None, "With --do_eval: also measure on the files of BLiMP in this folder."
+        None,
+        "With --do_eval: also measure on the files of BLiMP in this folder.",
+        path=path_flags.FOLDER,
     )
     blimp_limit: int | None = options.flag(
         None,
@@ -80,17 +82,23 @@ class Blimp(options.Group):
 class ModelFiles(model_settings.ModelFiles):
     """Flags for the initial model and the vocabulary of the records."""
 
-    albert_config_file: str | None = options.flag(None, "JSON file of the model's sizes.")
+    albert_config_file: str | None = options.flag(
+        None, "JSON file of the model's sizes.", path=path_flags.INPUT
+    )
     init_checkpoint: str | None = options.flag(
-        None, "Weights to start from, in any form; by default random ones."
+        None, "Weights to start from, in any form; by default random ones.", path=path_flags.MODEL
     )
     albert_hub_module_handle: str | None = options.flag(
-        None, "Hub module to start from: a folder, .tar.gz or URL."
+        None, "Hub module to start from: a folder, .tar.gz or URL.", path=path_flags.FOLDER
     )
     spm_model_file: str | None = options.flag(
-        None, "SentencePiece model of the records, to draw masks; kept in --output_dir."
+        None,
+        "SentencePiece model of the records, to draw masks; kept in --output_dir.",
+        path=path_flags.INPUT,
     )
-    vocab_file: str | None = options.flag(None, "WordPiece vocabulary of the records, likewise.")
+    vocab_file: str | None = options.flag(
+        None, "WordPiece vocabulary of the records, likewise.", path=path_flags.INPUT
+    )
     do_lower_case: bool = options.flag(
         True, "Lower-case the sentences of BLiMP, as the texts of the records were."
     )
@@ -104,9 +112,10 @@ class Settings(training.Settings):
         None,
         "Records to train on: comma-separated globs, or globs with weights.",
         required=True,
+        path=path_flags.INPUTS,
     )
     eval_input_file: str | None = options.flag(
-        None, "Records to evaluate on; by default --input_file."
+        None, "Records to evaluate on; by default --input_file.", path=path_flags.INPUTS
     )
     init_from_group0: bool = options.flag(
         False, "Give every group of layers the weights of group 0."

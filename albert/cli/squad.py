@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from albert.cli import fine_tuning, options
+from albert.cli import fine_tuning, options, path_flags
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import selection
@@ -23,24 +23,34 @@ class Settings(fine_tuning.Settings):
     """Settings of both commands."""
 
     output_dir: str = options.flag(
-        None, "Folder of checkpoints, answers and results.", required=True
+        None,
+        "Folder of checkpoints, answers and results.",
+        required=True,
+        path=path_flags.RUN_FOLDER,
     )
     train_file: str | None = options.flag(
-        None, "SQuAD file to train on: one answer per question, or is_impossible."
+        None,
+        "SQuAD file to train on: one answer per question, or is_impossible.",
+        path=path_flags.INPUT,
     )
-    predict_file: str | None = options.flag(None, "SQuAD file to answer; scored if it has answers.")
+    predict_file: str | None = options.flag(
+        None, "SQuAD file to answer; scored if it has answers.", path=path_flags.INPUT
+    )
     train_feature_file: str | None = options.flag(
-        None, "Records of the training data; by default in --output_dir."
+        None, "Records of the training data; by default in --output_dir.", path=path_flags.OUTPUT
     )
     predict_feature_file: str | None = options.flag(
-        None, "Records to predict; by default in --output_dir."
+        None, "Records to predict; by default in --output_dir.", path=path_flags.OUTPUT
     )
     predict_feature_left_file: str | None = options.flag(
         None,
         "Features that finding the answers needs, as JSON; by default in --output_dir.",
+        path=path_flags.OUTPUT,
     )
     export_dir: str | None = options.flag(
-        None, "Write the best checkpoint in here as a SavedModel (saved_model/…/)."
+        None,
+        "Write the best checkpoint in here as a SavedModel (saved_model/…/).",
+        path=path_flags.FOLDER,
     )
     do_train: bool = options.flag(
         False, "Train; with --do_predict each checkpoint is scored as it is saved."

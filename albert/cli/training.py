@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import command_flags, model_settings, options
+from albert.cli import command_flags, model_settings, options, path_flags
 from albert.io import file_io
 from albert.training import budget, optimizer_table
 
@@ -135,6 +135,7 @@ class Course(options.Group):
         None,
         'Checkpoint to evaluate or predict with: "best", "last" or a path; --do_eval alone also '
         'takes "all". By default --do_eval takes all and prediction the best, else the last.',
+        path=path_flags.FOLDER,
     )
 
     def check_waiting(self, do_train: bool, do_eval: bool) -> None:
@@ -341,7 +342,9 @@ class Schedule(options.Group):
 class Settings(options.Group):
     """Settings of all training commands, which replace fields whose help or default differs."""
 
-    output_dir: str = options.flag(None, "Folder of checkpoints and results.", required=True)
+    output_dir: str = options.flag(
+        None, "Folder of checkpoints and results.", required=True, path=path_flags.RUN_FOLDER
+    )
     do_train: bool = options.flag(False, "Train.")
     max_seq_length: int = options.count(512, "Longest input in tokens; longer ones are cut.")
     train_batch_size: int = options.count(32, "Examples per step, over all devices.")

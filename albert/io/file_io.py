@@ -21,7 +21,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import IO, Any
 
 # The disk is full, or a quota or a limit of the size of files is reached.
@@ -184,6 +184,25 @@ def listdir(path: str) -> list[str]:
 def glob(pattern: str) -> list[str]:
     """Returns the sorted paths that match a shell pattern."""
     return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
+
+
+def escape_glob(path: str) -> str:
+    """Returns the shell pattern that matches exactly this path."""
+    return _glob.escape(path)
+
+
+def identity(path: str) -> Hashable | None:
+    """Returns what two names of one file have in common, also links; None if it is no file.
+
+    A remote path stands for itself, whether or not it exists.
+    """
+    if is_remote(path):
+        return path
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def check_scheme(path: str, what: str) -> None:

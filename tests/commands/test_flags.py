@@ -161,3 +161,48 @@ def test_mistakes_end_with_one_line(arguments, status, message, tmp_path):
     assert result.returncode == status
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_flags_that_name_files_are_path_flags(script):
+    """So `~` is expanded, and outputs are compared with inputs."""
+    values = _defined(script)
+    named = r"(file|dir|path|directory|checkpoint|prefix|output|runs|teacher|spec)$"
+    for name in values:
+        if re.search(named, name) and "string" in values[name].flag_type():
+            values[name].parse("~/x")
+            assert f"{pathlib.Path.home()}/x" in values[name].value, name
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("predict", ["--model_dir=m", "--input_file=in.tsv", "--output_file=soft.tsv"]),
+        ("ask", ["--model_dir=m", "--input_file=in.tsv", "--output_file=hard.tsv"]),
+        ("ask", ["--model_dir=m", "--context_file=in.tsv", "--output_file=in.tsv"]),
+        ("extract_features", ["--input_file=soft.tsv", "--output_file=in.tsv"]),
+        ("train_vocab", ["--input_file=*.model", "--output_prefix=pieces"]),
+        ("create_pretraining_data", ["--input_file=*.tsv", "--output_file=new, hard.tsv"]),
+        ("create_pretraining_data", ["--spm_model_file=in.tsv", "--output_file=in.tsv"]),
+        ("create_pretraining_data", ["--input_file=r-*", "--output_file=r", "--num_shards=2"]),
+        ("prepare_corpus", ["--input_file=m/corpus-*", "--output_dir=m"]),
+        ("report", ["--runs=m", "--output=m/run.json"]),
+        ("export_runs", ["--runs=m", "--to=mlflow", "--output=m/run.json"]),
+        ("run_squad_v1", ["--output_dir=m", "--predict_file=m/predictions.json"]),
+        ("run_classifier", ["--output_dir=m", "--task_name=x", "--test_file=m/predictions.tsv"]),
+        ("run_sweep", ["--spec=m/sweep.json", "--output_dir=m"]),
+    ],
+)  # fmt: skip
+def test_no_command_replaces_what_it_reads(script, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    contents = ("in.tsv", "pieces.model", "r-00000-of-00002", "m/run.json", "m/corpus-00000.txt")
+    for name in (*contents, "m/predictions.json", "m/predictions.tsv", "m/sweep.json"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "soft.tsv").symlink_to("in.tsv")
+    (tmp_path / "hard.tsv").hardlink_to("in.tsv")
+    values = _defined(script)
+    values([script, *arguments])
+    with pytest.raises(file_io.InputError, match="would replace .*, which this command reads"):
+        _module(script).main(values)
+    assert all((tmp_path / name).read_text() == name for name in contents)

@@ -1,0 +1,136 @@
+"""Flags that name files and folders: `~` is expanded, and no command replaces what it reads."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+from absl import flags
+
+from albert.io import file_io
+
+_STANDARD_INPUT = "/dev/stdin"
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    """The files that a flag stands for.
+
+    Attributes:
+      is_output: whether the command writes there.
+      files: globs that follow the value: the files that the command reads or writes; or a function
+        that returns them for the settings of the command.
+      has_globs: whether the value is a list with commas whose parts may be globs.
+      or_stdin: whether the command reads standard input without the flag.
+      has_name: whether the path follows a name and a colon.
+    """
+
+    is_output: bool = False
+    files: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ("",)
+    has_globs: bool = False
+    or_stdin: bool = False
+    has_name: bool = False
+
+    def parser(self, is_list: bool) -> flags.ArgumentParser:
+        """Returns the parser of the flag; `is_list`: its values are tuples."""
+        return _ListParser() if is_list else _PathParser(self)
+
+    def existing(self, value: str | tuple[str, ...] | None, settings: Any) -> Iterator[str]:
+        """Yields the existing files that a value stands for; remote ones need not exist."""
+        endings = self.files(settings) if callable(self.files) else self.files
+        if not value:
+            yield from (_STANDARD_INPUT,) if self.or_stdin else ()
+            return
+        parts = [value] if isinstance(value, str) else value
+        if self.has_globs and isinstance(value, str):
+            parts = [part.strip() for part in value.split(",") if part.strip()]
+        for part in parts:
+            for ending in endings:
+                if file_io.is_remote(part) or file_io.exists(part + ending):
+                    yield part + ending
+                    continue
+                start = part if self.has_globs else file_io.escape_glob(part)
+                yield from file_io.glob(start + ending)
+
+
+# Files of a model or a run, which a file with results may lie next to.
+_OF_MODEL = (
+    *("/*ckpt*", "/*.safetensors", "/*.bin", "/*.onnx", "/*.tflite", "/*.pb"),
+    *("/*.json", "/metrics.jsonl", "/eval_results.txt", "/*.model", "/*.vocab", "/vocab.txt"),
+)
+# Files that training writes in its output folder, under names that belong to its results.
+_RESULTS = (
+    *("/predictions.*", "/nbest_predictions.json", "/null_odds.json", "/predict_results.txt"),
+    *("/test_results.tsv", "/submit_results.tsv", "/eval_results.txt", "/metrics.jsonl"),
+    *("/run.json", "/model.json", "/labels.json"),
+)
+
+INPUT = Path()
+INPUT_OR_STDIN = Path(or_stdin=True)
+INPUTS = Path(has_globs=True)
+MODEL = Path(files=("", ".index", ".data-*", *_OF_MODEL))
+RUNS = Path(files=("", *_OF_MODEL, "/predictions.*", "/test_results.tsv"), has_globs=True)
+FOLDER = Path(files=())  # read or written, with its own rules
+OUTPUT = Path(is_output=True)
+RUN_FOLDER = Path(is_output=True, files=_RESULTS)
+
+
+def outputs(*files: str) -> Path:
+    """Returns the path of an output whose files are its value with these endings, also globs."""
+    return Path(is_output=True, files=files)
+
+
+class _PathParser(flags.ArgumentParser):
+    """Parser of a path, or of a list with commas."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def parse(self, argument: str) -> str:
+        name, colon, rest = argument.partition(":") if self._path.has_name else ("", "", argument)
+        if not self._path.has_globs:
+            return name + colon + os.path.expanduser(rest)
+        return ",".join(os.path.expanduser(part.strip()) for part in rest.split(","))
+
+
+class _ListParser(flags.ListParser):
+    """Parser of a list of paths."""
+
+    def parse(self, argument: str | list[str]) -> list[str]:
+        return [os.path.expanduser(part) for part in super().parse(argument)]
+
+
+def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) -> None:
+    """Rejects an output that is a file which the same command reads, before any work.
+
+    Args:
+      values: {name of a flag: (path, value)}.
+      settings: the settings of the command.
+
+    Raises:
+      file_io.InputError: names both flags.
+    """
+    written: dict[Hashable, tuple[str, str]] = {}
+    for name, (path, value) in values.items():
+        for file in path.existing(value, settings) if path.is_output and value else ():
+            if identity := file_io.identity(file):
+                written[identity] = name, file
+    if not written:
+        return
+    for name, (path, value) in values.items():
+        for file in () if path.is_output else path.existing(value, settings):
+            if found := written.get(file_io.identity(file)):
+                _refuse(*found, f"--{name}={_text(value)}" if value else "standard input", file)
+
+
+def _text(value):
+    return value if isinstance(value, str) else ",".join(value)
+
+
+def _refuse(name, file, source, source_file):
+    """Raises the error of an output that is an input."""
+    same = "" if source_file in (file, _STANDARD_INPUT) else f", the same file as {source_file}"
+    raise file_io.InputError(
+        f"--{name} would replace {file}{same}, which this command reads ({source}): give "
+        f"another --{name}"
+    )
