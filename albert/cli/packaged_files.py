@@ -4,6 +4,7 @@
 unless the current folder has files of these names.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from albert.io import file_io
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NAME = re.compile(r"(configs|recipes)/[\w-][\w.-]*")
+_MAX_FLAG_FILES = 100  # in one command; files that include others twice would never end
 _FLAG_FILE = re.compile(r"--?flagfile=(.*)", re.S)
 
 
@@ -38,12 +40,12 @@ def expand(arguments: Sequence[str]) -> list[str]:
       reports.
 
     Raises:
-      file_io.InputError: a flag file is not UTF-8.
+      file_io.InputError: a flag file is not UTF-8, or they include too many others.
     """
-    return _expand(list(arguments), ())
+    return _expand(list(arguments), (), itertools.count(1))
 
 
-def _expand(words, above):
+def _expand(words, above, numbers):
     arguments = []
     while words:
         word = words.pop(0)
@@ -52,18 +54,23 @@ def _expand(words, above):
         if word in ("--flagfile", "-flagfile") and words:
             word = f"--flagfile={words.pop(0)}"
         if match := _FLAG_FILE.fullmatch(word):
-            arguments += _flags_of(match[1].strip(), above) or [word]
+            arguments += _flags_of(match[1].strip(), above, numbers) or [word]
         else:
             name, is_given, value = word.partition("=")
             arguments.append(f"{name}={find(value)}" if is_given else find(word))
     return arguments
 
 
-def _flags_of(name, above):
+def _flags_of(name, above, numbers):
     """Returns the flags of a flag file and of those that it includes; none if it is missing."""
     path = find(os.path.expanduser(name))
     if path in above or not file_io.exists(path):
         return []
+    if next(numbers) > _MAX_FLAG_FILES:
+        raise file_io.InputError(
+            f"flagfile={name}: more than {_MAX_FLAG_FILES} flag files are included; "
+            f"{above[0] if above else name} and others include each other too often"
+        )
     lines = map(str.strip, file_io.read_text(path, "flagfile").splitlines())
     words = [line for line in lines if line and not line.startswith(("#", "//"))]
-    return _expand(words, (*above, path))
+    return _expand(words, (*above, path), numbers)

@@ -6,6 +6,7 @@ TensorFlow's start-up.
 """
 
 import codecs
+import collections
 import contextlib
 import errno
 import functools
@@ -594,14 +595,25 @@ def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
         )
 
 
+def _object(pairs):
+    """Returns the dict of the pairs of a JSON object, whose keys must differ."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        counts = collections.Counter(key for key, _ in pairs)
+        key, count = counts.most_common(1)[0]
+        raise InputError(f"the key {key!r} appears {count} times in one object; keep one of them")
+    return value
+
+
 def parse_json(text: str) -> Any:
     """Parses a text as JSON.
 
     Raises:
-      InputError: it is malformed, or Python cannot parse its nesting or numbers; names no file.
+      InputError: it is malformed, an object repeats a key, or Python cannot parse its nesting or
+        numbers; names no file.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InputError(f"{error.msg} (line {error.lineno}, column {error.colno})") from error
     except (RecursionError, ValueError) as error:  # ValueError: thousands of digits

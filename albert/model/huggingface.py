@@ -17,6 +17,7 @@ from albert.model import weight_names
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
+_IDS = "_ids"  # ends the names of integer tensors that are no weights, such as position_ids
 _INDEX_ENDING = ".safetensors.index.json"
 # Names and endings of files with weights of other programs -> how to convert them.
 _WITH_TRANSFORMERS = (
@@ -275,12 +276,15 @@ def _to_float32(path, name, tensor):
     data, kind = tensor["data"], tensor["dtype"]
     if kind == "BF16":
         values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
-    elif kind in ("F16", "F32", "F64", "I64", "I32"):
+    elif kind in ("F16", "F32", "F64") or (kind in ("I64", "I32") and name.endswith(_IDS)):
         values = np.frombuffer(data, f"<{kind[0].lower()}{int(kind[1:]) // 8}").astype(
             np.float32, copy=False
         )
     else:
-        raise file_io.InputError(f"{path}: {name} is of type {kind}; expected F32, F16 or BF16")
+        raise file_io.InputError(
+            f"{path}: {name} is of type {kind}; weights are expected as F32, F16 or BF16: save the "
+            "model again in one of these types"
+        )
     if not np.isfinite(values).all():
         raise file_io.InputError(
             f"{path}: {name} holds values that are not finite: the file is damaged, or the "

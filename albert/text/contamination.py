@@ -9,7 +9,7 @@ Shapes: N words of a document, G runs of all evaluation sets, T their texts.
 """
 
 import dataclasses
-import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -124,17 +124,17 @@ def _texts(path: str) -> Iterator[str]:
             for _, line in file_io.text_lines(file, path):
                 yield from line.rstrip("\r\n").split("\t")
         return
-    content = file_io.read_text(path, "contamination", max_bytes=None).removeprefix("\ufeff")
-    try:
-        yield from _strings(json.loads(content))
-    except json.JSONDecodeError:
-        for number, line in enumerate(content.split("\n"), 1):
+    if os.path.basename(path) != "all.txt":  # the merged passages of RACE, one per line
+        yield from _strings(file_io.read_json(path, "contamination", max_bytes=None))
+        return
+    with file_io.open_input(path, "contamination", "rb") as file:
+        for number, line in file_io.text_lines(file, path):
             if line.strip():
                 try:
-                    yield from _strings(json.loads(line))
-                except json.JSONDecodeError as error:
+                    yield from _strings(file_io.parse_json(line))
+                except file_io.InputError as error:
                     raise file_io.InputError(
-                        f"contamination: {path} line {number} is not JSON: {error.msg}"
+                        f"contamination: {path} line {number} is not JSON: {error}"
                     ) from error
 
 

@@ -184,8 +184,8 @@ def cluster_of(tf_config: str | None) -> Cluster | None:
     if not tf_config:
         return None
     try:
-        config = json.loads(tf_config)
-    except ValueError as error:
+        config = file_io.parse_json(tf_config)
+    except file_io.InputError as error:
         raise _tf_config_error(tf_config, f"is not JSON ({error})") from error
     try:
         return _parse_cluster(config)

@@ -8,6 +8,7 @@ from absl import flags
 
 from albert import run_classifier
 from albert.cli import command_flags, packaged_files
+from albert.io import file_io
 from tests.support.sources import PACKAGE, ROOT
 
 TINY = str(PACKAGE / "configs" / "albert_tiny.json")
@@ -73,6 +74,15 @@ def test_what_cannot_be_expanded_is_left_to_absl(elsewhere):
     write(elsewhere / "own.flags", "--a=1\n--flagfile=own.flags\n")
     found = packaged_files.expand(["--flagfile=missing.flags", "--flagfile=own.flags"])
     assert found == ["--flagfile=missing.flags", "--a=1", "--flagfile=own.flags"]
+
+
+def test_files_that_include_others_twice_end_with_an_error(elsewhere):
+    for number in range(40):
+        write(elsewhere / f"{number}.flags", f"--flagfile={number + 1}.flags\n" * 2)
+    write(elsewhere / "40.flags", "--a=1\n")
+    with pytest.raises(file_io.InputError, match="more than 100 flag files are included; 0.flags"):
+        packaged_files.expand(["--flagfile=0.flags"])
+    assert packaged_files.expand(["--flagfile=35.flags"]) == ["--a=1"] * 32
 
 
 def test_a_nested_recipe_of_the_package_reaches_the_settings():

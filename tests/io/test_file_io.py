@@ -315,6 +315,13 @@ def test_bad_json(folder):
     assert re.search(pattern, message)
 
 
+@pytest.mark.parametrize("text", ['{"a": 1, "b": 2, "a": 1}', '[{"b": {"a": 1, "a": null}}]'])
+def test_a_repeated_key_in_json_is_named(folder, text):
+    file_io.write_text(f"{folder}/a.json", text)
+    message = _error(file_io.read_json, f"{folder}/a.json", "--x")
+    assert "a.json is not valid JSON: the key 'a' appears 2 times in one object" in message
+
+
 def test_json_with_byte_order_mark(folder):
     file_io.write_text(f"{folder}/a.json", '\ufeff{"a": 1}')
     assert file_io.read_json(f"{folder}/a.json", "--x") == {"a": 1}

@@ -288,6 +288,17 @@ def test_half_precision_becomes_float32(tmp_path, kind):
     np.testing.assert_array_equal(other.embedding_table, expected)
 
 
+@pytest.mark.parametrize("kind", ["int64", "int32"])
+def test_integers_in_place_of_weights_are_refused(tmp_path, kind):
+    _, folder = exported(tmp_path, "encoder")
+    tensors = read_safetensors(folder / "model.safetensors")
+    name = "albert.pooler.weight" if "albert.pooler.weight" in tensors else "pooler.weight"
+    tensors[name] = np.rint(tensors[name]).astype(kind)
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(file_io.InputError, match=f"pooler.weight is of type I{kind[3:]}; weights"):
+        checkpoints.reader(str(folder))
+
+
 def test_second_names_of_shared_weights_are_understood(tmp_path):
     model, folder = exported(tmp_path, "pretraining")
     tensors = read_safetensors(folder / "model.safetensors")

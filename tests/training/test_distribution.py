@@ -48,7 +48,7 @@ TWO = ["a:1", "b:1"]
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("{", "is not JSON .*line 1 column 2"),
+        ("{", "is not JSON .*line 1, column 2"),
         ("[]", "is not a JSON object"),
         (json.dumps({"cluster": TWO}), 'must have objects as "cluster" and "task"'),
         (json.dumps({"clusters": {}, "task": {"index": 1}}), 'has a "task" but no workers'),
