@@ -9,11 +9,10 @@ import sys
 
 import pytest
 
-from albert.cli import app
+from albert.io import tensorflow_start
 from albert.text import tokenization
 from tests.support.sources import ROOT
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Tiny models have no work for several threads. These would slow down the other test process, by a
 # tenth to a fifth of the whole time.
 for _kind in ("INTRAOP", "INTEROP"):
@@ -23,7 +22,7 @@ for _kind in ("INTRAOP", "INTEROP"):
 os.environ.setdefault("MALLOC_ARENA_MAX", "1")
 os.environ.setdefault("PLAIN_GRAPHS", "1")  # see tests/support/graphs.py
 
-sys.meta_path.insert(0, app.FindTensorFlow())
+tensorflow_start.install()
 
 # A shell starts background jobs with Ctrl-C ignored, and nohup ignores SIGHUP. The programs under
 # test would inherit that.

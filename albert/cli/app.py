@@ -1,9 +1,6 @@
 """Starts and ends every script: TensorFlow version check, messages, exit status."""
 
 import contextlib
-import gc
-import importlib.util
-import os
 import re
 import signal
 import sys
@@ -13,7 +10,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from albert.cli import packaged_files
-from albert.io import file_io, requirements, signals
+from albert.io import file_io, requirements, signals, tensorflow_start
 
 # As in setup.py; the oldest tested version.
 _MIN_TENSORFLOW = [2, 18]
@@ -81,42 +78,6 @@ def check_tensorflow() -> None:
             f"TensorFlow {max(versions)[1]} is installed; this toolkit needs {minimum} or newer: "
             f"pip install 'tensorflow>={minimum}'"
         )
-
-
-class FindTensorFlow:
-    """Finder for ``sys.meta_path`` that makes the first import of TensorFlow faster.
-
-    TensorFlow imports Keras's optimizers at the end of its start: an eighth of the start time, or a
-    third if matplotlib and scikit-learn are installed, which Keras imports. No script needs them.
-    TensorFlow continues if this import fails, and ``tf.keras`` is imported when it is used.
-
-    The garbage collector is off meanwhile and never looks at TensorFlow's modules again: they stay
-    to the end, and walking over their 400,000 objects took a sixteenth of a short run.
-    """
-
-    _OPTIMIZERS = "keras.src.optimizers"
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "tensorflow":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec and self._OPTIMIZERS not in sys.modules:
-            loader: Any = spec.loader
-            run_module = loader.exec_module
-
-            def without_keras(module):
-                sys.modules[self._OPTIMIZERS] = None  # makes the import fail
-                gc.disable()
-                try:
-                    run_module(module)
-                    gc.freeze()
-                finally:
-                    gc.enable()
-                    del sys.modules[self._OPTIMIZERS]
-
-            loader.exec_module = without_keras
-        return spec
 
 
 def _report_termination(state=""):
@@ -194,9 +155,7 @@ def run(
         sys.exit(1)
     if _SAVES in flags.FLAGS:
         signals.REQUESTS.remedy = signals.RESUMES
-    # TensorFlow's notes on its build and on missing GPUs would hide our own lines.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    sys.meta_path.insert(0, FindTensorFlow())
+    tensorflow_start.install()
 
     def guarded(argv):
         if len(argv) > 1:

@@ -13,5 +13,6 @@ __all__ = (
     "requirements",
     "signals",
     "tables",
+    "tensorflow_start",
     "usage",
 )

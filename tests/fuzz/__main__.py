@@ -30,6 +30,9 @@ def main():
     options = parser.parse_args()
     if (options.seconds is None) == (options.cases is None):
         parser.error("give --seconds or --cases")
+    from albert.io import tensorflow_start
+
+    tensorflow_start.install()
     from tests.fuzz import readers, runner
 
     with tempfile.TemporaryDirectory() as root:

@@ -38,9 +38,9 @@ CHILDREN_TOO = "FORKED_CHILDREN"
 def serve(path):
     """Forks for each request that comes to a socket, until its standard input is closed."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else NumPy starts threads, which forks do not have
-    from albert.cli.app import FindTensorFlow
+    from albert.io import tensorflow_start
 
-    sys.meta_path.insert(0, FindTensorFlow())
+    tensorflow_start.install()
     from tests.support import graphs
 
     graphs.leave_out_tracebacks()
