@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from albert.cli import packaged_files
+from albert.cli import commands, packaged_files
 from albert.io import file_io, requirements, signals, tensorflow_start
 
 # As in setup.py; the oldest tested version.
@@ -113,7 +113,7 @@ def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.
 
 
 def parse(argv: Sequence[str]) -> list[str]:
-    """Parses the flags of a command line; help ends with status 0, a mistake with 1.
+    """Parses the flags of a command line; help and version end with status 0, a mistake with 1.
 
     Args:
       argv: the program and its arguments.
@@ -126,6 +126,9 @@ def parse(argv: Sequence[str]) -> list[str]:
     except file_io.InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    if commands.VERSION_FLAG in expanded[1:]:
+        print(commands.version())
+        sys.exit(0)
     try:
         return flags.FLAGS(expanded)
     except flags.Error:

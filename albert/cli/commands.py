@@ -12,8 +12,17 @@ _ENDING = "app.run(main, define_flags)\n"
 _USAGE = """\
 usage: albert COMMAND [--flag=value …]
        albert COMMAND --help
+       albert --version
 
 Commands:"""
+
+
+VERSION_FLAG = "--version"
+
+
+def version() -> str:
+    """Returns the name and the version of the package."""
+    return f"albert {albert.__version__}"
 
 
 def summaries() -> dict[str, str]:
@@ -33,7 +42,7 @@ def main() -> int:
     """Runs the command that the first argument names.
 
     Returns:
-      Exit status, if no command was run: 0 after help, 2 for an unknown command.
+      Exit status, if no command was run: 0 after help and the version, 2 for an unknown command.
     """
     name, *arguments = sys.argv[1:] or ["--help"]
     commands = summaries()
@@ -44,6 +53,9 @@ def main() -> int:
         return 0
     if name in ("--help", "-h", "help"):
         print(_USAGE, *(f"  {name:24}{text}" for name, text in commands.items()), sep="\n")
+        return 0
+    if name == VERSION_FLAG:
+        print(version())
         return 0
     close = difflib.get_close_matches(name, commands, 1)
     hint = f"did you mean {close[0]}?" if close else "albert --help lists the commands"

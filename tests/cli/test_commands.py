@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import albert
 from albert.cli import commands
 from tests.support.sources import COMMANDS, ROOT
 
@@ -28,6 +29,13 @@ def test_every_command_is_listed():
     assert all(f"\n  {name} " in result.stdout for name in COMMANDS)
 
 
+@pytest.mark.parametrize("arguments", [("albert",), ("albert.verify", "--path=x")])
+def test_version(arguments):
+    """Of the program, also as a module, and of its commands."""
+    result = run("-m", *arguments, "--version")
+    assert (result.returncode, result.stdout) == (0, f"albert {albert.__version__}\n")
+
+
 def test_a_command_runs_with_its_flags_and_status(tmp_path):
     needed = ("--output_file=out", "--spm_model_file=m")
     result = run(
@@ -38,7 +46,7 @@ def test_a_command_runs_with_its_flags_and_status(tmp_path):
 
 
 def test_a_misspelled_command_is_named():
-    result = run("-c", PROGRAM, "run_classifer", "--task_name=RTE")
+    result = run("-m", "albert", "run_classifer", "--task_name=RTE")
     assert (result.returncode, result.stdout) == (2, "")
     assert (
         result.stderr == "error: there is no command run_classifer; did you mean run_classifier?\n"

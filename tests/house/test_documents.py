@@ -30,6 +30,7 @@ OTHER_OPTIONS = {
     "strict",
     "flagfile",
     "help",
+    "version",
     "quick",
     "room",
     "logdir",

@@ -13,7 +13,7 @@ DOORS = """
     heads checkpoints
 """.split()
 COMMANDS = sorted(
-    path.stem for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", *DOORS)
+    path.stem for path in PACKAGE.glob("*.py") if path.stem not in ("__init__", "__main__", *DOORS)
 )
 # Dotted below the package, such as "io.file_io".
 MODULES = COMMANDS + sorted(
