@@ -608,7 +608,7 @@ def apply_options(
     from albert.training import frozen_encoder
 
     task, study = settings.schedule.with_metric(prepared.task), settings.study
-    data = record_values.checked(prepared.data, run.model_config)
+    data = prepared.data.checked(record_values.limits_of_model(run.model_config))
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:

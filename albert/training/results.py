@@ -106,8 +106,8 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
     if value is None or baseline is None:
         return ""
     # Scores are written as float32.
-    value, bound = np.float32(value), np.float32(baseline)
-    is_better = value < bound if minimize else value > bound
+    score, bound = np.float32(value), np.float32(baseline)
+    is_better = score < bound if minimize else score > bound
     return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
 
 
@@ -156,9 +156,10 @@ def display(block: Block) -> str:
 
 def put(blocks: list[Block], block: Block) -> list[Block]:
     """Returns the blocks, sorted by step, with a new one, which replaces a block of its step."""
+    step = block.step or 0
     blocks = [other for other in blocks if other.step is None or other.step != block.step]
     later_blocks = (
-        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > block.step
+        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > step
     )
     index = next(later_blocks, len(blocks))
     return [*blocks[:index], block, *blocks[index:]]
