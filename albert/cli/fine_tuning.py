@@ -446,6 +446,8 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
     engine = stages.run(distilled.with_teacher(task), data, stages_run)
     if settings.export_dir:
         command.export(settings.export_dir, inputs, prepared, engine)
+        remarks = run_record.read_remarks(settings.output_dir)
+        run_record.log_remarks(settings.output_dir, remarks)
     stages.complete_folder(stages_run)
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert.io import file_io, manifests
+from albert.io import file_io, json_shapes, manifests
 from albert.model import huggingface, published, weight_names
 
 # --- manifests ------------------------------------------------------------------------------------
@@ -116,6 +116,7 @@ def set_aside(prefix: str) -> None:
 BEST = "model.ckpt-best"
 # The mean of the weights over the last steps; never the best or the last checkpoint of its folder.
 AVERAGE = "model.ckpt-average"
+LOAD_REPORT = "load_report.json"
 # A whole copy of the checkpoint that is about to replace the best one.
 NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
@@ -346,7 +347,7 @@ def _missing(model, variables, new, optional):
       optional: prefixes of parts of the encoder that may be new if the model is trained; None if
         it is not trained.
     """
-    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
+    used = _used(model, variables)
     trained_names = {v.name for v in getattr(model, "trained_variables", model.variables)}
 
     def becomes_trained(name):
@@ -354,7 +355,39 @@ def _missing(model, variables, new, optional):
             return False
         return not name.startswith(ENCODER_PREFIX) or name.startswith(optional)
 
-    return [n for n in new if variables[n].name in used_names and not becomes_trained(n)]
+    return [name for name in new if name in used and not becomes_trained(name)]
+
+
+def _used(model, variables):
+    """Returns the names of {name: variable} of those that the outputs of the model depend on."""
+    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
+    return [name for name, variable in variables.items() if variable.name in used_names]
+
+
+def write_report(folder: str, report: LoadReport | None) -> None:
+    """Writes which variables of a new run were loaded; None: all began with random values."""
+    path = os.path.join(folder, LOAD_REPORT)
+    if report is None:
+        file_io.remove(path)
+    else:
+        file_io.write_json(path, report.to_dict())
+
+
+def random_parts(folder: str, model: Any) -> list[str]:
+    """Returns the used variables of a model that began with random values in a folder's run.
+
+    These are all variables if the folder does not say which were loaded.
+    """
+    used, path = _used(model, variables_by_name(model)), os.path.join(folder, LOAD_REPORT)
+    if not file_io.exists(path):
+        return used
+    try:
+        report = file_io.read_json(path, "report of the loaded variables")
+        json_shapes.check(report, {"new": [str]}, path)
+    except file_io.InputError as error:
+        logging.warning("Which variables were loaded is unknown: %s", error)
+        return used
+    return [name for name in used if name in report["new"]]
 
 
 def _hint(shapes, variables, missing, is_trained):

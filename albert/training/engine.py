@@ -105,8 +105,6 @@ class RunConfig:
 # --- the engine -----------------------------------------------------------------------------------
 
 
-LOAD_REPORT = "load_report.json"
-
 # Maximum duration of a call of the compiled loop: several workers react to signals at its end.
 MAX_CALL_SECONDS = 5.0
 _TIMED_BATCHES = 3  # batches timed per evaluation
@@ -354,9 +352,10 @@ class Engine:
             return step, self._evaluate(on_checkpoint, last, step)
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.variables)
-        if report is not None and distribution.is_chief(self.strategy):
-            logging.info("%s", report)
-            file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
+        if distribution.is_chief(self.strategy):
+            if report is not None:
+                logging.info("%s", report)
+            checkpoints.write_report(folder, report)
         ended = self._save(0, optimizer, on_checkpoint)
         self._writer.wait()  # raises write errors before training
         return 0, ended

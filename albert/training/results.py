@@ -7,6 +7,7 @@ has ``step:best_step:best_value``: the last evaluated step, the best step and it
 """
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ RESULTS = "eval_results.txt"
 AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
 NOT_BETTER = "no better than a constant answer"  # how such a remark begins
+UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
 _MAX_SCORE = 1e6  # maximum absolute value; percentages and losses are far below
@@ -103,7 +105,7 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
         numbers or no answer at all; None if unknown.
       minimize: whether lower scores are better.
     """
-    if value is None or baseline is None:
+    if value is None or baseline is None or np.isnan(value) or np.isnan(baseline):
         return ""
     # Scores are written as float32.
     score, bound = np.float32(value), np.float32(baseline)
@@ -151,7 +153,12 @@ def make_block(
 def display(block: Block) -> str:
     """Formats the scores and the step of a block under a title, like the reference."""
     lines = [line for line in block.text.splitlines() if not line.startswith("best ")]
-    return "\n".join(["***** Eval results *****", *(f"  {line}" for line in lines)])
+    return "\n".join(["***** Eval results *****", *(f"  {in_words(line)}" for line in lines)])
+
+
+def in_words(line: str) -> str:
+    """Returns a line ``key = value`` with `UNDEFINED` for a value that is not a number."""
+    return re.sub("= nan$", f"= {UNDEFINED}", line)
 
 
 def put(blocks: list[Block], block: Block) -> list[Block]:
@@ -231,7 +238,7 @@ def read_trial(folder: str) -> Trial | None:
     try:
         last, best, value = text.split(":")
         trial = Trial(int(last), int(best), float(value))
-        if not abs(trial.best_value) < _MAX_SCORE:
+        if abs(trial.best_value) >= _MAX_SCORE:
             raise ValueError("invalid score")
         return trial
     except ValueError as error:

@@ -109,6 +109,10 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
                 block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
             if block:
                 logging.info("%s", results.display(block))
+                if run.do_eval:
+                    evaluation.warn_of_start(runner, block)
+                folder = run.run_config.output_dir
+                run_record.log_remarks(folder, run_record.read_remarks(folder))
     return runner
 
 
