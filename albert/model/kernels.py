@@ -19,7 +19,7 @@ separate kernel take 4.4 ms.
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -507,7 +507,7 @@ def adam_update(
     beta_2: float,
     epsilon: tf.Tensor | float,
     decay: float,
-) -> Sequence[tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Computes an update of Adam without bias correction, with decoupled weight decay.
 
     Args:
@@ -525,7 +525,9 @@ def adam_update(
         return _adam_update(*tensors, factor, *constants)
     # Flattened to vectors, so that all variables of one size share the compiled code.
     vectors = [tf.reshape(x, [-1]) for x in tensors]
-    return [tf.reshape(x, shape) for x in _adam_update_compiled(*vectors, factor, *constants)]
+    new = _adam_update_compiled(*vectors, factor, *constants)
+    new_mean, new_square, update = (tf.reshape(x, shape) for x in new)
+    return new_mean, new_square, update
 
 
 def _adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
