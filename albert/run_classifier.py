@@ -18,13 +18,14 @@ from albert.cli import (
     training,
 )
 from albert.io import file_io, tables
-from albert.model import configuration, sources
+from albert.model import configuration, label_scale, model_folder, sources
 from albert.tasks import custom, glue
 from albert.text import tokenization
 from albert.training import contracts
 
 if TYPE_CHECKING:
     from albert.data.tfrecord import FeatureSpec
+    from albert.model.checkpoints import LoadReport
     from albert.model.heads import Model
     from albert.training.engine import Engine
 
@@ -68,6 +69,11 @@ class Settings(fine_tuning.ClassifierSettings):
     )
     cached_dir: str | None = options.flag(
         None, "Folder of the records of features; by default --output_dir.", path=path_flags.FOLDER
+    )
+    standardize_labels: bool = options.flag(
+        True,
+        "Train a regression on labels with mean 0 and deviation 1; answers and scores are in the "
+        "unit of the labels. By default for your own data, and not for STS-B, as in the reference.",
     )
     predict_on: str = options.flag(
         "test",
@@ -129,6 +135,47 @@ def find_recipe(task: glue.ClassifierTask) -> str:
     """Returns the flag file of a task in `recipes/`, or the page of recipes."""
     folder = getattr(task, "folder", None)  # None: the user's own data
     return f"recipes/glue_{folder}.flags" if folder in _WITH_RECIPE else "docs/recipes.md"
+
+
+def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.LabelScale:
+    """Returns the unit in which a regression is trained: that of the folder, else of the labels.
+
+    Raises:
+      file_io.InputError: --standardize_labels does not fit the task, or the checkpoints of the
+        folder.
+    """
+    is_given = "standardize_labels" in settings.given
+    if not task.is_regression:
+        if is_given:
+            raise file_io.InputError("--standardize_labels: only for regressions")
+        return label_scale.RAW
+    from albert.model import checkpoints
+
+    folder, checkpoint = settings.output_dir, settings.course.checkpoint
+    if not settings.do_train and checkpoint not in (None, "best", "last", "all"):
+        folder = os.path.dirname(checkpoints.resolve(checkpoint))
+    existing = model_folder.described_scale(folder)
+    has_checkpoints = checkpoints.numbered(folder) or checkpoints.find_best(folder)
+    wanted = settings.standardize_labels if is_given else task.name == custom.NAME
+    if settings.do_train:
+        measured = glue.measure_labels(task, settings.data_dir)
+        if not has_checkpoints:
+            return measured if wanted else label_scale.RAW
+    if is_given and wanted == existing.is_raw:
+        raise file_io.InputError(
+            f"{folder} holds checkpoints of a model that was trained "
+            f"{'without' if existing.is_raw else 'with'} --standardize_labels: give the same flag, "
+            "or another --output_dir"
+        )
+    return existing
+
+
+def keep_answers(model: "Model", report: "LoadReport") -> None:
+    """Lets a regression that starts from another one begin with its answers."""
+    from albert.model import heads
+
+    if isinstance(model, heads.RegressionModel) and label_scale.HEAD[0] in report.loaded:
+        model.keep_answers(model_folder.described_scale(os.path.dirname(report.path)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,13 +256,16 @@ class Classifier(fine_tuning.Command):
         settings = self.settings
         fine_tuning.check_text_export(settings, inputs.tokenizer)
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
+        scale = find_scale(settings, self.task)
+        length = settings.max_seq_length
         return fine_tuning.Prepared(
-            glue.make_task(self.task, dropout_prob, head),
+            glue.make_task(self.task, dropout_prob, head, scale),
             self.data(inputs),
-            custom.settings_of(self.task, settings.max_seq_length, dropout_prob, head),
+            custom.settings_of(self.task, length, dropout_prob, head, scale),
             settings.train_step,
             settings.warmup_step,
             settings.do_eval,
+            adapt=keep_answers,
         )
 
     def export(

@@ -16,6 +16,7 @@ from albert.training import contracts, run_record, stuck_runs, subsets
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from albert.model.checkpoints import LoadReport
     from albert.model.heads import Model
     from albert.training import stages
     from albert.training.engine import Engine
@@ -339,6 +340,7 @@ class Prepared:
       description: settings of the model for its folder; see `model_folder.write`.
       do_eval: whether checkpoints are evaluated.
       draws_fractions: whether `apply_options` must draw the fractions of the data.
+      adapt: see `stages.Run`.
     """
 
     task: contracts.Task
@@ -348,6 +350,7 @@ class Prepared:
     num_warmup_steps: int
     do_eval: bool
     draws_fractions: bool = True
+    adapt: Callable[["Model", "LoadReport"], None] = lambda model, report: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -446,8 +449,6 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
     engine = stages.run(distilled.with_teacher(task), data, stages_run)
     if settings.export_dir:
         command.export(settings.export_dir, inputs, prepared, engine)
-        remarks = run_record.read_remarks(settings.output_dir)
-        run_record.log_remarks(settings.output_dir, remarks)
     stages.complete_folder(stages_run)
 
 
@@ -578,6 +579,7 @@ def make_run(
         init_checkpoint=inputs.checkpoint,
         from_scratch=settings.model.from_scratch,
         rename=inputs.rename,
+        adapt=prepared.adapt,
         check_folder=lambda: model_folder.check_same_model(*model),
         complete_folder=lambda replace: kinds.write_folder(*model, replace),
         do_eval=prepared.do_eval,
@@ -610,7 +612,7 @@ def apply_options(
     from albert.training import frozen_encoder
 
     task, study = settings.schedule.with_metric(prepared.task), settings.study
-    data = prepared.data.checked(record_values.limits_of_model(run.model_config))
+    data = record_values.checked(prepared.data, run.model_config)
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:

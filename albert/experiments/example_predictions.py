@@ -194,12 +194,13 @@ def _metrics_of_classes(labels, predictions, names):
 
 def _metrics_of_numbers(labels, predictions):
     x, y = (np.array(values, float) for values in (labels, predictions))
-    squared = ((x - y) ** 2)[:, None]
+    errors = {"MSE": (x - y) ** 2, "MAE": np.abs(x - y)}
     # Moved to their mean, so that squares of large numbers lose no digits; x and y are labels and
     # predictions of the same unit, and labels are the same on all sides.
     x, y = x - x.mean(), y - x.mean()
     rows = np.stack([x, y, x * x, y * y, x * y], axis=1)
-    return {"pearson": Metric("pearson", rows, _pearson), "MSE": Metric("MSE", squared, _mean)}
+    metrics = {"pearson": Metric("pearson", rows, _pearson)}
+    return metrics | {name: Metric(name, row[:, None], _mean) for name, row in errors.items()}
 
 
 # --- the files of each kind of task ---------------------------------------------------------------

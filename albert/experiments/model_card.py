@@ -121,6 +121,9 @@ _METRICS = {
     "matthew_corr": "matthews_correlation",
     "pearson": "pearson",
     "spearman": "spearmanr",
+    "MSE": "mse",
+    "MAE": "mae",
+    "R2": "r_squared",
 }
 _RELEASED = re.compile(r"albert[_-](base|large|xlarge|xxlarge)[_-]v([12])", re.I)
 
@@ -346,8 +349,6 @@ def _body(name, form, record, scores, step, fields, choice):
         if choice and "best_metric" in record:
             which += f", {choice} by {_escaped(record['best_metric'])}"
         parts += ["## Results", f"{which}:", _table(("score", "value"), rows)]
-        if remarks := record.get("remarks"):
-            parts.append(f"Note: {_escaped('; '.join(remarks))}.")
     elif record:
         which = "" if step is None else f" of step {step}"
         parts += ["## Results", f"This checkpoint{which} was not evaluated."]

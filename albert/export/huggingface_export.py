@@ -17,13 +17,13 @@ from albert.model import (
     checkpoints,
     encoder,
     huggingface,
+    label_scale,
     model_folder,
     sources,
     weight_names,
 )
 from albert.tasks import custom, kinds
 from albert.text import tokenization
-from albert.training import run_record
 
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
@@ -74,24 +74,28 @@ def export(
     bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
-    if head not in ("classification", "token_classification"):
-        labels = []
-    else:
-        labels = list(labels or described_labels) or [f"LABEL_{i}" for i in range(outputs)]
-        if len(labels) != outputs:
-            raise file_io.InputError(
-                f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
-            )
-    weights = huggingface.convert_weights(tensors, config, head, names)
+    labels = _check_labels(labels or described_labels, head, outputs)
+    own = _in_unit_of_labels(tensors, prefix, head)
+    weights = huggingface.convert_weights(own, config, head, names)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
         about = (config, head, labels, tokenizer, names, dropout_prob)
         huggingface.write_config(folder, huggingface.convert_config(*about))
         manifests.write(folder)
-    if model_dir:
-        run_record.log_remarks(model_dir, run_record.read_remarks(model_dir))
     return head
+
+
+def _check_labels(labels: Sequence[str], head: str, outputs: int) -> list[str]:
+    """Checks the names of labels and returns them; of other heads, none."""
+    if head not in ("classification", "token_classification"):
+        return []
+    labels = list(labels) or [f"LABEL_{i}" for i in range(outputs)]
+    if len(labels) != outputs:
+        raise file_io.InputError(
+            f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
+        )
+    return labels
 
 
 def _find_architecture(
@@ -155,6 +159,16 @@ def _check_head(head: str | None, outputs: int | None) -> str:
             f"checkpoint has {outputs or 'no such head'}"
         )
     return head
+
+
+def _in_unit_of_labels(
+    tensors: dict[str, np.ndarray], prefix: str, head: str
+) -> dict[str, np.ndarray]:
+    """Converts the output layer of a regression so that its answers need no scale."""
+    if head != "regression":
+        return tensors
+    scale = model_folder.described_scale(os.path.dirname(prefix))
+    return label_scale.convert_head(tensors, scale, label_scale.RAW)
 
 
 def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:

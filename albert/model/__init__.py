@@ -16,6 +16,7 @@ __all__ = (
     "heads",
     "huggingface",
     "kernels",
+    "label_scale",
     "layers",
     "model_folder",
     "prepared_weights",

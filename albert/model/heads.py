@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, head_config, kernels, layers
+from albert.model import checkpoints, encoder, head_config, kernels, label_scale, layers
 
 # --- what all models share ------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class _LabelModel(Model):
       For the other arguments see `Model`.
     """
 
-    _term: str  # name of the loss term
+    _term = None  # name of the loss term
 
     def __init__(self, config, compute, seed, dropout_prob, head, num_outputs) -> None:
         check_rate(dropout_prob)
@@ -268,7 +268,7 @@ class _LabelModel(Model):
         self.output = LabelWeights("", num_outputs, config, seed, self.hidden.size)
 
     def encoder_output(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> tf.Tensor:
         """Computes the head's input for each text: the pooled output [B, H]."""
         # The last layer is computed at the first position only.
@@ -341,7 +341,7 @@ class ClassifierModel(_LabelModel):
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
         logits, further = self._scores(features, training, seed, "classifier")
@@ -352,6 +352,10 @@ class RegressionModel(_LabelModel):
     """A model that scores a text or a pair of texts, trained by least squares.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids floats [B].
+
+    Args:
+      scale: the unit of labels and answers; the output layer and the loss are in deviations.
+      For the other arguments see `_LabelModel`.
     """
 
     _term = "regression_loss"
@@ -363,17 +367,31 @@ class RegressionModel(_LabelModel):
         seed: int | None = None,
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
+        scale: label_scale.LabelScale = label_scale.RAW,
     ) -> None:
         super().__init__(config, compute, seed, dropout_prob, head, 1)
+        self.scale = scale
+
+    def keep_answers(self, source: label_scale.LabelScale) -> None:
+        """Converts an output layer that was trained in another scale to that of this model."""
+        variables = dict(
+            zip(label_scale.HEAD, (self.output.weights, self.output.bias), strict=True)
+        )
+        tensors = {name: variable.numpy() for name, variable in variables.items()}
+        for name, value in label_scale.convert_head(tensors, source, self.scale).items():
+            variables[name].assign(value)
 
     def _label_loss(self, label_ids, logits):
-        return tf.square(logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32))
+        difference = logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32)
+        return tf.square(difference if self.scale.is_raw else difference / self.scale.deviation)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits and predictions [B], probabilities [B, 1]; all hold the scores."""
         scores, _ = self._scores(features, training, seed, "classifier")
+        if not self.scale.is_raw:
+            scores = self.scale.mean + self.scale.deviation * scores
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
         return self._with_losses(outputs, features)
@@ -394,7 +412,7 @@ class _SequenceModel(Model):
         self.hidden = HiddenLayer(head, config, seed)
 
     def encoder_output(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> tf.Tensor:
         """Computes the head's input for each text: the sequence output [B, S, H]."""
         return self._encode(features, training, seed).sequence_output
@@ -439,7 +457,7 @@ class TokenClassifierModel(_SequenceModel):
         self.output = LabelWeights("cls/token/", num_labels, config, seed, size)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
         dropout = layers.Dropout(training, seed)
@@ -503,7 +521,7 @@ class MultipleChoiceModel(_LabelModel):
         return tf.reshape(x, [-1, last if by_text else last // choices])
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
@@ -544,7 +562,7 @@ class SquadV1Model(_SquadModel):
         self.output = LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: start_logits and end_logits [B, S].
 
@@ -605,7 +623,7 @@ class SquadV2Model(_SquadModel):
         self.answer = layers.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+        self, features: Tensors, training: bool = False, seed: Any = None
     ) -> dict[str, tf.Tensor]:
         """Runs the graph of training or of prediction.
 

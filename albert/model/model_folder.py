@@ -6,22 +6,21 @@ folder's name. A run that evaluates or predicts completes a folder trained by an
 """
 
 import dataclasses
-import functools
 import json
 import os
-import typing
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from absl import logging
 
 from albert.io import file_io
-from albert.model import configuration, head_config, sources, weight_names
+from albert.model import configuration, head_config, label_scale, sources, weight_names
 from albert.text import tokenization
 
 VERSION = 1
 _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
-_MEANING = ("task_name", "labels")  # settings that say what the outputs of a model are
+# Settings that say what the outputs of a model are.
+_MEANING = ("task_name", "labels", "label_mean", "label_deviation")
 # Entries of the description and their types.
 _ENTRIES = {
     "kind": str,
@@ -30,13 +29,6 @@ _ENTRIES = {
     "do_lower_case": bool,
     "settings": dict,
 }
-
-
-_Settings = TypeVar("_Settings")
-
-
-def _is_of(kind: type, value: object) -> bool:
-    return isinstance(value, kind | int)  # JSON writes 0 for 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +50,7 @@ class ModelFolder:
     source: sources.Source
     settings: dict
 
-    def settings_as(self, dataclass: type[_Settings]) -> _Settings:
+    def settings_as(self, dataclass: type) -> Any:
         """Returns the settings as a dataclass whose annotations are classes or unions of classes.
 
         Missing settings get the dataclass's defaults.
@@ -66,12 +58,18 @@ class ModelFolder:
         Raises:
           file_io.InputError: a setting without a default is missing, or one has the wrong type.
         """
-        values, types = {}, typing.get_type_hints(dataclass)
-        for field in dataclasses.fields(dataclass):  # type: ignore[arg-type]
-            if field.name in self.settings or field.default is dataclasses.MISSING:
-                is_valid = functools.partial(_is_of, types[field.name])
-                values[field.name] = self.setting(field.name, is_valid)
-        return dataclass(**values)
+        fields = dataclasses.fields(dataclass)
+        return dataclass(
+            **{
+                field.name: self.setting(
+                    # JSON writes 0 for 0.0.
+                    field.name,
+                    lambda value, kind=field.type: isinstance(value, kind | int),
+                )
+                for field in fields
+                if field.name in self.settings or field.default is dataclasses.MISSING
+            }
+        )
 
     def setting(self, name: str, kind: type | Callable[[Any], bool]) -> Any:
         """Returns a setting after checking it.
@@ -306,8 +304,8 @@ def _differing_files(path, description, config, source):
 
 def copy_vocabulary(path: str, source: sources.Source) -> None:
     """Copies the vocabulary of a `sources.Source` to a folder, with the name that `read` needs."""
-    model = source.spm_model_file
-    name = os.path.basename(model) if model else sources.VOCAB_NAME
+    is_spm = bool(source.spm_model_file)
+    name = os.path.basename(source.spm_model_file) if is_spm else sources.VOCAB_NAME
     _copy(_vocabulary_of(source), os.path.join(path, name))
 
 
@@ -318,12 +316,23 @@ def _copy(source, target):
 
 def described_head(path: str) -> head_config.Head | None:
     """Returns the head in the description of a folder; None without a description."""
+    settings = described_settings(path)
+    return None if settings is None else head_config.Head.of(settings)
+
+
+def described_scale(path: str) -> label_scale.LabelScale:
+    """Returns the scale in the description of a folder; `label_scale.RAW` without one."""
+    return label_scale.LabelScale.of(described_settings(path) or {})
+
+
+def described_settings(path: str) -> dict[str, Any] | None:
+    """Returns the settings in the description of a folder, unchecked; None without one."""
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     if not file_io.exists(name):
         return None
     description = file_io.read_json(name, "model description")
     settings = description.get("settings") if isinstance(description, dict) else None
-    return head_config.Head.of(settings) if isinstance(settings, dict) else None
+    return settings if isinstance(settings, dict) else None
 
 
 def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:

@@ -18,7 +18,6 @@ from albert.model import model_folder
 from albert.tasks import kinds
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.training import run_record
 
 NAME = "serving.json"
 VERSION = 1
@@ -36,7 +35,6 @@ _SHAPE = {
     "null_odds_threshold": (*json_shapes.NUMBER, NoneType),
     "measured": dict,
     "special_ids?": {"*": int},
-    "remarks?": [str],
 }
 
 
@@ -55,7 +53,6 @@ class ServingFolder:
       measured: JSON-ready dict of measurements at the export: agreement, metrics, calibration.
       special_ids: {"cls", "sep", "pad", "unk": id of the special piece}, for programs that read
         the folder without this package; empty in folders of older versions.
-      remarks: warnings about the score of the trained model, see `stuck_runs.remarks`.
     """
 
     path: str
@@ -65,7 +62,6 @@ class ServingFolder:
     null_odds_threshold: float | None = None
     measured: dict = dataclasses.field(default_factory=dict)
     special_ids: dict = dataclasses.field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -118,7 +114,6 @@ def read(path: str, *names: str) -> ServingFolder:
     model = model_folder.read(path, *names, with_weights=False)
     values = {key: description[key] for key in ("format", "precision", "measured")}
     values["special_ids"] = description.get("special_ids", {})
-    values["remarks"] = tuple(description.get("remarks", ()))
     folder = ServingFolder(
         path, model, null_odds_threshold=description["null_odds_threshold"], **values
     )
@@ -148,7 +143,6 @@ def _description(folder: ServingFolder) -> dict[str, Any]:
         "null_odds_threshold": folder.null_odds_threshold,
         "special_ids": folder.special_ids,
         "measured": folder.measured,
-        **({"remarks": list(folder.remarks)} if folder.remarks else {}),
     }
 
 
@@ -196,10 +190,7 @@ def creating(
         tokenizer = model_folder.load_tokenizer(model.source, model.config)
         names = ("cls", "sep", "pad", "unk")
         ids = {name: getattr(tokenizer, f"{name}_id") for name in names}
-        remarks = tuple(run_record.read_remarks(trained.path))
-        folder = ServingFolder(
-            temporary, model, format, precision, threshold, special_ids=ids, remarks=remarks
-        )
+        folder = ServingFolder(temporary, model, format, precision, threshold, special_ids=ids)
         describe(folder)
         yield folder
         manifests.write(temporary)

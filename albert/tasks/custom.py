@@ -11,13 +11,18 @@ import numpy as np
 from absl import logging
 
 from albert.io import file_io, tables
-from albert.model import head_config
+from albert.model import head_config, label_scale
 from albert.tasks import glue, metrics
 
 NAME = "custom"
 
 LABELS_NAME = "labels.json"
 KINDS = ("classification", "regression")
+_REGRESSION_SCORES = (
+    *glue.REGRESSION_SCORES,
+    ("MAE", metrics.mean_absolute_error),
+    ("R2", metrics.r_squared),
+)
 _SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
@@ -262,7 +267,7 @@ class CustomTask:
     def scores(self) -> Sequence[metrics.NamedScore]:
         """Returns the scores of the evaluation; with two labels also the F1 of the second."""
         if self.is_regression:
-            return glue.REGRESSION_SCORES
+            return _REGRESSION_SCORES
         f1 = (("f1", metrics.f1),) if len(self.labels) == 2 else ()
         return (("eval_accuracy", metrics.accuracy), *f1)
 
@@ -411,6 +416,7 @@ def settings_of(
     max_seq_length: int,
     dropout_prob: float,
     head: head_config.Head = head_config.NO_LAYER,
+    scale: label_scale.LabelScale = label_scale.RAW,
 ) -> dict[str, Any]:
     """Returns the settings that describe a classifier, for `model_folder.write`.
 
@@ -418,10 +424,12 @@ def settings_of(
       max_seq_length: S of the training.
       dropout_prob: dropout of the pooled output in training.
       head: `head_config.Head`.
+      scale: unit in which a regression was trained.
     """
     return {
         "task_name": task.name,
         **label_settings(task.labels, task.columns, max_seq_length, dropout_prob, head),
+        **scale.settings,
     }
 
 

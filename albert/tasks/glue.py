@@ -17,7 +17,7 @@ from absl import logging
 
 from albert.data import tfrecord
 from albert.io import file_io, tables
-from albert.model import head_config
+from albert.model import head_config, label_scale
 from albert.tasks import metrics
 from albert.text import model_inputs, tokenization
 from albert.training import contracts
@@ -493,31 +493,51 @@ def signs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
     return learning_signals.of_labels(outputs, features)
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob, head):
+def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
+    """Measures the train labels of a regression, and logs their range, mean and deviation."""
+    examples = glue_task.iter_examples(data_dir or "", "train", use_spm=False)
+    labels = np.fromiter((float(example.label) for example in examples), np.float64)
+    scale = label_scale.LabelScale.of_labels(labels)
+    extent = f"{labels.min():g} to {labels.max():g}"
+    moments = f"mean {labels.mean():g}, deviation {labels.std():g}"
+    logging.info("%d labels of the train data: %s, %s", len(labels), extent, moments)
+    if not np.ptp(labels):
+        logging.warning("All labels of the train data are %g: nothing can be learned", labels[0])
+    return scale
+
+
+def _build_model(config, compute, seed, num_labels, dropout_prob, head, scale):
     from albert.model import heads
 
     if num_labels:
         return heads.ClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
-    return heads.RegressionModel(config, compute, seed, dropout_prob, head)
+    return heads.RegressionModel(config, compute, seed, dropout_prob, head, scale)
 
 
 def make_task(
     glue_task: ClassifierTask,
     dropout_prob: float = 0.1,
     head: head_config.Head = head_config.NO_LAYER,
+    scale: label_scale.LabelScale = label_scale.RAW,
 ) -> contracts.Task:
     """Returns the `contracts.Task` of a GLUE task.
 
     Args:
       dropout_prob: dropout of the pooled output in training.
+      scale: unit in which a regression is trained.
     """
     partial = functools.partial
-    labels = len(glue_task.labels)
     return contracts.Task(
         name=glue_task.name,
-        build_model=partial(_build_model, num_labels=labels, dropout_prob=dropout_prob, head=head),
+        build_model=partial(
+            _build_model,
+            num_labels=len(glue_task.labels),
+            dropout_prob=dropout_prob,
+            head=head,
+            scale=scale,
+        ),
         eval_outputs=eval_outputs,
-        evaluator=partial(metrics.Evaluator, glue_task.scores),
+        evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss"),

@@ -1,9 +1,5 @@
-"""Scores of predictions against labels.
+"""Scores of predictions against labels, also defined for degenerate input."""
 
-A score that is the same for any predictions, because all labels are equal, is NaN: undefined.
-"""
-
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,16 +32,14 @@ def accuracy(labels: Values, predictions: Values) -> float:
 
 
 def matthews_correlation(labels: Values, predictions: Values) -> float:
-    """Computes the Matthews correlation of two or more classes (Gorodkin 2004).
+    """Computes the Matthews correlation of two or more classes (Gorodkin 2004); 0 if undefined.
 
-    It is 0 if all predictions are the same class, and NaN if all labels are.
+    It is undefined if all labels or all predictions are the same class.
 
     Args:
       labels, predictions: [B] class ids.
     """
     labels, predictions = _pair(labels, predictions)
-    if (labels == labels[0]).all():
-        return math.nan
     _, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
     labels, predictions = codes[: len(labels)], codes[len(labels) :]
     count = len(labels)
@@ -57,29 +51,26 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
 
 
 def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
-    """Computes the F1 of class `positive`; 0 without true positives, NaN without such labels.
+    """Computes the F1 of class `positive`; 0 without true positives.
 
     Args:
       labels, predictions: [B] class ids.
       positive: the class that counts.
     """
     true, predicted = (values == positive for values in _pair(labels, predictions))
-    if not true.any():
-        return math.nan
-    return float(2 * np.sum(true & predicted) / (np.sum(true) + np.sum(predicted)))
+    total = np.sum(true) + np.sum(predicted)
+    return float(2 * np.sum(true & predicted) / total) if total else 0.0
 
 
 def pearson(labels: Values, predictions: Values) -> float:
-    """Computes the Pearson correlation; 0 if the predictions are constant, NaN if the labels are.
+    """Computes the Pearson correlation; 0 if either side is constant.
 
     Args:
       labels, predictions: [B] numbers.
     """
     x, y = (values.astype(np.float64) for values in _pair(labels, predictions))
     # Tested on the values: rounding of the mean can give a constant a spread above 0.
-    if np.ptp(x) == 0:
-        return math.nan
-    if np.ptp(y) == 0:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     x, y = x - x.mean(), y - y.mean()
     # Scaled first, so that squares of very small or large numbers stay in range.
@@ -93,9 +84,7 @@ def _ranks(values):
 
 
 def spearman(labels: Values, predictions: Values) -> float:
-    """Computes the Spearman rank correlation, with mean ranks for ties.
-
-    For constant labels or predictions see `pearson`.
+    """Computes the Spearman rank correlation, with mean ranks for ties; 0 if a side is constant.
 
     Args:
       labels, predictions: [B] numbers.
@@ -111,6 +100,30 @@ def mean_squared_error(labels: Values, predictions: Values) -> float:
     """
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     return float(np.mean(np.square(labels - predictions)))
+
+
+def mean_absolute_error(labels: Values, predictions: Values) -> float:
+    """Computes the mean of the absolute differences.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    return float(np.mean(np.abs(labels - predictions)))
+
+
+def r_squared(labels: Values, predictions: Values) -> float:
+    """Computes the coefficient of determination: 1 less the MSE over the variance of the labels.
+
+    Predicting the mean gives 0. It is 0 if the labels are constant.
+
+    Args:
+      labels, predictions: [B] numbers.
+    """
+    labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
+    if np.ptp(labels) == 0:
+        return 0.0
+    return float(1 - np.mean(np.square(labels - predictions)) / np.var(labels))
 
 
 def baseline_loss(labels: np.ndarray) -> float:
@@ -132,10 +145,12 @@ class Evaluator:
 
     Args:
       scores: (key, function of labels [B] and predictions [B]) pairs.
+      deviation: unit of the losses of numbers, see `label_scale`.
     """
 
-    def __init__(self, scores: Sequence[NamedScore]) -> None:
+    def __init__(self, scores: Sequence[NamedScore], deviation: float = 1.0) -> None:
         self._scores = scores
+        self._deviation = deviation
         self._rows: dict[str, list] = {"label_ids": [], "predictions": [], "per_example_loss": []}
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
@@ -152,13 +167,13 @@ class Evaluator:
         return {**scores, "eval_loss": loss, "loss": loss}
 
     def baseline(self) -> dict[str, float]:
-        """Returns the same scores, each of its best constant answer: a class, or the mean."""
+        """Returns the same scores, each of its best constant answer: a class, mean or median."""
         labels = np.concatenate(self._rows["label_ids"])
         is_number = np.issubdtype(labels.dtype, np.floating)
-        answers = [labels.mean()] if is_number else np.unique(labels)
+        answers = [labels.mean(), np.median(labels)] if is_number else np.unique(labels)
         scores = {}
         for key, score in self._scores:
             values = [score(labels, np.full_like(labels, answer)) for answer in answers]
             scores[key] = min(values) if results.is_loss(key) else max(values)
-        loss = baseline_loss(labels)
+        loss = baseline_loss(labels) / self._deviation**2
         return {**scores, "eval_loss": loss, "loss": loss}

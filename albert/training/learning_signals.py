@@ -108,7 +108,9 @@ def of_numbers(
       Dict with association [4], see `_association`.
     """
     labels = tf.cast(tf.reshape(features["label_ids"], [-1]), tf.float32)
-    scores = outputs["predictions"][:, tf.newaxis] * labels
+    # Centered before the products, which lose digits if numbers are far from 0.
+    labels, predictions = (x - tf.reduce_mean(x) for x in (labels, outputs["predictions"]))
+    scores = predictions[:, tf.newaxis] * labels
     return {"association": _association(scores, labels[:, tf.newaxis] * labels)}
 
 

@@ -7,7 +7,6 @@ has ``step:best_step:best_value``: the last evaluated step, the best step and it
 """
 
 import os
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -19,10 +18,9 @@ RESULTS = "eval_results.txt"
 AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
 NOT_BETTER = "no better than a constant answer"  # how such a remark begins
-UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
-_MAX_SCORE = 1e6  # maximum absolute value; percentages and losses are far below
+_MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
 
 
 class Block(NamedTuple):
@@ -77,7 +75,7 @@ class Trial(NamedTuple):
 
 def is_loss(metric: str) -> bool:
     """Returns whether lower values of a metric are better, judged by its name."""
-    return metric in ("loss", "MSE") or metric.endswith("_loss")
+    return metric in ("loss", "MSE", "MAE") or metric.endswith("_loss")
 
 
 def best_of(metric: str, counts: Iterable[int | None]) -> str:
@@ -105,11 +103,11 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
         numbers or no answer at all; None if unknown.
       minimize: whether lower scores are better.
     """
-    if value is None or baseline is None or np.isnan(value) or np.isnan(baseline):
+    if value is None or baseline is None:
         return ""
     # Scores are written as float32.
-    score, bound = np.float32(value), np.float32(baseline)
-    is_better = score < bound if minimize else score > bound
+    value, bound = np.float32(value), np.float32(baseline)
+    is_better = value < bound if minimize else value > bound
     return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
 
 
@@ -153,20 +151,14 @@ def make_block(
 def display(block: Block) -> str:
     """Formats the scores and the step of a block under a title, like the reference."""
     lines = [line for line in block.text.splitlines() if not line.startswith("best ")]
-    return "\n".join(["***** Eval results *****", *(f"  {in_words(line)}" for line in lines)])
-
-
-def in_words(line: str) -> str:
-    """Returns a line ``key = value`` with `UNDEFINED` for a value that is not a number."""
-    return re.sub("= nan$", f"= {UNDEFINED}", line)
+    return "\n".join(["***** Eval results *****", *(f"  {line}" for line in lines)])
 
 
 def put(blocks: list[Block], block: Block) -> list[Block]:
     """Returns the blocks, sorted by step, with a new one, which replaces a block of its step."""
-    step = block.step or 0
     blocks = [other for other in blocks if other.step is None or other.step != block.step]
     later_blocks = (
-        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > step
+        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > block.step
     )
     index = next(later_blocks, len(blocks))
     return [*blocks[:index], block, *blocks[index:]]
@@ -238,7 +230,7 @@ def read_trial(folder: str) -> Trial | None:
     try:
         last, best, value = text.split(":")
         trial = Trial(int(last), int(best), float(value))
-        if abs(trial.best_value) >= _MAX_SCORE:
+        if not abs(trial.best_value) < _MAX_SCORE:
             raise ValueError("invalid score")
         return trial
     except ValueError as error:

@@ -147,7 +147,7 @@ def test_damaged_label_files_are_named(tmp_path, content):
 def test_a_best_score_that_nothing_can_beat_is_refused(tmp_path, value):
     (tmp_path / "best_trial.txt").write_text(f"20:10:{value}")
     with pytest.raises(
-        InputError, match=r"best_trial\.txt: .*with a score below 1e.06, found '20:10"
+        InputError, match=r"best_trial\.txt: .*with a score below 1e.40, found '20:10"
     ):
         results.read_trial(str(tmp_path))
 

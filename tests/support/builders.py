@@ -18,6 +18,7 @@ from albert.model import (
     checkpoints,
     encoder,
     heads,
+    label_scale,
     layers,
     pretraining_heads,
     sources,
@@ -116,7 +117,14 @@ def write_model(folder, model, config, vocabulary="30k-clean.model"):
 
 
 def write_classifier(
-    folder, labels=("bad", "good"), config=None, pair=None, length=32, seed=1, step="best"
+    folder,
+    labels=("bad", "good"),
+    config=None,
+    pair=None,
+    length=32,
+    seed=1,
+    step="best",
+    scale=label_scale.RAW,
 ):
     """Writes the folder of a text classifier as fine-tuning leaves it, with random weights.
 
@@ -128,6 +136,7 @@ def write_classifier(
       length: most tokens of an example.
       seed: of the weights.
       step: of the checkpoint.
+      scale: unit of a regression.
 
     Returns:
       The folder as text.
@@ -135,9 +144,9 @@ def write_classifier(
     config = config or tiny_config()
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
     source = sources.Source("", None, str(SPM), None, True)
-    settings = custom.settings_of(row, length, 0.1)
+    settings = custom.settings_of(row, length, 0.1, scale=scale)
     kinds.write_folder(str(folder), glue.KIND, config, source, settings)
-    model = glue.make_task(row).build_model(config, layers.Compute(), seed)
+    model = glue.make_task(row, scale=scale).build_model(config, layers.Compute(), seed)
     checkpoints.save(f"{folder}/model.ckpt-{step}", model)
     return str(folder)
 

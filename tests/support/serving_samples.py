@@ -28,7 +28,11 @@ _SAMPLES = {
         {"hidden_act": "gelu_erf"},
     ),
     "regression": (
-        {"labels": [], "task_name": "custom", "columns": _COLUMNS}, {"share": "none"},
+        {
+            "labels": [], "task_name": "custom", "columns": _COLUMNS,
+            "label_mean": 30.0, "label_deviation": 14.5,
+        },
+        {"share": "none"},
     ),
     race.KIND: (
         {"max_qa_length": 8},

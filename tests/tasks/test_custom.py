@@ -10,6 +10,7 @@ import pytest
 from albert import run_classifier
 from albert.cli import options
 from albert.io import file_io, tables
+from albert.serving import text_predictor
 from albert.tasks import custom, glue
 from albert.training import run_record
 from tests.support import builders
@@ -331,9 +332,11 @@ def test_labeled_test_data_is_scored(inputs, tmp_path, run_script):
 
 @pytest.mark.slow
 def test_a_regression_on_pairs(inputs, tmp_path, run_script):
+    minutes = {"fine": 80.5, "ugly": 9.5, "lovely": 89, "awful": 2}
     content = "".join(
         json.dumps({"a": f"the bread was {word} .", "b": "the cake", "score": score}) + "\n"
-        for word, score in (("fine", 4.5), ("ugly", 0.5), ("lovely", 5), ("awful", 0)) * 8
+        for word, score in minutes.items()
+        for _ in range(8)
     )
     (tmp_path / "data.jsonl").write_text(content)
     flags = glue_flags(
@@ -347,12 +350,29 @@ def test_a_regression_on_pairs(inputs, tmp_path, run_script):
     del flags["data_dir"]
     run_script(run_classifier, **flags)
     last = read_results(tmp_path / "out")[-1]
-    assert {"pearson", "spearman", "MSE"} <= set(last)
-    assert float(last["pearson"]) > 0.8
+    assert {"pearson", "spearman", "MSE", "MAE", "R2"} <= set(last)
+    assert float(last["R2"]) > 0.9  # of labels as they are, 100 clipped steps make -0.9
+    labels = np.array([*minutes.values()])
+    assert float(last["MSE"]) == pytest.approx(float(last["eval_loss"]) * labels.var(), rel=1e-5)
+    settings = json.loads((tmp_path / "out" / "model.json").read_text())["settings"]
+    assert settings["label_mean"] == labels.mean()
+    assert settings["label_deviation"] == pytest.approx(labels.std())
     assert json.loads((tmp_path / "out" / "labels.json").read_text()) == []
     table = (tmp_path / "out" / "predictions.tsv").read_text().splitlines()
     results = (tmp_path / "out" / "test_results.tsv").read_text().splitlines()
     assert table == ["id\tprediction", *(f"{i}\t{score}" for i, score in enumerate(results))]
+    found = text_predictor.TextPredictor(str(tmp_path / "out")).predict(
+        [("the bread was lovely .", "the cake")]
+    )
+    assert next(found).prediction == pytest.approx(float(results[16]), rel=1e-4)
+    # Another train file does not change the unit of the weights that exist.
+    (tmp_path / "data.jsonl").write_text(content.replace("89", "890"))
+    run_script(run_classifier, **{**flags, "train_step": 101, "save_checkpoints_steps": 1})
+    resumed = json.loads((tmp_path / "out" / "model.json").read_text())["settings"]
+    assert resumed == settings
+    message = "holds checkpoints of a model that was trained with --standardize_labels"
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_classifier, **flags, standardize_labels=False)
 
 
 @pytest.mark.parametrize(
