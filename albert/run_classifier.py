@@ -170,7 +170,7 @@ def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.Lab
     return existing
 
 
-def keep_answers(model: "Model", report: "LoadReport") -> None:
+def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
     """Lets a regression that starts from another one begin with its answers."""
     from albert.model import heads
 

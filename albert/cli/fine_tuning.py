@@ -350,7 +350,7 @@ class Prepared:
     num_warmup_steps: int
     do_eval: bool
     draws_fractions: bool = True
-    adapt: Callable[["Model", "LoadReport"], None] = lambda model, report: None
+    adapt: Callable[[contracts.Model, "LoadReport"], None] = lambda model, report: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -449,6 +449,8 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
     engine = stages.run(distilled.with_teacher(task), data, stages_run)
     if settings.export_dir:
         command.export(settings.export_dir, inputs, prepared, engine)
+        remarks = run_record.read_remarks(settings.output_dir)
+        run_record.log_remarks(settings.output_dir, remarks)
     stages.complete_folder(stages_run)
 
 
@@ -612,7 +614,7 @@ def apply_options(
     from albert.training import frozen_encoder
 
     task, study = settings.schedule.with_metric(prepared.task), settings.study
-    data = record_values.checked(prepared.data, run.model_config)
+    data = prepared.data.checked(record_values.limits_of_model(run.model_config))
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
     if study.freeze_encoder:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert.data import (
+    input_options,
     input_pipeline,
     instances,
     masking,
@@ -353,7 +354,7 @@ def make_masker(
     return Masker(config, pieces, seed)
 
 
-def mean_length(sources: list[input_pipeline.Source]) -> float:
+def mean_length(sources: list[input_options.Source]) -> float:
     """Returns the mean number of tokens of the records of a mixture."""
     counts = input_pipeline.counts_per_block(sources)
     return sum(

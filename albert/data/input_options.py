@@ -1,10 +1,26 @@
 """Settings of `input_pipeline`, in a module without TensorFlow."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-Tensors = dict[str, Any]  # features of a batch: `tf.Tensor` by name
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Tensors = Mapping[str, "tf.Tensor"]  # features or outputs of a batch by name
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Files that are read together.
+
+    Attributes:
+      paths: the files.
+      weight: fraction of the records of a run, relative to the weights of the other sources.
+    """
+
+    paths: tuple[str, ...]
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,15 +35,15 @@ class TrainInput:
         number, which does not change when a run is resumed.
       lengths: ``([B] strings) -> [B]`` numbers of tokens, by which `tensor_batching.equal_tokens`
         cuts the batches of a single replica; None: batches of equal size.
-      mixture: `input_pipeline.Source`s that the files are divided into; None: one source.
+      mixture: what the files are divided into; None: one source.
     """
 
     trim_batches: bool = True
-    read: Callable[[Any], Tensors] | None = None
+    read: Callable[["tf.Tensor"], Tensors] | None = None
     prepare: Callable[[Tensors], Tensors] | None = None
-    transform: Callable[[Any, Tensors], Tensors] | None = None
-    lengths: Callable[[Any], Any] | None = None
-    mixture: Sequence[Any] | None = None
+    transform: Callable[["tf.Tensor", Tensors], Tensors] | None = None
+    lengths: Callable[["tf.Tensor"], "tf.Tensor"] | None = None
+    mixture: Sequence[Source] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +63,6 @@ class EvalInput:
 
     trim_batches: bool = True
     prepare: Callable[[Tensors], Tensors] | None = None
-    rewrite: Callable[[Any, Any], Any] | None = None
+    rewrite: Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"] | None = None
     max_examples: int | None = None
     min_tokens: int = 1

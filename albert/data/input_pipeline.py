@@ -5,7 +5,6 @@ functions keep TPUEstimator's contract: ``input_fn(params) -> tf.data.Dataset`` 
 in ``params["batch_size"]``.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert.data import record_files, tfrecord
-from albert.data.input_options import EvalInput, TrainInput
+from albert.data.input_options import EvalInput, Source, Tensors, TrainInput
 from albert.io import file_io
 from albert.model import tensor_batching
 
@@ -27,19 +26,6 @@ SHUFFLE_BYTES = 512 << 20
 # Examples sorted by length at a time: enough that batches hold equal lengths, with bounded memory.
 SORT_WINDOW = 8192
 REWRITE_BATCH = 1024  # records
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Files that are read together.
-
-    Attributes:
-      paths: the files.
-      weight: fraction of the records of a run, relative to the weights of the other sources.
-    """
-
-    paths: tuple[str, ...]
-    weight: float = 1.0
 
 
 def parse_mixture(patterns: str, what: str) -> list[Source]:
@@ -110,7 +96,7 @@ def counts_per_block(sources: Sequence[Source]) -> list[int]:
     return whole
 
 
-def _column(spec: FeatureSpec) -> Any:
+def _column(spec: FeatureSpec) -> tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature:
     dtype = tf.dtypes.as_dtype(spec.dtype)
     if spec.size is not None:
         return tf.io.FixedLenFeature(spec.shape, dtype)
@@ -147,7 +133,7 @@ def _to_int32(value: tf.Tensor) -> tf.Tensor:
         return tf.identity(result)
 
 
-def _trim(specs: Sequence[FeatureSpec], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def _trim(specs: Sequence[FeatureSpec], features: Tensors) -> dict[str, tf.Tensor]:
     """Cuts the padding that all examples of a batch share."""
     return tensor_batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
@@ -286,7 +272,7 @@ def train_input_fn(
             dataset = _split_batches(dataset.batch(batch_size, drop_remainder=True), params)
         first_batch = first_step * params.get("replicas_per_pipeline", 1)
 
-        def to_features(batch: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        def to_features(batch: tf.Tensor, serialized: tf.Tensor) -> Tensors:
             features = options.read(serialized) if options.read else parse(specs, serialized)
             if options.prepare:
                 features = options.prepare(features)
@@ -408,8 +394,8 @@ def eval_input_fn(
         else:
             dataset = _equal_batches(dataset, trims, batch_size, params)
 
-        def to_features(serialized: tf.Tensor, index: tf.Tensor) -> dict[str, tf.Tensor]:
-            features = parse(specs, serialized)
+        def to_features(serialized: tf.Tensor, index: tf.Tensor) -> Tensors:
+            features: Tensors = parse(specs, serialized)
             if options.prepare:
                 features = options.prepare(features)
             features = {**features, "example_index": index}

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 from absl import logging
 
-from albert.data import instance_files, shuffling, tfrecord
+from albert.data import input_options, instance_files, shuffling, tfrecord
 from albert.io import file_io, json_shapes, locks, manifests, processes, progress
 from albert.text import corpus
 
@@ -240,19 +240,19 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
                 )
 
 
-def words_per_token(sources: Iterable[Any]) -> float | None:
+def words_per_token(sources: Iterable[input_options.Source]) -> float | None:
     """Returns the words per token in the records of a run, by the manifests of sets of shards.
 
     Tokens are counted with [CLS] and [SEP], words without.
 
     Args:
-      sources: `input_pipeline.Source`s of the run.
+      sources: the sources of the run.
 
     Returns:
       The mean over the records in the shares that the sources' weights give them; None if some
       files belong to no set, or their manifest does not say how many words they hold.
     """
-    total: collections.Counter[str] = collections.Counter()
+    total = {"instance_words": 0.0, "instance_tokens": 0.0}
     for source in sources:
         prefixes = {prefix_of(path) for path in source.paths}
         sets = [prefix for prefix in prefixes if prefix is not None and is_set(prefix)]
@@ -264,7 +264,7 @@ def words_per_token(sources: Iterable[Any]) -> float | None:
             if not all(type(counts.get(name)) is int for name in _SIZES):
                 return None
             sizes.update({name: counts[name] for name in _SIZES})
-        for name in ("instance_words", "instance_tokens"):
+        for name in total:
             total[name] += source.weight * sizes[name] / max(1, sizes["instances"])
     tokens = total["instance_tokens"]
     return total["instance_words"] / tokens if tokens else None

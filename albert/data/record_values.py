@@ -5,28 +5,25 @@ are the files read again, to find the record.
 """
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert.data import input_pipeline, record_files
+from albert.data.input_options import Tensors
+from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io
+from albert.model import configuration
 
 WRONG = "a record holds an invalid value"
 _SCANNED_AT_ONCE = 1024  # records
 
 
-def limits_of_model(config: Any) -> dict[str, int]:
-    """Returns {name of a feature: number below which its values must be}.
-
-    Args:
-      config: `configuration.AlbertConfig` of the model.
-    """
+def limits_of_model(config: configuration.AlbertConfig) -> dict[str, int]:
+    """Returns {name of a feature: number below which its values must be}."""
     return {
         "input_ids": config.vocab_size,
         "segment_ids": config.segment_limit,
@@ -34,7 +31,7 @@ def limits_of_model(config: Any) -> dict[str, int]:
     }
 
 
-def find_wrong(features: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+def find_wrong(features: Tensors, limits: Mapping[str, int | tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns {name: booleans}, True for each invalid value.
 
     Args:
@@ -51,7 +48,7 @@ def find_wrong(features: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[s
     return {**errors, **{name: ~tf.math.is_finite(values) for name, values in floats.items()}}
 
 
-def refuse(wrong: Mapping[str, Any]) -> tf.Operation | None:
+def refuse(wrong: Tensors) -> tf.Operation | None:
     """Makes the operation that fails if one of the booleans of `find_wrong` is True.
 
     Raises:
@@ -61,7 +58,7 @@ def refuse(wrong: Mapping[str, Any]) -> tf.Operation | None:
     return tf.debugging.Assert(~is_wrong, [WRONG])
 
 
-def check(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
+def check(features: Tensors, limits: Mapping[str, int]) -> dict[str, tf.Tensor]:
     """Returns the features of a batch, after a check of their values.
 
     Raises:
@@ -95,9 +92,9 @@ def report_damage(paths: Sequence[str], finders: Mapping[str, Callable[[], str]]
 
 def find_wrong_record(
     paths: Sequence[str],
-    specs: Sequence[Any],
-    find: Callable[[dict], dict],
-    describe: Callable[[str, tuple, dict], str],
+    specs: Sequence[FeatureSpec],
+    find: Callable[[Tensors], Tensors],
+    describe: Callable[[str, tuple[int, ...], dict[str, np.ndarray]], str],
 ) -> str:
     """Describes the first record with an invalid value: file, number, value.
 
@@ -125,7 +122,9 @@ def find_wrong_record(
     return f"{WRONG}, in {', '.join(paths)}"
 
 
-def describe_value(name: str, place: Sequence[int], value: Any, high: int | None) -> str:
+def describe_value(
+    name: str, place: Sequence[int], value: np.generic | int, high: int | None
+) -> str:
     """Returns a message on a value that is not below `high`, or not finite."""
     is_float = isinstance(value, np.floating)
     expected = "a finite number" if is_float or high is None else f"0 to {high - 1}"
@@ -133,37 +132,20 @@ def describe_value(name: str, place: Sequence[int], value: Any, high: int | None
     return f"{name}{where} = {value}, expected {expected}"
 
 
-def checked(data: Any, config: Any) -> Any:
-    """Returns data of which each batch is checked as it is read; its errors name the record.
+def report_damage_of_cache(
+    paths: Sequence[str], specs: Sequence[FeatureSpec], limits: Mapping[str, int]
+) -> contextlib.AbstractContextManager[None]:
+    """As `report_damage`, for files of features that can be made again.
 
     Args:
-      data: `contracts.Data` of cached features.
-      config: `configuration.AlbertConfig` of the model.
+      paths: record files that are read inside the block.
+      specs: features of all files; each may lack some.
+      limits: see `find_wrong`.
     """
-    limits = {**limits_of_model(config), **data.limits}
-    specs = {spec.name: spec for split in ("train", "dev", "test") for spec in data.specs(split)}
     find = functools.partial(find_wrong, limits=limits)
 
-    def describe(name, place, features):
+    def describe(name: str, place: tuple[int, ...], features: dict[str, np.ndarray]) -> str:
         text = describe_value(name, place, features[name][place], limits.get(name))
         return f"{text}: delete the file, then the same command makes it again"
 
-    def reading(paths):
-        return report_damage(
-            paths, {WRONG: lambda: find_wrong_record(paths, list(specs.values()), find, describe)}
-        )
-
-    def with_check(options):
-        def prepare(features):
-            features = check(features, limits)
-            return options.prepare(features) if options.prepare else features
-
-        return dataclasses.replace(options, prepare=prepare)
-
-    return dataclasses.replace(
-        data,
-        reading=reading,
-        check=functools.partial(check, limits=limits),
-        train_input=with_check(data.train_input),
-        eval_input=with_check(data.eval_input),
-    )
+    return report_damage(paths, {WRONG: lambda: find_wrong_record(paths, specs, find, describe)})

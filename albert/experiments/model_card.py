@@ -349,6 +349,8 @@ def _body(name, form, record, scores, step, fields, choice):
         if choice and "best_metric" in record:
             which += f", {choice} by {_escaped(record['best_metric'])}"
         parts += ["## Results", f"{which}:", _table(("score", "value"), rows)]
+        if remarks := record.get("remarks"):
+            parts.append(f"Note: {_escaped('; '.join(remarks))}.")
     elif record:
         which = "" if step is None else f" of step {step}"
         parts += ["## Results", f"This checkpoint{which} was not evaluated."]

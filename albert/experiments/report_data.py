@@ -85,13 +85,7 @@ class Run:
     @property
     def remarks(self) -> list[str]:
         """Returns warnings about the score."""
-        step = self.result.get("step")
-        if not any(run_record.TRAIN in session["stages"] for session in self.record["sessions"]):
-            step = None  # It did not train what it evaluates.
-        baseline = (self.record.get("baseline") or {}).get(self.best_metric)
-        minimize = results.is_loss(self.best_metric or "")
-        remark = results.remark_on_baseline(self.score, baseline, minimize)
-        return [text for text in (stuck_runs.verdict(self.folder, step), remark) if text]
+        return stuck_runs.remarks(self.folder, {**self.record, "result": self.result})
 
     def flag(self, name: str) -> object:
         """Returns the value of a flag; None if the script has no such flag."""

@@ -5,6 +5,7 @@ not repeated; an interrupted one resumes from its last checkpoint.
 """
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable
 from statistics import fmean, stdev
@@ -57,7 +58,9 @@ def _outcome(metric, seed, name, folder, status):
     given_up = stuck_runs.read(folder) if is_there else []
     context = run_record.read_context(folder, metric)
     outcome, verdict = FAILED, ""
-    if trial and not status:
+    if trial and math.isnan(trial.best_value):
+        logging.warning("seed=%d: its %s is %s", seed, metric, results.UNDEFINED)
+    elif trial and not status:
         verdict = stuck_runs.verdict(folder, trial.best_step)
         outcome = verdict if verdict in stuck_runs.LEARNED_NOTHING else FINISHED
     is_scored = outcome != FAILED

@@ -24,6 +24,7 @@ from albert.model import (
 )
 from albert.tasks import custom, kinds
 from albert.text import tokenization
+from albert.training import run_record
 
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
@@ -83,6 +84,8 @@ def export(
         about = (config, head, labels, tokenizer, names, dropout_prob)
         huggingface.write_config(folder, huggingface.convert_config(*about))
         manifests.write(folder)
+    if model_dir:
+        run_record.log_remarks(model_dir, run_record.read_remarks(model_dir))
     return head
 
 

@@ -1,5 +1,6 @@
 """Exports fine-tuned models as serving folders, and rejects exports whose answers differ."""
 
+import math
 from typing import Any
 
 from absl import logging
@@ -16,6 +17,7 @@ from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import inference, runtimes, serving_folder
 from albert.tasks import kinds
+from albert.training import run_record
 
 
 def _write_onnx(
@@ -126,7 +128,9 @@ def export(
             measured = {**measured, **_check_answers(folder, trained, check, *limits)}
         serving_folder.describe(serving_folder.measured(folder, measured))
     logging.info("Exported to %s", output_dir)
-    return serving_folder.read(output_dir)
+    exported = serving_folder.read(output_dir)
+    run_record.log_remarks(model_dir, exported.remarks)
+    return exported
 
 
 def _check_parameters(
@@ -180,6 +184,11 @@ def _check_answers(
         f"of the model in float32; {comparison.metric} {comparison.expected:.2f} there, "
         f"{comparison.found:.2f} in {folder.precision}"
     )
+    if math.isnan(comparison.expected):
+        raise file_io.InputError(
+            f"check_file={check.path}: its {comparison.metric} is undefined, because all of its "
+            "correct answers are equal; give other examples"
+        )
     if comparison.rate < min_agreement or comparison.expected - comparison.found > max_metric_drop:
         raise file_io.InputError(
             f"nothing was exported: {figures}. Required: min_agreement={min_agreement:g} and "

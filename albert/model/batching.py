@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 # Lengths are multiples of this.
 STEP = 8
@@ -42,13 +43,13 @@ def trim_arrays(
     return cut(features, names, round_up(max(real, min_length)))
 
 
-def cut(features: Mapping[str, Any], names: Iterable[str], length: Any) -> dict[str, Any]:
+def cut(features: Mapping[str, Any], names: Iterable[str], length: int) -> dict[str, Any]:
     """Returns all features, those of the names (missing ones are ignored) cut to a length."""
     shorter = {name: features[name][..., :length] for name in names if name in features}
     return {**features, **shorter}
 
 
-def batches_by_length(lengths: Any, batch_size: int) -> list[np.ndarray]:
+def batches_by_length(lengths: npt.ArrayLike, batch_size: int) -> list[np.ndarray]:
     """Groups examples of similar length into batches.
 
     The longest come first, so that a batch that does not fit in memory fails immediately.

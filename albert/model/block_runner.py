@@ -5,27 +5,29 @@ backward pass, traces a block once for all layers that share it, and sums the gr
 weights early.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert.model import kernels, layers
+from albert.model import kernels, layers, token_rows
 
 
 class BlockRunner:
     """Runs blocks on the rows of one part of a batch.
 
     Args:
-      blocks: the `layers.Block` of each layer, in order.
+      blocks: the block of each layer, in order.
       weights: {sublayer: its weights}, prepared once for all layers and parts of the batch.
-      rows: `token_rows.PaddedRows` or `token_rows.TokenRows`.
-      compute: `layers.Compute`.
       training: whether there will be gradients.
     """
 
     def __init__(
-        self, blocks: list, weights: dict, rows: Any, compute: layers.Compute, training: bool
+        self,
+        blocks: Sequence[layers.Block],
+        weights: Mapping[tf.Module, Sequence[tf.Tensor]],
+        rows: token_rows.PaddedRows,
+        compute: layers.Compute,
+        training: bool,
     ) -> None:
         self._rows, self._compute, self._training = rows, compute, training
         distinct = dict.fromkeys(blocks)
@@ -37,17 +39,22 @@ class BlockRunner:
         }
 
     def __call__(
-        self, block: layers.Block, hidden: Any, seeds: Any, positions: Any = None, scale: Any = None
-    ) -> Any:
+        self,
+        block: layers.Block,
+        hidden: tf.Tensor,
+        seeds: layers.BlockSeeds,
+        positions: tf.Tensor | None = None,
+        scale: layers.LayerScale | None = None,
+    ) -> tf.Tensor:
         """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R].
 
         Args:
           block: the block, one of those of the runner.
           hidden, seeds, positions: see `layers.Block`.
-          scale: `layers.LayerScale` of its output; None: it has none.
+          scale: scale of its output, if it has one.
         """
         run = self._passes[block] if positions is None else self._make_pass(block, positions)
-        weights = []
+        weights: list[tf.Tensor] = []
         for sublayer in block.sublayers:  # for this layer, and for the next ones
             here, self._weights[sublayer] = fork_weights(self._weights[sublayer])
             weights += here
@@ -70,7 +77,7 @@ class BlockRunner:
         return trace_once(run) if self._are_shared and positions is None else run
 
 
-def shared_weight_barrier(weights: tuple) -> tuple:
+def shared_weight_barrier(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
     """Returns the same weights for a part of the batch.
 
     TensorFlow adds up the gradients of shared weights once it has the gradient of every use. All

@@ -11,13 +11,13 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert.io import file_io, manifests
+from albert.io import file_io, json_shapes, manifests
 from albert.model import huggingface, published, weight_names
 
 # --- manifests ------------------------------------------------------------------------------------
@@ -116,6 +116,7 @@ def set_aside(prefix: str) -> None:
 BEST = "model.ckpt-best"
 # The mean of the weights over the last steps; never the best or the last checkpoint of its folder.
 AVERAGE = "model.ckpt-average"
+LOAD_REPORT = "load_report.json"
 # A whole copy of the checkpoint that is about to replace the best one.
 NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
@@ -157,7 +158,17 @@ class LoadReport:
         return text
 
 
-def variables_by_name(model: Any) -> dict[str, tf.Variable]:
+class TrainingState(Protocol):
+    """What checkpoints store of an optimizer: its slots, the step and the average of weights."""
+
+    global_step: tf.Variable
+    average: tf.Module | None
+
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """Returns {checkpoint name: variable}."""
+
+
+def variables_by_name(model: tf.Module) -> dict[str, tf.Variable]:
     """Returns {checkpoint name: variable} of a model."""
     return {variable.name.split(":")[0]: variable for variable in model.variables}
 
@@ -176,13 +187,18 @@ def step_of(prefix: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def _step(prefix: str) -> int:
+    """Returns the step in the name of a numbered checkpoint."""
+    return step_of(prefix) or 0
+
+
 def numbered(folder: str, ending: str = ".index") -> list[str]:
     """Lists the prefixes of numbered checkpoints that have a file of that ending, by step."""
     if not file_io.is_dir(folder):
         return []
     names = [name[: -len(ending)] for name in file_io.listdir(folder) if name.endswith(ending)]
     matches = [name for name in names if _NUMBERED.search(name)]
-    return [os.path.join(folder, name) for name in sorted(matches, key=step_of)]
+    return [os.path.join(folder, name) for name in sorted(matches, key=_step)]
 
 
 def without_index(folder: str) -> list[str]:
@@ -262,12 +278,8 @@ def _keys_of(checkpoint):
     return {x.full_name: x.checkpoint_key for x in attributes if x.full_name not in skipped}
 
 
-def reader(path: str) -> Any:
+def reader(path: str) -> weight_names.CheckpointReader:
     """Opens the checkpoint that `path` names for reading by the names of variables.
-
-    Returns:
-      An object with the methods ``get_variable_to_shape_map``, ``has_tensor`` and ``get_tensor`` of
-      `tf.train.CheckpointReader`.
 
     Raises:
       file_io.InputError: no checkpoint there, or it is damaged.
@@ -289,7 +301,7 @@ def reader(path: str) -> Any:
 
 
 def restore(
-    model: Any,
+    model: tf.Module,
     path: str,
     strict: bool = True,
     allow_new_heads: bool = True,
@@ -346,7 +358,7 @@ def _missing(model, variables, new, optional):
       optional: prefixes of parts of the encoder that may be new if the model is trained; None if
         it is not trained.
     """
-    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
+    used = _used(model, variables)
     trained_names = {v.name for v in getattr(model, "trained_variables", model.variables)}
 
     def becomes_trained(name):
@@ -354,7 +366,39 @@ def _missing(model, variables, new, optional):
             return False
         return not name.startswith(ENCODER_PREFIX) or name.startswith(optional)
 
-    return [n for n in new if variables[n].name in used_names and not becomes_trained(n)]
+    return [name for name in new if name in used and not becomes_trained(name)]
+
+
+def _used(model, variables):
+    """Returns the names of {name: variable} of those that the outputs of the model depend on."""
+    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
+    return [name for name, variable in variables.items() if variable.name in used_names]
+
+
+def write_report(folder: str, report: LoadReport | None) -> None:
+    """Writes which variables of a new run were loaded; None: all began with random values."""
+    path = os.path.join(folder, LOAD_REPORT)
+    if report is None:
+        file_io.remove(path)
+    else:
+        file_io.write_json(path, report.to_dict())
+
+
+def random_parts(folder: str, model: Any) -> list[str]:
+    """Returns the used variables of a model that began with random values in a folder's run.
+
+    These are all variables if the folder does not say which were loaded.
+    """
+    used, path = _used(model, variables_by_name(model)), os.path.join(folder, LOAD_REPORT)
+    if not file_io.exists(path):
+        return used
+    try:
+        report = file_io.read_json(path, "report of the loaded variables")
+        json_shapes.check(report, {"new": [str]}, path)
+    except file_io.InputError as error:
+        logging.warning("Which variables were loaded is unknown: %s", error)
+        return used
+    return [name for name in used if name in report["new"]]
 
 
 def _hint(shapes, variables, missing, is_trained):
@@ -511,7 +555,7 @@ def _assign(checkpoint, pairs, prefix):
         variable.assign(value)
 
 
-def restore_training_state(prefix: str, model: Any, optimizer: Any) -> None:
+def restore_training_state(prefix: str, model: tf.Module, optimizer: TrainingState) -> None:
     """Loads weights, optimizer slots and step of an interrupted run.
 
     The loss scale is loaded if it is stored: a run may resume in another precision.
@@ -564,7 +608,7 @@ def read_step(path: str) -> int | None:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def save(prefix: str, model: Any, optimizer: Any = None) -> None:
+def save(prefix: str, model: tf.Module, optimizer: TrainingState | None = None) -> None:
     """Writes a checkpoint that appears whole or not at all.
 
     Args:
@@ -578,7 +622,7 @@ def save(prefix: str, model: Any, optimizer: Any = None) -> None:
     write_tensors(prefix, values_of(model, optimizer), with_meta=True)
 
 
-def save_average(prefix: str, model: Any, optimizer: Any) -> None:
+def save_average(prefix: str, model: tf.Module, optimizer: TrainingState) -> None:
     """Writes a checkpoint with the averaged weights of an optimizer, see `save`.
 
     It has the names of the model's variables and the step, but no slots.
@@ -591,7 +635,7 @@ def save_average(prefix: str, model: Any, optimizer: Any) -> None:
     write_tensors(prefix, {**values, weight_names.STEP: step}, with_meta=True)
 
 
-def values_of(model: Any, optimizer: Any = None) -> dict[str, tf.Tensor]:
+def values_of(model: tf.Module, optimizer: TrainingState | None = None) -> dict[str, tf.Tensor]:
     """Copies the variables to main memory: {name: tensor}."""
     variables = variables_by_name(model)
     if optimizer is not None:
@@ -752,11 +796,11 @@ def last_whole(folder: str) -> str | None:
       file_io.InputError: there are checkpoints but none is whole, or one cannot be read, which does
         not mean that it is damaged.
     """
-    damaged = {}
+    damaged: dict[str, str] = {}
     # If the data is also missing, the checkpoint was deleted or moved on purpose.
     lost = filter(parts, without_index(folder))
     prefixes = [*numbered(folder), *lost]
-    for prefix in sorted(prefixes, key=step_of, reverse=True):
+    for prefix in sorted(prefixes, key=_step, reverse=True):
         damage = damage_of(prefix, renew=True)
         if damage is None:
             _set_aside(damaged, prefix)

@@ -16,9 +16,10 @@ Letters in shapes: see the docstring of the package.
 import contextlib
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from albert.io import file_io
@@ -153,11 +154,11 @@ class AlbertModel(tf.Module):
 
     def __call__(
         self,
-        input_ids: Any,
-        input_mask: Any = None,
-        token_type_ids: Any = None,
+        input_ids: npt.ArrayLike,
+        input_mask: npt.ArrayLike | None = None,
+        token_type_ids: npt.ArrayLike | None = None,
         training: bool = False,
-        seed: Any = None,
+        seed: tf.Tensor | None = None,
     ) -> AlbertOutput:
         """Encodes a batch.
 
@@ -181,12 +182,12 @@ class AlbertModel(tf.Module):
 
     def at_positions(
         self,
-        input_ids: Any,
-        input_mask: Any = None,
-        token_type_ids: Any = None,
+        input_ids: npt.ArrayLike,
+        input_mask: npt.ArrayLike | None = None,
+        token_type_ids: npt.ArrayLike | None = None,
         training: bool = False,
-        seed: Any = None,
-        positions: Any = None,
+        seed: tf.Tensor | None = None,
+        positions: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Encodes a batch, but computes the last layer only at some positions, to save time.
 

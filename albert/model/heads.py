@@ -258,7 +258,7 @@ class _LabelModel(Model):
       For the other arguments see `Model`.
     """
 
-    _term = None  # name of the loss term
+    _term: str  # name of the loss term
 
     def __init__(self, config, compute, seed, dropout_prob, head, num_outputs) -> None:
         check_rate(dropout_prob)
@@ -268,7 +268,7 @@ class _LabelModel(Model):
         self.output = LabelWeights("", num_outputs, config, seed, self.hidden.size)
 
     def encoder_output(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         """Computes the head's input for each text: the pooled output [B, H]."""
         # The last layer is computed at the first position only.
@@ -341,7 +341,7 @@ class ClassifierModel(_LabelModel):
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
         logits, further = self._scores(features, training, seed, "classifier")
@@ -386,7 +386,7 @@ class RegressionModel(_LabelModel):
         return tf.square(difference if self.scale.is_raw else difference / self.scale.deviation)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits and predictions [B], probabilities [B, 1]; all hold the scores."""
         scores, _ = self._scores(features, training, seed, "classifier")
@@ -412,7 +412,7 @@ class _SequenceModel(Model):
         self.hidden = HiddenLayer(head, config, seed)
 
     def encoder_output(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         """Computes the head's input for each text: the sequence output [B, S, H]."""
         return self._encode(features, training, seed).sequence_output
@@ -457,7 +457,7 @@ class TokenClassifierModel(_SequenceModel):
         self.output = LabelWeights("cls/token/", num_labels, config, seed, size)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, S, labels], predictions int32 [B, S]."""
         dropout = layers.Dropout(training, seed)
@@ -521,7 +521,7 @@ class MultipleChoiceModel(_LabelModel):
         return tf.reshape(x, [-1, last if by_text else last // choices])
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
         inputs = ("input_ids", "input_mask", "segment_ids")
@@ -562,7 +562,7 @@ class SquadV1Model(_SquadModel):
         self.output = LabelWeights("cls/squad/", 2, config, seed, self.hidden.size)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: start_logits and end_logits [B, S].
 
@@ -623,7 +623,7 @@ class SquadV2Model(_SquadModel):
         self.answer = layers.Dense("answer_class/dense_1", size, 1, config, seed, use_bias=False)
 
     def __call__(
-        self, features: Tensors, training: bool = False, seed: Any = None
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Runs the graph of training or of prediction.
 

@@ -140,8 +140,8 @@ def read_token_labels(folder: str) -> tuple[str, ...] | None:
     if not _is_token_classifier(config):
         return None
     labels = config.get("id2label")
-    numbers = map(str, range(len(labels))) if isinstance(labels, dict) else ()
-    names = tuple(labels.get(number) for number in numbers)
+    by_number: dict[str, Any] = labels if isinstance(labels, dict) else {}
+    names = tuple(by_number.get(str(number), "") for number in range(len(by_number)))
     if not names or len(set(names)) < len(names) or not all(map(tables.is_name, names)):
         raise file_io.InputError(
             f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "

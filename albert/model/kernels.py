@@ -20,7 +20,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.framework import ops  # only for `releasing_gradients`
@@ -170,7 +170,7 @@ def _add_narrow(x, y):
 
 
 @tf.custom_gradient
-def fork(x: tf.Tensor) -> Any:
+def fork(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns x twice, for two uses whose gradients are added up before those of other uses.
 
     TensorFlow's own sums of bfloat16 tensors take several times as long.
@@ -190,7 +190,7 @@ def _add_bias_forward(x, bias):
 
 
 @tf.custom_gradient
-def add_bias(x: tf.Tensor, bias: tf.Tensor) -> Any:
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Computes ``x + bias`` for x [rows, width] and bias [width] of one type."""
 
     def gradient(upstream):
@@ -215,7 +215,7 @@ def _gelu_backward(x, bias, upstream):
 
 
 @tf.custom_gradient
-def gelu(x: tf.Tensor, bias: tf.Tensor) -> Any:
+def gelu(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Computes the Gaussian error linear unit, tanh approximation, of ``x + bias``.
 
     Source: Gaussian Error Linear Units, Hendrycks & Gimpel, 2016, section 2.
@@ -246,7 +246,7 @@ def _gelu_erf_backward(x, bias, upstream):
 
 
 @tf.custom_gradient
-def gelu_erf(x: tf.Tensor, bias: tf.Tensor) -> Any:
+def gelu_erf(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Computes the exact Gaussian error linear unit of ``x + bias``; see `gelu`."""
 
     def gradient(upstream):
@@ -308,7 +308,7 @@ def _residual_norm_backward(normal, inverse, gamma, upstream):
 @tf.custom_gradient
 def residual_norm(
     x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
-) -> Any:
+) -> tf.Tensor:
     """Computes the layer normalization of ``x + bias + residual`` with float32 statistics.
 
     Source: Layer Normalization, Ba et al., 2016, section 3.
@@ -447,7 +447,7 @@ def _cross_entropy_backward(labels, logits, log_sum_exp, upstream):
 
 
 @tf.custom_gradient
-def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> Any:
+def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Computes the cross entropy over many classes.
 
     Args:
@@ -502,20 +502,18 @@ def adam_update(
     gradient: tf.Tensor,
     mean: tf.Tensor,
     square: tf.Tensor,
-    factor: Any,
+    factor: tf.Tensor | float,
     beta_1: float,
     beta_2: float,
-    epsilon: Any,
+    epsilon: tf.Tensor | float,
     decay: float,
-) -> Any:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Computes an update of Adam without bias correction, with decoupled weight decay.
 
     Args:
       variable, gradient, mean, square: float32 tensors of one shape; mean and square are the
         running means of the gradient and of its square.
       factor: scalar that the gradient is multiplied by.
-      beta_1, beta_2, decay: numbers.
-      epsilon: number or scalar.
 
     Returns:
       The new mean, the new square, and the update: the learning rate times it is subtracted from
@@ -527,7 +525,9 @@ def adam_update(
         return _adam_update(*tensors, factor, *constants)
     # Flattened to vectors, so that all variables of one size share the compiled code.
     vectors = [tf.reshape(x, [-1]) for x in tensors]
-    return [tf.reshape(x, shape) for x in _adam_update_compiled(*vectors, factor, *constants)]
+    new = _adam_update_compiled(*vectors, factor, *constants)
+    new_mean, new_square, update = (tf.reshape(x, shape) for x in new)
+    return new_mean, new_square, update
 
 
 def _adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):

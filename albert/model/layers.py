@@ -7,12 +7,12 @@ import dataclasses
 import hashlib
 import secrets
 import zlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from albert.model import kernels
+from albert.model import configuration, kernels, token_rows
 
 # Blocks compute "gelu" and "gelu_erf" by `kernels`, fused with the bias.
 ACTIVATIONS = {
@@ -53,7 +53,9 @@ class Compute:
     whole_sequence: bool = False
 
 
-def normal_variable(name: str, shape: list[int], config: Any, seed: int | None) -> tf.Variable:
+def normal_variable(
+    name: str, shape: list[int], config: configuration.AlbertConfig, seed: int | None
+) -> tf.Variable:
     """Draws a weight from a truncated normal of standard deviation `config.initializer_range`.
 
     With an integer `seed` the values depend only on the seed and on the variable's name. With None
@@ -74,7 +76,7 @@ class Dense(tf.Module):
         name: str,
         inputs: int,
         outputs: int,
-        config: Any,
+        config: configuration.AlbertConfig,
         seed: int | None,
         use_bias: bool = True,
     ) -> None:
@@ -118,11 +120,11 @@ class Dropout:
       part: number of the part of the batch; each has its own masks.
     """
 
-    def __init__(self, training: bool, seed: Any = None, part: int = 0) -> None:
+    def __init__(self, training: bool, seed: tf.Tensor | None = None, part: int = 0) -> None:
         self.training = training
         self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
-    def seed(self, rate: float, site: str) -> Any:
+    def seed(self, rate: float, site: str) -> tf.Tensor | None:
         """Returns the seed of the mask at a site of the network; None if nothing is dropped.
 
         Args:
@@ -140,7 +142,7 @@ class Dropout:
         return drop(x, rate, self.seed(rate, site))
 
 
-def drop(x: tf.Tensor, rate: float, seed: Any) -> tf.Tensor:
+def drop(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """Sets elements of x to 0 at `rate` and scales the others up; returns x without a seed."""
     return x if seed is None else tf.nn.experimental.stateless_dropout(x, rate, seed)
 
@@ -152,21 +154,21 @@ class BlockWeights(NamedTuple):
     """The parameters of a block in the form used by its computation, made once for all layers."""
 
     # from `SelfAttention`
-    qkv_kernel: Any  # [H, 3H] queries (scaled by 1 / sqrt(D)), keys, values
-    qkv_bias: Any
-    attention_kernel: Any  # [H, H]
-    attention_bias: Any
-    attention_gamma: Any
-    attention_beta: Any
+    qkv_kernel: tf.Tensor  # [H, 3H] queries (scaled by 1 / sqrt(D)), keys, values
+    qkv_bias: tf.Tensor
+    attention_kernel: tf.Tensor  # [H, H]
+    attention_bias: tf.Tensor
+    attention_gamma: tf.Tensor
+    attention_beta: tf.Tensor
     # from `FeedForward`
-    inner_kernel: Any  # [H, I]
-    inner_bias: Any
-    output_kernel: Any  # [I, H]
-    output_bias: Any
-    output_gamma: Any
-    output_beta: Any
+    inner_kernel: tf.Tensor  # [H, I]
+    inner_bias: tf.Tensor
+    output_kernel: tf.Tensor  # [I, H]
+    output_bias: tf.Tensor
+    output_gamma: tf.Tensor
+    output_beta: tf.Tensor
 
-    def scaled(self, scale: Any, bias: Any) -> "BlockWeights":
+    def scaled(self, scale: tf.Tensor, bias: tf.Tensor) -> "BlockWeights":
         """Returns weights with which the block's output is multiplied by a scale plus a bias.
 
         The output is that of a LayerNorm, so its gamma and beta absorb both.
@@ -178,9 +180,9 @@ class BlockWeights(NamedTuple):
 class BlockSeeds(NamedTuple):
     """Seeds of the dropout masks of one pass through a block; None if nothing is dropped."""
 
-    probabilities: Any
-    attention_output: Any
-    output: Any
+    probabilities: tf.Tensor | None
+    attention_output: tf.Tensor | None
+    output: tf.Tensor | None
 
 
 def _prepared(dense, dtype):
@@ -192,7 +194,7 @@ def _prepared(dense, dtype):
 class SelfAttention(tf.Module):
     """Parameters of multi-head self attention and of the LayerNorm after it."""
 
-    def __init__(self, name: str, config: Any, seed: int | None) -> None:
+    def __init__(self, name: str, config: configuration.AlbertConfig, seed: int | None) -> None:
         super().__init__(name="self_attention")
         size = config.hidden_size
         self._scale = (size // config.num_attention_heads) ** -0.5
@@ -214,7 +216,7 @@ class SelfAttention(tf.Module):
 class FeedForward(tf.Module):
     """Parameters of the two dense layers after the attention and of the LayerNorm after them."""
 
-    def __init__(self, name: str, config: Any, seed: int | None) -> None:
+    def __init__(self, name: str, config: configuration.AlbertConfig, seed: int | None) -> None:
         super().__init__(name="feed_forward")
         hidden, inner = config.hidden_size, config.intermediate_size
         prefix = f"{name}/ffn_1/intermediate"
@@ -235,7 +237,7 @@ class LayerScale(tf.Module):
     "layer_norm" in their names excludes them from weight decay, like gamma and beta.
     """
 
-    def __init__(self, name: str, config: Any) -> None:
+    def __init__(self, name: str, config: configuration.AlbertConfig) -> None:
         super().__init__(name="layer_scale")
         size = config.hidden_size
         self.scale = tf.Variable(tf.ones([size]), name=f"{name}/layer_norm/scale")
@@ -253,12 +255,15 @@ class Block(tf.Module):
     Source: Attention Is All You Need, Vaswani et al., 2017, section 3.
 
     Args:
-      attention: `SelfAttention`, which other blocks may share.
-      feed_forward: `FeedForward`, likewise.
-      config: AlbertConfig.
+      attention, feed_forward: parts that other blocks may share.
     """
 
-    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, config: Any) -> None:
+    def __init__(
+        self,
+        attention: SelfAttention,
+        feed_forward: FeedForward,
+        config: configuration.AlbertConfig,
+    ) -> None:
         super().__init__(name="block")
         self._config = config
         self.attention = attention
@@ -285,18 +290,14 @@ class Block(tf.Module):
         hidden: tf.Tensor,
         weights: BlockWeights,
         seeds: BlockSeeds,
-        rows: Any,
+        rows: token_rows.PaddedRows,
         functions: kernels.BlockKernels,
-        positions: Any = None,
+        positions: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Computes one pass: attention, then feed-forward.
 
         Args:
           hidden: [T, H].
-          weights: `BlockWeights` of this block.
-          seeds: `BlockSeeds`.
-          rows: `PaddedRows` or `TokenRows`.
-          functions: `kernels.BlockKernels`.
           positions: [B, R], the only positions to compute; None computes all.
 
         Returns:

@@ -6,10 +6,12 @@ folder's name. A run that evaluates or predicts completes a folder trained by an
 """
 
 import dataclasses
+import functools
 import json
 import os
+import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import logging
 
@@ -31,6 +33,13 @@ _ENTRIES = {
 }
 
 
+_Settings = TypeVar("_Settings")
+
+
+def _is_of(kind: type, value: object) -> bool:
+    return isinstance(value, kind | int)  # JSON writes 0 for 0.0
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
     """A fine-tuned model.
@@ -50,7 +59,7 @@ class ModelFolder:
     source: sources.Source
     settings: dict
 
-    def settings_as(self, dataclass: type) -> Any:
+    def settings_as(self, dataclass: type[_Settings]) -> _Settings:
         """Returns the settings as a dataclass whose annotations are classes or unions of classes.
 
         Missing settings get the dataclass's defaults.
@@ -58,18 +67,12 @@ class ModelFolder:
         Raises:
           file_io.InputError: a setting without a default is missing, or one has the wrong type.
         """
-        fields = dataclasses.fields(dataclass)
-        return dataclass(
-            **{
-                field.name: self.setting(
-                    # JSON writes 0 for 0.0.
-                    field.name,
-                    lambda value, kind=field.type: isinstance(value, kind | int),
-                )
-                for field in fields
-                if field.name in self.settings or field.default is dataclasses.MISSING
-            }
-        )
+        values, types = {}, typing.get_type_hints(dataclass)
+        for field in dataclasses.fields(dataclass):  # type: ignore[arg-type]
+            if field.name in self.settings or field.default is dataclasses.MISSING:
+                is_valid = functools.partial(_is_of, types[field.name])
+                values[field.name] = self.setting(field.name, is_valid)
+        return dataclass(**values)
 
     def setting(self, name: str, kind: type | Callable[[Any], bool]) -> Any:
         """Returns a setting after checking it.
@@ -304,8 +307,8 @@ def _differing_files(path, description, config, source):
 
 def copy_vocabulary(path: str, source: sources.Source) -> None:
     """Copies the vocabulary of a `sources.Source` to a folder, with the name that `read` needs."""
-    is_spm = bool(source.spm_model_file)
-    name = os.path.basename(source.spm_model_file) if is_spm else sources.VOCAB_NAME
+    model = source.spm_model_file
+    name = os.path.basename(model) if model else sources.VOCAB_NAME
     _copy(_vocabulary_of(source), os.path.join(path, name))
 
 

@@ -5,10 +5,27 @@ on a short text, so evaluation, predictors and servers do it once.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
+
+
+class Weighted(Protocol):
+    """A layer whose weights can be prepared."""
+
+    def weights(self, dtype: str) -> Sequence[tf.Tensor]:
+        """Returns the weights in the form that the layer computes with."""
+
+
+class PreparableModel(Protocol):
+    """A model whose weights can be prepared: `heads.Model` and `encoder.AlbertModel`."""
+
+    def prepare_weights(self) -> list:
+        """Prepares the current weights; see `PreparedWeights.prepare`."""
+
+    def use_weights(self, weights: list) -> contextlib.AbstractContextManager[None]:
+        """Computes with prepared weights; see `PreparedWeights.use`."""
 
 
 class PreparedWeights:
@@ -17,14 +34,14 @@ class PreparedWeights:
     This is not a `tf.Module`, so a model that has one does not track its layers twice.
 
     Args:
-      layers: the layers, each with ``weights(dtype)``; a shared layer counts once.
+      layers: the layers; a shared layer counts once.
       dtype: type of products.
     """
 
-    def __init__(self, layers: Iterable, dtype: str) -> None:
+    def __init__(self, layers: Iterable[Weighted], dtype: str) -> None:
         self._layers = tuple(dict.fromkeys(layers))
         self._dtype = dtype
-        self._by_layer = {}
+        self._by_layer: dict[tf.Module, list[tf.Tensor]] = {}
 
     def prepare(self) -> list:
         """Prepares the current weights: lists of tensors, which a function can take."""
@@ -40,11 +57,11 @@ class PreparedWeights:
         finally:
             self._by_layer = {}
 
-    def get(self, layer: Any) -> Any:
-        """Returns the weights of a layer in use; None if there are none."""
+    def get(self, layer: tf.Module) -> list[tf.Tensor] | None:
+        """Returns the weights of a layer, if they are in use."""
         return self._by_layer.get(layer)
 
-    def get_or_prepare(self, layers: Iterable) -> dict:
+    def get_or_prepare(self, layers: Iterable[Weighted]) -> dict:
         """Returns {layer: weights}, prepared here unless others are in use."""
         return {
             layer: self.get(layer) or layer.weights(self._dtype) for layer in dict.fromkeys(layers)
@@ -55,13 +72,15 @@ class CompiledModel:
     """A model compiled as ``features -> outputs``, from arrays to arrays.
 
     Args:
-      model: `heads.Model` or `AlbertModel`. The encoder's current weights are used; later changes
+      model: the encoder's current weights are used; later changes
         have an effect after the next `refresh`.
       outputs: ``features -> outputs`` as tensors, computed with the model.
       names: names of the features, int32 matrices of any size.
     """
 
-    def __init__(self, model: Any, outputs: Callable[[dict], Any], names: Iterable[str]) -> None:
+    def __init__(
+        self, model: PreparableModel, outputs: Callable[[dict], Any], names: Iterable[str]
+    ) -> None:
         self._model, self._outputs = model, outputs
         self.refresh()
         features = {name: tf.TensorSpec([None, None], tf.int32) for name in names}

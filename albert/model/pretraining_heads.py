@@ -3,8 +3,6 @@
 Letters in shapes: see the docstring of the package.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from albert.io import file_io
@@ -91,7 +89,7 @@ class PretrainingModel(heads.Model):
         return self.sentence_head is not None
 
     def __call__(
-        self, features: heads.Tensors, training: bool = False, seed: Any = None
+        self, features: heads.Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict of outputs.
 
@@ -112,7 +110,7 @@ class PretrainingModel(heads.Model):
             }
         words = self.masked_lm(hidden)
         logits = {"masked_lm": words}
-        if self.sentence_head:
+        if self.sentence_name and self.sentence_head:
             logits[self.sentence_name] = self.sentence_head(outputs["pooled_output"])
         for name, values in logits.items():
             outputs[f"{name}_logits"] = values

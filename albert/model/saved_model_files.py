@@ -1,12 +1,13 @@
 """Reads the graphs of SavedModels from their files, without executing them."""
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import message
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from albert.io import file_io
 
@@ -19,8 +20,8 @@ def path_of(folder: str) -> str:
     return os.path.join(folder, NAME)
 
 
-def read_graphs(folder: str) -> Any:
-    """Reads the `MetaGraphDef`s of a SavedModel.
+def read_graphs(folder: str) -> Sequence[meta_graph_pb2.MetaGraphDef]:
+    """Reads the graphs of a SavedModel.
 
     Raises:
       file_io.InputError: the file is missing or damaged; names it.
@@ -34,28 +35,27 @@ def read_graphs(folder: str) -> Any:
         raise file_io.InputError(f"{path} is damaged: {error}") from error
 
 
-def functions_of(graph_def: Any) -> dict[str, Any]:
-    """Returns {name: `FunctionDef`} of a graph."""
+def functions_of(graph_def: graph_pb2.GraphDef) -> dict[str, function_pb2.FunctionDef]:
+    """Returns {name: function} of a graph."""
     functions = getattr(graph_def, _FUNCTIONS).function
     return {function.signature.name: function for function in functions}
 
 
-def all_nodes(graph_def: Any) -> Iterator[Any]:
+def all_nodes(graph_def: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
     """Yields the nodes of a graph and of its functions."""
     yield from graph_def.node
     for function in functions_of(graph_def).values():
         yield from function.node_def
 
 
-def constant(graph_def: Any, tensor: str) -> Any:
+def constant(graph_def: graph_pb2.GraphDef, tensor: str) -> np.ndarray | None:
     """Returns the value of a tensor of a graph if it is a constant.
 
     Args:
-      graph_def: `GraphDef`.
       tensor: name of the tensor, such as "node:0".
 
     Returns:
-      An array; None if the tensor is not a constant.
+      The array; None if the tensor is not a constant.
 
     Raises:
       ValueError, TypeError: the constant is damaged.

@@ -7,24 +7,27 @@ only attention needs the positions of the rows. `PaddedRows` has a row for every
 Letters in shapes: see the docstring of the package.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from albert.model import tensor_batching
 
+Size: TypeAlias = int | tf.Tensor  # a scalar tensor if it is known only while the graph runs
+
 
 def make_rows(
-    input_ids: tf.Tensor, input_mask: Any, num_heads: int, skip_padding: bool
+    input_ids: tf.Tensor, input_mask: tf.Tensor | None, num_heads: int, skip_padding: bool
 ) -> "PaddedRows":
     """Returns the rows of ids [B, S] with a mask [B, S] or None: `TokenRows` if it may skip."""
     kind = TokenRows if skip_padding and input_mask is not None else PaddedRows
     return kind(input_mask, dimension(input_ids, 0), dimension(input_ids, 1), num_heads)
 
 
-def dimension(x: tf.Tensor, axis: int) -> Any:
-    """Returns the length of an axis: an int if it is known, else a scalar tensor."""
+def dimension(x: tf.Tensor, axis: int) -> Size:
+    """Returns the length of an axis."""
     static = x.shape[axis]
     return tf.shape(x)[axis] if static is None else static
 
@@ -44,7 +47,7 @@ def cut_batch(inputs: tuple, count: int) -> list:
     ]
 
 
-def join_batch(parts: Any) -> tf.Tensor:
+def join_batch(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Joins the tensors [about B / count, ...] of the parts of a batch: [B, ...]."""
     return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
 
@@ -64,7 +67,7 @@ class PaddedRows:
     Only attention needs the positions of rows; the rest of the encoder works on each row alone.
     """
 
-    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int) -> None:
+    def __init__(self, input_mask: tf.Tensor | None, batch: Size, length: Size, heads: int) -> None:
         self.batch = batch
         self.length = length
         self.heads = heads
@@ -74,11 +77,11 @@ class PaddedRows:
             mask = tf.reshape(tf.cast(input_mask, tf.float32), [batch, 1, 1, length])
             self.attention_bias = (1.0 - mask) * -10000.0
 
-    def flatten(self, x: Any) -> tf.Tensor:
+    def flatten(self, x: tf.Tensor) -> tf.Tensor:
         """Maps [B, S] to [T]."""
         return tf.reshape(x, [-1])
 
-    def by_position(self, table: Any) -> tf.Tensor:
+    def by_position(self, table: tf.Tensor) -> tf.Tensor:
         """Returns for each row the row of a table [positions, E] at its position: [T, E]."""
         shape = [self.batch, self.length, table.shape[1]]
         return tf.reshape(tf.broadcast_to(table[: self.length], shape), [-1, table.shape[1]])
@@ -87,7 +90,7 @@ class PaddedRows:
         """Maps [T, width] to [B, S, width]."""
         return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
 
-    def rows_at(self, positions: Any) -> tf.Tensor:
+    def rows_at(self, positions: tf.Tensor) -> tf.Tensor:
         """Maps positions [B, R] to the numbers of their rows [B * R]."""
         return tf.reshape(tf.range(self.batch)[:, tf.newaxis] * self.length + positions, [-1])
 
@@ -114,7 +117,7 @@ class TokenRows(PaddedRows):
     no result depends on padded positions, their gradients are 0.
     """
 
-    def __init__(self, input_mask: Any, batch: Any, length: Any, heads: int) -> None:
+    def __init__(self, input_mask: tf.Tensor, batch: Size, length: Size, heads: int) -> None:
         super().__init__(input_mask, batch, length, heads)
         self._real = tf.reshape(tf.cast(input_mask, tf.bool), [-1])  # [B * S]
         tokens_first = tf.concat([tf.where(self._real), tf.where(~self._real)], 0)[:, 0]
@@ -128,10 +131,10 @@ class TokenRows(PaddedRows):
         # Made before the blocks, which all use them. Unused indices are removed from the graph.
         self._indices = {parts: self._head_indices(parts) for parts in (1, 2, 3)}
 
-    def flatten(self, x: Any) -> tf.Tensor:
+    def flatten(self, x: tf.Tensor) -> tf.Tensor:
         return tf.gather(tf.reshape(x, [-1]), self._position)
 
-    def by_position(self, table: Any) -> tf.Tensor:
+    def by_position(self, table: tf.Tensor) -> tf.Tensor:
         return tf.gather(table, self._position % self.length)
 
     def unflatten(self, x: tf.Tensor) -> tf.Tensor:
@@ -139,7 +142,7 @@ class TokenRows(PaddedRows):
         x = tf.where(self._real[:, tf.newaxis], x, tf.zeros([], x.dtype))
         return tf.reshape(x, [self.batch, self.length, x.shape[-1]])
 
-    def rows_at(self, positions: Any) -> tf.Tensor:
+    def rows_at(self, positions: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._row, super().rows_at(positions))
 
     def _head_indices(self, parts):

@@ -5,7 +5,7 @@ Only the tables of this module have both names. "here" is this package, "there" 
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -277,17 +277,22 @@ def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) ->
 # --- reading --------------------------------------------------------------------------------------
 
 
+class CheckpointReader(Protocol):
+    """What is used of a `tf.train.CheckpointReader`, and what other formats offer in its place."""
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]: ...
+    def has_tensor(self, name: str) -> bool: ...
+    def get_tensor(self, name: str) -> np.ndarray: ...
+
+
 class RenamingReader:
     """A reader of a checkpoint's variables by their names here.
 
-    It has the methods of `tf.train.CheckpointReader` that are used here.
-
     Args:
-      checkpoint: a `tf.train.CheckpointReader`.
       keys: {name here: key in the checkpoint}.
     """
 
-    def __init__(self, checkpoint: Any, keys: Mapping[str, str]) -> None:
+    def __init__(self, checkpoint: CheckpointReader, keys: Mapping[str, str]) -> None:
         self._checkpoint = checkpoint
         self._keys = keys
 
@@ -300,7 +305,7 @@ class RenamingReader:
         """Returns whether the checkpoint has a value for a variable."""
         return name in self._keys
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, name: str) -> np.ndarray:
         """Returns a variable's value."""
         return self._checkpoint.get_tensor(self._keys[name])
 

@@ -11,6 +11,7 @@ from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
+from albert.training import run_record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +120,9 @@ def find(path: str | FoundModel, *names: str) -> FoundModel:
         return path
     if serving_folder.is_serving_folder(path):
         folder = serving_folder.read(path, *names)
+        run_record.log_remarks(path, folder.remarks)
         return FoundModel(folder.model, folder)
     with requirements.explained():
-        return FoundModel(kinds.read_folder(path, *names))
+        model = FoundModel(kinds.read_folder(path, *names))
+    run_record.log_remarks(path, run_record.read_remarks(path))
+    return model

@@ -18,6 +18,7 @@ from albert.model import model_folder
 from albert.tasks import kinds
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
+from albert.training import run_record
 
 NAME = "serving.json"
 VERSION = 1
@@ -35,6 +36,7 @@ _SHAPE = {
     "null_odds_threshold": (*json_shapes.NUMBER, NoneType),
     "measured": dict,
     "special_ids?": {"*": int},
+    "remarks?": [str],
 }
 
 
@@ -53,6 +55,7 @@ class ServingFolder:
       measured: JSON-ready dict of measurements at the export: agreement, metrics, calibration.
       special_ids: {"cls", "sep", "pad", "unk": id of the special piece}, for programs that read
         the folder without this package; empty in folders of older versions.
+      remarks: warnings about the score of the trained model, see `stuck_runs.remarks`.
     """
 
     path: str
@@ -62,6 +65,7 @@ class ServingFolder:
     null_odds_threshold: float | None = None
     measured: dict = dataclasses.field(default_factory=dict)
     special_ids: dict = dataclasses.field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -114,6 +118,7 @@ def read(path: str, *names: str) -> ServingFolder:
     model = model_folder.read(path, *names, with_weights=False)
     values = {key: description[key] for key in ("format", "precision", "measured")}
     values["special_ids"] = description.get("special_ids", {})
+    values["remarks"] = tuple(description.get("remarks", ()))
     folder = ServingFolder(
         path, model, null_odds_threshold=description["null_odds_threshold"], **values
     )
@@ -143,6 +148,7 @@ def _description(folder: ServingFolder) -> dict[str, Any]:
         "null_odds_threshold": folder.null_odds_threshold,
         "special_ids": folder.special_ids,
         "measured": folder.measured,
+        **({"remarks": list(folder.remarks)} if folder.remarks else {}),
     }
 
 
@@ -190,7 +196,10 @@ def creating(
         tokenizer = model_folder.load_tokenizer(model.source, model.config)
         names = ("cls", "sep", "pad", "unk")
         ids = {name: getattr(tokenizer, f"{name}_id") for name in names}
-        folder = ServingFolder(temporary, model, format, precision, threshold, special_ids=ids)
+        remarks = tuple(run_record.read_remarks(trained.path))
+        folder = ServingFolder(
+            temporary, model, format, precision, threshold, special_ids=ids, remarks=remarks
+        )
         describe(folder)
         yield folder
         manifests.write(temporary)

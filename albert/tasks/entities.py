@@ -3,6 +3,7 @@
 Letters in shapes: W words of a sentence.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -77,7 +78,8 @@ def scores(
 
     Returns:
       ``precision``, ``recall`` and ``f1`` over all entities, and of each type as
-      ``precision_<type>`` and so on. An entity is correct if its words and its type are.
+      ``precision_<type>`` and so on. An entity is correct if its words and its type are. Without
+      entities in the labels the scores over all are undefined: NaN.
     """
     true, predicted = (
         {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
@@ -86,6 +88,8 @@ def scores(
     kinds = sorted({entity.kind for _, entity in true | predicted})
     groups = (true & predicted, predicted, true)
     result = _Counts(*map(len, groups)).scores()
+    if not true:
+        result = dict.fromkeys(result, math.nan)
     for kind in kinds:
         counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
         result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}

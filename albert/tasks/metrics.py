@@ -1,5 +1,9 @@
-"""Scores of predictions against labels, also defined for degenerate input."""
+"""Scores of predictions against labels.
 
+A score that is the same for any predictions, because all labels are equal, is NaN: undefined.
+"""
+
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,14 +36,16 @@ def accuracy(labels: Values, predictions: Values) -> float:
 
 
 def matthews_correlation(labels: Values, predictions: Values) -> float:
-    """Computes the Matthews correlation of two or more classes (Gorodkin 2004); 0 if undefined.
+    """Computes the Matthews correlation of two or more classes (Gorodkin 2004).
 
-    It is undefined if all labels or all predictions are the same class.
+    It is 0 if all predictions are the same class, and NaN if all labels are.
 
     Args:
       labels, predictions: [B] class ids.
     """
     labels, predictions = _pair(labels, predictions)
+    if (labels == labels[0]).all():
+        return math.nan
     _, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
     labels, predictions = codes[: len(labels)], codes[len(labels) :]
     count = len(labels)
@@ -51,26 +57,29 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
 
 
 def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
-    """Computes the F1 of class `positive`; 0 without true positives.
+    """Computes the F1 of class `positive`; 0 without true positives, NaN without such labels.
 
     Args:
       labels, predictions: [B] class ids.
       positive: the class that counts.
     """
     true, predicted = (values == positive for values in _pair(labels, predictions))
-    total = np.sum(true) + np.sum(predicted)
-    return float(2 * np.sum(true & predicted) / total) if total else 0.0
+    if not true.any():
+        return math.nan
+    return float(2 * np.sum(true & predicted) / (np.sum(true) + np.sum(predicted)))
 
 
 def pearson(labels: Values, predictions: Values) -> float:
-    """Computes the Pearson correlation; 0 if either side is constant.
+    """Computes the Pearson correlation; 0 if the predictions are constant, NaN if the labels are.
 
     Args:
       labels, predictions: [B] numbers.
     """
     x, y = (values.astype(np.float64) for values in _pair(labels, predictions))
     # Tested on the values: rounding of the mean can give a constant a spread above 0.
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
+    if np.ptp(x) == 0:
+        return math.nan
+    if np.ptp(y) == 0:
         return 0.0
     x, y = x - x.mean(), y - y.mean()
     # Scaled first, so that squares of very small or large numbers stay in range.
@@ -84,7 +93,9 @@ def _ranks(values):
 
 
 def spearman(labels: Values, predictions: Values) -> float:
-    """Computes the Spearman rank correlation, with mean ranks for ties; 0 if a side is constant.
+    """Computes the Spearman rank correlation, with mean ranks for ties.
+
+    For constant labels or predictions see `pearson`.
 
     Args:
       labels, predictions: [B] numbers.

@@ -11,7 +11,6 @@ import tensorflow as tf
 from albert.data import (
     dynamic_masking,
     input_options,
-    input_pipeline,
     instances,
     record_files,
     record_values,
@@ -237,7 +236,7 @@ def make_data(
     reading: Reading,
     max_eval_examples: int,
     equal_tokens: bool = False,
-    mixture: Sequence[input_pipeline.Source] | None = None,
+    mixture: Sequence[input_options.Source] | None = None,
     words_per_token: float | None = None,
 ) -> contracts.Data:
     """Returns the `contracts.Data` of records from `create_pretraining_data`.

@@ -11,11 +11,14 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from albert.io import file_io, json_shapes
+
+if TYPE_CHECKING:
+    from albert.training import learning_rates, optimizers
 
 BUDGET = "budget.json"
 # Start of the program: this module is imported early.
@@ -54,7 +57,7 @@ _SHAPE = {
     ],
 }
 
-_NO_ATTEMPTS = {"is_repeated": False, "attempts": []}
+_NO_ATTEMPTS: dict[str, Any] = {"is_repeated": False, "attempts": []}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Settings:
     """
 
     minutes: float
-    make_optimizer: Callable[[Any], Any]
+    make_optimizer: Callable[["learning_rates.Pace"], "optimizers.Optimizer"]
     max_steps: int | None = None
     clock: Callable[[], float] = time.monotonic
     started: float = STARTED
@@ -107,7 +110,7 @@ class Durations:
         eval_every = eval_every or save_every
         both = math.lcm(save_every, eval_every)
 
-        def count(*intervals):
+        def count(*intervals: int) -> int:
             return sum(last // every - (step - 1) // every for every in intervals)
 
         evaluations = count(eval_every) + (last % eval_every > 0) + self.averages
@@ -138,13 +141,12 @@ def last_step_within(
 
 
 class Unpaced:
-    """The plan of a run with a fixed number of steps.
+    """The plan of a run with a fixed number of steps."""
 
-    Attributes:
-      knows_end: whether the last step is known, not only an upper bound.
-    """
-
-    knows_end = True
+    @property
+    def knows_end(self) -> bool:
+        """Whether the last step is known, not only an upper bound."""
+        return True
 
     def resume(self, step: int) -> int | None:
         """Resumes from a step; returns the number of steps if it has changed, else None."""
@@ -201,26 +203,30 @@ class Pacer(Unpaced):
 
     def __init__(
         self, settings: Settings, folder: str, attempt: int, save_every: int, eval_every: int,
-        agree: Callable[..., Any] = lambda make: make(), writes: bool = True,
-        on_known: Callable[[int, int], Any] = lambda *_: None,
+        agree: Callable[[Callable[[], Any]], Any] = lambda make: make(), writes: bool = True,
+        on_known: Callable[[int, int], None] = lambda *_: None,
     ) -> None:  # fmt: skip
         self._settings, self._folder, self._number = settings, folder, attempt
         self._intervals = save_every, eval_every
         self._agree, self._writes, self._on_known = agree, writes, on_known
         self._total = 60.0 * settings.minutes
         self._began = settings.started if attempt == 0 else settings.clock()
-        self.set_pace = lambda *plan: None
-        budget = agree(lambda: read(folder, settings.minutes)) or _NO_ATTEMPTS
+        self.set_pace: Callable[[int, float, int], None] = lambda *plan: None
+        budget: dict[str, Any] = agree(lambda: read(folder, settings.minutes)) or _NO_ATTEMPTS
         self._earlier, self._is_repeated = budget["attempts"][:attempt], budget["is_repeated"]
         own = (budget["attempts"][attempt:] or [_no_attempt()])[0]
-        self._plans, self._saved, self._seconds = own["plans"], own["saved"], own["seconds"]
+        self._plans: list[dict[str, Any]] = own["plans"]
+        self._saved: dict[str, float] = own["saved"]
+        self._seconds: dict[str, float] = own["seconds"]
         self.is_new = not budget["attempts"]
         self._used = dict(self._saved)  # seconds used up to each checkpoint of earlier sessions
         # An attempt that has ended, or repeats another run, takes the planned steps.
-        self._follows = bool(self._plans) and (self._is_repeated or _has_ended(own))
+        self._follows = bool(self._plans) and bool(self._is_repeated or _has_ended(own))
         self.num_train_steps = self._plans[-1]["num_train_steps"] if self._plans else UNKNOWN
-        self._call_began = self._save_began = None
-        self._calls = None  # (steps, seconds) of the calls after the first one
+        self._call_began = (0, 0.0)  # step and time
+        self._save_began: float | None = None
+        self._calls: list[tuple[int, float]] = []  # (steps, seconds), without the first one
+        self._has_compiled = False  # whether the first call has ended
 
     # --- what the engine calls --------------------------------------------------------------
 
@@ -242,22 +248,20 @@ class Pacer(Unpaced):
             if step == 0:
                 self._note_saving()
                 self._check_time_left()
-            if not plans and self._settings.max_steps:
-                plan = self._agree(lambda: self._plan(step, self._settings.max_steps, False))
-                self._adopt(plan)
+            if not plans and (most := self._settings.max_steps):
+                self._adopt(self._agree(lambda: self._plan(step, most, False)))
                 return self.num_train_steps
         for plan in plans:
             self._apply(plan)
         return self.num_train_steps
 
     def steps_to_stop(self, step: int) -> int:
-        self._save_began = (
-            None  # Training continues while the file is written, so saving takes longer than this.
-        )
+        # Training continues while the file is written, so saving takes longer than until now.
+        self._save_began = None
         self._call_began = step, self._settings.clock()
         if self._follows:
             return min((p["step"] - step for p in self._plans if p["step"] > step), default=UNKNOWN)
-        if self._calls is None or len(self._calls) < _MIN_CALLS:
+        if len(self._calls) < _MIN_CALLS:
             return 1
         # Half of the remaining steps, so that the end is planned again before it is reached.
         return max(1, (self.num_train_steps - step) // 2)
@@ -277,8 +281,9 @@ class Pacer(Unpaced):
                 self._apply(plan)
             return self.num_train_steps
         first, began = self._call_began
-        call = step - first, self._settings.clock() - began
-        self._calls = [] if self._calls is None else [*self._calls, call]
+        if self._has_compiled:
+            self._calls.append((step - first, self._settings.clock() - began))
+        self._has_compiled = True
         plan = self._agree(lambda: self._replan(step))
         if plan:
             self._adopt(plan)
@@ -288,11 +293,10 @@ class Pacer(Unpaced):
         self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
     ) -> Callable[[str, int], bool]:
         """See `Unpaced.timing`; the untrained model is not evaluated."""
-        is_first = (
-            True  # The first call builds the graph of a resumed session, or evaluates nothing.
-        )
+        # The first call builds the graph of a resumed session, or evaluates nothing.
+        is_first = True
 
-        def timed(prefix, step):
+        def timed(prefix: str, step: int) -> bool:
             nonlocal is_first
             self._note_saving()
             if step == 0:
@@ -311,16 +315,16 @@ class Pacer(Unpaced):
 
     # --- plans ------------------------------------------------------------------------------
 
-    def _note_saving(self):
+    def _note_saving(self) -> None:
         """Records the time since a save began as the duration of saving."""
         if self._save_began is not None:
             self._seconds["saving"] = self._settings.clock() - self._save_began
             self._save_began = None
 
-    def _seconds_left(self):
+    def _seconds_left(self) -> float:
         return self._total - (self._settings.clock() - self._began)
 
-    def _check_time_left(self):
+    def _check_time_left(self) -> None:
         count = 1 + self._settings.averages
         reserve = count * sum(self._seconds.values())
         rest, reserve = self._agree(lambda: [self._seconds_left(), reserve])
@@ -330,7 +334,7 @@ class Pacer(Unpaced):
                 f"left before the first step, but {reserve:.0f} s are needed after the last step"
             )
 
-    def _replan(self, step):
+    def _replan(self, step: int) -> dict[str, Any] | None:
         """Returns the next plan as a dict; None if the current plan is kept."""
         rest, is_over = self._seconds_left(), step >= self.num_train_steps
         averages = self._settings.averages
@@ -349,7 +353,7 @@ class Pacer(Unpaced):
         moves = abs(last - self.num_train_steps) > _MIN_MOVE * (last - step)
         return self._plan(step, last, is_known) if moves or is_known or last == step else None
 
-    def _plan(self, step, last, is_known):
+    def _plan(self, step: int, last: int, is_known: bool) -> dict[str, Any]:
         return {
             "step": step,
             "share": 1.0 if last == step else self._completed_fraction(step),
@@ -358,7 +362,7 @@ class Pacer(Unpaced):
             "is_known": is_known,
         }
 
-    def _completed_fraction(self, step):
+    def _completed_fraction(self, step: int) -> float:
         """Returns the fraction of training completed at a step."""
         if not self._plans:
             return 0.0
@@ -366,10 +370,11 @@ class Pacer(Unpaced):
         fraction, start, last = plan["share"], plan["step"], plan["num_train_steps"]
         return fraction + (1.0 - fraction) * min((step - start) / max(last - start, 1), 1.0)
 
-    def _seconds_per_step(self):
+    def _seconds_per_step(self) -> float:
         """Returns the mean seconds per step of the last calls; 0 before the first timed call."""
         window = min(_WINDOW_FRACTION * self._total, _MAX_WINDOW)
-        recent, steps, seconds = [], 0, 0.0
+        recent: list[tuple[int, float]] = []
+        steps, seconds = 0, 0.0
         for call in reversed(self._calls):
             if steps >= _MIN_STEPS and seconds >= window:
                 break
@@ -381,13 +386,13 @@ class Pacer(Unpaced):
         warm = [call for call in recent if call[1] <= _WARM_UP_FACTOR * usual * call[0]]
         return sum(seconds for _, seconds in warm) / sum(steps for steps, _ in warm)
 
-    def _is_known(self):
+    def _is_known(self) -> bool:
         short = min(_SHORT_FRACTION * self._total, _SHORT_SECONDS)
         threshold = min(max(_KNOWN_FRACTION * self._total, short), _MAX_SECONDS)
         steps, seconds = (sum(call[place] for call in self._calls) for place in (0, 1))
         return steps >= _MIN_STEPS and seconds >= threshold
 
-    def _adopt(self, plan):
+    def _adopt(self, plan: dict[str, Any]) -> None:
         """Applies a new plan and writes it to the file."""
         if plan["is_known"]:
             logging.info(
@@ -399,14 +404,14 @@ class Pacer(Unpaced):
         if self._writes:
             self._write()
 
-    def _apply(self, plan):
+    def _apply(self, plan: dict[str, Any]) -> None:
         if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
         self.set_pace(plan["step"], plan["share"], plan["num_train_steps"])
         if any(other["is_known"] and other["step"] <= plan["step"] for other in self._plans):
             self._on_known(plan["num_train_steps"], plan["step"])
 
-    def _write(self):
+    def _write(self) -> None:
         own = {"plans": self._plans, "saved": self._saved, "seconds": self._seconds}
         content = {
             "budget_minutes": self._settings.minutes,
@@ -419,11 +424,11 @@ class Pacer(Unpaced):
 # --- the file -----------------------------------------------------------------------------------
 
 
-def _no_attempt():
+def _no_attempt() -> dict[str, Any]:
     return {"plans": [], "saved": {}, "seconds": {"evaluation": 0.0, "saving": 0.0}}
 
 
-def _has_ended(attempt):
+def _has_ended(attempt: dict[str, Any]) -> bool:
     """Returns whether an attempt has completed its last step."""
     plans = attempt["plans"]
     return bool(plans) and plans[-1]["step"] == plans[-1]["num_train_steps"]
@@ -447,7 +452,7 @@ def read(folder: str, minutes: float) -> dict[str, Any] | None:
     return budget
 
 
-def _read(path):
+def _read(path: str) -> dict[str, Any]:
     budget = file_io.read_json(path, "budget")
     json_shapes.check(budget, _SHAPE, path)
     for attempt in budget["attempts"]:

@@ -1,20 +1,88 @@
-"""The two interfaces of a task: `Task` for the engine and `Data` for the stages.
+"""The interfaces between tasks, models and the engine.
 
-Both are frozen dataclasses of plain functions. The engine trains, evaluates and predicts any `Task`
-without knowing which one it is; `stages.run` does the same with any `Task` and its `Data`. Modules
-that read data import this module, so only the functions that make records import TensorFlow.
+The engine trains, evaluates and predicts any `Task` without knowing which one it is; `stages.run`
+does the same with any `Task` and its `Data`. Modules that read data import this module, so only the
+functions that make records import TensorFlow.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from albert.data.input_options import EvalInput, TrainInput
+import numpy as np
+
+from albert.data.input_options import EvalInput, Tensors, TrainInput
+from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io
+from albert.model.configuration import AlbertConfig
 from albert.training import results
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def no_metrics(outputs: dict, features: dict) -> dict:
+    from albert.model.layers import Compute
+
+Rows = Mapping[str, np.ndarray]  # outputs of examples, which are the first axis of each array
+
+
+class Model(Protocol):
+    """A model as the engine trains it: `heads.Model`, or one with a teacher."""
+
+    @property
+    def config(self) -> AlbertConfig:
+        """The sizes of the model."""
+
+    @property
+    def variables(self) -> Sequence["tf.Variable"]:
+        """All variables, which checkpoints contain."""
+
+    @property
+    def used_variables(self) -> Sequence["tf.Variable"]:
+        """The variables that the loss depends on."""
+
+    @property
+    def trained_variables(self) -> Sequence["tf.Variable"]:
+        """The variables that training changes."""
+
+    def __call__(
+        self, features: Tensors, training: bool = False, seed: "tf.Tensor | None" = None
+    ) -> dict[str, "tf.Tensor"]:
+        """Returns the outputs of a batch; the seed [2] draws the dropout."""
+
+    def loss_weights(self, features: Tensors) -> Tensors:
+        """Returns the total weight of a batch in each loss term, from inputs only: scalars."""
+
+    def losses(
+        self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
+    ) -> Tensors:
+        """Returns the loss terms of a batch: scalars, see `heads.Model.losses`."""
+
+    def total(self, losses: Tensors) -> "tf.Tensor":
+        """Returns the scalar that training minimizes."""
+
+    def prepare_weights(self) -> list["tf.Tensor"]:
+        """Returns the weights in the form that inference reads, for all batches."""
+
+    def use_weights(self, weights: list["tf.Tensor"]) -> AbstractContextManager:
+        """Uses prepared weights in place of variables inside the block."""
+
+
+class Evaluator(Protocol):
+    """Computes the metrics of a task over the examples of an evaluation."""
+
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds the rows of `Task.eval_outputs` for some examples."""
+
+    def result(self) -> dict[str, float]:
+        """Returns the metrics of all examples."""
+
+    def baseline(self) -> dict[str, float]:
+        """Returns the known scores of the best constant answer."""
+
+
+def no_metrics(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns no metrics: the default of `Task.signs`, also for tasks that log only losses."""
     return {}
 
@@ -25,19 +93,16 @@ class Task:
 
     Attributes:
       name: short lower-case name; part of the names of cached files.
-      build_model: ``(AlbertConfig, layers.Compute, seed) -> model`` of `heads`: callable on a
-        feature dict, with `loss_weights`, `losses`, `loss`, `prepare_weights` and `use_weights`.
+      build_model: makes the model of a configuration and a seed.
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: the
         input of evaluators and prediction writers. They are computed in the compiled step and
         should be small.
-      evaluator: ``() -> object`` with ``update(rows)`` (dict of numpy arrays, first axis the
-        examples), ``result() -> dict[str, float]`` and ``baseline()``, which returns the known
-        scores of the best constant answer.
+      evaluator: makes the evaluator of one evaluation.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is chosen.
-      further_metrics: ``(model) -> dict[str, float]`` of scores on other data, which are added to
-        the evaluator's scores in each evaluation.
+      further_metrics: scores of the model on other data, which are added to the evaluator's scores
+        in each evaluation.
       metrics: keys of the evaluator's result that `metric_for_best` accepts.
       signs: ``(outputs, features) -> dict`` of statistics of a training batch that show whether the
         model learns, see `learning_signals`: tensors of fixed shapes that add up.
@@ -47,15 +112,15 @@ class Task:
     """
 
     name: str
-    build_model: Callable[[Any, Any, int], Any]
-    eval_outputs: Callable[[dict, dict], dict]
-    evaluator: Callable[[], Any]
-    train_metrics: Callable[[dict, dict], dict]
+    build_model: Callable[[AlbertConfig, "Compute", int], Model]
+    eval_outputs: Callable[[Tensors, Tensors], dict[str, "tf.Tensor"]]
+    evaluator: Callable[[], Evaluator]
+    train_metrics: Callable[[Tensors, Tensors], Mapping[str, tuple["tf.Tensor", "tf.Tensor"]]]
     best_metric: str
-    further_metrics: Callable[[Any], dict] = lambda model: {}
-    metrics: tuple = ()
-    signs: Callable[[dict, dict], dict] = no_metrics
-    training_means: tuple = ()
+    further_metrics: Callable[[Model], dict[str, float]] = lambda model: {}
+    metrics: Sequence[str] = ()
+    signs: Callable[[Tensors, Tensors], Tensors] = no_metrics
+    training_means: Sequence[str] = ()
     results_form: results.Form = results.SHORT
 
 
@@ -85,18 +150,51 @@ class Data:
       words_per_token: words per token in the training records; None: unknown.
     """
 
-    specs: Callable[[str], tuple]
-    records: Callable[[str], list]
+    specs: Callable[[str], Sequence[FeatureSpec]]
+    records: Callable[[str], list[str]]
     ids: Callable[[str], list]
-    write_predictions: Callable[[str, dict, list, str], dict | None]
-    reading: Callable[[list], Any]
+    write_predictions: Callable[[str, Rows, list, str], dict[str, float] | None]
+    reading: Callable[[Sequence[str]], AbstractContextManager[None]]
     train_input: TrainInput = TrainInput()
     eval_input: EvalInput = EvalInput()
-    files: Callable[[str], list] = lambda split: []
+    files: Callable[[str], list[str]] = lambda split: []
     limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    check: Callable[[dict], dict] = lambda features: features
+    check: Callable[[Tensors], Tensors] = lambda features: features
     predicts_dev: bool = False
     words_per_token: float | None = None
+
+    def checked(self, model_limits: Mapping[str, int]) -> "Data":
+        """Returns data whose values are checked as they are read; errors name the record.
+
+        Args:
+          model_limits: see `record_values.limits_of_model`; `limits` replace them.
+        """
+        from albert.data import record_values
+
+        limits = {**model_limits, **self.limits}
+        splits = ("train", "dev", "test")
+        specs = {spec.name: spec for split in splits for spec in self.specs(split)}
+        check = functools.partial(record_values.check, limits=limits)
+
+        def reading(paths: Sequence[str]) -> AbstractContextManager[None]:
+            return record_values.report_damage_of_cache(paths, list(specs.values()), limits)
+
+        def prepare(before: Callable[[Tensors], Tensors] | None, features: Tensors) -> Tensors:
+            features = check(features)
+            return before(features) if before else features
+
+        train, evaluation = self.train_input, self.eval_input
+        return dataclasses.replace(
+            self,
+            reading=reading,
+            check=check,
+            train_input=dataclasses.replace(
+                train, prepare=functools.partial(prepare, train.prepare)
+            ),
+            eval_input=dataclasses.replace(
+                evaluation, prepare=functools.partial(prepare, evaluation.prepare)
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,23 +204,34 @@ class FeatureCache:
     Attributes:
       paths: {split: record file}.
       settings: JSON-ready dict of everything that the features depend on, except the data.
-      strategy: `tf.distribute.Strategy`, whose workers share the files.
+      strategy: its workers share the files.
       shared: splits whose folder may also have records made with other settings, see
         `record_files.shared_name`.
     """
 
     paths: Mapping[str, str]
     settings: Mapping[str, Any]
-    strategy: Any
+    strategy: "tf.distribute.Strategy"
     shared: Sequence[str] = ()
+
+
+class Example(Protocol):
+    """An example of a task; `guid` identifies it in its split."""
+
+    @property
+    def guid(self) -> Any:
+        """The id, which JSON can store."""
+
+
+E = TypeVar("E", bound=Example)
 
 
 def data_of_examples(
     name: str,
-    specs: tuple,
-    examples: Callable[[str], Iterable[Any]],
-    featurize: Callable[[Any], dict],
-    fingerprint: Callable[[str], dict],
+    specs: Sequence[FeatureSpec],
+    examples: Callable[[str], Iterable[E]],
+    featurize: Callable[[E], Mapping[str, Any]],
+    fingerprint: Callable[[str], Mapping[str, Any]],
     cache: FeatureCache,
     **rest: Any,
 ) -> Data:
@@ -130,15 +239,15 @@ def data_of_examples(
 
     Args:
       name: name of the task.
-      specs: tuple of `input_pipeline.FeatureSpec`, the same for all splits.
-      examples: ``(split) -> iterable`` of the task's own examples, each with a `guid`.
+      specs: features of the records of all splits.
+      examples: ``(split) -> iterable`` of the task's own examples.
       featurize: ``(example) -> feature dict`` of numpy arrays.
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       cache: where the features are kept.
       **rest: `write_predictions`, `files` and `limits` of `Data`.
     """
 
-    def records_of(split):
+    def records_of(split: str) -> list[str]:
         from albert.data import record_files
         from albert.training import distribution
 
@@ -159,15 +268,17 @@ def data_of_examples(
             raise file_io.InputError(f"the {split} data of {name} has no examples")
         return [path]
 
-    def reading(paths):
+    def reading(paths: Sequence[str]) -> AbstractContextManager[None]:
         from albert.data import record_files
 
         return record_files.report_damage(paths)
 
-    def ids_of(split):
+    def ids_of(split: str) -> list:
         from albert.data import record_files
 
-        return record_files.read_ids(cache.paths[split])
+        ids = record_files.read_ids(cache.paths[split])
+        assert ids is not None, "records_of writes them"
+        return ids
 
     return Data(
         specs=lambda split: specs,

@@ -3,12 +3,12 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
 
+import numpy as np
 from absl import logging
 
 from albert.io import usage
-from albert.training import flops, run_record
+from albert.training import contracts, flops, run_record
 
 _EVALUATION = "evaluation_"  # prefix of what evaluations cost
 _SECONDS_BETWEEN_WRITES = 10.0
@@ -26,11 +26,17 @@ class Meter:
     def __init__(self, counter: usage.Counter | None = None) -> None:
         self._counter = counter or usage.Counter()
         self._last = self._counter.read()
-        self._spent = {}  # since the last call of `write`; unknown values have no entry
+        self._spent: dict[
+            str, float
+        ] = {}  # since the last call of `write`; unknown values have no entry
         self._written = time.monotonic()
-        self._model, self._folder, self._words_per_token = None, None, None
+        self._model: contracts.Model | None = None
+        self._folder: str | None = None
+        self._words_per_token: float | None = None
 
-    def start(self, model: Any, folder: str | None, words_per_token: float | None = None) -> None:
+    def start(
+        self, model: contracts.Model, folder: str | None, words_per_token: float | None = None
+    ) -> None:
         """Sets the model and the folder, before training.
 
         Args:
@@ -49,7 +55,7 @@ class Meter:
         finally:
             self._add_usage(_EVALUATION)
 
-    def add_steps(self, steps: int, tokens: int | None, work: Any) -> None:
+    def add_steps(self, steps: int, tokens: int | None, work: np.ndarray | None) -> None:
         """Counts steps of training.
 
         Args:
@@ -62,11 +68,13 @@ class Meter:
             self._add("tokens", tokens)
             if self._words_per_token is not None:
                 self._add("words", tokens * self._words_per_token)
-        if work is not None:
-            work = flops.Work(*map(int, work))
-            self._add("examples", flops.num_examples(self._model, work))
-            self._add("positions", work.rows)
-            self._add("flop", flops.of_training(self._model, work))
+        if work is not None and self._model is not None:
+            sizes = flops.Work(*map(int, work))
+            self._add("examples", flops.num_examples(self._model, sizes))
+            self._add("positions", sizes.rows)
+            flop = flops.of_training(self._model, sizes)
+            assert flop is not None, "its work is known"
+            self._add("flop", flop)
 
     def write_if_due(self) -> None:
         """Calls `write` if the last call was some seconds ago."""
@@ -93,10 +101,10 @@ class Meter:
         if cost := run_record.read_cost(self._folder):
             logging.info("%s", cost.text())
 
-    def _add(self, name, value):
+    def _add(self, name: str, value: float) -> None:
         self._spent[name] = self._spent.get(name, 0) + value
 
-    def _add_usage(self, prefix):
+    def _add_usage(self, prefix: str) -> None:
         """Adds the usage since the last call, under names with a prefix."""
         last, self._last = self._last, self._counter.read()
         for name, before, now in zip(self._last._fields, last, self._last, strict=True):

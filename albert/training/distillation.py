@@ -10,15 +10,16 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import tensorflow as tf
 from absl import logging
 
+from albert.data.input_options import Tensors
 from albert.io import file_io
-from albert.model import checkpoints, configuration, encoder, heads, sources
-from albert.training.contracts import Task
+from albert.model import checkpoints, configuration, heads, layers, sources
+from albert.training.contracts import Model, Task
 
 _LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
 _LAYER_SCALE = re.compile(r"(.*/transformer/layer_)(\d+)(/.*)")
@@ -33,7 +34,7 @@ class DistillationConfig:
     """The settings of distillation.
 
     Attributes:
-      config: `encoder.AlbertConfig` of the teacher.
+      config: `configuration.AlbertConfig` of the teacher.
       checkpoint: the teacher's weights, any path that `checkpoints.resolve` accepts.
       term: loss term of the student that has the weights of the compared examples (or masked
         positions).
@@ -44,11 +45,11 @@ class DistillationConfig:
       temperature: divisor of the logits.
     """
 
-    config: encoder.AlbertConfig
+    config: configuration.AlbertConfig
     checkpoint: str
     term: str
     logits: str
-    weights: tuple = (5.0, 2.0, 1.0)
+    weights: tuple[float, ...] = (5.0, 2.0, 1.0)
     temperature: float = 2.0
 
     def __post_init__(self) -> None:
@@ -64,11 +65,11 @@ class DistillationConfig:
                 f"distill_temperature must be above 0 and finite; got {self.temperature}"
             )
 
-    def check_student(self, config: encoder.AlbertConfig) -> None:
+    def check_student(self, config: configuration.AlbertConfig) -> None:
         """Checks that a student can be compared with the teacher.
 
         Args:
-          config: `encoder.AlbertConfig` of the student.
+          config: `configuration.AlbertConfig` of the student.
 
         Raises:
           file_io.InputError: sizes differ; names them.
@@ -82,7 +83,13 @@ class DistillationConfig:
             )
 
 
-def _check_equal(teacher, student, names, purpose, hint):
+def _check_equal(
+    teacher: configuration.AlbertConfig,
+    student: configuration.AlbertConfig,
+    names: Sequence[str],
+    purpose: str,
+    hint: str,
+) -> None:
     differing = [
         f"{name} {getattr(student, name)} (teacher: {getattr(teacher, name)})"
         for name in names
@@ -120,7 +127,7 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
 
 
 def name_in_teacher(
-    teacher: encoder.AlbertConfig, student: encoder.AlbertConfig
+    teacher: configuration.AlbertConfig, student: configuration.AlbertConfig
 ) -> Callable[[str], str]:
     """Makes the mapping of a student's variables to the teacher's, for `checkpoints.restore`.
 
@@ -128,7 +135,7 @@ def name_in_teacher(
     takes the shared parameters and applies them fewer times.
 
     Args:
-      teacher, student: `encoder.AlbertConfig`.
+      teacher, student: `configuration.AlbertConfig`.
 
     Returns:
       ``name -> name``: the teacher's variable for a variable of the student.
@@ -146,15 +153,15 @@ def name_in_teacher(
             f"the student's num_hidden_layers={student.num_hidden_layers} must be at most the "
             f"teacher's, {teacher.num_hidden_layers}, as it takes the teacher's weights"
         )
-    first_layer = {}  # (part, group of the student) -> its first layer
+    first_layer: dict[tuple[int, int], int] = {}  # (part, group of the student) -> its first layer
     for layer in reversed(range(student.num_hidden_layers)):
         for part, group in enumerate(student.groups_of(layer)):
             first_layer[part, group] = layer
 
-    def source_of(layer):
+    def source_of(layer: int) -> int:
         return layer * teacher.num_hidden_layers // student.num_hidden_layers
 
-    def rename(name):
+    def rename(name: str) -> str:
         if match := _LAYER_SCALE.fullmatch(name):
             start, layer, end = match.groups()
             return f"{start}{source_of(int(layer))}{end}"
@@ -176,12 +183,14 @@ class DistilledModel(tf.Module):
     variables: they are neither trained nor saved.
 
     Args:
-      student: model of `heads`.
-      teacher: model of `heads` with its weights.
-      settings: `DistillationConfig`.
+      student: the model to train.
+      teacher: a model with its weights.
+      settings: the terms of the loss.
     """
 
-    def __init__(self, student: Any, teacher: Any, settings: DistillationConfig) -> None:
+    def __init__(
+        self, student: heads.Model, teacher: heads.Model, settings: DistillationConfig
+    ) -> None:
         super().__init__()
         self.config = student.config
         self._student = student
@@ -190,22 +199,22 @@ class DistilledModel(tf.Module):
         self._settings = settings
 
     @property
-    def student(self) -> Any:
-        """The model of `heads` that is trained."""
+    def student(self) -> heads.Model:
+        """The model that is trained."""
         return self._student
 
     @property
-    def teacher(self) -> Any:
-        """The model of `heads` that the student learns from."""
+    def teacher(self) -> heads.Model:
+        """The model that the student learns from."""
         return self._get_teacher()
 
     @property
-    def trained_variables(self) -> list:
+    def trained_variables(self) -> list[tf.Variable]:
         """The student's trained variables, see `heads.Model`."""
         return self._student.trained_variables
 
     @property
-    def used_variables(self) -> list:
+    def used_variables(self) -> list[tf.Variable]:
         """The student's used variables, see `heads.Model`."""
         return self._student.used_variables
 
@@ -218,8 +227,8 @@ class DistilledModel(tf.Module):
         return self._student.use_weights(weights)
 
     def __call__(
-        self, features: dict[str, Any], training: bool = False, seed: Any = None
-    ) -> dict[str, Any]:
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
         """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
@@ -228,10 +237,10 @@ class DistilledModel(tf.Module):
             outputs |= {f"teacher_{n}": tf.stop_gradient(targets[n]) for n in names if n in targets}
         return outputs
 
-    def loss_weights(self, features: dict[str, Any]) -> dict[str, Any]:
+    def loss_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns the weights of `heads.Model` with distillation_loss and hidden_cosine_loss."""
         weights, settings = self._student.loss_weights(features), self._settings
-        further = {}
+        further: dict[str, tf.Tensor] = {}
         if settings.weights[0]:
             further["distillation_loss"] = weights[settings.term]
         if settings.weights[2]:
@@ -239,8 +248,8 @@ class DistilledModel(tf.Module):
         return weights | further
 
     def losses(
-        self, outputs: dict[str, Any], features: dict[str, Any], weights: Any = None
-    ) -> dict[str, Any]:
+        self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
+    ) -> dict[str, tf.Tensor]:
         """Returns the terms of `heads.Model`, not yet multiplied by the weights of the settings."""
         weights = self.loss_weights(features) if weights is None else weights
         settings, examples = self._settings, self._student.example_weights(features)
@@ -258,21 +267,23 @@ class DistilledModel(tf.Module):
             )
         return terms
 
-    def total(self, losses: dict[str, Any]) -> Any:
+    def total(self, losses: Tensors) -> tf.Tensor:
         """Returns the loss to minimize: the sum of `losses` with the weights of the settings."""
         teacher, student, hidden = self._settings.weights
         factors = {"distillation_loss": teacher, "hidden_cosine_loss": hidden}
         return tf.add_n([factors.get(name, student) * value for name, value in losses.items()])
 
 
-def _real_tokens(features):
+def _real_tokens(features: Tensors) -> tf.Tensor:
     """Returns [B, S]: 1 for the tokens of real examples, else 0."""
     ids = features["input_ids"]
     mask = tf.cast(features.get("input_mask", tf.ones_like(ids)), tf.float32)
     return mask * heads.real_examples(features)[:, tf.newaxis]
 
 
-def soft_divergence(teacher_logits: Any, student_logits: Any, temperature: float) -> tf.Tensor:
+def soft_divergence(
+    teacher_logits: tf.Tensor, student_logits: tf.Tensor, temperature: float
+) -> tf.Tensor:
     """Returns [rows] Kullback-Leibler divergences of the student's distribution from the teacher's.
 
     Args:
@@ -284,7 +295,7 @@ def soft_divergence(teacher_logits: Any, student_logits: Any, temperature: float
     return tf.reduce_sum(tf.exp(teacher) * (teacher - student), axis=-1)
 
 
-def cosine(a: Any, b: Any) -> tf.Tensor:
+def cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Returns [B, S] cosines of the angles between vectors [B, S, H]; 0 if a vector is 0."""
     a, b = (tf.math.l2_normalize(tf.cast(x, tf.float32), axis=-1) for x in (a, b))
     return tf.reduce_sum(a * b, axis=-1)
@@ -294,21 +305,23 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
     """Adds a teacher to a task.
 
     Args:
-      task: `contracts.Task`, whose model has the term and logits of the settings.
-      settings: `DistillationConfig`.
+      task: a task whose model has the term and logits of the settings.
+      settings: the teacher, and the terms of the loss.
 
     Returns:
-      `contracts.Task` trained with the teacher. Building its model loads the teacher and raises
+      The task, trained with the teacher. Building its model loads the teacher and raises
       file_io.InputError if the teacher's checkpoint lacks a part, such as the head.
     """
 
-    def build_model(config, compute, seed):
+    def build_model(
+        config: configuration.AlbertConfig, compute: layers.Compute, seed: int
+    ) -> Model:
         settings.check_student(config)
         if settings.weights[2]:
             compute = dataclasses.replace(compute, whole_sequence=True)
-        student = task.build_model(config, compute, seed)
+        student = cast(heads.Model, task.build_model(config, compute, seed))
         inference = dataclasses.replace(compute, recompute=False)
-        teacher = task.build_model(settings.config, inference, seed)
+        teacher = cast(heads.Model, task.build_model(settings.config, inference, seed))
         checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
         return DistilledModel(student, teacher, settings)
 

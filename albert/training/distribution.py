@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,8 @@ from absl import logging
 
 from albert.io import file_io, processes, signals
 from albert.model import kernels, layers
+
+T = TypeVar("T")
 
 # --- TPUs -----------------------------------------------------------------------------------------
 
@@ -38,7 +40,7 @@ def find(
     zone: str | None = None,
     project: str | None = None,
     seconds: float = SECONDS_TO_ANSWER,
-) -> Any:
+) -> tf.distribute.cluster_resolver.TPUClusterResolver:
     """Returns the resolver of a TPU once all its servers answer.
 
     Args:
@@ -65,7 +67,9 @@ def find(
     return resolver
 
 
-def connect(resolver: Any, address: str | None) -> None:
+def connect(
+    resolver: tf.distribute.cluster_resolver.TPUClusterResolver, address: str | None
+) -> None:
     """Connects to a TPU found by `find` and initializes it.
 
     Args:
@@ -80,12 +84,12 @@ def connect(resolver: Any, address: str | None) -> None:
         tf.tpu.experimental.initialize_tpu_system(resolver)
 
 
-def _place(address):
+def _place(address: str | None) -> str:
     return f"under {address!r}" if address else "on this machine"
 
 
 @contextlib.contextmanager
-def _tpu_errors(address):
+def _tpu_errors(address: str | None) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError, ImportError, OSError, tf.errors.OpError) as error:
@@ -96,7 +100,7 @@ def _tpu_errors(address):
 
 
 @contextlib.contextmanager
-def _limit_requests(seconds):
+def _limit_requests(seconds: float) -> Iterator[None]:
     """Limits the time that Python's network requests wait in the block."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
@@ -106,7 +110,7 @@ def _limit_requests(seconds):
         socket.setdefaulttimeout(before)
 
 
-def _wait_for(server, end, seconds):
+def _wait_for(server: str, end: float, seconds: float) -> None:
     """Waits until the TensorFlow server at host:port answers, and logs that it waits.
 
     Raises:
@@ -167,7 +171,7 @@ class Cluster:
       index: position of this process in `addresses`.
     """
 
-    addresses: tuple
+    addresses: tuple[str, ...]
     index: int
 
     def name(self, index: int) -> str:
@@ -193,7 +197,7 @@ def cluster_of(tf_config: str | None) -> Cluster | None:
         raise _tf_config_error(tf_config, str(error)) from None
 
 
-def _parse_cluster(config):
+def _parse_cluster(config: object) -> Cluster | None:
     """Builds the `Cluster` from parsed JSON; errors describe the problem, not the text."""
     if not isinstance(config, dict):
         raise file_io.InputError("is not a JSON object")
@@ -230,11 +234,11 @@ def _parse_cluster(config):
     return Cluster(tuple(addresses), addresses.index(jobs[job][int(index)]))
 
 
-def _is_address(value):
-    return isinstance(value, str) and re.fullmatch(r"\S+:\d+", value)
+def _is_address(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"\S+:\d+", value))
 
 
-def _tf_config_error(value, what):
+def _tf_config_error(value: str | None, what: str) -> file_io.InputError:
     return file_io.InputError(
         f"the environment variable TF_CONFIG {what}. Expected something like "
         '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
@@ -288,14 +292,14 @@ def create_strategy(
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
-def _multi_worker_strategy(cluster):
+def _multi_worker_strategy(cluster: Cluster) -> tf.distribute.Strategy:
     wait_for_workers(cluster)
     with _end_on_signals():
         return tf.distribute.MultiWorkerMirroredStrategy()
 
 
 @contextlib.contextmanager
-def _end_on_signals():
+def _end_on_signals() -> Iterator[None]:
     """Lets signals end the process while TensorFlow connects and Python cannot handle them."""
     handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, *signals.end_signals())}
     for kind in handlers:
@@ -341,7 +345,7 @@ def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> Non
             time.sleep(0.2)
 
 
-def _listen(port):
+def _listen(port: int) -> socket.socket:
     """Opens a socket by which other workers see, until TensorFlow starts, that this one runs."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(
@@ -350,7 +354,7 @@ def _listen(port):
     return socket.create_server(("", port), backlog=1024)
 
 
-def _is_answering(address):
+def _is_answering(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=1):
@@ -359,11 +363,13 @@ def _is_answering(address):
         return False
 
 
-def _gpus():
+def _gpus() -> list[tf.config.LogicalDevice]:
     return tf.config.list_logical_devices("GPU")
 
 
-def _tpu_strategy(address, zone, project):
+def _tpu_strategy(
+    address: str | None, zone: str | None, project: str | None
+) -> tf.distribute.Strategy:
     resolver = find(address, zone, project)
     with _end_on_signals():
         connect(resolver, address)
@@ -400,7 +406,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return cluster is None or cluster.index == 0
 
 
-def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], Any]) -> Any:
+def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], T]) -> T:
     """Calls ``make()`` in the chief and returns its result in every worker.
 
     So the workers agree on the state of the files, even if each would read them at another time.
@@ -503,7 +509,7 @@ def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) 
         )
 
 
-def check_same_weights(strategy: tf.distribute.Strategy, variables: Iterable[Any]) -> None:
+def check_same_weights(strategy: tf.distribute.Strategy, variables: Iterable[tf.Variable]) -> None:
     """Checks that all workers start from the same weights; training would not align them.
 
     Args:
@@ -614,7 +620,7 @@ def distribute(
     flag: str,
     endless: bool = False,
     **params: Any,
-) -> Any:
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Builds the dataset of an input function, distributed over replicas or a TPU if needed.
 
     Args:
@@ -635,7 +641,7 @@ def distribute(
     options = tf.data.Options()
     options.autotune.enabled = False
 
-    def dataset_fn(context):
+    def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
         dataset = input_fn(
             {
                 "batch_size": batch_size,

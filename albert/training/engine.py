@@ -12,20 +12,24 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert.data.input_options import Tensors
+from albert.data.input_pipeline import InputFn
 from albert.io import file_io, progress, signals
-from albert.model import batching, checkpoints, kernels, layers
+from albert.model import batching, checkpoints, configuration, kernels, layers
 from albert.training import (
     budget,
+    contracts,
     cost,
     distribution,
     evaluation,
+    optimizers,
     stuck_runs,
     train_step,
     training_log,
@@ -101,8 +105,6 @@ class RunConfig:
 # --- the engine -----------------------------------------------------------------------------------
 
 
-LOAD_REPORT = "load_report.json"
-
 # Maximum duration of a call of the compiled loop: several workers react to signals at its end.
 MAX_CALL_SECONDS = 5.0
 _TIMED_BATCHES = 3  # batches timed per evaluation
@@ -136,12 +138,12 @@ def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *name
         distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
 
 
-def training_batch(run_config: Any, strategy: tf.distribute.Strategy) -> str:
+def training_batch(run_config: RunConfig, strategy: tf.distribute.Strategy) -> str:
     """Describes how the batch is divided, such as "4 replicas x 8 = 32".
 
     Args:
-      run_config: `RunConfig`, or flags of the same names.
-      strategy: `tf.distribute.Strategy`.
+      run_config: the settings of the run.
+      strategy: its devices.
 
     Raises:
       file_io.InputError: the batch is not divisible by the replicas, or by their micro-batches.
@@ -165,19 +167,25 @@ def compute_on(compute: layers.Compute, strategy: tf.distribute.Strategy) -> lay
     return dataclasses.replace(compute, skip_padding=skip, parts=parts)
 
 
-def _announce_saved(step):
+def _announce_saved(step: int) -> None:
     """Sets the step that messages about an interruption name."""
     signals.REQUESTS.remedy = f"{signals.RESUMES}, of step {step}"
+
+
+# Evaluates the checkpoint of a prefix and step; returns whether training must end.
+OnCheckpoint = Callable[[str, int], bool]
+# Loads the first weights of a model; returns a report unless they are random.
+Initialize = Callable[[contracts.Model], checkpoints.LoadReport | None]
 
 
 class Engine:
     """The engine that trains, evaluates and predicts one task with one model.
 
     Args:
-      task: `contracts.Task`.
-      model_config: `encoder.AlbertConfig`.
-      run_config: `RunConfig`.
-      strategy: `tf.distribute.Strategy`, see `distribution.create_strategy`.
+      task: the task.
+      model_config: the sizes of its model.
+      run_config: the settings of the run.
+      strategy: its devices, see `distribution.create_strategy`.
 
     Attributes:
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; None before the
@@ -185,7 +193,11 @@ class Engine:
     """
 
     def __init__(
-        self, task: Any, model_config: Any, run_config: RunConfig, strategy: tf.distribute.Strategy
+        self,
+        task: contracts.Task,
+        model_config: configuration.AlbertConfig,
+        run_config: RunConfig,
+        strategy: tf.distribute.Strategy,
     ) -> None:
         self._created, self._meter = time.time(), cost.Meter()
         self.task = task
@@ -197,34 +209,34 @@ class Engine:
         compute = compute_on(run_config.compute, strategy)
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
-        self.baseline = None
-        self.before_save = lambda: None  # called by the chief; may raise
+        self.baseline: dict[str, float] | None = None
+        self.before_save: Callable[[], None] = lambda: None  # called by the chief; may raise
         self._training_means = training_log.RunningMeans(task.training_means)
-        self._infer = None
-        self._datasets = {}  # (input function, batch size) -> distributed dataset
+        self._infer: Callable[[Iterator, list[tf.Tensor]], dict[str, tf.Tensor]] | None = None
+        self._datasets: dict[tuple[InputFn, int], tf.distribute.DistributedDataset] = {}
 
     # --- training -----------------------------------------------------------------------------
 
     def train(
         self,
-        input_fn: Callable,
-        make_optimizer: Callable[[], Any],
-        initialize: Callable[[Any], Any],
-        on_checkpoint: Callable[[str, int], bool] | None = None,
-        watch: Any = stuck_runs.UNWATCHED,
-        pacer: Any = budget.UNPACED,
+        input_fn: InputFn,
+        make_optimizer: Callable[[], optimizers.Optimizer],
+        initialize: Initialize,
+        on_checkpoint: OnCheckpoint | None = None,
+        watch: stuck_runs.Unwatched = stuck_runs.UNWATCHED,
+        pacer: budget.Unpaced = budget.UNPACED,
         words_per_token: float | None = None,
     ) -> str | None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
         Args:
-          input_fn: ``input_fn(params) -> tf.data.Dataset`` of endless training batches.
-          make_optimizer: function without arguments that builds the optimizer.
-          initialize: ``(model)`` -> `LoadReport` or None; gives a fresh run its first weights.
-          on_checkpoint: ``(prefix, step)`` called for each checkpoint to evaluate after it is
-            written; training ends if it returns True.
-          watch: `stuck_runs.Watch`, which gets the learning signals of each step.
-          pacer: `budget.Pacer`, which may move the last step.
+          input_fn: endless training batches.
+          make_optimizer: builds the optimizer.
+          initialize: gives a fresh run its first weights.
+          on_checkpoint: called for each checkpoint to evaluate after it is written; training ends
+            if it returns True.
+          watch: gets the learning signals of each step.
+          pacer: may move the last step.
           words_per_token: words of the training data per token, for the run's cost; None:
             unknown.
 
@@ -263,14 +275,14 @@ class Engine:
                 self._train_steps(step, iter(dataset), optimizer, log, on_checkpoint)
         return self._save_average(optimizer)
 
-    def _training_data(self, input_fn, step):
+    def _training_data(self, input_fn: InputFn, step: int) -> tf.distribute.DistributedDataset:
         """Returns the distributed dataset of endless training batches after a step."""
         batch_size = self.run_config.train_batch_size
         return distribution.distribute(
             self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
         )
 
-    def _start_log(self, step, words_per_token):
+    def _start_log(self, step: int, words_per_token: float | None) -> training_log.TrainingLog:
         """Starts to measure the cost of training; returns its `training_log.TrainingLog`."""
         config, is_chief = self.run_config, distribution.is_chief(self.strategy)
         folder = config.output_dir if is_chief else None
@@ -278,7 +290,7 @@ class Engine:
         size, last = config.train_batch_size, self._last_step()
         return training_log.TrainingLog(folder, step, last, size, self._created, self._meter)
 
-    def _report_disk_space(self, step, optimizer):
+    def _report_disk_space(self, step: int, optimizer: optimizers.Optimizer) -> None:
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
         folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
         values = [*self.model.variables, *optimizer.variables_by_name().values()]
@@ -292,7 +304,9 @@ class Engine:
             "" if free is None else f"; {file_io.describe(free)} are free in {folder}",
         )
 
-    def _build_optimizer(self, make_optimizer):
+    def _build_optimizer(
+        self, make_optimizer: Callable[[], optimizers.Optimizer]
+    ) -> optimizers.Optimizer:
         with self.strategy.scope():
             optimizer = make_optimizer()
             optimizer.build(self.model.trained_variables)
@@ -300,16 +314,21 @@ class Engine:
                 optimizer.scale_loss()
         return optimizer
 
-    def _end_at(self, step):
+    def _end_at(self, step: int | None) -> None:
         """Moves the last step, unless it is None."""
         if step is not None:
             self.run_config = dataclasses.replace(self.run_config, num_train_steps=step)
 
-    def _last_step(self):
+    def _last_step(self) -> int | None:
         """Returns the last step; None if it is not known yet."""
         return self.run_config.num_train_steps if self._pacer.knows_end else None
 
-    def _start(self, optimizer, initialize, on_checkpoint):
+    def _start(
+        self,
+        optimizer: optimizers.Optimizer,
+        initialize: Initialize,
+        on_checkpoint: OnCheckpoint | None,
+    ) -> tuple[int, bool]:
         """Restores the run's own checkpoint, else initializes the weights.
 
         Returns:
@@ -333,14 +352,22 @@ class Engine:
             return step, self._evaluate(on_checkpoint, last, step)
         report = initialize(self.model)
         distribution.check_same_weights(self.strategy, self.model.variables)
-        if report is not None and distribution.is_chief(self.strategy):
-            logging.info("%s", report)
-            file_io.write_json(os.path.join(folder, LOAD_REPORT), report.to_dict())
+        if distribution.is_chief(self.strategy):
+            if report is not None:
+                logging.info("%s", report)
+            checkpoints.write_report(folder, report)
         ended = self._save(0, optimizer, on_checkpoint)
         self._writer.wait()  # raises write errors before training
         return 0, ended
 
-    def _train_steps(self, step, iterator, optimizer, log, on_checkpoint):
+    def _train_steps(
+        self,
+        step: int,
+        iterator: Iterator,
+        optimizer: optimizers.Optimizer,
+        log: training_log.TrainingLog,
+        on_checkpoint: OnCheckpoint | None,
+    ) -> None:
         config, started = self.run_config, time.monotonic()
         logging.info("Building the training graph; the first step follows")
         with tf.device("CPU:0"):
@@ -390,7 +417,7 @@ class Engine:
                     save_time = time.monotonic()
                     log.after_checkpoint()
 
-    def _pending_request(self, save_time):
+    def _pending_request(self, save_time: float) -> int:
         """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all of them.
 
         The last checkpoint was written at the time `save_time`.
@@ -406,14 +433,16 @@ class Engine:
             requests.save = False
         return request
 
-    def _steps_per_call(self, seconds):
+    def _steps_per_call(self, seconds: float) -> int:
         """Returns the number of steps per call, which must be the same in all workers."""
         fitting = distribution.from_chief(
             self.strategy, lambda: int(MAX_CALL_SECONDS / max(seconds, 1e-6))
         )
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 
-    def _save(self, step, optimizer, on_checkpoint):
+    def _save(
+        self, step: int, optimizer: optimizers.Optimizer, on_checkpoint: OnCheckpoint | None
+    ) -> bool:
         """Saves a checkpoint; returns the result of `_evaluate`."""
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
@@ -422,14 +451,14 @@ class Engine:
             self._watch.save(step)
             self._pacer.save(step)
 
-            def written():
+            def written() -> None:
                 _announce_saved(step)
                 checkpoints.prune(folder, keep)
 
             self._writer.save(prefix, self.model, optimizer, written)
         return self._evaluate(on_checkpoint, prefix, step)
 
-    def _save_average(self, optimizer):
+    def _save_average(self, optimizer: optimizers.Optimizer) -> str | None:
         """Saves the averaged weights, if there are any; returns the prefix of the checkpoint."""
         if optimizer.average is None:
             return None
@@ -438,14 +467,14 @@ class Engine:
             return None
         prefix = os.path.join(self.run_config.output_dir, checkpoints.AVERAGE)
 
-        def save():
+        def save() -> None:
             self.before_save()
             checkpoints.save_average(prefix, self.model, optimizer)
 
         distribution.from_chief(self.strategy, save)
         return prefix
 
-    def _evaluate(self, on_checkpoint, prefix, step):
+    def _evaluate(self, on_checkpoint: OnCheckpoint | None, prefix: str, step: int) -> bool:
         """Evaluates a checkpoint if due; returns whether training must end."""
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
@@ -454,7 +483,7 @@ class Engine:
         with signals.not_deferred(), self._meter.evaluating():
             return on_checkpoint(prefix, step)
 
-    def _stop_at_non_finite(self, step, rate, means):
+    def _stop_at_non_finite(self, step: int, rate: float, means: Mapping[str, float]) -> NoReturn:
         try:
             self._writer.wait()
         except file_io.InputError as error:
@@ -467,7 +496,9 @@ class Engine:
             "warm-up"
         )
 
-    def _make_train_loop(self, optimizer, iterator, stop):
+    def _make_train_loop(
+        self, optimizer: optimizers.Optimizer, iterator: Iterator, stop: tf.Variable
+    ) -> Callable[[Iterator, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]]:
         """Compiles ``(iterator, count) -> (number of steps, summed results of `train_step.run`)``.
 
         The loop stops early, after at least one step, if the variable `stop` is true, and after a
@@ -475,7 +506,7 @@ class Engine:
         """
         config = self.run_config
 
-        def replica_step(features):
+        def replica_step(features: Tensors) -> dict[str, tf.Tensor]:
             return train_step.run(
                 self.task,
                 self.model,
@@ -486,7 +517,7 @@ class Engine:
             )
 
         @tf.function(autograph=False)
-        def one_step(iterator):
+        def one_step(iterator: Iterator) -> dict[str, tf.Tensor]:
             features, waited = _next_with_seconds(self.strategy, iterator)
             # A single thread could otherwise take the whole step before it reads the clock again.
             with tf.control_dependencies([waited]), kernels.releasing_gradients():
@@ -499,8 +530,12 @@ class Engine:
         step_results = one_step.get_concrete_function(iterator).structured_outputs
 
         @tf.function(autograph=False)
-        def run_steps(iterator, count):
-            def body(steps, totals, _):
+        def run_steps(
+            iterator: Iterator, count: tf.Tensor
+        ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+            def body(
+                steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor
+            ) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
                 results = one_step(iterator)
                 # Sums in float64 do not depend on the number of steps per call.
                 totals = {
@@ -529,7 +564,9 @@ class Engine:
 
     # --- inference ----------------------------------------------------------------------------
 
-    def _batches(self, input_fn, batch_size, flag):
+    def _batches(
+        self, input_fn: InputFn, batch_size: int, flag: str
+    ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Yields (example_index, rows) of numpy arrays, without padding rows."""
         # All checkpoints are evaluated on the same data, so its pipeline is built once.
         key = (input_fn, batch_size)
@@ -549,8 +586,8 @@ class Engine:
             real = index >= 0
             yield index[real], {name: value[real] for name, value in rows.items()}
 
-    def _make_infer(self):
-        def replica_infer(features, weights):
+    def _make_infer(self) -> Callable[[Iterator, list[tf.Tensor]], dict[str, tf.Tensor]]:
+        def replica_infer(features: Tensors, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
             with self.model.use_weights(weights):
@@ -563,7 +600,7 @@ class Engine:
             return tf.distribute.get_replica_context().all_gather(rows, axis=0)
 
         @tf.function(autograph=False)
-        def infer(iterator, weights):
+        def infer(iterator: Iterator, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             with kernels.releasing_gradients():
                 rows = self.strategy.run(replica_infer, (next(iterator), weights))
             local = self.strategy.experimental_local_results
@@ -571,7 +608,7 @@ class Engine:
 
         return infer
 
-    def evaluate(self, input_fn: Callable) -> dict[str, float]:
+    def evaluate(self, input_fn: InputFn) -> dict[str, float]:
         """Computes the metrics of the current weights over all examples of the input.
 
         Returns:
@@ -598,7 +635,7 @@ class Engine:
         further = self.task.further_metrics(self.model)
         return {**evaluator.result(), **further, **self._means_of_training()}
 
-    def time_evaluation(self, input_fn: Callable) -> float:
+    def time_evaluation(self, input_fn: InputFn) -> float:
         """Estimates the seconds of `evaluate` from a few batches; the others are only counted."""
         batch_size = self.run_config.eval_batch_size
         batches = functools.partial(self._batches, input_fn, batch_size, "eval_batch_size")
@@ -612,11 +649,11 @@ class Engine:
         logging.info("An evaluation takes about %.1f s", seconds)
         return seconds
 
-    def _means_of_training(self):
+    def _means_of_training(self) -> dict[str, float]:
         means = self._training_means.take()
         return {f"train_{name}": value for name, value in means.items()}
 
-    def predict(self, input_fn: Callable) -> dict[str, np.ndarray]:
+    def predict(self, input_fn: InputFn) -> dict[str, np.ndarray]:
         """Computes the task's `eval_outputs` for every example, in input order.
 
         Returns:
@@ -636,7 +673,7 @@ class Engine:
 
 
 @contextlib.contextmanager
-def _explaining_memory_errors(flag, batch_size):
+def _explaining_memory_errors(flag: str, batch_size: int) -> Iterator[None]:
     """Turns a failed allocation in the block into an error that suggests changes."""
     try:
         yield
@@ -652,11 +689,13 @@ def _explaining_memory_errors(flag, batch_size):
                 f"{flag}"
             )
         # The line with the size, from TensorFlow's long message.
-        size = re.search("OOM [^\n]*|$", error.message).group()
+        size = re.search("OOM [^\n]*|$", error.message)[0]  # type: ignore[index]
         raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
 
 
-def _next_with_seconds(strategy, iterator):
+def _next_with_seconds(
+    strategy: tf.distribute.Strategy, iterator: Iterator
+) -> tuple[Tensors, tf.Tensor]:
     """Returns the next batch and the seconds it took, in a compiled function."""
     start = tf.timestamp()
     with tf.control_dependencies([start]):
@@ -665,7 +704,7 @@ def _next_with_seconds(strategy, iterator):
         return features, tf.cast(tf.timestamp() - start, tf.float32)
 
 
-def _pop_signs(totals):
+def _pop_signs(totals: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
     """Removes the learning signals from the totals; returns them as {name: array}."""
     names = [name for name in totals if name.startswith(train_step.SIGNS)]
     return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}

@@ -20,12 +20,15 @@ from albert.io import file_io
 from albert.model import checkpoints
 from albert.training import distribution, results, run_record, training_log
 
+_MAX_NAMES = 4  # variables that a message names
+
 
 class BestTracker:
     """The best evaluated step of a folder, and its result files.
 
     An existing best checkpoint is replaced only by a better one. If its score is unknown,
-    `unscored_best` is its prefix: call `take_best` before `record`.
+    `unscored_best` is its prefix: call `take_best` before `record`. A checkpoint of step 0 with
+    random parts is the best only until another one is recorded, whatever its score.
 
     Args:
       folder: output folder.
@@ -34,6 +37,7 @@ class BestTracker:
       is_chief: False in the workers that must not write; they do not read files either.
       baseline: function that returns the scores of a constant answer; None if they are unknown.
       form: `results.Form`.
+      random_parts: function that returns the names of variables that had random values at step 0.
     """
 
     def __init__(
@@ -44,8 +48,11 @@ class BestTracker:
         is_chief: bool = True,
         baseline: Callable[[], dict[str, float] | None] = lambda: None,
         form: results.Form = results.SHORT,
+        random_parts: Callable[[], list[str]] = list,
     ) -> None:
         self._folder = folder
+        self._random_parts = random_parts
+        self._best_is_untrained = False
         self._baseline = baseline
         self._metric = metric
         self._form = form
@@ -78,6 +85,9 @@ class BestTracker:
         if self.unscored_best and self._is_score_of_best(trial):
             self.unscored_best = None
             self.best_step, self.best_value = trial.best_step, trial.best_value
+            self._best_is_untrained = self._is_untrained(
+                checkpoints.read_step(checkpoints.find_best(self._folder))
+            )
             self._reported_value = self.best_value
 
     def _is_score_of_best(self, trial):
@@ -98,9 +108,19 @@ class BestTracker:
             raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
         return float(self._form.number(metrics[self._metric]))
 
-    def take_best(self, step: int, metrics: dict[str, Any]) -> None:
-        """Sets the metrics of the existing best checkpoint, without writing."""
-        self.best_step, self.best_value = step, self._value(metrics)
+    def _is_untrained(self, step):
+        """Returns whether a step has parts with random values; only the chief needs to know."""
+        return self._is_chief and step == 0 and bool(self._random_parts())
+
+    def take_best(self, step: int | None, metrics: dict[str, Any]) -> None:
+        """Sets the metrics of the existing best checkpoint, without writing.
+
+        Args:
+          step: its step; None if unknown, as for a model that another program has trained.
+          metrics: its metrics.
+        """
+        self.best_step, self.best_value = step or 0, self._value(metrics)
+        self._best_is_untrained = self._is_untrained(step)
         self.unscored_best = None
 
     def write_best(self, metrics: dict[str, Any]) -> None:
@@ -117,10 +137,13 @@ class BestTracker:
         Raises:
           file_io.InputError: the metric by which the best is chosen is missing.
         """
-        value = self._value(metrics)
-        is_better = self._is_better(value, self.best_value)
+        value, is_untrained = self._value(metrics), self._is_untrained(step)
+        is_better = self.best_step is None or self._best_is_untrained > is_untrained
+        if self._best_is_untrained == is_untrained:
+            is_better |= self._is_better(value, self.best_value)
         if is_better:
             self.best_step, self.best_value = step, value
+            self._best_is_untrained = is_untrained
         if self._is_better(value, self._reported_value):
             self._reported_value = value
         self.last_step = step
@@ -140,9 +163,12 @@ class BestTracker:
             self._writer.flush()
 
     def _is_better(self, value, best):
-        """Returns whether a value replaces the best; any number is better than None or NaN."""
+        """Returns whether a value replaces the best.
+
+        Any number is better than None or NaN. Of several NaN the last one counts.
+        """
         if best is None or np.isnan(best):
-            return best is None or not np.isnan(value)
+            return True
         return self._sign * value > self._sign * best
 
     def since_best(self) -> int:
@@ -163,7 +189,11 @@ class BestTracker:
 
 def _log(folder, name, step, metrics, form, is_chief, kind=run_record.EVAL):
     """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
-    logging.info("Results of %s: %s", name, ", ".join(results.lines(metrics, step, form)))
+    logging.info(
+        "Results of %s: %s",
+        name,
+        ", ".join(map(results.in_words, results.lines(metrics, step, form))),
+    )
     if is_chief:
         run_record.append_evaluation(folder, step, name, metrics, kind)
 
@@ -208,7 +238,7 @@ def _score_best(engine, input_fn, tracker):
             "evaluated: move it away, or use another output_dir"
         ) from error
     metrics = engine.evaluate(input_fn)
-    tracker.take_best(step, metrics)
+    tracker.take_best(checkpoints.read_step(prefix), metrics)
     return _ScoredBest(prefix, step, index, metrics)
 
 
@@ -234,6 +264,22 @@ def find_best_block(engine: Any) -> results.Block | None:
     trial = results.read_trial(folder)
     blocks = (block for block in results.read_blocks(folder) if trial)
     return next((block for block in blocks if block.step == trial.best_step), None)
+
+
+def warn_of_start(engine: Any, best: results.Block) -> None:
+    """Warns if step 0 has a better score than the best checkpoint; it had random parts."""
+    folder, metric = engine.run_config.output_dir, engine.task.best_metric
+    start = next((block for block in results.read_blocks(folder) if block.step == 0), best)
+    values = [block.values.get(metric, np.nan) for block in (start, best)]
+    is_worse = values[0] < values[1] if results.is_loss(metric) else values[0] > values[1]
+    if is_worse and (parts := checkpoints.random_parts(folder, engine.model)):
+        names = ", ".join(parts[:_MAX_NAMES])
+        more = f" and {len(parts) - _MAX_NAMES} more" if len(parts) > _MAX_NAMES else ""
+        logging.warning(
+            "Step 0, before training, has a better %s (%.4f) than step %s (%.4f). It is not "
+            "chosen, because these variables had random values: %s%s",
+            *(metric, values[0], best.step, values[1], names, more),
+        )
 
 
 def evaluate_while_training(
@@ -274,7 +320,13 @@ def _tracker(engine, resume):
     folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
     task = engine.task
     return BestTracker(
-        folder, task.best_metric, resume, is_chief, lambda: engine.baseline, task.results_form
+        folder,
+        task.best_metric,
+        resume,
+        is_chief,
+        lambda: engine.baseline,
+        task.results_form,
+        lambda: checkpoints.random_parts(folder, engine.model),
     )
 
 

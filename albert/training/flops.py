@@ -10,12 +10,13 @@ Letters: see the docstring of `albert.model`.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from albert.data.input_options import Tensors
 from albert.model import encoder, heads, pretraining_heads, tensor_batching, token_rows
-from albert.training import distillation
+from albert.training import contracts, distillation
 
 
 class Work(NamedTuple):
@@ -55,12 +56,14 @@ class _Head(NamedTuple):
 # --- sizes of a batch -----------------------------------------------------------------------------
 
 
-def count_work(model: Any, features: dict[str, tf.Tensor], micro_batches: int = 1) -> Any:
+def count_work(
+    model: contracts.Model, features: Tensors, micro_batches: int = 1
+) -> tf.Tensor | None:
     """Counts the `Work` of a batch; call in a replica.
 
     Args:
-      model: model of `heads`, `pretraining_heads` or `distillation`.
-      features: dict of tensors [B, ...], the batch of this replica.
+      model: the model that is trained.
+      features: tensors [B, ...], the batch of this replica.
       micro_batches: number of micro-batches into which B is split.
 
     Returns:
@@ -103,7 +106,7 @@ def _count_rows(mask, parts, skip_padding, micro_batches):
 # --- formulas -------------------------------------------------------------------------------------
 
 
-def of_training(model: Any, work: Work) -> int | None:
+def of_training(model: contracts.Model, work: Work) -> int | None:
     """Returns the FLOP of forward and backward pass; None for an unknown model.
 
     Args:
@@ -122,14 +125,14 @@ def of_training(model: Any, work: Work) -> int | None:
     return 3 * (body + head.first + head.further)
 
 
-def num_examples(model: Any, work: Work) -> int:
+def num_examples(model: contracts.Model, work: Work) -> int:
     """Returns the number of examples, each of which has several texts in multiple choice."""
     model = _student(model)
     choices = model.choices if isinstance(model, heads.MultipleChoiceModel) else 1
     return work.texts // choices
 
 
-def _student(model):
+def _student(model: contracts.Model) -> contracts.Model:
     return model.student if isinstance(model, distillation.DistilledModel) else model
 
 

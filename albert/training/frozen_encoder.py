@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -20,19 +20,17 @@ from absl import logging
 
 from albert.data import input_pipeline, record_files
 from albert.io import file_io, locks, progress
-from albert.model import batching, checkpoints, configuration, heads, weight_names
-from albert.training import distribution, engine
+from albert.model import batching, checkpoints, configuration, heads, layers, weight_names
+from albert.training import contracts, distribution, engine, stages
 
 
-def freeze(task: Any) -> Any:
-    """Returns a `contracts.Task` whose encoder is not trained.
+def freeze(task: contracts.Task) -> contracts.Task:
+    """Returns the task with an encoder that is not trained."""
 
-    Args:
-      task: `contracts.Task`.
-    """
-
-    def build_model(config, compute, seed):
-        model = task.build_model(config, compute, seed)
+    def build_model(
+        config: configuration.AlbertConfig, compute: layers.Compute, seed: int
+    ) -> heads.Model:
+        model = cast(heads.Model, task.build_model(config, compute, seed))
         model.freeze_encoder()
         return model
 
@@ -122,8 +120,10 @@ class OutputCache:
         self._width, self._dtype, self._is_sequence = width, dtype, is_sequence
         self._row_bytes = width * np.dtype(_STORED[dtype]).itemsize
         self._part_bytes = part_bytes
-        self._parts = {}  # name -> array [rows, H]
-        self._places = {}  # key -> name of the part, first row, number of rows
+        self._parts: dict[str, np.ndarray] = {}  # name -> array [rows, H]
+        self._places: dict[
+            bytes, tuple[str, int, int]
+        ] = {}  # key -> name of the part, first row, number of rows
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -327,7 +327,8 @@ class _Part:
         numbers = [int(n[5:10]) for n in file_io.listdir(folder) if n.startswith("part-")]
         self._path = os.path.join(folder, f"part-{max(numbers, default=-1) + 1:05d}")
         self._file = file_io.open_file(f"{self._path}.bin", "wb")
-        self._keys, self._rows = [], []
+        self._keys: list[str] = []
+        self._rows: list[int] = []
         self.num_bytes = 0
 
     def add(self, key: bytes, rows: np.ndarray) -> None:
@@ -391,17 +392,16 @@ def _batches(lengths, indices, tokens):
 # --- the cache of a run -------------------------------------------------------------------------
 
 
-def cached_data(data: Any, task: Any, run: Any, cache_dir: str) -> Any:
+def cached_data(
+    data: contracts.Data, task: contracts.Task, run: stages.Run, cache_dir: str
+) -> contracts.Data:
     """Adds the encoder's outputs to the data of a run; they are computed before training.
 
     Args:
-      data: `contracts.Data`.
-      task: `contracts.Task` with a frozen encoder and without a teacher.
-      run: `stages.Run` with training.
+      data: the data of the run.
+      task: a task with a frozen encoder and without a teacher.
+      run: a run with training.
       cache_dir: folder of the caches; may be shared by runs.
-
-    Returns:
-      `contracts.Data`.
 
     Raises:
       file_io.InputError: the strategy uses a TPU or several workers.
@@ -442,10 +442,10 @@ def cached_data(data: Any, task: Any, run: Any, cache_dir: str) -> Any:
 class _Encoder:
     """The encoder of a run, and the cache of its outputs."""
 
-    def __init__(self, task: Any, run: Any, cache_dir: str) -> None:
+    def __init__(self, task: contracts.Task, run: stages.Run, cache_dir: str) -> None:
         config, folder = run.run_config, run.run_config.output_dir
         compute = engine.compute_on(config.compute, run.strategy)
-        self._model = task.build_model(run.model_config, compute, config.seed)
+        self._model = cast(heads.Model, task.build_model(run.model_config, compute, config.seed))
         last = checkpoints.numbered(folder)[-1:]
         if last:
             checkpoints.restore(self._model, last[0], allow_new_heads=False)

@@ -3,16 +3,14 @@
 Source: BERT, Devlin et al., 2019, appendix A.2.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 
 def learning_rate_at(
-    step: Any,
+    step: tf.Tensor | float,
     init_lr: float,
-    num_train_steps: int,
-    num_warmup_steps: int = 0,
+    num_train_steps: float,
+    num_warmup_steps: float = 0,
     poly_power: float = 1.0,
     start_warmup_step: int = 0,
 ) -> tf.Tensor:
@@ -49,11 +47,11 @@ class Pace:
     def __init__(self) -> None:
         self._plan = tf.Variable([0.0, 0.0, 1e9], trainable=False)
 
-    def set(self, step: Any, fraction: float, num_train_steps: int) -> None:
+    def set(self, step: int, fraction: float, num_train_steps: int) -> None:
         """Plans a fraction that rises from `fraction` at `step` to 1 at `num_train_steps`."""
         self._plan.assign([float(step), fraction, float(num_train_steps)])
 
-    def __call__(self, step: Any) -> tf.Tensor:
+    def __call__(self, step: tf.Tensor | float) -> tf.Tensor:
         start, fraction, last = tf.unstack(tf.convert_to_tensor(self._plan))
         passed = (tf.cast(step, tf.float32) - start) / tf.maximum(last - start, 1.0)
         return fraction + (1.0 - fraction) * tf.minimum(passed, 1.0)

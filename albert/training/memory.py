@@ -7,8 +7,8 @@ P masked positions.
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any
 
+from albert.model import configuration, layers
 from albert.training import optimizers
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -44,7 +44,7 @@ class Estimate:
         return sum(dataclasses.astuple(self)) + _PROGRAM
 
 
-def count_parameters(config: Any) -> int:
+def count_parameters(config: configuration.AlbertConfig) -> int:
     """Returns the number of parameters of the encoder and its pooler."""
     embedding, hidden = config.embedding_size, config.hidden_size
     tables = config.vocab_size + config.type_vocab_size + config.max_position_embeddings + 2
@@ -56,7 +56,7 @@ def count_parameters(config: Any) -> int:
     return tables * embedding + mapping + blocks + scales + (hidden + 1) * hidden
 
 
-def _count_block_parameters(config):
+def _count_block_parameters(config: configuration.AlbertConfig) -> tuple[int, int]:
     """Counts the parameters of an attention and a feed-forward part, each with LayerNorm."""
     hidden, inner = config.hidden_size, config.intermediate_size
     attention = 4 * (hidden + 1) * hidden
@@ -69,7 +69,7 @@ class Shapes:
     """The sizes of a training step on one device.
 
     Attributes:
-      config: `encoder.AlbertConfig`.
+      config: sizes of the model.
       batch_size: examples per device and update.
       length: S.
       predictions: P, masked positions per example; 0 for fine-tuning.
@@ -79,7 +79,7 @@ class Shapes:
       averages: whether the weights are averaged.
     """
 
-    config: Any
+    config: configuration.AlbertConfig
     batch_size: int
     length: int
     predictions: int = 0
@@ -88,14 +88,14 @@ class Shapes:
     averages: bool = False
 
 
-def estimate(shapes: Shapes, compute: Any, accumulation_steps: int = 1) -> Estimate:
+def estimate(shapes: Shapes, compute: layers.Compute, accumulation_steps: int = 1) -> Estimate:
     """Estimates the memory of a training step at full length; skipped padding reduces it.
 
     The parts of a batch together keep as many activations as the whole batch.
 
     Args:
       shapes: sizes of the step.
-      compute: `layers.Compute` of the model.
+      compute: how the model computes.
       accumulation_steps: number of micro-batches into which B is split.
     """
     config, length = shapes.config, shapes.length
@@ -137,7 +137,7 @@ def estimate(shapes: Shapes, compute: Any, accumulation_steps: int = 1) -> Estim
 
 def report(
     shapes: Shapes,
-    make_compute: Callable[[int, bool], Any],
+    make_compute: Callable[[int, bool], layers.Compute],
     accumulation_steps: int = 1,
     recompute: bool = False,
 ) -> str:
@@ -145,13 +145,13 @@ def report(
 
     Args:
       shapes: sizes of a step.
-      make_compute: ``(accumulation_steps, recompute) -> layers.Compute`` of the model with these
+      make_compute: ``(accumulation_steps, recompute)`` -> how the model computes with these
         settings.
       accumulation_steps: number of micro-batches into which B is split.
       recompute: whether activations are recomputed in the backward pass.
     """
 
-    def estimate_of(steps, recompute):
+    def estimate_of(steps: int, recompute: bool) -> Estimate:
         return estimate(shapes, make_compute(steps, recompute), steps)
 
     usage = estimate_of(accumulation_steps, recompute)
@@ -177,5 +177,5 @@ def report(
     return "\n".join(lines)
 
 
-def _gib(size):
+def _gib(size: int) -> str:
     return f"{size / 2**30:7.2f} GiB"

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from albert.io import file_io
@@ -19,8 +19,8 @@ class Row(NamedTuple):
     """
 
     class_name: str
-    settings: tuple = ("clip_norm",)
-    rate: tuple | None = None
+    settings: tuple[str, ...] = ("clip_norm",)
+    rate: tuple[float, int] | None = None
 
 
 _ADAM = ("beta_1", "beta_2", "epsilon", "clip_norm")
@@ -46,7 +46,7 @@ def format_names(names: Iterable[str] = OPTIMIZERS) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def check(name: str, settings: Any = ()) -> None:
+def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
     """Checks that the optimizer exists and accepts the settings.
 
     Args:
@@ -58,7 +58,7 @@ def check(name: str, settings: Any = ()) -> None:
     """
     if name not in OPTIMIZERS:
         raise file_io.InputError(f"optimizer={name}: expected {format_names()}")
-    names = OPTIMIZERS[name].settings
+    names, settings = OPTIMIZERS[name].settings, settings or {}
     extra = [setting for setting in settings if setting not in names]
     if extra:
         raise file_io.InputError(
@@ -68,11 +68,11 @@ def check(name: str, settings: Any = ()) -> None:
         _check_value(setting, settings[setting])
 
 
-def _quote(names):
+def _quote(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _check_value(name, value):
+def _check_value(name: str, value: Any) -> None:
     if name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
         for pattern in value or ():
             _check_pattern(name, pattern)
@@ -86,7 +86,7 @@ def _check_value(name, value):
         raise file_io.InputError(f"{name}={value} must be at least 0")
 
 
-def _check_pattern(name, pattern):
+def _check_pattern(name: str, pattern: str) -> None:
     if not pattern:  # It would match every name.
         raise file_io.InputError(f"{name} has an empty regular expression")
     try:
@@ -103,7 +103,8 @@ def scaled_rate(name: str, batch_size: int) -> float | None:
     Returns:
       The rate, or None if no rule is known for the optimizer.
     """
-    if OPTIMIZERS[name].rate is None:
+    reference = OPTIMIZERS[name].rate
+    if reference is None:
         return None
-    rate, batch = OPTIMIZERS[name].rate
+    rate, batch = reference
     return rate * math.sqrt(batch_size / batch)

@@ -19,6 +19,7 @@ from albert.training import learning_rates, loss_scale, optimizer_table, weight_
 
 # Normalization parameters and biases are not decayed (patterns searched in variable names).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
+Schedule = Callable[[tf.Tensor], tf.Tensor]  # the learning rate of a step
 
 
 class Optimizer(tf.Module):
@@ -38,11 +39,11 @@ class Optimizer(tf.Module):
       product_type: type of the factors of matrix products in an update.
     """
 
-    SLOTS = ()
+    SLOTS: tuple[str, ...] = ()
 
     def __init__(
         self,
-        learning_rate: Callable[[Any], tf.Tensor] | float,
+        learning_rate: Schedule | float,
         weight_decay_rate: float = 0.01,
         exclude_from_weight_decay: Sequence[str] = EXCLUDED_FROM_DECAY,
         clip_norm: float | None = 1.0,
@@ -52,10 +53,10 @@ class Optimizer(tf.Module):
         self._weight_decay_rate = weight_decay_rate
         self._exclude_from_weight_decay = exclude_from_weight_decay
         self._clip_norm = clip_norm or None
-        self._loss_scale = None
-        self.average = None
+        self._loss_scale: loss_scale.LossScale | None = None
+        self.average: weight_average.WeightAverage | None = None
         self.product_type = "float32"
-        self._slots = {}  # variable name -> its slots, in the order of SLOTS
+        self._slots: dict[str, tuple[tf.Variable, ...]] = {}  # by variable, in the order of SLOTS
         self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
 
     @classmethod
@@ -63,7 +64,7 @@ class Optimizer(tf.Module):
         """Returns the maximum bytes of slot memory per model parameter."""
         return 4 * len(cls.SLOTS)
 
-    def build(self, variables: Iterable[Any]) -> None:
+    def build(self, variables: Iterable[tf.Variable]) -> None:
         """Creates slots for the variables that have none yet.
 
         Call it in the scope of the strategy, if there is one, so that each replica gets a copy.
@@ -92,12 +93,12 @@ class Optimizer(tf.Module):
                 if self.average is not None:
                     self.average.build(name, variable)
 
-    def _slot_names(self, variable):
+    def _slot_names(self, variable: tf.Variable) -> tuple[str, ...]:
         """Returns the names of the slots of one variable."""
         del variable
         return self.SLOTS
 
-    def variables_by_name(self) -> dict[str, Any]:
+    def variables_by_name(self) -> dict[str, tf.Variable]:
         """Returns {checkpoint name: variable} of the slots, the step and the loss scale."""
         state = [slot for slots in self._slots.values() for slot in slots]
         state.append(self.global_step)
@@ -114,7 +115,7 @@ class Optimizer(tf.Module):
         """
         self._loss_scale = loss_scale.LossScale()
 
-    def gradient_scale(self) -> Any:
+    def gradient_scale(self) -> tf.Tensor | None:
         """Returns the factor that the loss must be multiplied by; None means 1."""
         return None if self._loss_scale is None else self._loss_scale.scale
 
@@ -124,7 +125,7 @@ class Optimizer(tf.Module):
             return tf.convert_to_tensor(self.global_step)
         return self.global_step - self._loss_scale.num_skipped
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, tf.Tensor]:
         """Returns {name: scalar} of additional values to log at each step.
 
         Describes the last update: call it after `apply_gradients`, in the same tf.function.
@@ -137,7 +138,9 @@ class Optimizer(tf.Module):
             return self._learning_rate(self.global_step)
         return tf.constant(self._learning_rate, tf.float32)
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> tf.Tensor:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[tf.Tensor | None, tf.Variable]]
+    ) -> tf.Tensor:
         """Clips the gradients to the global norm, updates the variables and counts the step.
 
         The gradients must already be summed over all replicas. Every replica then makes the same
@@ -161,7 +164,7 @@ class Optimizer(tf.Module):
         with tf.name_scope("optimizer"):
             return self._apply(gradients, variables)
 
-    def _apply(self, gradients, variables):
+    def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> tf.Tensor:
         """Returns the norm of the gradients, after the update of the variables."""
         rate = self.learning_rate()
         norm = tf.linalg.global_norm(gradients)
@@ -180,21 +183,35 @@ class Optimizer(tf.Module):
             self.average.update(self.global_step, {_name(v): v for v in variables})
         return norm
 
-    def _update(self, variable, gradient, factor, rate, skipped):
+    def _update(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        factor: tf.Tensor | float,
+        rate: tf.Tensor,
+        skipped: tf.Tensor | None,
+    ) -> None:
         """Updates one variable and its slots, unless `skipped` (a scalar, or None) is true."""
         slots = self._slots[_name(variable)]
         values = self._new_values(variable, gradient, slots, factor, rate)
         for target, value in zip((*slots, variable), values, strict=True):
             target.assign(value if skipped is None else tf.where(skipped, target, value))
 
-    def _decay_rate(self, variable):
+    def _decay_rate(self, variable: tf.Variable) -> float:
         """Returns the fraction of a variable's weights that is added to its update."""
         return (
             0.0 if matches(self._exclude_from_weight_decay, variable) else self._weight_decay_rate
         )
 
     @abc.abstractmethod
-    def _new_values(self, variable, gradient, slots, factor, rate):
+    def _new_values(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: Sequence[tf.Variable],
+        factor: tf.Tensor | float,
+        rate: tf.Tensor,
+    ) -> Sequence[tf.Tensor]:
         """Returns the new values of the slots, in their order, and of the variable.
 
         Args:
@@ -223,7 +240,7 @@ class AdamBase(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Callable[[Any], tf.Tensor] | float,
+        learning_rate: Schedule | float,
         weight_decay_rate: float = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
@@ -235,35 +252,54 @@ class AdamBase(Optimizer):
         self._beta_2 = beta_2
         self._epsilon = epsilon
 
-    def _new_values(self, variable, gradient, slots, factor, rate):
-        mean, square, update = kernels.adam_update(
-            *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
-            beta_1=self._beta_1,
-            beta_2=self._beta_2,
-            epsilon=self._epsilon,
-            decay=self._decay_rate(variable),
-        )
+    def _new_values(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: Sequence[tf.Variable],
+        factor: tf.Tensor | float,
+        rate: tf.Tensor,
+    ) -> Sequence[tf.Tensor]:
+        settings = (self._epsilon, self._decay_rate(variable))
+        mean, square, update = self._adam_update(variable, gradient, slots, factor, *settings)
         update *= rate * self._trust_ratio(variable, update)
         return mean, square, variable - update
 
+    def _adam_update(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: Sequence[tf.Variable],
+        factor: tf.Tensor | float,
+        epsilon: tf.Tensor | float,
+        decay: float,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the new slots and the update, see `kernels.adam_update`."""
+        weights, gradient, mean, square, factor = map(
+            tf.convert_to_tensor, (variable, gradient, *slots, factor)
+        )
+        return kernels.adam_update(
+            weights, gradient, mean, square, factor, self._beta_1, self._beta_2, epsilon, decay
+        )
+
     @abc.abstractmethod
-    def _trust_ratio(self, variable, update):
+    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
         """Returns the factor by which the rate of one variable is multiplied."""
 
 
 class AdamWeightDecayOptimizer(AdamBase):
     """AdamW without bias correction; it takes the arguments of `AdamBase`."""
 
-    def _trust_ratio(self, variable, update):
+    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
         del variable, update
         return 1.0
 
 
-def _name(variable):
+def _name(variable: tf.Variable) -> str:
     return variable.name.split(":")[0]
 
 
-def matches(patterns: Iterable[str], variable: Any) -> bool:
+def matches(patterns: Iterable[str], variable: tf.Variable) -> bool:
     """Returns whether one of the regular expressions matches in the variable's name."""
     return any(re.search(pattern, _name(variable)) for pattern in patterns)
 
@@ -320,7 +356,7 @@ def create_optimizer(
         if value < lowest:
             raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
 
-    def passed(step):
+    def passed(step: tf.Tensor) -> tf.Tensor:
         return pace(step) if pace else step
 
     instance = cls(
@@ -356,7 +392,7 @@ class Adam(AdamBase):
 
     def __init__(
         self,
-        learning_rate: Callable[[Any], tf.Tensor] | float,
+        learning_rate: Schedule | float,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
@@ -364,26 +400,28 @@ class Adam(AdamBase):
     ) -> None:
         super().__init__(learning_rate, 0.0, beta_1, beta_2, epsilon, clip_norm=clip_norm)
 
-    def _new_values(self, variable, gradient, slots, factor, rate):
+    def _new_values(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: Sequence[tf.Variable],
+        factor: tf.Tensor | float,
+        rate: tf.Tensor,
+    ) -> Sequence[tf.Tensor]:
         number = tf.cast(self.updates_made() + 1, tf.float32)
         mean_weight = _total_weight(self._beta_1, number)
         root_weight = tf.sqrt(_total_weight(self._beta_2, number))
         # m / s_1 / (sqrt(v / s_2) + e) = m / (sqrt(v) + e sqrt(s_2)) * sqrt(s_2) / s_1
-        mean, square, update = kernels.adam_update(
-            *(tf.convert_to_tensor(x) for x in (variable, gradient, *slots, factor)),
-            beta_1=self._beta_1,
-            beta_2=self._beta_2,
-            epsilon=self._epsilon * root_weight,
-            decay=0.0,
-        )
+        settings = (self._epsilon * root_weight, 0.0)
+        mean, square, update = self._adam_update(variable, gradient, slots, factor, *settings)
         return mean, square, variable - update * (rate * root_weight / mean_weight)
 
-    def _trust_ratio(self, variable, update):
+    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
         del variable, update
         return 1.0
 
 
-def _total_weight(beta, number):
+def _total_weight(beta: float, number: tf.Tensor) -> tf.Tensor:
     """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers."""
     return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))
 
@@ -401,7 +439,7 @@ class LAMB(AdamBase):
 
     def __init__(
         self,
-        learning_rate: Callable[[Any], tf.Tensor] | float,
+        learning_rate: Schedule | float,
         exclude_from_layer_adaptation: Sequence[str] | None = None,
         **settings: Any,
     ) -> None:
@@ -411,13 +449,15 @@ class LAMB(AdamBase):
             if exclude_from_layer_adaptation is None
             else exclude_from_layer_adaptation
         )
-        self._ratios = []  # trust ratios of the last update
+        self._ratios: list[tf.Tensor] = []  # trust ratios of the last update
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> tf.Tensor:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[tf.Tensor | None, tf.Variable]]
+    ) -> tf.Tensor:
         self._ratios = []
         return super().apply_gradients(grads_and_vars)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, tf.Tensor]:
         """Adds the minimum, median and maximum of the trust ratios."""
         if not self._ratios:
             return super().report()
@@ -430,7 +470,7 @@ class LAMB(AdamBase):
             "trust_ratio_highest": ratios[-1],
         }
 
-    def _trust_ratio(self, variable, update):
+    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
         if matches(self._exclude_from_layer_adaptation, variable):
             return 1.0
         weight_norm, update_norm = tf.norm(variable), tf.norm(update)
@@ -468,7 +508,7 @@ class Muon(AdamWeightDecayOptimizer):
 
     def __init__(
         self,
-        learning_rate: Callable[[Any], tf.Tensor] | float,
+        learning_rate: Schedule | float,
         momentum: float = 0.95,
         adamw_rate_ratio: float = 1.0,
         **settings: Any,
@@ -477,10 +517,17 @@ class Muon(AdamWeightDecayOptimizer):
         self._momentum = momentum
         self._adamw_rate_ratio = adamw_rate_ratio
 
-    def _slot_names(self, variable):
+    def _slot_names(self, variable: tf.Variable) -> tuple[str, ...]:
         return (weight_names.MOMENTUM,) if _is_block_matrix(variable) else self.SLOTS
 
-    def _new_values(self, variable, gradient, slots, factor, rate):
+    def _new_values(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: Sequence[tf.Variable],
+        factor: tf.Tensor | float,
+        rate: tf.Tensor,
+    ) -> Sequence[tf.Tensor]:
         if not _is_block_matrix(variable):
             rate *= self._adamw_rate_ratio
             return super()._new_values(variable, gradient, slots, factor, rate)
@@ -493,7 +540,7 @@ class Muon(AdamWeightDecayOptimizer):
         return mean, variable - rate * update
 
 
-def _is_block_matrix(variable):
+def _is_block_matrix(variable: tf.Variable) -> bool:
     return bool(weight_names.BLOCK_MATRICES.match(_name(variable)))
 
 

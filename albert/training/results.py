@@ -7,6 +7,7 @@ has ``step:best_step:best_value``: the last evaluated step, the best step and it
 """
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ RESULTS = "eval_results.txt"
 AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
 NOT_BETTER = "no better than a constant answer"  # how such a remark begins
+UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
 _MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
@@ -103,11 +105,11 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
         numbers or no answer at all; None if unknown.
       minimize: whether lower scores are better.
     """
-    if value is None or baseline is None:
+    if value is None or baseline is None or np.isnan(value) or np.isnan(baseline):
         return ""
     # Scores are written as float32.
-    value, bound = np.float32(value), np.float32(baseline)
-    is_better = value < bound if minimize else value > bound
+    score, bound = np.float32(value), np.float32(baseline)
+    is_better = score < bound if minimize else score > bound
     return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
 
 
@@ -151,14 +153,20 @@ def make_block(
 def display(block: Block) -> str:
     """Formats the scores and the step of a block under a title, like the reference."""
     lines = [line for line in block.text.splitlines() if not line.startswith("best ")]
-    return "\n".join(["***** Eval results *****", *(f"  {line}" for line in lines)])
+    return "\n".join(["***** Eval results *****", *(f"  {in_words(line)}" for line in lines)])
+
+
+def in_words(line: str) -> str:
+    """Returns a line ``key = value`` with `UNDEFINED` for a value that is not a number."""
+    return re.sub("= nan$", f"= {UNDEFINED}", line)
 
 
 def put(blocks: list[Block], block: Block) -> list[Block]:
     """Returns the blocks, sorted by step, with a new one, which replaces a block of its step."""
+    step = block.step or 0
     blocks = [other for other in blocks if other.step is None or other.step != block.step]
     later_blocks = (
-        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > block.step
+        i for i, other in enumerate(blocks) if other.is_summary or (other.step or 0) > step
     )
     index = next(later_blocks, len(blocks))
     return [*blocks[:index], block, *blocks[index:]]
@@ -230,7 +238,7 @@ def read_trial(folder: str) -> Trial | None:
     try:
         last, best, value = text.split(":")
         trial = Trial(int(last), int(best), float(value))
-        if not abs(trial.best_value) < _MAX_SCORE:
+        if abs(trial.best_value) >= _MAX_SCORE:
             raise ValueError("invalid score")
         return trial
     except ValueError as error:

@@ -26,6 +26,7 @@ from absl import logging
 
 import albert
 from albert.io import file_io, json_shapes, processes, signals
+from albert.training import stuck_runs
 
 # --- versions, machine and inputs -----------------------------------------------------------------
 
@@ -179,7 +180,7 @@ _RECORD = {
     "inputs": _INPUTS, "task?": _TEXT, "best_metric?": _TEXT, "parameters": _RESULT,
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
-    "test?": _RESULT, "cost?": _COST,
+    "test?": _RESULT, "cost?": _COST, "remarks?": [_TEXT],
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.
@@ -242,6 +243,22 @@ def read_context(folder: str, metric: str | None = None) -> Context:
     baseline = (record.get("baseline") or {}).get(metric or record.get("best_metric"))
     test = {name: v for name, v in (record.get("test") or {}).items() if name != "step"}
     return Context(record.get("evaluated"), baseline, test)
+
+
+def log_remarks(folder: str, remarks: Sequence[str]) -> None:
+    """Logs remarks on the score of the model in a folder as one warning, if there are any."""
+    if remarks:
+        logging.warning("The model of %s: %s", folder, "; ".join(remarks))
+
+
+def read_remarks(folder: str) -> list[str]:
+    """Returns `stuck_runs.remarks` on the run of a folder; [] without a readable record."""
+    try:
+        if file_io.exists(os.path.join(folder, RUN)):
+            return stuck_runs.remarks(folder, read(folder))
+    except file_io.InputError as error:
+        logging.warning("Whether the model has learned is unknown: %s", error)
+    return []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -570,6 +587,7 @@ def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) ->
     def change(record, session):
         if _describes(record, session) or _session_of_result(record) is session:
             record.update(evaluated=count, baseline=baseline or {})
+            record["remarks"] = stuck_runs.remarks(folder, record)
 
     _change_session(folder, change)
 

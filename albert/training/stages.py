@@ -7,15 +7,14 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
 
 from albert.data import input_pipeline
 from albert.io import file_io, locks
-from albert.model import checkpoints, encoder
+from albert.model import checkpoints, configuration
 from albert.training import (
     budget,
     contracts,
@@ -23,10 +22,13 @@ from albert.training import (
     engine,
     evaluation,
     learning_rates,
+    optimizers,
     results,
     run_record,
     stuck_runs,
 )
+
+Budget = budget.Settings  # a field of `Run` has the name of the module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +36,10 @@ class Run:
     """The settings of a run of any task.
 
     Attributes:
-      model_config: `encoder.AlbertConfig`.
-      run_config: `engine.RunConfig`.
-      strategy: `tf.distribute.Strategy`.
-      make_optimizer: function without arguments.
+      model_config: sizes of the model.
+      run_config: settings of the engine.
+      strategy: the devices.
+      make_optimizer: builds the optimizer.
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename: see `checkpoints.restore`.
@@ -50,23 +52,22 @@ class Run:
       checkpoint: the checkpoint to evaluate or to predict with, see `checkpoints.choose`. "all"
         evaluates all checkpoints and predicts with the best.
       eval_wait_secs: see `evaluation.evaluate_all`.
-      record: `run_record.Recorder`, which describes the run in its folder; None: the run is not
-        recorded.
+      record: describes the run in its folder; None: the run is not recorded.
       before_save: called by the chief before each checkpoint; raises if it must not save.
-      stuck: `stuck_runs.Settings`; None: training is not judged.
-      budget: `budget.Settings`; None: `run_config` has the number of steps.
+      stuck: None: training is not judged.
+      budget: None: `run_config` has the number of steps.
     """
 
-    model_config: encoder.AlbertConfig
+    model_config: configuration.AlbertConfig
     run_config: engine.RunConfig
     strategy: tf.distribute.Strategy
-    make_optimizer: Callable[[], Any]
+    make_optimizer: Callable[[], optimizers.Optimizer]
     init_checkpoint: str | None = None
     from_scratch: bool = False
     rename: Callable[[str], str] | None = None
-    adapt: Callable[[Any, checkpoints.LoadReport], None] = lambda model, report: None
+    adapt: Callable[[contracts.Model, checkpoints.LoadReport], None] = lambda model, report: None
     check_folder: Callable[[], None] = lambda: None
-    complete_folder: Callable[[bool], Any] = lambda replace: None
+    complete_folder: Callable[[bool], None] = lambda replace: None
     do_train: bool = False
     do_eval: bool = False
     do_predict: bool = False
@@ -75,7 +76,7 @@ class Run:
     record: run_record.Recorder | None = None
     before_save: Callable[[], None] = lambda: None
     stuck: stuck_runs.Settings | None = None
-    budget: Any = None
+    budget: Budget | None = None
 
     @property
     def checkpoint_to_use(self) -> str | None:
@@ -85,14 +86,6 @@ class Run:
 
 def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
     """Runs the stages of a run: training, evaluation, prediction.
-
-    Args:
-      task: `contracts.Task`.
-      data: `contracts.Data`.
-      run: `Run`.
-
-    Returns:
-      The `engine.Engine`.
 
     Raises:
       file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
@@ -113,15 +106,25 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
                 runner = _train(task, data, run, paths["train"], eval_input)
             else:
                 runner = make_engine(task, run)
-            block = _evaluate(run, runner, eval_input) if run.do_eval else None
+            block = _evaluate(run, runner, eval_input) if eval_input else None
             if run.do_predict:
                 block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
             if block:
                 logging.info("%s", results.display(block))
+                if run.do_eval:
+                    evaluation.warn_of_start(runner, block)
+                folder = run.run_config.output_dir
+                run_record.log_remarks(folder, run_record.read_remarks(folder))
     return runner
 
 
-def _train(task, data, run, paths, eval_input):
+def _train(
+    task: contracts.Task,
+    data: contracts.Data,
+    run: Run,
+    paths: Sequence[str],
+    eval_input: input_pipeline.InputFn | None,
+) -> engine.Engine:
     """Trains within the run's budget; restarts with the next seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
@@ -131,9 +134,12 @@ def _train(task, data, run, paths, eval_input):
         attempt, pacer = within_budget(run, count, watch)
         runner = make_engine(task, attempt, seed)
         further = {"restarts": count} if count else None
-        evaluate = eval_input and evaluation.evaluate_while_training(runner, eval_input, further)
-        if evaluate:
-            evaluate = pacer.timing(evaluate, functools.partial(runner.time_evaluation, eval_input))
+        evaluate = None
+        if eval_input:
+            evaluate = pacer.timing(
+                evaluation.evaluate_while_training(runner, eval_input, further),
+                functools.partial(runner.time_evaluation, eval_input),
+            )
         try:
             average = runner.train(
                 _train_input(data, paths, seed),
@@ -150,18 +156,21 @@ def _train(task, data, run, paths, eval_input):
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(folder, seed, error, on_chief)
             del runner, evaluate, attempt, pacer  # the next attempt needs their memory
+    raise AssertionError("the last attempt has raised")
 
 
-def _train_input(data, paths, seed):
+def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input_pipeline.InputFn:
     return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
 
 
-def _eval_input(data, paths, split):
+def _eval_input(
+    data: contracts.Data, paths: Mapping[str, Sequence[str]], split: str
+) -> input_pipeline.InputFn:
     return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
 
 
-def _initialize(model, run):
-    """Loads the initial weights of a run; returns the `LoadReport`, None without a checkpoint."""
+def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | None:
+    """Loads the initial weights of a run, if it has a checkpoint."""
     if not run.init_checkpoint:
         return None
     report = checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
@@ -170,12 +179,9 @@ def _initialize(model, run):
 
 
 def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engine.Engine:
-    """Makes the `engine.Engine` of a run, and writes the size of its model to the run's record.
+    """Makes the engine of a run, and writes the size of its model to the run's record.
 
-    Args:
-      task: `contracts.Task`.
-      run: `Run`.
-      seed: replaces the seed of `run.run_config`.
+    A seed replaces that of `run.run_config`.
     """
     run_config = run.run_config
     if seed is not None:
@@ -236,7 +242,7 @@ def within_budget(
             "another output_dir"
         )
 
-    def make_optimizer():
+    def make_optimizer() -> optimizers.Optimizer:
         pace = learning_rates.Pace()
         pacer.set_pace = pace.set
         return settings.make_optimizer(pace)
@@ -245,8 +251,10 @@ def within_budget(
     return dataclasses.replace(run, run_config=run_config, make_optimizer=make_optimizer), pacer
 
 
-def _evaluate(run, runner, eval_input):
-    """Returns the `results.Block` of the best checkpoint, or of `run.checkpoint`.
+def _evaluate(
+    run: Run, runner: engine.Engine, eval_input: input_pipeline.InputFn
+) -> results.Block | None:
+    """Returns the results of the best checkpoint, or of `run.checkpoint`.
 
     Training has already evaluated each checkpoint.
     """
@@ -263,7 +271,7 @@ def _evaluate(run, runner, eval_input):
 
 
 @contextlib.contextmanager
-def _locking_folder(run):
+def _locking_folder(run: Run) -> Iterator[Run]:
     """Yields the run, and locks its output folder against other processes while it trains.
 
     A folder of another model is rejected before anything is written there.
@@ -280,18 +288,20 @@ def _locking_folder(run):
 _STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": run_record.PREDICT}
 
 
-def _recording(run, data, splits):
+def _recording(
+    run: Run, data: contracts.Data, splits: Sequence[str]
+) -> contextlib.AbstractContextManager:
     """Returns the context manager in which the chief records the run."""
     if not (run.record and splits and distribution.is_chief(run.strategy)):
         return contextlib.nullcontext()
     names = {split: _STAGE_OF_SPLIT[split] for split in splits}
-    inputs = {}
+    inputs: dict[str, tuple[str, list[str]]] = {}
     for split, stage in names.items():
         if files := data.files(split):
             folder = os.path.dirname(os.path.commonprefix(files))
             path = files[0] if len(files) == 1 else folder
             inputs[f"{stage}_data"] = (path, files)
-    return run.record.session(run.run_config.output_dir, names.values(), inputs)
+    return run.record.session(run.run_config.output_dir, list(names.values()), inputs)
 
 
 def check_start(run: Run) -> None:
@@ -328,8 +338,10 @@ def load(runner: engine.Engine, checkpoint: str | None = None) -> str:
     return prefix
 
 
-def _predict(run, data, runner, predict_input):
-    """Writes predictions; returns their `results.Block` if they are the evaluation, else None."""
+def _predict(
+    run: Run, data: contracts.Data, runner: engine.Engine, predict_input: input_pipeline.InputFn
+) -> results.Block | None:
+    """Writes predictions; returns their results if they are the evaluation, else None."""
     prefix = load(runner, run.checkpoint_to_use)
     rows = runner.predict(predict_input)
     if not distribution.is_chief(run.strategy):

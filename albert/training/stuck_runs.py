@@ -157,6 +157,24 @@ def verdict(folder: str, best_step: int | None) -> str:
     return UNTRAINED if best_step == 0 else ""
 
 
+def remarks(folder: str, record: dict[str, Any]) -> list[str]:
+    """Returns warnings about the score of a run: the verdict, and whether a constant is as good.
+
+    Args:
+      folder: output folder.
+      record: dict of its ``run.json``.
+    """
+    result, metric = record["result"] or {}, record.get("best_metric") or ""
+    # Otherwise the run did not train what it evaluates.
+    has_trained = any("train" in session["stages"] for session in record["sessions"])
+    texts = [verdict(folder, result.get("step") if has_trained else None)]
+    baseline = (record.get("baseline") or {}).get(metric)
+    texts.append(results.remark_on_baseline(result.get(metric), baseline, results.is_loss(metric)))
+    if metric in result and result[metric] is None:
+        texts.append(f"its {metric} is {results.UNDEFINED}")
+    return list(filter(None, texts))
+
+
 def _read(path):
     """Reads the state saved by `Watch`: judgements, the warning (if any), and sums per step."""
     state = file_io.read_json(path, "learning signals")

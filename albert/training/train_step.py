@@ -5,33 +5,39 @@ micro-batches before the backward pass. The losses and gradients of all parts th
 Clipping is in `optimizers`, the scale of float16 losses in `loss_scale`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from albert.data.input_options import Tensors
 from albert.model import kernels
 from albert.training import flops, training_log
+from albert.training.contracts import Model, Task
+from albert.training.optimizers import Optimizer
 
+# Of a micro-batch: gradients, losses, and metrics with learning signals.
+Part = tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]
 # Prefix of the task's learning signals in the results of a step.
 SIGNS = "signs/"
 
 
 def run(
-    task: Any,
-    model: Any,
-    optimizer: Any,
-    features: dict[str, tf.Tensor],
-    seed: Any,
+    task: Task,
+    model: Model,
+    optimizer: Optimizer,
+    features: Tensors,
+    seed: int,
     accumulation_steps: int = 1,
 ) -> dict[str, tf.Tensor]:
     """Computes gradients, sums them over all replicas and updates the weights; call in a replica.
 
     Args:
-      task: `contracts.Task`.
-      model: model of `heads`.
-      optimizer: `optimizers.Optimizer` with slots for the model's trained variables.
-      features: dict of tensors [B, ...], the batch of this replica.
-      seed: integer; dropout is a function of it, of the step, the replica and the micro-batch.
+      task: the task.
+      model: its model.
+      optimizer: has slots for the model's trained variables.
+      features: tensors [B, ...], the batch of this replica.
+      seed: dropout is a function of it, of the step, the replica and the micro-batch.
       accumulation_steps: number of micro-batches into which B is split, computed in sequence.
 
     Returns:
@@ -41,7 +47,7 @@ def run(
     """
     context = tf.distribute.get_replica_context()
 
-    def add_up(values):
+    def add_up(values: Any) -> Any:
         return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
     tokens = {}
@@ -50,24 +56,32 @@ def run(
     work = flops.count_work(model, features, accumulation_steps)
     work = {} if work is None else {training_log.WORK: work}
     weights, tokens, work = add_up((model.loss_weights(features), tokens, work))
-    seed = tf.stack([seed, tf.cast(optimizer.global_step, tf.int32)])
+    step_seed = tf.stack([seed, tf.cast(optimizer.global_step, tf.int32)])
     if context.num_replicas_in_sync > 1:
-        seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
+        replica = context.replica_id_in_sync_group
+        step_seed = tf.random.experimental.stateless_fold_in(step_seed, replica)
 
-    def compute(features, seed):
+    def compute(features: Tensors, seed: tf.Tensor) -> Part:
         return _gradients(task, model, features, seed, weights, optimizer.gradient_scale())
 
     if accumulation_steps == 1:
-        parts = compute(features, seed)
+        parts = compute(features, step_seed)
     else:
-        parts = _accumulate(compute, features, seed, accumulation_steps)
+        parts = _accumulate(compute, features, step_seed, accumulation_steps)
     gradients, losses, metrics = add_up(parts)
     norm = optimizer.apply_gradients(zip(gradients, model.trained_variables, strict=True))
     per_step = {**losses, "gradient_norm": norm, **tokens, **optimizer.report()}
     return {**{name: tf.stack([value, 1.0]) for name, value in per_step.items()}, **metrics, **work}
 
 
-def _gradients(task, model, features, seed, weights, scale):
+def _gradients(
+    task: Task,
+    model: Model,
+    features: Tensors,
+    seed: tf.Tensor,
+    weights: Tensors,
+    scale: tf.Tensor | None,
+) -> Part:
     """Returns the gradients (times `scale`), losses and metrics of one micro-batch."""
     variables = model.trained_variables
     # Only trained variables are watched: frozen parts run as in inference and keep no activations.
@@ -86,21 +100,23 @@ def _gradients(task, model, features, seed, weights, scale):
     return gradients, {**losses, "loss": loss}, metrics
 
 
-def _accumulate(compute, features, seed, count):
+def _accumulate(
+    compute: Callable[[Tensors, tf.Tensor], Part], features: Tensors, seed: tf.Tensor, count: int
+) -> Part:
     """Returns the sum of ``compute(features, seed)`` over `count` micro-batches."""
     split = {
         name: tf.reshape(x, tf.concat([[count, -1], tf.shape(x)[1:]], 0))
         for name, x in features.items()
     }
 
-    def part(number):
+    def part(number: tf.Tensor) -> Part:
         batch = {
             name: tf.ensure_shape(x[number], [None, *features[name].shape[1:]])
             for name, x in split.items()
         }
         return compute(batch, tf.random.experimental.stateless_fold_in(seed, number))
 
-    def body(number, sums):
+    def body(number: tf.Tensor, sums: Part) -> tuple[tf.Tensor, Part]:
         terms = tf.nest.map_structure(kernels.graph_barrier, part(number))
         return number + 1, tf.nest.map_structure(tf.add, sums, terms)
 

@@ -6,7 +6,6 @@ Wasting My Time! Saving Days of ImageNet and BERT Training with Latest Weight Av
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -29,25 +28,28 @@ class WeightAverage(tf.Module):
     """
 
     def __init__(
-        self, completed: Callable[[Any], tf.Tensor], fraction: float, is_planned_again: bool = False
+        self,
+        completed: Callable[[tf.Tensor], tf.Tensor],
+        fraction: float,
+        is_planned_again: bool = False,
     ) -> None:
         super().__init__()
         self._completed, self._start = completed, 1.0 - fraction
         self._is_planned_again = is_planned_again
-        self._means = {}  # variable name -> its mean
+        self._means: dict[str, tf.Variable] = {}  # variable name -> its mean
         name = f"{weight_names.STEP}/{weight_names.AVERAGE}"
         self.count = tf.Variable(0, dtype=tf.int64, name=name, trainable=False)
 
-    def build(self, name: str, variable: Any) -> None:
+    def build(self, name: str, variable: tf.Variable) -> None:
         """Creates the mean of a variable; call it where slots are created."""
         self._means[name] = tf.Variable(
             tf.zeros(variable.shape), name=f"{name}/{weight_names.AVERAGE}", trainable=False
         )
 
-    def _is_due(self, step):
+    def _is_due(self, step: tf.Tensor) -> tf.Tensor:
         return self._completed(step) > self._start
 
-    def update(self, step: Any, variables: dict[str, Any]) -> None:
+    def update(self, step: tf.Tensor, variables: dict[str, tf.Variable]) -> None:
         """Adds the weights after a step to their means if the step is among the last ones.
 
         Args:
@@ -59,7 +61,7 @@ class WeightAverage(tf.Module):
             count = tf.where(self._is_due(step - count), count, 0)
         self.count.assign(tf.where(is_due, count + 1, 0))
 
-        def add():
+        def add() -> bool:
             weight = 1.0 / tf.cast(self.count, tf.float32)
             for name, variable in variables.items():
                 mean = self._means[name]

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from albert.data import (
-    input_pipeline,
+    input_options,
     instance_files,
     instance_shards,
     instances,
@@ -104,7 +104,7 @@ def test_words_of_records_are_counted(text, golden, tmp_path):
     words = sum(starts[i] and i not in special for row in ids for i in row)
     assert counts["instance_words"] == words > 1000
     paths = tuple(map(str, tmp_path.glob("part-*")))
-    ratio = instance_shards.words_per_token([input_pipeline.Source(paths)])
+    ratio = instance_shards.words_per_token([input_options.Source(paths)])
     assert ratio == pytest.approx(words / sum(map(len, ids)))
 
 
@@ -115,10 +115,10 @@ def test_words_of_a_mixture_have_the_shares_of_its_sources(text, tmp_path):
         names = ("instances", "instance_tokens", "instance_words")
         manifest = {"counts": dict(zip(names, sizes, strict=True)), "shards": []}
         file_io.write_json(instance_shards.manifest_path(str(tmp_path / name)), manifest)
-        sources.append(input_pipeline.Source((path,), weight))
+        sources.append(input_options.Source((path,), weight))
     # Of four records three have 10 tokens and 5 words, one has 30 of each.
     assert instance_shards.words_per_token(sources) == (3 * 5 + 30) / (3 * 10 + 30)
-    other = input_pipeline.Source((str(text),))
+    other = input_options.Source((str(text),))
     assert instance_shards.words_per_token([*sources, other]) is None
     manifest["counts"].pop("instance_words")  # of an earlier version
     file_io.write_json(instance_shards.manifest_path(str(tmp_path / "b")), manifest)

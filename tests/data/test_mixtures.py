@@ -9,8 +9,7 @@ import tensorflow as tf
 from albert import run_pretraining
 from albert.cli import options
 from albert.data import input_pipeline, record_files
-from albert.data.input_options import TrainInput
-from albert.data.input_pipeline import Source
+from albert.data.input_options import Source, TrainInput
 from albert.io import file_io
 
 SPECS = (input_pipeline.FeatureSpec("number", "int64", ()),)

@@ -93,8 +93,12 @@ FORGED = [
 ]
 
 
+def checked(data):
+    return data.checked(record_values.limits_of_model(CONFIG))
+
+
 def assert_refused(folder, split, task, name, place, value, message):
-    data = record_values.checked(DATA[task](), CONFIG)
+    data = checked(DATA[task]())
     paths = write(str(folder / "x.tf_record"), data.specs(split), name, place, value)
     with pytest.raises(InputError, match=rf"x\.tf_record, record 38: {message}"):
         read_all(data, paths, split)
@@ -115,7 +119,7 @@ def test_forged_features_are_refused_in_an_evaluation(tmp_path, forged):
     [("start_positions", LENGTH, 15), ("end_positions", -1, 15), ("is_impossible", 2, 1)],
 )
 def test_forged_places_of_answers_are_refused(tmp_path, name, value, high):
-    data = record_values.checked(squad_data(), CONFIG)
+    data = checked(squad_data())
     paths = write(str(tmp_path / "x.tf_record"), data.specs("train"), name, (), value)
     message = rf"x\.tf_record, record 38: {name} = {value}, expected 0 to {high}: delete the file"
     with pytest.raises(InputError, match=message):
@@ -126,7 +130,7 @@ def test_forged_places_of_answers_are_refused(tmp_path, name, value, high):
 @pytest.mark.parametrize("task", DATA)
 def test_what_is_right_is_read_as_before(tmp_path, task):
     plain = DATA[task]()
-    data = record_values.checked(plain, CONFIG)
+    data = checked(plain)
     for split in ("train", "dev"):
         paths = write(str(tmp_path / split), data.specs(split))
         found, expected = read_all(data, paths, split), read_all(plain, paths, split)
@@ -138,7 +142,7 @@ def test_what_is_right_is_read_as_before(tmp_path, task):
 
 def test_several_files_with_other_features(tmp_path):
     """The records of a training and of what is predicted are read in one block."""
-    data = record_values.checked(squad_data(), CONFIG)
+    data = checked(squad_data())
     train = write(str(tmp_path / "a"), squad_records.feature_specs(LENGTH, True))
     specs = squad_records.feature_specs(LENGTH, False)
     dev = write(str(tmp_path / "b"), specs, "segment_ids", (2,), 2)

@@ -7,10 +7,11 @@ import pytest
 from albert.export import verification
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
-from albert.serving import serving_folder
+from albert.serving import inference, serving_folder
 from albert.tasks import glue
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
+from albert.training import run_record
 from tests.support.builders import SPM, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -52,6 +53,20 @@ def test_what_is_written_is_read(tmp_path):
     (item,) = verification.check(path)
     assert "model.onnx" in item.damage
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "run"]
+
+
+def test_remarks_on_the_score_of_the_model_come_along(tmp_path, caplog):
+    trained, path = trained_in(tmp_path / "run"), str(tmp_path / "run")
+    with run_record.Recorder("run_classifier", [], {}, {}).session(path, ["train"], {}):
+        run_record.set_model(path, "custom", "eval_accuracy", 10, 5)
+        run_record.set_result(path, 3, {"eval_accuracy": 0.5})
+        run_record.set_evaluated(path, 2, {"eval_accuracy": 0.5})
+    write(tmp_path / "out", trained)
+    remark = "no better than a constant answer (0.5000)"
+    assert serving_folder.read(str(tmp_path / "out")).remarks == (remark,)
+    for name in ("run", "out"):
+        inference.find(str(tmp_path / name))
+        assert f"The model of {tmp_path / name}: {remark}" in caplog.text
 
 
 def test_the_threshold_of_squad_is_inside(tmp_path):

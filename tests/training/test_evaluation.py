@@ -157,6 +157,62 @@ def test_results_of_one_alone_stay_beside_those_of_others(folder):
     assert (folder / "eval_results.txt").read_text() == expected
 
 
+def train_through(folder, scores, steps):
+    """Evaluates the checkpoints of steps like a training that resumes before the first of them."""
+    runner = make_engine(folder, scores)
+    on_checkpoint = evaluation.evaluate_while_training(runner, None)
+    for step in steps:
+        runner.model.step.assign(step)
+        on_checkpoint(str(folder / f"model.ckpt-{step}"), step)
+    return runner
+
+
+@pytest.mark.parametrize("stage", ["training", "resumed training", "evaluation"])
+def test_step_0_with_random_parts_is_shown_and_never_chosen(folder, stage, caplog):
+    """Its score is the best one by chance, and a later one is worse than the first trained one."""
+    scores = {0: 0.9, 10: 0.75, 20: 0.5}
+    runner = make_engine(folder, scores)
+    if stage == "training":
+        train_through(folder, scores, (0, 10, 20))
+    elif stage == "resumed training":
+        train_through(folder, scores, [0])
+        assert best_step(folder) == 0  # until there is another
+        train_through(folder, scores, (10, 20))
+    else:
+        evaluation.evaluate_all(runner, None)
+    for _ in range(2):
+        assert best_step(folder) == 10
+        assert (folder / "best_trial.txt").read_text() == "20:10:0.75"
+        assert "score = 0.9\n" in (folder / "eval_results.txt").read_text()
+        evaluation.evaluate_all(make_engine(folder, scores), None)
+    evaluation.warn_of_start(runner, evaluation.find_best_block(runner))
+    assert "Step 0, before training, has a better score (0.9000) than step 10 (0.7500)" in (
+        caplog.text
+    )
+    assert "these variables had random values: step" in caplog.text
+
+
+def test_step_0_can_be_the_best_if_all_of_it_was_loaded(folder):
+    (folder / "load_report.json").write_text('{"new": []}')
+    evaluation.evaluate_all(make_engine(folder, {0: 0.9, 10: 0.75, 20: 0.5}), None)
+    assert best_step(folder) == 0
+
+
+def test_a_best_checkpoint_without_a_step_is_not_taken_for_that_of_step_0(folder):
+    checkpoints.write_tensors(str(folder / "model.ckpt-best"), {"step": tf.constant(7.0)})
+    train_through(folder, {7: 0.9, **SCORES}, SCORES)
+    train_through(folder, {7: 0.9, **SCORES}, [20])
+    assert best_step(folder) == 7
+
+
+def test_of_scores_that_are_undefined_the_last_one_counts(folder):
+    runner = train_through(folder, {0: 0.9, 10: np.nan, 20: np.nan}, SCORES)
+    assert best_step(folder) == 20
+    assert results.read_trial(str(folder)).best_step == 20
+    text = results.display(evaluation.find_best_block(runner))
+    assert "score = undefined" in text
+
+
 def test_results_of_squad_have_the_form_of_the_reference(folder, golden):
     """Names and digits of the recorded file, with the step that each block is of."""
     scores = {0: 25.5, 10: 250 / 3, 20: 50.0}

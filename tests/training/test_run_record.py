@@ -150,6 +150,26 @@ def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one
     assert "test" not in run_record.read(path)
 
 
+@pytest.mark.parametrize(
+    ("step", "accuracy", "remarks"),
+    [
+        (2, 0.75, []),
+        (2, 0.5, ["no better than a constant answer (0.5000)"]),
+        (0, 0.75, ["best at step 0"]),
+        (2, math.nan, ["its accuracy is undefined"]),
+    ],
+)
+def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy, remarks):
+    path = str(tmp_path)
+    with recorder(tmp_path).session(path, ["train"], {}):
+        run_record.set_model(path, "sst-2", "accuracy", 10, 5)
+        run_record.set_result(path, step, {"accuracy": accuracy})
+        run_record.set_evaluated(path, 2, {"accuracy": 0.5})
+    assert run_record.read(path)["remarks"] == run_record.read_remarks(path) == remarks
+    run_record.log_remarks(path, remarks)
+    assert (f"The model of {path}: {remarks[0]}" in caplog.text) if remarks else not caplog.text
+
+
 def test_an_evaluation_beside_training_leaves_it_running(tmp_path):
     with recorder(tmp_path).session(str(tmp_path), ["train"], {}):
         path = tmp_path / "run.json"
