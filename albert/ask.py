@@ -4,13 +4,17 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
 from albert.serving import answer_text
+
+if TYPE_CHECKING:
+    from albert.serving.inference import FoundModel
+    from albert.serving.question_predictor import Answerer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,8 +91,8 @@ def questions(settings: Settings) -> Iterator[str]:
         yield question
 
 
-def load(settings: Settings) -> Any:
-    """Returns the `inference.FoundModel` to ask."""
+def load(settings: Settings) -> "FoundModel":
+    """Returns the model to ask."""
     from albert.tasks.squad import task as squad_task
 
     return model_settings.find_trained(settings.model_dir, settings.inference, *squad_task.KINDS)
@@ -120,7 +124,7 @@ def read_context(settings: Settings) -> str | None:
     return context
 
 
-def answer_file(settings: Settings, answerer: Any, context: str | None) -> None:
+def answer_file(settings: Settings, answerer: "Answerer", context: str | None) -> None:
     """Writes one object per question of --input_file, in order."""
     output = contextlib.nullcontext(sys.stdout)
     if settings.output_file:

@@ -2,13 +2,17 @@
 
 import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from albert.cli import app, card_settings, model_settings, options, path_flags
 from albert.experiments import model_card
 from albert.io import file_io
+from albert.model import configuration, model_folder, sources
+
+if TYPE_CHECKING:
+    from albert.model.pretraining_heads import PretrainingModel
 
 FORM = model_card.Form(
     "tensorflow",
@@ -52,13 +56,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def read_model(source: Any, config: Any) -> Any:
-    """Returns the `pretraining_heads.PretrainingModel` of a `sources.Source` and its configuration.
+def read_model(source: sources.Source, config: configuration.AlbertConfig) -> "PretrainingModel":
+    """Returns the pre-trained model with its heads.
 
     Raises:
       file_io.InputError: the checkpoint lacks a pre-training head.
     """
-    from albert.model import checkpoints, model_folder, pretraining_heads
+    from albert.model import checkpoints, pretraining_heads
 
     task, *_ = model_folder.sentence_tasks(os.path.dirname(source.checkpoint), source.checkpoint)
     model = pretraining_heads.PretrainingModel(config, sentence_task=task)

@@ -1,7 +1,7 @@
 """Pre-trains ALBERT on records made by `create_pretraining_data`, and evaluates it."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -15,14 +15,23 @@ from albert.cli import (
     training,
 )
 from albert.cli.pretraining import Settings
+from albert.model import configuration, model_folder, sources
+from albert.training import contracts, run_record
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.training import stages
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
-    """Returns the `contracts.Data` of the records."""
+def make_data(
+    settings: Settings, config: configuration.AlbertConfig, sentence_labels: bool
+) -> contracts.Data:
+    """Returns the data of the records."""
     from albert.data import dynamic_masking, input_pipeline, instance_shards, tfrecord
     from albert.tasks import pretraining as pretraining_task
 
@@ -51,31 +60,29 @@ def make_data(settings: Settings, config: Any, sentence_labels: bool) -> Any:
     )
 
 
-def find_teacher(settings: Settings) -> Any:
-    """Returns the `sources.Source` of the teacher; None without one.
+def find_teacher(settings: Settings) -> sources.Source | None:
+    """Returns the model of --teacher.
 
     Raises:
       file_io.InputError: the checkpoint or the configuration next to it is missing.
     """
     if not settings.teacher.teacher:
         return None
-    from albert.model import sources
-
     with settings.teacher.errors_named():
         return sources.locate(checkpoint=settings.teacher.teacher, needs_vocabulary=False)
 
 
 def make_run(
     settings: Settings,
-    source: Any,
-    config: Any,
+    source: sources.Source,
+    config: configuration.AlbertConfig,
     distilled: distillation.Distillation,
     sentence_task: str,
-    strategy: Any,
-    recorder: Any,
-) -> Any:
-    """Returns the `stages.Run` that trains for a sentence task."""
-    from albert.model import checkpoints, model_folder
+    strategy: "tf.distribute.Strategy",
+    recorder: run_record.Recorder,
+) -> "stages.Run":
+    """Returns the run that trains for a sentence task."""
+    from albert.model import checkpoints
     from albert.training import stages
 
     pretraining.check_vocabulary(settings.output_dir, source, config)
@@ -112,11 +119,12 @@ def main(values: flags.FlagValues) -> None:
     from albert.tasks import pretraining as pretraining_task
     from albert.training import stages
 
-    command = command_flags.CommandLine.of(values, "run_pretraining")
-    strategy = training.make_strategy(settings, command)  # First: workers must know of each other.
+    command_line = command_flags.CommandLine.of(values, "run_pretraining")
+    # First: workers must know of each other.
+    strategy = training.make_strategy(settings, command_line)
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)
-    command = command.with_value("train_batch_size", batch_size)
+    command_line = command_line.with_value("train_batch_size", batch_size)
     source = settings.model.find(needs_vocabulary=False)
     config = training.read_config(settings, source)
     model_settings.check_seq_length(settings.max_seq_length, config)
@@ -128,7 +136,7 @@ def main(values: flags.FlagValues) -> None:
     distilled = settings.teacher.distillation(teacher, source, config, *outputs)
     tasks = pretraining.find_sentence_tasks(settings, strategy)
     data = make_data(settings, config, sentence_labels=tasks[0] != "none")
-    recorder = command.recorder(source, settings.teacher.teacher)
+    recorder = command_line.recorder(source, settings.teacher.teacher)
     run = make_run(settings, source, config, distilled, tasks[0], strategy, recorder)
     task = settings.schedule.with_metric(pretraining_task.make_task(*tasks))
     task = pretraining.with_blimp(settings, task, config)

@@ -5,13 +5,16 @@ import errno
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from albert.cli import app, environment, options, path_flags
 from albert.io import file_io
 from albert.serving import requests
+
+if TYPE_CHECKING:
+    from albert.serving import server
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,8 +167,8 @@ def _http_server():
     return server
 
 
-def server_settings(settings: Settings) -> Any:
-    """Returns the `server.Settings` of the flags."""
+def server_settings(settings: Settings) -> "server.Settings":
+    """Returns the settings of the server."""
     allowed_hosts = (name.strip() for name in settings.allowed_hosts.split(","))
     names = tuple(models_of(settings))
     return _http_server().Settings(

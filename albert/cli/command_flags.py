@@ -15,6 +15,7 @@ from absl.flags import FlagValues
 from albert.cli import packaged_files
 from albert.experiments import trial_processes
 from albert.io import file_io
+from albert.model import sources
 from albert.training import run_record
 
 DEFAULT, COMMAND_LINE = "default", "command line"
@@ -52,11 +53,11 @@ class CommandLine:
         changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
         return dataclasses.replace(self, flags=changed)
 
-    def recorder(self, source: Any, teacher: str | None = None) -> run_record.Recorder:
+    def recorder(self, source: sources.Source, teacher: str | None = None) -> run_record.Recorder:
         """Returns the recorder of the run.
 
         Args:
-          source: `sources.Source` of the initial model.
+          source: the initial model.
           teacher: checkpoint or folder of its teacher, if it has one.
         """
         return run_record.Recorder(
@@ -71,7 +72,7 @@ def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags."""
     own = _defined(script)  # Libraries also define flags.
     if values is flags.FLAGS:
-        source_of = sources(values, _arguments(values))
+        source_of = find_sources(values, _arguments(values))
     else:
         source_of = {name: CALLER for name in values if values[name].present}
     description = {}
@@ -97,7 +98,7 @@ def _arguments(values):
     return [values[name].serialize() for name in sorted(values) if values[name].present]
 
 
-def sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
+def find_sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
     """Returns {flag name: "command line" or "flag file …"} of the flags in `arguments`.
 
     Args:

@@ -3,10 +3,11 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from albert.cli import options, path_flags, training
 from albert.io import file_io
+from albert.model import configuration, sources
+from albert.training import contracts
 
 WITHOUT_WEIGHTS = "a run without --init_from_teacher"
 
@@ -16,12 +17,12 @@ class Distillation:
     """The changes that --teacher makes to a run; without it, there are none.
 
     Attributes:
-      with_teacher: ``(contracts.Task) -> contracts.Task`` that also learns from the teacher.
+      with_teacher: makes a task also learn from the teacher.
       checkpoint: checkpoint that the student starts from with --init_from_teacher, else None.
       rename: see `checkpoints.restore`; None without --init_from_teacher.
     """
 
-    with_teacher: Callable[[Any], Any] = lambda task: task
+    with_teacher: Callable[[contracts.Task], contracts.Task] = lambda task: task
     checkpoint: str | None = None
     rename: Callable[[str], str] | None = None
 
@@ -97,14 +98,17 @@ class Teacher(options.Group):
             raise file_io.InputError(f"--teacher={self.teacher}: {error}") from error
 
     def distillation(
-        self, teacher: Any, source: Any, student: Any, term: str, logits: str
+        self,
+        teacher: sources.Source | None,
+        source: sources.Source,
+        student: configuration.AlbertConfig,
+        term: str,
+        logits: str,
     ) -> Distillation:
         """Returns the `Distillation` of the flags.
 
         Args:
-          teacher: `sources.Source`, or None without a teacher.
-          source: `sources.Source` of the student; its vocabulary must be the teacher's.
-          student: `encoder.AlbertConfig`.
+          source: the student's model; its vocabulary must be the teacher's.
           term, logits: outputs to compare, see `distillation.DistillationConfig`.
 
         Raises:
@@ -115,6 +119,7 @@ class Teacher(options.Group):
         from albert.model import encoder
         from albert.training import distillation
 
+        assert teacher.checkpoint is not None  # a teacher has weights
         distillation.check_vocabulary(teacher.checkpoint, source)
         config = encoder.AlbertConfig.from_json_file(teacher.config_file)
         terms = distillation.DistillationConfig(

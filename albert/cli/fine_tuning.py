@@ -65,8 +65,10 @@ class Schedule(training.Schedule):
         if "TF_CONFIG" in os.environ:
             raise file_io.InputError("--num_seeds is for one worker, but TF_CONFIG is set")
 
-    def judgement(self, learning_rate: Any, warmup_fraction: float, recipe: str | None) -> Any:
-        """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
+    def judgement(
+        self, learning_rate: float | str, warmup_fraction: float, recipe: str | None
+    ) -> stuck_runs.Settings | None:
+        """Returns how the run is judged; None: no check for learning."""
         if not (self.stuck_after and recipe):
             return None
         advice = (

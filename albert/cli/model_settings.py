@@ -1,10 +1,14 @@
 """Settings of the model that a command starts from or uses, and the search for its files."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert.cli import options, path_flags
 from albert.io import file_io
+from albert.model import configuration, published, sources
+
+if TYPE_CHECKING:
+    from albert.serving import inference
 
 _HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
 
@@ -61,16 +65,15 @@ class ModelFiles(options.Group):
         """Returns whether a flag names a model to start from."""
         return any(getattr(self, name) for name in _HANDLES)
 
-    def find(self, needs_vocabulary: bool = True, teacher: Any = None) -> Any:
-        """Returns the `sources.Source` of these flags.
+    def find(
+        self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
+    ) -> sources.Source:
+        """Returns the model of these flags.
 
         Args:
           needs_vocabulary: whether a missing vocabulary is an error.
-          teacher: `sources.Source` whose vocabulary is used if neither the flags nor the initial
-            model provide one, or None.
+          teacher: its vocabulary is used if neither the flags nor the initial model provide one.
         """
-        from albert.model import published, sources
-
         if self.tfhub_cache_dir:
             published.set_cache_dir(self.tfhub_cache_dir)
         # The model decides settings that the user has not given.
@@ -107,7 +110,9 @@ class ModelToUse(ModelFiles):
         """Returns --from_scratch if it was given."""
         return {"from_scratch": self.from_scratch} if "from_scratch" in self.given else {}
 
-    def find_for_run(self, do_train: bool, output_dir: str, kind: str, teacher: Any = None) -> Any:
+    def find_for_run(
+        self, do_train: bool, output_dir: str, kind: str, teacher: sources.Source | None = None
+    ) -> sources.Source:
         """Returns `find()`, or the files in the output folder if there is no training and no model.
 
         Args:
@@ -116,7 +121,6 @@ class ModelToUse(ModelFiles):
           kind: kind of its models, see `model_folder`.
           teacher: see `find`.
         """
-        from albert.model import sources
         from albert.tasks import kinds
 
         if do_train or self.names_model:
@@ -136,8 +140,8 @@ class Inference(options.Group):
     )
 
 
-def find_trained(model_dir: str, settings: Inference, *kinds: str) -> Any:
-    """Returns the `inference.FoundModel` of a folder, whose kind must be one of those given.
+def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference.FoundModel":
+    """Returns the model of a folder, whose kind must be one of those given.
 
     Raises:
       file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.
@@ -162,8 +166,8 @@ def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:
     }
 
 
-def check_seq_length(max_seq_length: int, config: Any) -> None:
-    """Rejects sequences longer than the position table of an `encoder.AlbertConfig`.
+def check_seq_length(max_seq_length: int, config: configuration.AlbertConfig) -> None:
+    """Rejects sequences longer than the position table of a model.
 
     Raises:
       file_io.InputError: names both values.

@@ -2,13 +2,20 @@
 
 import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from albert.cli import distillation, model_settings, options, path_flags, training
 from albert.data import masking
 from albert.io import file_io
+from albert.model import configuration, model_folder, sources
+from albert.training import contracts
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.data import dynamic_masking
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,8 +233,10 @@ def _reject_unused_rules(settings, files):
         )
 
 
-def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> Any:
-    """Returns the `dynamic_masking.Masker`; None if the masks of the records are kept.
+def find_masker(
+    settings: Settings, files: dict[str, Any], vocab_size: int
+) -> "dynamic_masking.Masker | None":
+    """Returns what draws masks; None if the masks of the records are kept.
 
     Args:
       settings: settings of the command.
@@ -260,29 +269,32 @@ def find_masker(settings: Settings, files: dict[str, Any], vocab_size: int) -> A
     return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, seed)
 
 
-def check_vocabulary(output_dir: str, source: Any, config: Any) -> None:
+def check_vocabulary(
+    output_dir: str, source: sources.Source, config: configuration.AlbertConfig
+) -> None:
     """Compares the vocabulary of a run, or the one in its output folder, with the configuration.
 
     Raises:
       file_io.InputError: see `model_folder.load_tokenizer`.
     """
-    from albert.model import model_folder, sources
-
     if not (source.spm_model_file or source.vocab_file):
         paths = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
         if len(paths) != 1:
             return
-        field = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
-        source = dataclasses.replace(source, **{field: paths[0]})
+        if paths[0].endswith(".model"):
+            source = dataclasses.replace(source, spm_model_file=paths[0])
+        else:
+            source = dataclasses.replace(source, vocab_file=paths[0])
     model_folder.load_tokenizer(source, config)
 
 
-def warn_of_untrained_types(files: dict[str, Any], config: Any) -> None:
+def warn_of_untrained_types(
+    files: dict[str, "dynamic_masking.RecordFiles"], config: configuration.AlbertConfig
+) -> None:
     """Warns if the records train only one of several token types.
 
     Args:
       files: see `pretraining.make_data`.
-      config: `encoder.AlbertConfig`.
     """
     if config.type_vocab_size > 1 and not files["train"].has_second_texts:
         logging.warning(
@@ -296,12 +308,12 @@ def warn_of_untrained_types(files: dict[str, Any], config: Any) -> None:
 # --- the sentence task ----------------------------------------------------------------------------
 
 
-def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
+def find_sentence_tasks(settings: Settings, strategy: "tf.distribute.Strategy") -> tuple[str, str]:
     """Returns the sentence task of this run, and the task that the model was trained for.
 
     Args:
       settings: settings of the command.
-      strategy: `tf.distribute.Strategy`; all workers must call this function.
+      strategy: all its workers must call this function.
 
     Returns:
       Two keys of `pretraining_heads.SENTENCE_TASKS`, which differ only in evaluations.
@@ -310,7 +322,7 @@ def find_sentence_tasks(settings: Settings, strategy: Any) -> tuple[str, str]:
       file_io.InputError: the output folder holds checkpoints of another task, or the model to
         evaluate has no head for a sentence task.
     """
-    from albert.model import checkpoints, model_folder
+    from albert.model import checkpoints
     from albert.training import distribution
 
     path, checkpoint = settings.output_dir, None
@@ -359,7 +371,7 @@ def _log_measured_task(trained, requested, task):
 # --- batches with equal numbers of tokens ---------------------------------------------------------
 
 
-def find_batch_size(settings: Settings, strategy: Any) -> int:
+def find_batch_size(settings: Settings, strategy: "tf.distribute.Strategy") -> int:
     """Returns the number of examples per step; with --train_batch_tokens the mean number.
 
     Raises:
@@ -397,13 +409,10 @@ def find_batch_size(settings: Settings, strategy: Any) -> int:
 # --- BLiMP ----------------------------------------------------------------------------------------
 
 
-def with_blimp(settings: Settings, task: Any, config: Any) -> Any:
+def with_blimp(
+    settings: Settings, task: contracts.Task, config: configuration.AlbertConfig
+) -> contracts.Task:
     """Returns the task, whose evaluations also measure BLiMP if flags ask for it.
-
-    Args:
-      settings: settings of the command.
-      task: `contracts.Task` of pre-training.
-      config: `encoder.AlbertConfig`.
 
     Raises:
       file_io.InputError: the data or the vocabulary cannot be read.
@@ -411,7 +420,6 @@ def with_blimp(settings: Settings, task: Any, config: Any) -> Any:
     if not settings.blimp.blimp_data_dir:
         return task
     from albert.experiments import blimp, sentence_scores
-    from albert.model import model_folder
 
     paradigms = blimp.read(settings.blimp.blimp_data_dir, settings.blimp.blimp_limit)
     try:

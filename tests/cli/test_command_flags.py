@@ -27,7 +27,7 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
         "-output_dir=out", "--do_train", "--nodo_eval", "--recompute=true",
     ]  # fmt: skip
     values = parsed(*words)
-    told = command_flags.sources(values, words)
+    told = command_flags.find_sources(values, words)
     line, file = command_flags.COMMAND_LINE, f"flag file {outer}"
     assert told == {
         "task_name": line, "seed": file, "warmup_step": file, "use_xla": file, "train_step": line,
@@ -36,7 +36,7 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
     assert (values.seed, values.train_step, values.warmup_step) == (3, 9, 1)
     two_words = ["--flagfile", str(outer), *words[:2], "--output_dir=out"]
     parsed(*two_words)
-    assert command_flags.sources(values, two_words)["seed"] == file
+    assert command_flags.find_sources(values, two_words)["seed"] == file
 
 
 @pytest.mark.parametrize("name", "pretraining classifier race squad_v1 squad_v2".split())
