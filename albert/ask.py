@@ -1,4 +1,10 @@
-"""Asks a model fine-tuned on SQuAD about texts: one question, a file, or typed questions."""
+r"""Asks a model fine-tuned on SQuAD about texts: one question, a file, or typed questions.
+
+Example:
+
+    albert ask --model_dir=out/squad --context_file=article.txt \
+        --question="Who wrote it?"
+"""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,9 @@
-"""Says whether one run is better than another, by how much and how surely, and what each cost."""
+"""Says whether one run is better than another, by how much and how surely, and what each cost.
+
+Example:
+
+    albert compare --runs=out/base,out/large --format=markdown
+"""
 
 import dataclasses
 
@@ -19,8 +24,9 @@ class Settings(options.Group):
 
     runs: tuple[str, ...] = options.flag(
         None,
-        "Two or more: folders of runs, of runs over seeds and of sweeps (all of their points), "
-        "points as SWEEP/learning_rate=1e-5, files of predictions; globs of folders are allowed.",
+        "Two or more runs to compare: folders of runs, of runs over seeds and of sweeps (all of "
+        "their points), points as SWEEP/learning_rate=1e-5, files of predictions; globs of "
+        "folders are allowed.",
         required=True,
         path=path_flags.RUNS,
     )
@@ -33,7 +39,7 @@ class Settings(options.Group):
         None, "Name of the side to compare all others with; by default all pairs are compared."
     )
     level: float = options.flag(
-        0.95, "Level of the intervals; 1 minus it is the probability of a false claim.",
+        0.95, "Level of the intervals; 1 minus the level is the probability of a false claim.",
         check=_is_level,
     )  # fmt: skip
     format: str = options.flag(

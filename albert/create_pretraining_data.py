@@ -1,6 +1,11 @@
-"""Makes masked-language-model pre-training data (TFRecord files) from plain text.
+r"""Makes masked-language-model pre-training data (TFRecord files) from plain text.
 
 Input: UTF-8 text, one sentence per line, a blank line between documents.
+
+Example:
+
+    albert create_pretraining_data --input_file='corpus/*.txt' \
+        --output_file=records/train.tf_record --spm_model_file=albert_base_v2
 """
 
 import dataclasses
@@ -30,6 +35,8 @@ def _written_files(settings: "Settings") -> tuple[str, ...]:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """Settings for the text, its instances, and the output files."""
+
+    section = options.DATA
 
     input_file: str | None = options.flag(
         None, "Text files, also .gz, .bz2 or .zst: comma-separated globs.", path=path_flags.INPUTS

@@ -1,4 +1,9 @@
-"""Describes the contents of files of training records, and checks each record."""
+"""Describes the contents of files of training records, and checks each record.
+
+Example:
+
+    albert describe_records --input_file='records/*' --spm_model_file=albert_base_v2
+"""
 
 import dataclasses
 

@@ -1,4 +1,10 @@
-"""Writes a checkpoint without optimizer state, with configuration and vocabulary next to it."""
+r"""Writes a checkpoint without optimizer state, with configuration and vocabulary next to it.
+
+Example:
+
+    albert export_checkpoints --albert_directory=out/pretraining \
+        --export_path=out/model/
+"""
 
 import dataclasses
 import os
@@ -31,8 +37,8 @@ class Settings(options.Group):
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
     export_path: str = options.flag(
         None,
-        "Prefix of the new checkpoint; a name that ends in / is a folder for one of the same name "
-        "(model.ckpt-best for weights of Hugging Face).",
+        "Prefix of the new checkpoint. If it ends in / it is a folder, and the checkpoint keeps "
+        "its name (model.ckpt-best for weights of Hugging Face).",
         required=True,
         path=path_flags.outputs("", ".index", ".data-*", "/*.index"),
     )

@@ -1,4 +1,9 @@
-"""Copies finished runs and sweeps to experiment trackers; their folders remain the master copy."""
+"""Copies finished runs and sweeps to experiment trackers; their folders remain the master copy.
+
+Example:
+
+    albert export_runs --runs='out/sweep/*' --to=csv --output=out/tables
+"""
 
 import dataclasses
 import re

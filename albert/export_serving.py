@@ -1,4 +1,10 @@
-"""Writes a fine-tuned model in a fast format, as a serving folder, and checks it."""
+r"""Writes a fine-tuned model in a fast format, as a serving folder, and checks it.
+
+Example:
+
+    albert export_serving --model_dir=out/sst2 --output_dir=out/sst2_onnx \
+        --format=onnx
+"""
 
 import dataclasses
 
@@ -10,6 +16,10 @@ from albert.cli import app, options, path_flags
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """Settings of the export and of its checks."""
+
+    sections = {
+        options.EVALUATION: "calibration_file check_file min_agreement max_metric_drop",
+    }
 
     model_dir: str = options.flag(
         None,

@@ -1,4 +1,10 @@
-"""Writes a model as a folder that Hugging Face's transformers loads."""
+r"""Writes a model as a folder that Hugging Face's transformers loads.
+
+Example:
+
+    albert export_to_huggingface --model_dir=out/sst2 \
+        --output_dir=out/sst2_huggingface
+"""
 
 import dataclasses
 
@@ -21,7 +27,8 @@ class Settings(options.Group):
     )
     checkpoint: str | None = options.flag(
         None,
-        'Weights to write instead of those: "best" or "last" of --model_dir, or a path.',
+        'Weights to write: "best" or "last" of --model_dir, or a path; by default the best, else '
+        "the last.",
         path=path_flags.MODEL,
     )
     output_dir: str = options.flag(

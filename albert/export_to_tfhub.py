@@ -1,4 +1,9 @@
-"""Writes a pre-trained model as a reusable SavedModel that fine-tuning can start from."""
+"""Writes a pre-trained model as a reusable SavedModel that fine-tuning can start from.
+
+Example:
+
+    albert export_to_tfhub --albert_directory=out/pretraining --export_path=out/module
+"""
 
 import dataclasses
 import os
@@ -27,8 +32,8 @@ class Settings(options.Group):
 
     albert_directory: str = options.flag(
         None,
-        "Folder of the model: checkpoint, configuration, vocabulary. In a Hugging Face folder the "
-        "checkpoint is model.safetensors. Or a published model, such as albert_base_v2.",
+        "Folder of the model (checkpoint, configuration and vocabulary; in a Hugging Face folder "
+        "the checkpoint is model.safetensors), or a published model, such as albert_base_v2.",
         required=True,
         path=path_flags.MODEL,
     )

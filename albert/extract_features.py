@@ -1,4 +1,10 @@
-"""Writes the encoder's vectors for texts, one text per line, as jsonl or npz."""
+r"""Writes the encoder's vectors for texts, one text per line, as jsonl or npz.
+
+Example:
+
+    albert extract_features --init_checkpoint=albert_base_v2 --input_file=texts.txt \
+        --output_file=vectors.npz --vectors=mean
+"""
 
 import contextlib
 import dataclasses
@@ -26,12 +32,12 @@ class Settings(options.Group):
         path=path_flags.OUTPUT,
     )
     layers: tuple[str, ...] = options.flag(
-        ("-1",), "Layers, comma-separated: 0 is the first after the embeddings, -1 the last."
+        ("-1",), "Layers whose vectors to write, comma-separated: 0 is the first, -1 the last."
     )
     vectors: str = options.flag(
         "tokens",
-        "One for each token, their mean, that of [CLS], or the pooler's output (which is made of "
-        "the last layer).",
+        "Vectors of a text: one for each token, the mean of these, the one of [CLS] (first), or "
+        "the output of the pooler, which reads the last layer.",
         choices=("tokens", "mean", "first", "pooled"),
     )
     max_seq_length: int = options.count(512, "Longest input in tokens; longer ones are cut.")

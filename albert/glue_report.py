@@ -1,4 +1,9 @@
-"""Makes the table of a sweep over GLUE tasks from the result files of its runs."""
+"""Makes the table of a sweep over GLUE tasks from the result files of its runs.
+
+Example:
+
+    albert glue_report --output_dir=out/glue --tasks=RTE,SST-2,MNLI
+"""
 
 import dataclasses
 import os
@@ -24,8 +29,8 @@ class Settings(options.Group):
     tasks: tuple[str, ...] = options.flag(None, "Tasks, in the order of the rows.", required=True)
     baseline: str | None = options.flag(
         None,
-        "Folder of another sweep over GLUE tasks: the table has the probability that a run of "
-        "this sweep is better than one of that. Both need several seeds.",
+        "Folder of another sweep over GLUE tasks: the table gets the probability that a run of "
+        "--output_dir is better than a run of --baseline. Both sweeps need several seeds.",
         path=path_flags.FOLDER,
     )
 

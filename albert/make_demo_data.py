@@ -1,4 +1,9 @@
-"""Writes a small made-up corpus, GLUE tasks and SQuAD questions about the same words."""
+"""Writes a small made-up corpus, GLUE tasks and SQuAD questions about the same words.
+
+Example:
+
+    albert make_demo_data --output_dir=demo
+"""
 
 import dataclasses
 import os

@@ -1,4 +1,10 @@
-"""Predicts with the folder of a fine-tuned model: labels of texts or words, or choices."""
+r"""Predicts with the folder of a fine-tuned model: labels of texts or words, or choices.
+
+Example:
+
+    albert predict --model_dir=out/sst2 --input_file=texts.txt \
+        --output_file=labels.tsv
+"""
 
 import contextlib
 import dataclasses
@@ -52,10 +58,10 @@ class Settings(options.Group):
         None, "Column of the text; by default that of the training, or text."
     )
     text_pair_column: str | None = options.flag(
-        None, "Column of the second text; as in training, or text_pair."
+        None, "Column of the second text; by default that of the training, or text_pair."
     )
     id_column: str | None = options.flag(
-        None, "Column of the id; as in training. Empty: rows are numbered."
+        None, "Column of the id; by default that of the training. Empty: rows are numbered."
     )
     batch_size: int = options.count(
         32,

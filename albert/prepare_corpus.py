@@ -1,4 +1,9 @@
-"""Makes a clean corpus from raw texts: one sentence per line, no duplicates, no evaluation sets."""
+"""Makes a clean corpus from raw texts: one sentence per line, no duplicates, no evaluation sets.
+
+Example:
+
+    albert prepare_corpus --input_file='raw/*.txt' --output_dir=corpus
+"""
 
 import dataclasses
 import time

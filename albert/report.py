@@ -1,4 +1,9 @@
-"""Writes one HTML file about a run, several runs of a task, a sweep, or a comparison of two."""
+"""Writes one HTML file about a run, several runs of a task, a sweep, or a comparison of two.
+
+Example:
+
+    albert report --runs='out/*' --output=report.html
+"""
 
 import dataclasses
 

@@ -1,6 +1,10 @@
 """Repeats the run that a folder describes, and compares the results.
 
 Exit status: 0 if they are equal, 1 if they differ.
+
+Example:
+
+    albert reproduce --run=out/sst2 --output_dir=out/sst2_again
 """
 
 import dataclasses

@@ -1,4 +1,9 @@
-"""Measures a pre-trained model on BLiMP: does it score acceptable sentences higher?"""
+"""Measures a pre-trained model on BLiMP: does it score acceptable sentences higher?
+
+Example:
+
+    albert run_blimp --init_checkpoint=albert_base_v2 --data_dir=blimp
+"""
 
 import dataclasses
 

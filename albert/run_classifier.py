@@ -1,4 +1,11 @@
-"""Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports."""
+r"""Fine-tunes ALBERT on a GLUE task, evaluates it, predicts and exports.
+
+Example:
+
+    albert run_classifier --task_name=SST-2 --data_dir=glue --output_dir=out/sst2 \
+        --init_checkpoint=albert_base_v2 --max_seq_length=128 --do_train --do_eval \
+        --do_predict
+"""
 
 import dataclasses
 import os
@@ -41,17 +48,21 @@ class Settings(fine_tuning.ClassifierSettings):
     )
     task_name: str = options.flag(
         None,
-        "GLUE task, such as MNLI or SST-2, or custom; case does not matter.",
+        "GLUE task, such as MNLI or SST-2, or custom for your own data; case does not matter.",
         required=True,
     )
     train_file: str | None = options.flag(
-        None, "Your own data to train on (.csv, .tsv or .jsonl), for custom.", path=path_flags.INPUT
+        None,
+        "Your own data to train on (.csv, .tsv or .jsonl), for --task_name=custom.",
+        path=path_flags.INPUT,
     )
     validation_file: str | None = options.flag(
-        None, "Your own data to evaluate on, for custom.", path=path_flags.INPUT
+        None, "Your own data to evaluate on, for --task_name=custom.", path=path_flags.INPUT
     )
     test_file: str | None = options.flag(
-        None, "Your own data to predict, with or without labels, for custom.", path=path_flags.INPUT
+        None,
+        "Your own data to predict, with or without labels, for --task_name=custom.",
+        path=path_flags.INPUT,
     )
     text_column: str = options.flag("text", "Column of the text in your own data.")
     text_pair_column: str | None = options.flag(

@@ -1,4 +1,11 @@
-"""Pre-trains ALBERT on records made by `create_pretraining_data`, and evaluates it."""
+r"""Pre-trains ALBERT on records made by `create_pretraining_data`, and evaluates it.
+
+Example:
+
+    albert run_pretraining --input_file='records/train*' \
+        --eval_input_file=records/heldout --output_dir=out/pretraining \
+        --albert_config_file=configs/albert_base_v2.json --do_train --do_eval
+"""
 
 import dataclasses
 from typing import TYPE_CHECKING

@@ -1,4 +1,10 @@
-"""Fine-tunes ALBERT on RACE (multiple choice), evaluates it and predicts."""
+r"""Fine-tunes ALBERT on RACE (multiple choice), evaluates it and predicts.
+
+Example:
+
+    albert run_race --data_dir=race --output_dir=out/race \
+        --init_checkpoint=albert_base_v2 --do_train --do_eval
+"""
 
 import dataclasses
 import os

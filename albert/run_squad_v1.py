@@ -1,4 +1,11 @@
-"""Fine-tunes ALBERT on SQuAD 1.1, answers questions about texts, scores and exports."""
+r"""Fine-tunes ALBERT on SQuAD 1.1, answers questions about texts, scores and exports.
+
+Example:
+
+    albert run_squad_v1 --train_file=train-v1.1.json --predict_file=dev-v1.1.json \
+        --output_dir=out/squad --init_checkpoint=albert_base_v2 --do_train \
+        --do_predict
+"""
 
 import dataclasses
 

@@ -1,4 +1,11 @@
-"""Fine-tunes ALBERT on SQuAD 2.0 (with unanswerable questions), answers, scores and exports."""
+r"""Fine-tunes ALBERT on SQuAD 2.0 (with unanswerable questions), answers, scores and exports.
+
+Example:
+
+    albert run_squad_v2 --train_file=train-v2.0.json --predict_file=dev-v2.0.json \
+        --output_dir=out/squad --init_checkpoint=albert_base_v2 --do_train \
+        --do_predict
+"""
 
 import dataclasses
 from typing import Any
@@ -15,7 +22,7 @@ class Settings(squad.Settings):
     """Settings of the command."""
 
     start_n_top: int = options.count(5, "Starts of an answer to consider in each window.")
-    end_n_top: int = options.count(5, "Ends to consider for each of these starts.")
+    end_n_top: int = options.count(5, "Ends of an answer to consider for each of its starts.")
     dropout_prob: float = options.flag(
         0.1,
         "Dropout of the part that predicts whether there is an answer.",

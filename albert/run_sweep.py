@@ -1,4 +1,11 @@
-"""Runs a script over a grid or a search of its flags, with a process and a folder per trial."""
+r"""Runs a script over a grid or a search of its flags, with a process and a folder per trial.
+
+Example:
+
+    albert run_sweep --script=run_classifier --output_dir=out/sweep \
+        --grid='learning_rate=1e-5,3e-5' --seeds=1,2,3 \
+        --script_flags='--flagfile=sst2.flags'
+"""
 
 import dataclasses
 import math
@@ -61,7 +68,7 @@ class Settings(options.Group):
         None, "Score of a trial; by default the one that picks its best checkpoint."
     )
     minimize: bool | None = options.flag(
-        None, "Whether a low score is good; by default that of a loss is."
+        None, "Whether lower scores are better; by default only where the score is a loss."
     )
     baseline: str | None = options.flag(
         None,

@@ -1,4 +1,10 @@
-"""Fine-tunes ALBERT to label words (named entities), evaluates it, predicts and exports."""
+r"""Fine-tunes ALBERT to label words (named entities), evaluates it, predicts and exports.
+
+Example:
+
+    albert run_token_classifier --train_file=train.conll --validation_file=dev.conll \
+        --output_dir=out/names --init_checkpoint=albert_base_v2 --do_train --do_eval
+"""
 
 import dataclasses
 import os

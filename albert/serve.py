@@ -1,4 +1,9 @@
-"""Serves folders of fine-tuned models over HTTP: labels, choices, or answers to questions."""
+"""Serves folders of fine-tuned models over HTTP: labels, choices, or answers to questions.
+
+Example:
+
+    albert serve --model_dir=out/sst2 --port=8501
+"""
 
 import dataclasses
 import errno
@@ -20,6 +25,13 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """The models to serve, the address, and the limits."""
+
+    section = "Limits"
+    sections = {
+        options.MODEL: "model_dir model model_name runtime",
+        options.DEVICES: "threads",
+        "Address": "host port allowed_hosts page log_format",
+    }
 
     model_dir: str | None = options.flag(
         None,

@@ -1,4 +1,10 @@
-"""Trains a SentencePiece or WordPiece vocabulary from plain text, one sentence per line."""
+r"""Trains a SentencePiece or WordPiece vocabulary from plain text, one sentence per line.
+
+Example:
+
+    albert train_vocab --input_file='corpus/*.txt' --output_prefix=vocab/mine \
+        --vocab_size=30000
+"""
 
 import dataclasses
 import functools

@@ -1,4 +1,9 @@
-"""Checks that checkpoints, records, hub modules and exported models are as they were written."""
+"""Checks that checkpoints, records, hub modules and exported models are as they were written.
+
+Example:
+
+    albert verify --path=out/sst2
+"""
 
 import dataclasses
 

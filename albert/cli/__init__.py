@@ -5,6 +5,7 @@ __all__ = (
     "app",
     "card_settings",
     "command_flags",
+    "command_help",
     "commands",
     "distillation",
     "fine_tuning",

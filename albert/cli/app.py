@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from albert.cli import commands, packaged_files
+from albert.cli import command_help, commands, packaged_files
 from albert.io import file_io, requirements, signals, tensorflow_start
 
 # As in setup.py; the oldest tested version.
@@ -153,6 +153,7 @@ def run(
         check_platform()
         signals.install()
         define(define_flags, flags.FLAGS)
+        command_help.define()
     except file_io.InputError as error:  # the system, or defaults from the environment
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

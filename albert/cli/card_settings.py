@@ -9,6 +9,8 @@ from albert.cli import options
 class Card(options.Group):
     """Facts that the user adds to the card of an exported model."""
 
+    section = "Model card"
+
     license: str | None = options.flag(
         None, "License of the model, for its card: a name of the Hub, such as apache-2.0."
     )

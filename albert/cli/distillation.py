@@ -31,19 +31,23 @@ class Distillation:
 class Teacher(options.Group):
     """The teacher of a student, and what the student learns from it."""
 
+    section = options.TRAINING
+
     teacher: str | None = options.flag(
         None,
         "Train a student of this model: folder of a training run, or in pre-training any "
-        "checkpoint with its configuration next to it. It is neither trained nor saved.",
+        "checkpoint with its configuration next to it. The teacher is neither trained nor saved.",
         path=path_flags.FOLDER,
     )
     distill_weights: str = options.flag(
         "5,2,1",
         "Weights of the teacher's probabilities, of the student's own losses, and of the cosine "
-        "between the last hidden states of both.",
+        "between the last hidden states of teacher and student.",
     )
     distill_temperature: float = options.flag(
-        2.0, "Temperature: both models' logits are divided by it before they are compared."
+        2.0,
+        "Temperature: the logits of teacher and student are divided by it before they are "
+        "compared.",
     )
     init_from_teacher: bool = options.flag(
         False,

@@ -83,6 +83,12 @@ class Schedule(training.Schedule):
 class Study(options.Group):
     """Flags for a frozen encoder and its cache, a hidden layer, and fractions of the data."""
 
+    section = options.TRAINING
+    sections = {
+        options.DATA: "train_fraction eval_fraction",
+        options.MODEL: "head_hidden_size head_activation head_input_activation head_dropout_prob",
+    }
+
     freeze_encoder: bool = options.flag(
         False, "Train only the head; the encoder does not change and has no dropout."
     )
@@ -93,8 +99,8 @@ class Study(options.Group):
     )
     encoder_cache_dir: str | None = options.flag(
         None,
-        "Folder of these outputs, which runs can share; by default encoder_cache next to the "
-        "feature records.",
+        "Folder of the files of --cache_encoder_outputs, which runs can share; by default "
+        "encoder_cache next to the feature records.",
         path=path_flags.FOLDER,
     )
     head_hidden_size: int | None = options.flag(
@@ -103,14 +109,18 @@ class Study(options.Group):
         "there is none. Later runs in the same folder use the recorded size.",
     )
     head_activation: str = options.flag(
-        "relu", "Activation of that layer's output.", choices=configuration.ACTIVATIONS
+        "relu",
+        "Activation of the output of the layer of --head_hidden_size.",
+        choices=configuration.ACTIVATIONS,
     )
     head_input_activation: str = options.flag(
         "linear",
-        "Activation of the encoder's output, before that layer.",
+        "Activation of the encoder's output, before the layer of --head_hidden_size.",
         choices=configuration.ACTIVATIONS,
     )
-    head_dropout_prob: float = options.flag(0.0, "Dropout of that layer's output in training.")
+    head_dropout_prob: float = options.flag(
+        0.0, "Dropout of the output of the layer of --head_hidden_size, in training."
+    )
     train_fraction: float = options.flag(
         1.0,
         "Fraction of the training examples to train on, drawn by --seed; a smaller fraction is "
@@ -119,7 +129,7 @@ class Study(options.Group):
     )
     eval_fraction: float = options.flag(
         1.0,
-        "Fraction of the examples to evaluate on, drawn in the same way.",
+        "Fraction of the dev examples to evaluate on, drawn by --seed.",
         check=subsets.check_fraction,
     )
 

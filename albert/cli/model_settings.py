@@ -17,6 +17,8 @@ _HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
 class ModelFiles(options.Group):
     """Flags for model, weights and tokenizer."""
 
+    section = options.MODEL
+
     albert_config_file: str | None = options.flag(
         None,
         "JSON file of the model's sizes; by default the one next to --init_checkpoint or in the "
@@ -45,13 +47,14 @@ class ModelFiles(options.Group):
     )
     vocab_file: str | None = options.flag(
         None,
-        "WordPiece vocabulary, for models without SentencePiece; from_tf_hub: the hub module's.",
+        "WordPiece vocabulary, for models without SentencePiece; from_tf_hub for that of "
+        "--albert_hub_module_handle.",
         path=path_flags.INPUT,
     )
     spm_model_file: str | None = options.flag(
         None,
-        "SentencePiece model; by default the one next to the checkpoint; from_tf_hub: that of the "
-        "hub module.",
+        "SentencePiece model; by default the one next to the checkpoint; from_tf_hub for that of "
+        "--albert_hub_module_handle.",
         path=path_flags.INPUT,
     )
     do_lower_case: bool = options.flag(
@@ -103,7 +106,7 @@ class ModelToUse(ModelFiles):
     """Files of a model that a command fine-tunes or uses."""
 
     from_scratch: bool = options.flag(
-        False, "Start from random weights; without it fine-tuning needs a model."
+        False, "Start from random weights; otherwise fine-tuning needs a model to start from."
     )
 
     def start(self) -> dict[str, Any]:
@@ -132,6 +135,8 @@ class ModelToUse(ModelFiles):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inference(options.Group):
     """Flags for the computation of a fine-tuned model."""
+
+    section = options.DEVICES
 
     precision: str | None = options.flag(
         None,

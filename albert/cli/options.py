@@ -10,19 +10,27 @@
 A command's settings are a group that holds other groups:
 ``device: Device = options.group(Device)``. `define` defines the absl flags of a group, `read`
 builds the group from parsed flags. Programs can build groups directly, without any flag.
+
+``--help`` shows the flags in sections. absl groups flags by the module that defines them, so the
+section of a flag is that module's name.
 """
 
 import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from absl import flags
 
 from albert.cli import path_flags
 from albert.io import file_io
+
+# Sections of ``--help``, in this order; others follow.
+RUN, OWN, DATA, MODEL = "Run", "Flags", "Data", "Model"
+TRAINING, EVALUATION, DEVICES = "Training", "Evaluation", "Devices"
+SECTIONS = (RUN, OWN, DATA, MODEL, TRAINING, EVALUATION, DEVICES)
 
 _FLAG, _GROUP = "flag", "group"  # keys of a field's metadata
 _MIXED = "mixed_"
@@ -52,6 +60,7 @@ class Flag:
       allow_override: whether a library may define the same flag, a path, later.
       repeated: whether the flag may be given several times, each with one value of a tuple.
       path: what the value names, if it is a path.
+      section: section of ``--help``; "": that of its group.
     """
 
     default: Any
@@ -66,6 +75,7 @@ class Flag:
     allow_override: bool = False
     repeated: bool = False
     path: path_flags.Path | None = None
+    section: str = ""
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
@@ -97,8 +107,13 @@ class Group:
 
     Attributes:
       given: names of the flags among its fields that the user gave, whatever their values.
+      section: section of ``--help`` that shows the flags.
+      sections: {other section: names of its flags, with blanks between}. Groups that are derived
+        from this one may define these flags.
     """
 
+    section: ClassVar[str] = OWN
+    sections: ClassVar[Mapping[str, str]] = {}
     given: frozenset[str] = frozenset()
 
     def refuse_given(self, purpose: str, *names: str) -> None:
@@ -193,9 +208,16 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
             yield from _rows(inner, {**changed, **defaults})
         elif _FLAG in field.metadata:
             row = field.metadata[_FLAG]
+            row = dataclasses.replace(row, section=row.section or _section(kind, field.name))
             if field.name in defaults:
                 row = dataclasses.replace(row, default=defaults[field.name])
             yield field.name, _type_of(hints[field.name]), row
+
+
+def _section(kind, name):
+    """Returns the section of a flag of a group."""
+    found = (section for section, names in kind.sections.items() if name in names.split())
+    return next(found, kind.section)
 
 
 def _with_defaults(kind: type, defaults: dict) -> Any:
@@ -212,44 +234,43 @@ def _with_defaults(kind: type, defaults: dict) -> Any:
 def define(kind: type, flag_values: flags.FlagValues) -> None:
     """Defines the flags of a group, including nested groups."""
     for name, value_type, row in _rows(kind):
+        place: dict[str, Any] = {"flag_values": flag_values, "module_name": row.section}
         if isinstance(row.parser, flags.EnumParser):
             enum_flag = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
             enum_flag.parser = row.parser
-            flags.DEFINE_flag(enum_flag, flag_values)
+            flags.DEFINE_flag(enum_flag, **place)
         elif row.path:
-            _define_path(name, value_type, row, flag_values)
+            _define_path(name, value_type, row, place)
         elif row.parser:
             serializer: Any = flags.ArgumentSerializer()
-            flags.DEFINE(row.parser, name, row.default, row.help, flag_values, serializer)
+            flags.DEFINE(row.parser, name, row.default, row.help, serializer=serializer, **place)
         elif row.repeated:
-            default = list(row.default)
-            flags.DEFINE_multi_string(name, default, row.help, flag_values=flag_values)
+            flags.DEFINE_multi_string(name, list(row.default), row.help, **place)
         elif row.choices:
-            flags.DEFINE_enum(name, row.default, row.choices, row.help, flag_values=flag_values)
+            flags.DEFINE_enum(name, row.default, row.choices, row.help, **place)
         else:
             extra = {"lower_bound": row.minimum, "upper_bound": row.maximum}
             extra = {key: bound for key, bound in extra.items() if bound is not None}
             default = list(row.default) if value_type is tuple and row.default else row.default
-            _DEFINERS[value_type](name, default, row.help, flag_values=flag_values, **extra)
+            _DEFINERS[value_type](name, default, row.help, **place, **extra)
         if row.alias:
-            flags.DEFINE_alias(row.alias, name, flag_values=flag_values)
+            flags.DEFINE_alias(row.alias, name, **place)
     required = [name for name, _, row in _rows(kind) if row.required]
     flags.mark_flags_as_required(required, flag_values)
 
 
-def _define_path(name, value_type, row, flag_values):
+def _define_path(name, value_type, row, place):
     """Defines a flag whose value names files or folders."""
     parser = row.path.parser(value_type is tuple and not row.repeated)
     if row.repeated:
-        flags.DEFINE_multi(
-            parser, flags.ArgumentSerializer(), name, list(row.default), row.help, flag_values
-        )
+        default = list(row.default)
+        flags.DEFINE_multi(parser, flags.ArgumentSerializer(), name, default, row.help, **place)
         return
     is_list = value_type is tuple
     serializer: Any = flags.CsvListSerializer(",") if is_list else flags.ArgumentSerializer()
     extra = {"allow_override": True} if row.allow_override else {}
     default = list(row.default) if is_list and row.default else row.default
-    flags.DEFINE(parser, name, default, row.help, flag_values, serializer, **extra)
+    flags.DEFINE(parser, name, default, row.help, serializer=serializer, **place, **extra)
 
 
 def read(kind: type, flag_values: flags.FlagValues) -> Any:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Masks(options.Group):
     """Flags for the number and the choice of masked tokens."""
 
+    section = options.DATA
+
     max_predictions_per_seq: int = options.count(
         20,
         "Maximum number of masked tokens in an instance; records that hold masks fit only the "
@@ -35,14 +37,16 @@ class Masks(options.Group):
     ngram: int = options.count(3, "Longest run of words masked together, where masks are drawn.")
     favor_shorter_ngram: bool = options.flag(
         True,
-        "Where masks are drawn, runs of n words have probability ~ 1/n; if false in reverse order.",
+        "Where masks are drawn, runs of n words have a probability in proportion to 1/n; if false "
+        "the longest run has the highest.",
     )
     do_whole_word_mask: bool = options.flag(
         True, "Where masks are drawn, mask all pieces of a word or none."
     )
     do_permutation: bool = options.flag(
         False,
-        "Where masks are drawn, choose the same number of other tokens, permute and predict them.",
+        "Where masks are drawn, also choose the same number of tokens that are not masked, permute "
+        "and predict them.",
     )
 
     def config(self) -> masking.MaskingConfig:
@@ -65,6 +69,8 @@ class Masks(options.Group):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blimp(options.Group):
     """Flags for BLiMP scores of each pre-training checkpoint."""
+
+    section = options.EVALUATION
 
     blimp_data_dir: str | None = options.flag(
         None,
@@ -93,7 +99,10 @@ class ModelFiles(model_settings.ModelFiles):
         None, "JSON file of the model's sizes.", path=path_flags.INPUT
     )
     init_checkpoint: str | None = options.flag(
-        None, "Weights to start from, in any form; by default random ones.", path=path_flags.MODEL
+        None,
+        "Weights to start from: a checkpoint, a folder, or the name of a published model, such as "
+        "albert_base_v2; by default random ones.",
+        path=path_flags.MODEL,
     )
     albert_hub_module_handle: str | None = options.flag(
         None, "Hub module to start from: a folder, .tar.gz or URL.", path=path_flags.FOLDER
@@ -104,7 +113,9 @@ class ModelFiles(model_settings.ModelFiles):
         path=path_flags.INPUT,
     )
     vocab_file: str | None = options.flag(
-        None, "WordPiece vocabulary of the records, likewise.", path=path_flags.INPUT
+        None,
+        "WordPiece vocabulary of the records, to draw masks; kept in --output_dir.",
+        path=path_flags.INPUT,
     )
     do_lower_case: bool = options.flag(
         True, "Lower-case the sentences of BLiMP, as the texts of the records were."
@@ -136,7 +147,7 @@ class Settings(training.Settings):
     train_batch_tokens: int = options.flag(
         0,
         "Above 0: real tokens per step, in place of --train_batch_size; batches of shorter "
-        "examples hold more of them. For one device.",
+        "examples hold more of them. Only for runs on one device.",
     )
     eval_batch_size: int = options.count(64, "Examples per evaluation step, over all devices.")
     sentence_task: str = options.flag(
@@ -164,7 +175,8 @@ class Settings(training.Settings):
     max_eval_steps: int = options.count(100, "Maximum batches per evaluation.")
     masked_lm_budget: float = options.flag(
         0.0,
-        "Above 0: mask records that have masks again at every step, this fraction of the tokens.",
+        "Above 0: fraction of the tokens to mask, drawn again at every step, in records that "
+        "already have masks.",
         check=options.fraction,
     )
     model: ModelFiles = options.group(ModelFiles)

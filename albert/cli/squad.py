@@ -66,7 +66,9 @@ class Settings(fine_tuning.Settings):
     train_batch_size: int = options.count(32, "Windows per step, over all devices.")
     predict_batch_size: int = options.count(8, "Windows per prediction step, over all devices.")
     num_train_epochs: float = options.flag(
-        3.0, "Total steps are the questions times this, divided by the batch size."
+        3.0,
+        "Passes over the training questions: the number of steps is the number of questions times "
+        "this, divided by --train_batch_size.",
     )
     warmup_proportion: float = options.flag(
         0.1,

@@ -11,6 +11,8 @@ from albert.io import file_io
 class Runner(options.Group):
     """Flags for text processing: local processes, or a pipeline of Apache Beam."""
 
+    section = options.DEVICES
+
     runner: str = options.flag(
         "local",
         "What processes the texts: processes of this machine, or Apache Beam (extra beam), also on "
@@ -19,7 +21,7 @@ class Runner(options.Group):
     )
     beam_args: str = options.flag(
         "",
-        "Options of Beam's pipeline, as on a command line; by default those of its DirectRunner "
+        "Options of Beam's pipeline, as on a command line; by default Beam runs on this machine, "
         "with --num_workers processes.",
     )
 

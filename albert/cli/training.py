@@ -44,6 +44,8 @@ class _RateParser(flags.FloatParser):
 class Devices(options.Group):
     """Flags for the devices of a command."""
 
+    section = options.DEVICES
+
     use_tpu: bool = options.flag(False, "Run on a TPU.")
     tpu_name: str | None = options.flag(None, "Name or address of the TPU.")
     tpu_zone: str | None = options.flag(None, "Google Cloud zone of the TPU, if not the default.")
@@ -71,6 +73,8 @@ class Devices(options.Group):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compute(options.Group):
     """Flags for precision, memory and speed."""
+
+    section = options.DEVICES
 
     precision: str = options.flag(
         "float32",
@@ -111,6 +115,9 @@ class Compute(options.Group):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Course(options.Group):
     """Flags for the stages, the checkpoints and the log of a training run."""
+
+    section = options.TRAINING
+    sections = {options.EVALUATION: "eval_wait_secs checkpoint"}
 
     seed: int = options.flag(
         12345,
@@ -154,6 +161,8 @@ def _optimizers_with_rate() -> str:
 class Optimizer(options.Group):
     """Flags for the optimizer, which has defaults for flags that are not given."""
 
+    section = options.TRAINING
+
     optimizer: str = options.flag(
         "adamw",
         f"How weights are updated: by {optimizer_table.format_names()}.",
@@ -170,7 +179,8 @@ class Optimizer(options.Group):
         None, "Decay of the mean squared gradient; by default 0.999."
     )
     epsilon: float | None = options.flag(
-        None, "Added to the root of that mean; by default 1e-6, for adam 1e-8."
+        None,
+        "Added to the root of the mean squared gradient; by default 1e-6, for adam 1e-8.",
     )
     weight_decay_rate: float | None = options.flag(
         None, "Fraction of a weight added to its update; by default 0.01."
@@ -185,8 +195,8 @@ class Optimizer(options.Group):
     )
     exclude_from_layer_adaptation: tuple[str, ...] | None = options.flag(
         None,
-        "Variables without a trust ratio (lamb), in the same way; by default those that do not "
-        "decay.",
+        "Variables without a trust ratio (lamb): regular expressions, comma-separated, searched "
+        "for in their names; by default those that do not decay.",
     )
     momentum: float | None = options.flag(
         None, "Decay of the mean gradient of matrices (muon); by default 0.95."
@@ -269,6 +279,8 @@ class OptimizerByText(Optimizer):
 class Dropout(options.Group):
     """Flags for the encoder's dropout; heads with dropout have their own flag."""
 
+    section = options.TRAINING
+
     hidden_dropout_prob: float | None = options.flag(
         None,
         "Dropout of embeddings and of the outputs of each block; by default the configuration's.",
@@ -284,6 +296,9 @@ class Dropout(options.Group):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(options.Group):
     """Flags for evaluation and the end of a run."""
+
+    section = options.EVALUATION
+    sections = {options.TRAINING: "budget_minutes stuck_after num_restarts num_seeds"}
 
     eval_every: int = options.flag(
         0,
@@ -341,6 +356,25 @@ class Schedule(options.Group):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
     """Settings of all training commands, which replace fields whose help or default differs."""
+
+    section = options.DATA
+    sections = {
+        options.RUN: (
+            "output_dir do_train do_eval do_predict predict_on export_dir export_text "
+            "threshold_to_export"
+        ),
+        options.TRAINING: (
+            "train_batch_size train_batch_tokens train_step num_train_steps num_train_epochs "
+            "warmup_step num_warmup_steps start_warmup_step warmup_proportion poly_power "
+            "average_last save_checkpoints_steps keep_checkpoint_max num_keep_checkpoint "
+            "dropout_prob classifier_dropout_prob"
+        ),
+        options.EVALUATION: (
+            "eval_batch_size predict_batch_size max_eval_steps n_best_size max_answer_length "
+            "start_n_top end_n_top"
+        ),
+        options.MODEL: "init_from_group0 use_einsum",
+    }
 
     output_dir: str = options.flag(
         None, "Folder of checkpoints and results.", required=True, path=path_flags.RUN_FOLDER

@@ -5,13 +5,14 @@ import json
 import math
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
 from absl import flags
 
-from albert.cli import app
+from albert.cli import app, command_help
 from albert.io import file_io
 from tests.support.sources import COMMANDS
 
@@ -111,6 +112,58 @@ def test_help_shows_all_flags_of_a_script(script):
     app.define(_module(script).define_flags, values)
     shown = re.findall(r"^  (?:-\w,)?--(?:\[no\])?(\w+): ", values.main_module_help(), re.M)
     assert sorted(shown) == sorted(values) and shown
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_help_has_an_example_that_parses_and_every_flag_once(script):
+    description = _module(script).__doc__
+    example = description.partition("\n\nExample:\n\n")[2].replace("\\\n", "")
+    program, name, *arguments = shlex.split(example)
+    values = _defined(script)
+    assert (program, name, values([name, *arguments])) == ("albert", script, [script])
+    text = command_help.text(description, values)
+    assert text.startswith(description.strip())
+    shown = re.findall(r"^  (?:-\w,)?--(?:\[no\])?(\w+): ", text, re.M)
+    assert sorted(shown) == sorted(values)
+
+
+@pytest.mark.parametrize(
+    "script", [script for script in COMMANDS if "eval_every" in _defined(script)]
+)
+def test_help_of_training_has_sections(script):
+    values = _defined(script)
+    text = command_help.text("", values)
+    sections = ["Run", "Data", "Model", "Training", "Evaluation", "Devices"]
+    assert re.findall(r"^(\w+):$", text, re.M) == sections
+    found = {name: values.find_module_defining_flag(name) for name in values}
+    expected = {"output_dir": "Run", "max_seq_length": "Data", "init_checkpoint": "Model"}
+    expected |= {"train_batch_size": "Training", "checkpoint": "Evaluation", "use_tpu": "Devices"}
+    assert found | expected == found
+
+
+def test_each_help_text_stands_alone():
+    """In sections and in alphabetical order, a text has other neighbors than in the code."""
+    elsewhere = (
+        r"\b(likewise|in the same way|as above|(those|these|that) (mean|layer|output|start)s?)\b"
+    )
+    for script in COMMANDS:
+        values = _defined(script)
+        found = [name for name in values if re.search(elsewhere, values[name].help)]
+        assert not found, f"{script}: {found}"
+
+
+def test_help_is_printed_by_the_command():
+    result = subprocess.run(
+        [sys.executable, "-m", "albert.verify", "--help"],
+        cwd=pathlib.Path(__file__).parent.parent.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(
+        f"{_module('verify').__doc__.strip()}\n\nFlags:\n  --path: Files to"
+    )
 
 
 WITH_PRECISION = [script for script in COMMANDS if "precision" in _defined(script)]
