@@ -1,6 +1,6 @@
 """Optimizers under the name users import.
 
-The work is done in `albert.training.optimizers`; warm-up and decay are in `learning_rates` there.
+The work is done in `albert.training.optimizers`.
 """
 
 from albert.io import requirements
@@ -9,18 +9,14 @@ with requirements.explained():
     from albert.model.weight_names import (
         STEP,
     )
-    from albert.training.learning_rates import (
-        learning_rate_at,
-    )
-    from albert.training.loss_scale import (
-        LossScale,
-    )
     from albert.training.optimizers import (
         EXCLUDED_FROM_DECAY,
         AdamBase,
         AdamWeightDecayOptimizer,
+        LossScale,
         Optimizer,
         create_optimizer,
+        learning_rate_at,
         matches,
         optimizer_class,
     )

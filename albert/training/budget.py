@@ -18,7 +18,7 @@ from absl import logging
 from albert.io import file_io, json_shapes
 
 if TYPE_CHECKING:
-    from albert.training import learning_rates, optimizers
+    from albert.training import optimizers
 
 BUDGET = "budget.json"
 # Start of the program: this module is imported early.
@@ -66,7 +66,7 @@ class Settings:
 
     Attributes:
       minutes: minutes from the start of the program to the end of training and its evaluations.
-      make_optimizer: ``(pace) -> optimizer``, whose learning rate follows `learning_rates.Pace`.
+      make_optimizer: ``(pace) -> optimizer``, whose learning rate follows `optimizers.Pace`.
       max_steps: maximum number of steps, even if more fit; None: no limit.
       clock: function that returns seconds.
       started: value of the clock when the program began.
@@ -74,7 +74,7 @@ class Settings:
     """
 
     minutes: float
-    make_optimizer: Callable[["learning_rates.Pace"], "optimizers.Optimizer"]
+    make_optimizer: Callable[["optimizers.Pace"], "optimizers.Optimizer"]
     max_steps: int | None = None
     clock: Callable[[], float] = time.monotonic
     started: float = STARTED

@@ -2,7 +2,7 @@
 
 `Optimizer` implements the common parts: clipping, loss scale and weight decay. Sources: Decoupled
 Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019, algorithm 2; for the others see their
-classes. The schedule is in `learning_rates`.
+classes.
 """
 
 import abc
@@ -15,18 +15,120 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import kernels, weight_names
-from albert.training import learning_rates, loss_scale, optimizer_table, weight_average
+from albert.training import optimizer_table, weight_average
 
 # Normalization parameters and biases are not decayed (patterns searched in variable names).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
 Schedule = Callable[[tf.Tensor], tf.Tensor]  # the learning rate of a step
 
 
+# --- the learning rate and the scale of the loss --------------------------------------------------
+
+
+def learning_rate_at(
+    step: tf.Tensor | float,
+    init_lr: float,
+    num_train_steps: float,
+    num_warmup_steps: float = 0,
+    poly_power: float = 1.0,
+    start_warmup_step: int = 0,
+) -> tf.Tensor:
+    """Returns the learning rate of a step: linear warm-up, then polynomial decay to 0.
+
+    Source: BERT, Devlin et al., 2019, appendix A.2.
+
+    Args:
+      step: integer tensor or number, steps taken before this one (0 for the first step).
+      init_lr: rate at which the decay starts at step 0.
+      num_train_steps: step at which the rate reaches 0.
+      num_warmup_steps: while fewer steps than these have passed since `start_warmup_step`, the
+        rate is instead `init_lr` times the fraction of the warm-up that has passed.
+      poly_power: power of the decay.
+      start_warmup_step: step at which the warm-up starts. Before this step the rate is negative, as
+        in the reference; meant for runs that resume from a checkpoint of that step.
+
+    Returns:
+      float32 scalar.
+    """
+    step = tf.cast(step, tf.float32)
+    remaining = 1.0 - tf.minimum(step, float(num_train_steps)) / float(num_train_steps)
+    rate = init_lr * tf.pow(remaining, poly_power)
+    if num_warmup_steps:
+        warm = step - float(start_warmup_step)
+        rate = tf.where(warm < num_warmup_steps, init_lr * warm / num_warmup_steps, rate)
+    return tf.cast(rate, tf.float32)
+
+
+class Pace:
+    """The planned fraction of training completed at a step; see `budget.Pacer`.
+
+    Create it in the scope of the strategy, if there is one.
+    """
+
+    def __init__(self) -> None:
+        self._plan = tf.Variable([0.0, 0.0, 1e9], trainable=False)
+
+    def set(self, step: int, fraction: float, num_train_steps: int) -> None:
+        """Plans a fraction that rises from `fraction` at `step` to 1 at `num_train_steps`."""
+        self._plan.assign([float(step), fraction, float(num_train_steps)])
+
+    def __call__(self, step: tf.Tensor | float) -> tf.Tensor:
+        start, fraction, last = tf.unstack(tf.convert_to_tensor(self._plan))
+        passed = (tf.cast(step, tf.float32) - start) / tf.maximum(last - start, 1.0)
+        return fraction + (1.0 - fraction) * tf.minimum(passed, 1.0)
+
+
+class LossScale(tf.Module):
+    """A factor of the float16 loss that keeps small gradients above 0 and large ones finite.
+
+    It is halved after a gradient that is not finite, whose update is skipped, and doubled after
+    2,000 finite ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
+
+    Attributes:
+      scale: the factor.
+      num_skipped: number of updates skipped so far.
+    """
+
+    GOOD_UPDATES = 2000  # in a row, after which the scale is doubled
+    _FIRST, _LARGEST = 2.0**15, 2.0**24
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = tf.Variable(
+            self._FIRST, name=f"{weight_names.LOSS_SCALE}scale", trainable=False
+        )
+        self._good, self.num_skipped = (
+            tf.Variable(0, dtype=tf.int64, name=f"{weight_names.LOSS_SCALE}{name}", trainable=False)
+            for name in ("good_updates", "left_out")  # names in checkpoints
+        )
+
+    def update(self, finite: tf.Tensor) -> tf.Tensor:
+        """Adjusts the scale and returns true if the update must be skipped.
+
+        At a scale of 1 no update is skipped, because the loss itself is then at fault.
+
+        Args:
+          finite: bool scalar, whether the gradient was finite.
+        """
+        scale = tf.convert_to_tensor(self.scale)
+        good = tf.where(finite, self._good + 1, 0)
+        grows = good >= self.GOOD_UPDATES
+        larger = tf.where(grows, tf.minimum(scale * 2.0, self._LARGEST), scale)
+        self.scale.assign(tf.where(finite, larger, tf.maximum(scale / 2.0, 1.0)))
+        self._good.assign(tf.where(grows, tf.zeros_like(good), good))
+        is_skipped = tf.logical_and(tf.logical_not(finite), scale > 1.0)
+        self.num_skipped.assign_add(tf.cast(is_skipped, tf.int64))
+        return is_skipped
+
+
+# --- what all optimizers share --------------------------------------------------------------------
+
+
 class Optimizer(tf.Module):
     """Base class of the optimizers: learning rate, clipping, loss scale, slots and their names.
 
     Args:
-      learning_rate: function of the step, such as `learning_rates.learning_rate_at`, or a number.
+      learning_rate: function of the step, such as `learning_rate_at`, or a number.
       weight_decay_rate: fraction of a weight that is added to its update.
       exclude_from_weight_decay: regular expressions searched for in variable names.
       clip_norm: maximum global norm of the gradients; 0 or None disables clipping.
@@ -53,7 +155,7 @@ class Optimizer(tf.Module):
         self._weight_decay_rate = weight_decay_rate
         self._exclude_from_weight_decay = exclude_from_weight_decay
         self._clip_norm = clip_norm or None
-        self._loss_scale: loss_scale.LossScale | None = None
+        self._loss_scale: LossScale | None = None
         self.average: weight_average.WeightAverage | None = None
         self.product_type = "float32"
         self._slots: dict[str, tuple[tf.Variable, ...]] = {}  # by variable, in the order of SLOTS
@@ -113,7 +215,7 @@ class Optimizer(tf.Module):
 
         Call it in the scope of the strategy, if there is one.
         """
-        self._loss_scale = loss_scale.LossScale()
+        self._loss_scale = LossScale()
 
     def gradient_scale(self) -> tf.Tensor | None:
         """Returns the factor that the loss must be multiplied by; None means 1."""
@@ -325,7 +427,7 @@ def create_optimizer(
     optimizer: str = "adamw",
     poly_power: float = 1.0,
     start_warmup_step: int = 0,
-    pace: learning_rates.Pace | None = None,
+    pace: Pace | None = None,
     average_last: float = 0.0,
     product_type: str = "float32",
     **settings: Any,
@@ -334,9 +436,9 @@ def create_optimizer(
 
     Args:
       init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
-        `learning_rates.learning_rate_at`.
+        `learning_rate_at`.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
-      pace: `learning_rates.Pace` that gives the completed fraction of training; the numbers of
+      pace: `Pace` that gives the completed fraction of training; the numbers of
         steps are then also fractions.
       average_last: last fraction of training over which the weights are averaged; 0: none.
       product_type: see `Optimizer`; only Muon has such products.
@@ -360,7 +462,7 @@ def create_optimizer(
         return pace(step) if pace else step
 
     instance = cls(
-        lambda step: learning_rates.learning_rate_at(
+        lambda step: learning_rate_at(
             passed(step), init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
         ),
         **settings,

@@ -21,7 +21,6 @@ from albert.training import (
     distribution,
     engine,
     evaluation,
-    learning_rates,
     optimizers,
     results,
     run_record,
@@ -243,7 +242,7 @@ def within_budget(
         )
 
     def make_optimizer() -> optimizers.Optimizer:
-        pace = learning_rates.Pace()
+        pace = optimizers.Pace()
         pacer.set_pace = pace.set
         return settings.make_optimizer(pace)
 

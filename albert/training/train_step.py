@@ -2,7 +2,7 @@
 
 The denominators of the losses come from the inputs, so they are summed over replicas and
 micro-batches before the backward pass. The losses and gradients of all parts then add up.
-Clipping is in `optimizers`, the scale of float16 losses in `loss_scale`.
+Clipping and the scale of float16 losses are in `optimizers`.
 """
 
 from collections.abc import Callable

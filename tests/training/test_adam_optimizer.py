@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import learning_rates, optimizers
+from albert.training import optimizers
 
 SHAPES = {"dense/kernel": (4, 3), "dense/bias": (3,), "wide": (520, 520)}
 
@@ -46,7 +46,7 @@ def algorithm_1(weights, last, beta_1=0.9, beta_2=0.999, epsilon=1e-8):
     """Weights after some steps: the paper's algorithm, line by line."""
     m, v = [0.0] * len(weights), [0.0] * len(weights)
     for t in range(1, last + 1):
-        rate = float(learning_rates.learning_rate_at(t - 1, 0.1, 20, 5))
+        rate = float(optimizers.learning_rate_at(t - 1, 0.1, 20, 5))
         for i, g in enumerate(gradients_of(t - 1)):
             m[i] = beta_1 * m[i] + (1 - beta_1) * g
             v[i] = beta_2 * v[i] + (1 - beta_2) * g**2

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import encoder, pretraining_heads
-from albert.training import learning_rates, optimizers
+from albert.training import optimizers
 from tests.support import forked
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
@@ -180,13 +180,13 @@ def test_adding_up_rows_before_clipping_changes_training_little(golden, name, op
 )
 def test_the_schedule_as_a_table(arguments, table):
     for step, rate in table.items():
-        found = learning_rates.learning_rate_at(tf.constant(step, tf.int64), *arguments)
+        found = optimizers.learning_rate_at(tf.constant(step, tf.int64), *arguments)
         assert float(found) == pytest.approx(rate, abs=1e-7), step
 
 
 def test_a_pace_moves_the_end_of_the_schedule():
     """The rate continues from where it is, also in a function that was compiled before."""
-    pace = learning_rates.Pace()
+    pace = optimizers.Pace()
     optimizer = optimizers.create_optimizer(1.0, 1, 0.2, pace=pace)
     rate = tf.function(optimizer.learning_rate, autograph=False)
 
@@ -228,7 +228,7 @@ def test_steps_equal_a_plain_version(name):
     for step in range(12):
         gradients = {key: rng.normal(size=shape) for key, shape in shapes.items()}
         norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
-        rate = float(learning_rates.learning_rate_at(step, 0.1, 20, 5))
+        rate = float(optimizers.learning_rate_at(step, 0.1, 20, 5))
         pairs = [(tf.constant(gradients[k], tf.float32), v) for k, v in variables.items()]
         optimizer.apply_gradients(pairs)
         for key, (weight, mean, square) in state.items():
