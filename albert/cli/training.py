@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags, logging
@@ -225,21 +226,6 @@ class Optimizer(options.Group):
                 f"--learning_rate={AUTO} is for --optimizer={_optimizers_with_rate()}: no rule is "
                 f"known for {self.optimizer}"
             )
-
-    def make(
-        self, train_batch_size: int, num_train_steps: int, num_warmup_steps: float, **schedule: Any
-    ) -> Any:
-        """Returns the optimizer of these flags; see `optimizers.create_optimizer`."""
-        from albert.training import optimizers
-
-        return optimizers.create_optimizer(
-            self.rate(train_batch_size),
-            num_train_steps,
-            num_warmup_steps,
-            optimizer=self.optimizer,
-            **self.arguments,
-            **schedule,
-        )
 
     def rate(self, train_batch_size: int) -> float:
         """Returns the peak learning rate; logs it, or that it is far above the rule."""
@@ -555,34 +541,42 @@ def run_arguments(
       settings: settings of the command.
       steps, warmup_steps: steps of training; with a time budget only their ratio counts.
       recipe: file or page with settings to try; None: no check for learning.
-      **schedule: see `optimizers.create_optimizer`.
+      **schedule: further fields of `optimizer_table.Settings`.
     """
+    flags, minutes = settings.optimizer, settings.schedule.budget_minutes
     warmup_fraction = warmup_steps / steps if steps else 0.0
-    optimizer, batch_size = settings.optimizer, settings.train_batch_size
-    schedule["product_type"] = PRECISIONS[settings.compute.precision]
     return {
-        "make_optimizer": lambda: optimizer.make(batch_size, steps, warmup_steps, **schedule),
+        "optimizer": _optimizer(settings, steps, warmup_steps, schedule),
         "do_train": settings.do_train,
         "checkpoint": settings.course.checkpoint,
         "eval_wait_secs": settings.course.eval_wait_secs,
-        "stuck": settings.schedule.judgement(optimizer.learning_rate, warmup_fraction, recipe),
-        "budget": _budget(settings, steps, warmup_fraction, schedule),
+        "stuck": settings.schedule.judgement(flags.learning_rate, warmup_fraction, recipe),
+        "budget": _budget(settings, steps, schedule) if minutes else None,
     }
 
 
-def _budget(settings, steps, warmup_fraction, schedule):
-    """Returns the `budget.Settings` of the flags; None without a budget."""
-    if not settings.schedule.budget_minutes:
+def _optimizer(
+    settings: Settings, steps: int, warmup_steps: int, schedule: Mapping[str, Any]
+) -> optimizer_table.Settings | None:
+    """Returns the settings of the optimizer; None without training."""
+    if not settings.do_train:
         return None
+    flags = settings.optimizer
+    return optimizer_table.Settings(
+        flags.rate(settings.train_batch_size),
+        steps,
+        warmup_steps,
+        flags.optimizer,
+        flags.arguments,
+        product_type=PRECISIONS[settings.compute.precision],
+        **schedule,
+    )
+
+
+def _budget(settings: Settings, steps: int, schedule: Mapping[str, Any]) -> budget.Settings:
     is_bound = settings.given & {"train_step", "num_train_steps", "num_train_epochs"}
-
-    def make_optimizer(pace):
-        batch_size = settings.train_batch_size
-        return settings.optimizer.make(batch_size, 1, warmup_fraction, pace=pace, **schedule)
-
     return budget.Settings(
         settings.schedule.budget_minutes,
-        make_optimizer,
         steps if is_bound else None,
         averages=bool(schedule.get("average_last")),
     )

@@ -66,7 +66,6 @@ class Settings:
 
     Attributes:
       minutes: minutes from the start of the program to the end of training and its evaluations.
-      make_optimizer: ``(pace) -> optimizer``, whose learning rate follows `optimizers.Pace`.
       max_steps: maximum number of steps, even if more fit; None: no limit.
       clock: function that returns seconds.
       started: value of the clock when the program began.
@@ -74,7 +73,6 @@ class Settings:
     """
 
     minutes: float
-    make_optimizer: Callable[["optimizers.Pace"], "optimizers.Optimizer"]
     max_steps: int | None = None
     clock: Callable[[], float] = time.monotonic
     started: float = STARTED
@@ -141,7 +139,13 @@ def last_step_within(
 
 
 class Unpaced:
-    """The plan of a run with a fixed number of steps."""
+    """The plan of a run with a fixed number of steps.
+
+    Attributes:
+      pace: the plan as the learning rate reads it; None: the rate depends on the steps alone.
+    """
+
+    pace: "optimizers.Pace | None" = None
 
     @property
     def knows_end(self) -> bool:
@@ -188,12 +192,11 @@ class Pacer(Unpaced):
       save_every, eval_every: see `Durations.seconds_left`.
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
       writes: False in the workers that must not write.
+      pace: gets each plan; the learning rate follows it.
       on_known: called with the number of steps and the present step, once the number of steps is
         known well enough for judgements, and whenever it changes after that.
 
     Attributes:
-      set_pace: function of the step, the completed fraction and the number of steps; it controls
-        the learning rate.
       num_train_steps: currently planned number of steps, or `UNKNOWN`.
       is_new: whether the folder has no earlier run.
 
@@ -204,6 +207,7 @@ class Pacer(Unpaced):
     def __init__(
         self, settings: Settings, folder: str, attempt: int, save_every: int, eval_every: int,
         agree: Callable[[Callable[[], Any]], Any] = lambda make: make(), writes: bool = True,
+        pace: "optimizers.Pace | None" = None,
         on_known: Callable[[int, int], None] = lambda *_: None,
     ) -> None:  # fmt: skip
         self._settings, self._folder, self._number = settings, folder, attempt
@@ -211,7 +215,7 @@ class Pacer(Unpaced):
         self._agree, self._writes, self._on_known = agree, writes, on_known
         self._total = 60.0 * settings.minutes
         self._began = settings.started if attempt == 0 else settings.clock()
-        self.set_pace: Callable[[int, float, int], None] = lambda *plan: None
+        self.pace = pace
         budget: dict[str, Any] = agree(lambda: read(folder, settings.minutes)) or _NO_ATTEMPTS
         self._earlier, self._is_repeated = budget["attempts"][:attempt], budget["is_repeated"]
         own = (budget["attempts"][attempt:] or [_no_attempt()])[0]
@@ -407,7 +411,8 @@ class Pacer(Unpaced):
     def _apply(self, plan: dict[str, Any]) -> None:
         if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
-        self.set_pace(plan["step"], plan["share"], plan["num_train_steps"])
+        if self.pace:
+            self.pace.set(plan["step"], plan["share"], plan["num_train_steps"])
         if any(other["is_known"] and other["step"] <= plan["step"] for other in self._plans):
             self._on_known(plan["num_train_steps"], plan["step"])
 

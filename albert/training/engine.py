@@ -29,6 +29,7 @@ from albert.training import (
     cost,
     distribution,
     evaluation,
+    optimizer_table,
     optimizers,
     stuck_runs,
     train_step,
@@ -220,7 +221,7 @@ class Engine:
     def train(
         self,
         input_fn: InputFn,
-        make_optimizer: Callable[[], optimizers.Optimizer],
+        settings: optimizer_table.Settings,
         initialize: Initialize,
         on_checkpoint: OnCheckpoint | None = None,
         watch: stuck_runs.Unwatched = stuck_runs.UNWATCHED,
@@ -231,7 +232,7 @@ class Engine:
 
         Args:
           input_fn: endless training batches.
-          make_optimizer: builds the optimizer.
+          settings: optimizer and learning rate.
           initialize: gives a fresh run its first weights.
           on_checkpoint: called for each checkpoint to evaluate after it is written; training ends
             if it returns True.
@@ -254,8 +255,8 @@ class Engine:
         file_io.make_dirs(config.output_dir)
         if distribution.is_chief(self.strategy):
             checkpoints.clean_up(config.output_dir)
-        optimizer = self._build_optimizer(make_optimizer)
         self._watch, self._pacer = watch, pacer
+        optimizer = self._build_optimizer(settings)
         with evaluation.BackgroundWriter() as self._writer:
             step, ended = self._start(optimizer, initialize, on_checkpoint)
             if ended or step >= config.num_train_steps:
@@ -304,11 +305,9 @@ class Engine:
             "" if free is None else f"; {file_io.describe(free)} are free in {folder}",
         )
 
-    def _build_optimizer(
-        self, make_optimizer: Callable[[], optimizers.Optimizer]
-    ) -> optimizers.Optimizer:
+    def _build_optimizer(self, settings: optimizer_table.Settings) -> optimizers.Optimizer:
         with self.strategy.scope():
-            optimizer = make_optimizer()
+            optimizer = optimizers.build(settings, self._pacer.pace)
             optimizer.build(self.model.trained_variables)
             if self.run_config.compute.dtype == "float16":
                 optimizer.scale_loss()

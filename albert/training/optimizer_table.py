@@ -1,5 +1,6 @@
-"""The available optimizers and the limits of their settings, readable without TensorFlow."""
+"""The available optimizers and their settings, readable without TensorFlow."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -38,6 +39,54 @@ OPTIMIZERS = {
     "adam": Row("Adam", _ADAM),
     "muon": Row("Muon", (*_ADAM, *_DECAY, "momentum", "adamw_rate_ratio")),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The optimizer of a training run and the course of its learning rate.
+
+    Attributes:
+      learning_rate, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
+        `optimizers.learning_rate_at`.
+      optimizer: name in `OPTIMIZERS`.
+      arguments: further arguments of the optimizer's constructor.
+      average_last: last fraction of training over which the weights are averaged; 0: none.
+      product_type: see `optimizers.Optimizer`; only Muon has such products.
+    """
+
+    learning_rate: float
+    num_train_steps: float
+    num_warmup_steps: float
+    optimizer: str = "adamw"
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    poly_power: float = 1.0
+    start_warmup_step: int = 0
+    average_last: float = 0.0
+    product_type: str = "float32"
+
+    @property
+    def warmup_fraction(self) -> float:
+        """Fraction of the steps that are warm-up."""
+        return self.num_warmup_steps / self.num_train_steps if self.num_train_steps else 0.0
+
+    def in_fractions(self) -> "Settings":
+        """Returns the settings with numbers of steps as fractions of training."""
+        return dataclasses.replace(self, num_train_steps=1, num_warmup_steps=self.warmup_fraction)
+
+    def check(self) -> None:
+        """Checks the optimizer, its arguments and the numbers of steps.
+
+        Raises:
+          file_io.InputError: a value is out of range; names it.
+        """
+        check(self.optimizer, self.arguments)
+        for name, value, lowest in (
+            ("init_lr", self.learning_rate, 0),
+            ("num_train_steps", self.num_train_steps, 1),
+            ("num_warmup_steps", self.num_warmup_steps, 0),
+        ):
+            if value < lowest:
+                raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
 
 
 def format_names(names: Iterable[str] = OPTIMIZERS) -> str:

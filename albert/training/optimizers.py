@@ -13,13 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert.io import file_io
 from albert.model import kernels, weight_names
 from albert.training import optimizer_table, weight_average
 
 # Normalization parameters and biases are not decayed (patterns searched in variable names).
 EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
-Schedule = Callable[[tf.Tensor], tf.Tensor]  # the learning rate of a step
 
 
 # --- the learning rate and the scale of the loss --------------------------------------------------
@@ -78,6 +76,36 @@ class Pace:
         return fraction + (1.0 - fraction) * tf.minimum(passed, 1.0)
 
 
+class Schedule:
+    """The learning rate of a training run as a function of the steps taken.
+
+    Args:
+      settings: numbers of `learning_rate_at`.
+      pace: see `build`.
+    """
+
+    def __init__(self, settings: optimizer_table.Settings, pace: Pace | None = None) -> None:
+        self._settings, self._pace = settings, pace
+
+    def _passed(self, step: tf.Tensor) -> tf.Tensor:
+        return self._pace(step) if self._pace else step
+
+    def completed(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the completed fraction of training, a float32 scalar."""
+        return tf.cast(self._passed(step), tf.float32) / float(self._settings.num_train_steps)
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        settings = self._settings
+        return learning_rate_at(
+            self._passed(step),
+            settings.learning_rate,
+            settings.num_train_steps,
+            settings.num_warmup_steps,
+            settings.poly_power,
+            settings.start_warmup_step,
+        )
+
+
 class LossScale(tf.Module):
     """A factor of the float16 loss that keeps small gradients above 0 and large ones finite.
 
@@ -128,7 +156,7 @@ class Optimizer(tf.Module):
     """Base class of the optimizers: learning rate, clipping, loss scale, slots and their names.
 
     Args:
-      learning_rate: function of the step, such as `learning_rate_at`, or a number.
+      learning_rate: function of the step, such as `Schedule`, or a number.
       weight_decay_rate: fraction of a weight that is added to its update.
       exclude_from_weight_decay: regular expressions searched for in variable names.
       clip_norm: maximum global norm of the gradients; 0 or None disables clipping.
@@ -145,7 +173,7 @@ class Optimizer(tf.Module):
 
     def __init__(
         self,
-        learning_rate: Schedule | float,
+        learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         weight_decay_rate: float = 0.01,
         exclude_from_weight_decay: Sequence[str] = EXCLUDED_FROM_DECAY,
         clip_norm: float | None = 1.0,
@@ -342,7 +370,7 @@ class AdamBase(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Schedule | float,
+        learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         weight_decay_rate: float = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
@@ -420,6 +448,28 @@ def optimizer_class(name: str) -> type[Optimizer]:
     return globals()[row.class_name]
 
 
+def build(settings: optimizer_table.Settings, pace: Pace | None = None) -> Optimizer:
+    """Builds the optimizer of a training run.
+
+    Args:
+      settings: its settings.
+      pace: gives the completed fraction of training; the numbers of steps in the settings are then
+        also fractions.
+
+    Raises:
+      file_io.InputError: see `optimizer_table.Settings.check`.
+    """
+    settings.check()
+    schedule = Schedule(settings, pace)
+    instance = optimizer_class(settings.optimizer)(schedule, **settings.arguments)
+    instance.product_type = settings.product_type
+    if settings.average_last:
+        instance.average = weight_average.WeightAverage(
+            schedule.completed, settings.average_last, is_planned_again=pace is not None
+        )
+    return instance
+
+
 def create_optimizer(
     init_lr: float,
     num_train_steps: int,
@@ -432,49 +482,23 @@ def create_optimizer(
     product_type: str = "float32",
     **settings: Any,
 ) -> Optimizer:
-    """Builds the optimizer of a training run.
+    """Builds an optimizer from the arguments of the reference's function of this name.
 
     Args:
-      init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
-        `learning_rate_at`.
-      optimizer: name in `optimizer_table.OPTIMIZERS`.
-      pace: `Pace` that gives the completed fraction of training; the numbers of
-        steps are then also fractions.
-      average_last: last fraction of training over which the weights are averaged; 0: none.
-      product_type: see `Optimizer`; only Muon has such products.
-      **settings: passed to the optimizer's constructor.
+      init_lr: learning rate, see `learning_rate_at`.
+      num_train_steps, num_warmup_steps, optimizer, poly_power, start_warmup_step, average_last,
+        product_type: see `optimizer_table.Settings`.
+      pace: see `build`.
+      **settings: arguments of the optimizer's constructor.
 
     Raises:
-      file_io.InputError: the optimizer is unknown, does not accept a setting, or a value is out of
-        range.
+      file_io.InputError: see `build`.
     """
-    optimizer_table.check(optimizer, settings)
-    cls = optimizer_class(optimizer)
-    for name, value, lowest in (
-        ("init_lr", init_lr, 0),
-        ("num_train_steps", num_train_steps, 1),
-        ("num_warmup_steps", num_warmup_steps, 0),
-    ):
-        if value < lowest:
-            raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
-
-    def passed(step: tf.Tensor) -> tf.Tensor:
-        return pace(step) if pace else step
-
-    instance = cls(
-        lambda step: learning_rate_at(
-            passed(step), init_lr, num_train_steps, num_warmup_steps, poly_power, start_warmup_step
-        ),
-        **settings,
-    )
-    instance.product_type = product_type
-    if average_last:
-        instance.average = weight_average.WeightAverage(
-            lambda step: tf.cast(passed(step), tf.float32) / float(num_train_steps),
-            average_last,
-            is_planned_again=pace is not None,
-        )
-    return instance
+    values = optimizer_table.Settings(
+        init_lr, num_train_steps, num_warmup_steps, optimizer, settings, poly_power,
+        start_warmup_step, average_last, product_type,
+    )  # fmt: skip
+    return build(values, pace)
 
 
 # --- Adam -----------------------------------------------------------------------------------------
@@ -494,7 +518,7 @@ class Adam(AdamBase):
 
     def __init__(
         self,
-        learning_rate: Schedule | float,
+        learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
@@ -541,7 +565,7 @@ class LAMB(AdamBase):
 
     def __init__(
         self,
-        learning_rate: Schedule | float,
+        learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         exclude_from_layer_adaptation: Sequence[str] | None = None,
         **settings: Any,
     ) -> None:
@@ -610,7 +634,7 @@ class Muon(AdamWeightDecayOptimizer):
 
     def __init__(
         self,
-        learning_rate: Schedule | float,
+        learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         momentum: float = 0.95,
         adamw_rate_ratio: float = 1.0,
         **settings: Any,

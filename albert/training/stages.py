@@ -21,6 +21,7 @@ from albert.training import (
     distribution,
     engine,
     evaluation,
+    optimizer_table,
     optimizers,
     results,
     run_record,
@@ -38,7 +39,7 @@ class Run:
       model_config: sizes of the model.
       run_config: settings of the engine.
       strategy: the devices.
-      make_optimizer: builds the optimizer.
+      optimizer: its settings; None: the run does not train.
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename: see `checkpoints.restore`.
@@ -60,7 +61,7 @@ class Run:
     model_config: configuration.AlbertConfig
     run_config: engine.RunConfig
     strategy: tf.distribute.Strategy
-    make_optimizer: Callable[[], optimizers.Optimizer]
+    optimizer: optimizer_table.Settings | None = None
     init_checkpoint: str | None = None
     from_scratch: bool = False
     rename: Callable[[str], str] | None = None
@@ -131,6 +132,7 @@ def _train(
     for seed, count in stuck_runs.attempts(folder, first_seed, num_restarts, on_chief):
         watch = make_watch(run)
         attempt, pacer = within_budget(run, count, watch)
+        assert attempt.optimizer, "runs that train have one"
         runner = make_engine(task, attempt, seed)
         further = {"restarts": count} if count else None
         evaluate = None
@@ -142,7 +144,7 @@ def _train(
         try:
             average = runner.train(
                 _train_input(data, paths, seed),
-                attempt.make_optimizer,
+                attempt.optimizer,
                 lambda model: _initialize(model, run),
                 evaluate,
                 watch,
@@ -231,9 +233,11 @@ def within_budget(
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     config, settings = run.run_config, run.budget
     folder = config.output_dir
+    with run.strategy.scope():
+        pace = optimizers.Pace()
     pacer = budget.Pacer(
         settings, folder, attempt, config.save_checkpoints_steps, config.eval_every,
-        on_chief, distribution.is_chief(run.strategy), watch.expect,
+        on_chief, distribution.is_chief(run.strategy), pace, watch.expect,
     )  # fmt: skip
     if pacer.is_new and on_chief(lambda: bool(checkpoints.numbered(folder))):
         raise file_io.InputError(
@@ -241,13 +245,9 @@ def within_budget(
             "another output_dir"
         )
 
-    def make_optimizer() -> optimizers.Optimizer:
-        pace = optimizers.Pace()
-        pacer.set_pace = pace.set
-        return settings.make_optimizer(pace)
-
     run_config = dataclasses.replace(config, num_train_steps=pacer.num_train_steps)
-    return dataclasses.replace(run, run_config=run_config, make_optimizer=make_optimizer), pacer
+    optimizer = run.optimizer.in_fractions() if run.optimizer else None
+    return dataclasses.replace(run, run_config=run_config, optimizer=optimizer), pacer
 
 
 def _evaluate(

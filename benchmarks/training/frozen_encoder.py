@@ -87,7 +87,7 @@ def make_run(config, folder):
         compute=layers.Compute(skip_padding=True, parts=2),
     )  # fmt: skip
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    return stages.Run(config, run_config, strategy, make_optimizer=lambda: None)
+    return stages.Run(config, run_config, strategy)
 
 
 def stepping(kind, config, compute, data):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from albert.cli import app, options, pretraining
+from albert.cli import app, options, pretraining, training
 from albert.io import file_io
 from albert.training import optimizer_table, optimizers
 
@@ -27,12 +27,11 @@ def settings_of(**given):
     return options.read(pretraining.Settings, values)
 
 
-def make(num_train_steps, num_warmup_steps, schedule=None, **given):
-    """The optimizer of checked flags."""
-    settings = settings_of(**given)
+def chosen(num_train_steps, num_warmup_steps, **given):
+    """The `optimizer_table.Settings` of checked flags."""
+    settings = settings_of(do_train=True, **given)
     settings.optimizer.check()
-    steps = (num_train_steps, num_warmup_steps)
-    return settings.optimizer.make(settings.train_batch_size, *steps, **(schedule or {}))
+    return training.run_arguments(settings, num_train_steps, num_warmup_steps)["optimizer"]
 
 
 def refused(**given):
@@ -43,19 +42,8 @@ def refused(**given):
     return app.with_flag_names(str(error.value), values)
 
 
-@pytest.fixture
-def made(monkeypatch):
-    """Returns the optimizer's arguments instead of the optimizer."""
-    told = {}
-    monkeypatch.setattr(
-        optimizers, "create_optimizer", lambda *values, **named: told.update(named, values=values)
-    )
-    return told
-
-
-def test_by_default_nothing_is_said_to_the_optimizer(made):
-    make(10, 2, {"poly_power": 2.0}, optimizer="adamw")
-    assert made == {"values": (0.00176, 10, 2), "optimizer": "adamw", "poly_power": 2.0}
+def test_by_default_nothing_is_said_to_the_optimizer():
+    assert chosen(10, 2, optimizer="adamw") == optimizer_table.Settings(0.00176, 10, 2, "adamw")
 
 
 @pytest.mark.parametrize(
@@ -71,14 +59,14 @@ def test_by_default_nothing_is_said_to_the_optimizer(made):
         ("exclude_from_layer_adaptation", '"b{1,2}",c', ("b{1,2}", "c")),
     ],
 )
-def test_each_flag_reaches_the_optimizer(made, name, text, value):
-    make(10, 2, **{name: text})
-    assert made == {"values": (0.00176, 10, 2), "optimizer": "lamb", name: value}
+def test_each_flag_reaches_the_optimizer(name, text, value):
+    expected = optimizer_table.Settings(0.00176, 10, 2, "lamb", {name: value})
+    assert chosen(10, 2, **{name: text}) == expected
 
 
 def test_flags_change_the_update():
     def moved(**given):
-        optimizer = make(10, 0, learning_rate=0.1, **given)
+        optimizer = optimizers.build(chosen(10, 0, learning_rate=0.1, **given))
         variable = tf.Variable([3.0, 4.0], name="kernel")
         optimizer.apply_gradients([(tf.constant([3.0, 4.0]), variable)])
         return ([3.0, 4.0] - variable).numpy()
@@ -186,9 +174,9 @@ def told(monkeypatch):
 
 
 @pytest.mark.parametrize(("batch", "rate"), [(4096, 0.00176), (64, 2.2e-4), (16384, 0.00352)])
-def test_the_rate_of_lamb_follows_from_the_batch(made, told, batch, rate):
-    make(10, 2, learning_rate="auto", train_batch_size=batch)
-    assert made["values"] == (pytest.approx(rate), 10, 2)
+def test_the_rate_of_lamb_follows_from_the_batch(told, batch, rate):
+    settings = chosen(10, 2, learning_rate="auto", train_batch_size=batch)
+    assert settings.learning_rate == pytest.approx(rate)
     line = f"--learning_rate=auto: {rate:g} = 0.00176 * sqrt(--train_batch_size={batch} / 4096)"
     assert told == [("info", line)]
 
@@ -197,9 +185,9 @@ def test_the_rate_of_lamb_follows_from_the_batch(made, told, batch, rate):
     ("optimizer", "rate", "times"),
     [("lamb", 6.5e-4, None), ("lamb", 6.7e-4, "3.05"), ("adamw", 1, None)],
 )
-def test_a_rate_far_above_the_rule_gets_one_warning(made, told, optimizer, rate, times):
-    make(10, 2, optimizer=optimizer, learning_rate=rate, train_batch_size=64)
-    assert made["values"][0] == rate
+def test_a_rate_far_above_the_rule_gets_one_warning(told, optimizer, rate, times):
+    settings = chosen(10, 2, optimizer=optimizer, learning_rate=rate, train_batch_size=64)
+    assert settings.learning_rate == rate
     line = f"--learning_rate={rate} is {times} times as high as is usual for lamb: 0.00022 = "
     assert len(told) == (times is not None)
     assert not told or (told[0][0] == "warning" and told[0][1].startswith(line))

@@ -16,7 +16,7 @@ from albert.cli import options, training
 from albert.experiments import seeds
 from albert.io import file_io, tables
 from albert.tasks import custom, glue
-from albert.training import contracts
+from albert.training import contracts, optimizer_table
 from tests.support import processes
 from tests.support.sources import ROOT
 
@@ -155,17 +155,15 @@ def test_given_steps_bound_a_budget_and_defaults_do_not(script):
         assert (found.minutes, found.max_steps) == (2.0, bound)
 
 
-def test_the_share_of_the_warm_up_is_kept_within_a_budget(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        training.Optimizer, "make", lambda _, batch, *steps, **kw: made.append((steps, kw))
-    )
+def test_the_share_of_the_warm_up_is_kept_within_a_budget():
     settings = settings_of("run_pretraining", budget_minutes=2, precision="bfloat16")
-    run = training.run_arguments(settings, 1000, 100, poly_power=2.0)
-    run["budget"].make_optimizer("pace")
-    run["make_optimizer"]()
-    schedule = {"poly_power": 2.0, "product_type": "bfloat16"}
-    assert made == [((1, 0.1), {**schedule, "pace": "pace"}), ((1000, 100), schedule)]
+    found = training.run_arguments(settings, 1000, 100, poly_power=2.0)["optimizer"]
+    of_steps = optimizer_table.Settings(
+        0.00176, 1000, 100, "lamb", poly_power=2.0, product_type="bfloat16"
+    )
+    assert found == of_steps
+    fractions = found.in_fractions()
+    assert (fractions.num_train_steps, fractions.num_warmup_steps) == (1, 0.1)
 
 
 # --- seeds --------------------------------------------------------------------------------------

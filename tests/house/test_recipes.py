@@ -13,7 +13,7 @@ from albert.data import record_files
 from albert.experiments import sweep_plan
 from albert.io import file_io
 from albert.model import pretraining_heads
-from albert.training import stages
+from albert.training import optimizers, stages
 from tests.support import builders, squad_samples, token_samples
 from tests.support.sources import ROOT
 
@@ -184,7 +184,7 @@ def everything_but_training(task, data, run):
     """In place of `stages.run`."""
     file_io.make_dirs(run.run_config.output_dir)
     stages.check_start(run)
-    run.make_optimizer()
+    optimizers.build(run.optimizer)
     for split in ("train", "dev"):
         data.records(split)
 

@@ -54,11 +54,11 @@ def test_estimated_memory_counts_all_choices(inputs, tmp_path, run_script, capsy
 
 def test_the_optimizer_is_that_of_the_flag(inputs, tmp_path, run_script, monkeypatch):
     made = []
-    monkeypatch.setattr(stages, "run", lambda task, data, run: made.append(run.make_optimizer()))
+    monkeypatch.setattr(stages, "run", lambda task, data, run: made.append(run.optimizer))
     for changes in ({}, {"optimizer": "lamb"}):
         run_script(run_race, **flags_for(inputs, tmp_path, do_train=True, **changes))
     kinds = [optimizers.AdamWeightDecayOptimizer, optimizers.LAMB]
-    assert [type(optimizer) for optimizer in made] == kinds
+    assert [type(optimizers.build(settings)) for settings in made] == kinds
 
 
 @pytest.mark.slow

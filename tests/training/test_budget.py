@@ -53,10 +53,10 @@ class Machine:
 
     def settings(self):
         return budget.Settings(
-            self.minutes, None, clock=lambda: self.now, started=self.started, **self.changes
+            self.minutes, clock=lambda: self.now, started=self.started, **self.changes
         )
 
-    def follow(self, step, share, last):
+    def set(self, step, share, last):
         self.plan = step, share, last
 
     def share(self, step):
@@ -71,10 +71,10 @@ class Machine:
             attempt,
             save_every,
             0,
+            pace=self,
             on_known=lambda steps, _: self.known.append(steps),
         )
         self.plan = 0, 0.0, 1e9
-        pacer.set_pace = self.follow
 
         def evaluate(prefix, step):
             self.now += self.evaluation

@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import functools
 import os
 import re
 import threading
@@ -20,7 +19,7 @@ from albert.training import (
     contracts,
     distribution,
     engine,
-    optimizers,
+    optimizer_table,
     run_record,
     train_step,
     training_log,
@@ -128,13 +127,10 @@ def make_engine(output_dir, of_task=TASK, **changes):
 
 
 def train(runner, path, on_checkpoint=None, rate=0.1):
-    def make_optimizer():
-        steps = runner.run_config.num_train_steps
-        return optimizers.create_optimizer(rate, max(steps, 30), 0)
-
+    steps = max(runner.run_config.num_train_steps, 30)
     runner.train(
         input_pipeline.train_input_fn([path], SPECS, runner.run_config.seed),
-        make_optimizer,
+        optimizer_table.Settings(rate, steps, 0),
         lambda model: None,
         on_checkpoint,
     )
@@ -198,7 +194,7 @@ def test_graphs_are_traced_as_they_are_written(path, tmp_path):
         input_pipeline.train_input_fn(
             [path], SPECS, 1, input_options.TrainInput(transform=transform)
         ),
-        lambda: optimizers.create_optimizer(0.1, 30, 0),
+        optimizer_table.Settings(0.1, 30, 0),
         lambda model: None,
     )
     runner.evaluate(input_pipeline.eval_input_fn([path], SPECS))
@@ -401,7 +397,7 @@ def test_graphs_are_built_once_whatever_the_shapes(tmp_path):
     assert calls == [False]
     runner.train(
         input_pipeline.train_input_fn([path], specs, 3),
-        lambda: optimizers.create_optimizer(0.1, 30, 0),
+        optimizer_table.Settings(0.1, 30, 0),
         lambda model: None,
     )
     assert calls == [False, True]
@@ -505,8 +501,7 @@ def test_waiting_for_input_is_measured(path, tmp_path, monkeypatch):
         monkeypatch.setattr(train_step, "run", step)
         folder = tmp_path / str(len(shares))
         runner = make_engine(folder)
-        make_optimizer = functools.partial(optimizers.create_optimizer, 0.1, 30, 0)
-        runner.train(input_fn, make_optimizer, lambda model: None)
+        runner.train(input_fn, optimizer_table.Settings(0.1, 30, 0), lambda model: None)
         (events,) = [name for name in os.listdir(folder) if "tfevents" in name]
         found = [
             tf.make_ndarray(value.tensor).item()

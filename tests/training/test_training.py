@@ -20,7 +20,7 @@ from albert.training import (
     distribution,
     engine,
     learning_signals,
-    optimizers,
+    optimizer_table,
     run_record,
     stages,
     stuck_runs,
@@ -119,7 +119,7 @@ def make_run(folder, settings=None, limits=None, rate=0.02, **changes):
         model_config=encoder.AlbertConfig(vocab_size=8),  # the model here needs none
         run_config=run_config,
         strategy=distribution.create_strategy("one_device"),
-        make_optimizer=lambda: optimizers.create_optimizer(rate, 1000, 0),
+        optimizer=optimizer_table.Settings(rate, 1000, 100 if limits else 0),
         from_scratch=True,
         do_train=True,
         do_eval=True,
@@ -267,10 +267,7 @@ class Clock:
 
 
 def limits(minutes=3.0, **changes):
-    def make_optimizer(pace):
-        return optimizers.create_optimizer(0.02, 1, 0.1, pace=pace)
-
-    return budget.Settings(minutes, make_optimizer, clock=Clock(), started=0.0, **changes)
+    return budget.Settings(minutes, clock=Clock(), started=0.0, **changes)
 
 
 def trained_rows(folder):

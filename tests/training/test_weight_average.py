@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert.data import input_pipeline
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import budget, evaluation, optimizers, results, run_record
+from albert.training import budget, evaluation, optimizer_table, optimizers, results, run_record
 from tests.support import builders
 from tests.training import test_budget, test_engine
 
@@ -88,7 +88,7 @@ def test_a_prolonged_run_starts_its_average_again():
 def train(runner, path, share=0.5):
     return runner.train(
         input_pipeline.train_input_fn([path], test_engine.SPECS, runner.run_config.seed),
-        lambda: make_optimizer(share),
+        optimizer_table.Settings(0.1, 30, 0, average_last=share),
         lambda model: None,
     )
 
