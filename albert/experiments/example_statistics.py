@@ -17,8 +17,6 @@ MIN_SEEDS = 20
 MIN_BOTH = 5  # the same for intervals over seeds and examples
 _CHUNK = 4_000_000  # numbers held at a time
 
-Metric = Callable[[npt.NDArray, npt.NDArray], float]
-
 
 def _few_seeds(count, enough=MIN_SEEDS):
     """Returns a caution about bootstraps over few seeds; "" if they are enough."""
@@ -174,7 +172,7 @@ def _seed_scores(a, b, paired, names, dimensions):
         )
     if min(len(first), len(second)) < 2:
         raise file_io.InputError(
-            "a bootstrap over seeds needs 2 or more; compare one seed with paired_bootstrap"
+            "a bootstrap over seeds needs 2 or more; compare one seed with bootstrap_of_means"
         )
     return first, second
 
@@ -250,7 +248,7 @@ def multi_bootstrap(
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
-      minimize, level, resamples, names, random_seed: see `paired_bootstrap`.
+      minimize, level, resamples, names, random_seed: see `bootstrap_of_means`.
       of_means: metric [...] of means over examples [..., k]; None: the mean itself.
 
     Raises:
@@ -355,78 +353,6 @@ def _same_length(a, b, names):
     return first, second
 
 
-def _draw_accuracies(difference, resamples, rng):
-    """Returns means of drawn examples [resamples]; differences of examples are -1, 0 and 1.
-
-    Only the number of each kind matters, which is multinomial.
-    """
-    n = len(difference)
-    fractions = [np.mean(difference == value) for value in (-1, 0, 1)]
-    counts = rng.multinomial(n, fractions, resamples)
-    return (counts[:, 2] - counts[:, 0]) / n
-
-
-def paired_bootstrap(
-    labels: npt.ArrayLike,
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
-    *,
-    metric: Metric | None = None,
-    minimize: bool = False,
-    level: float = 0.95,
-    resamples: int = 9999,
-    names: tuple[str, str] = ("a", "b"),
-    random_seed: int = 0,
-) -> statistics.Comparison:
-    """Compares two models by any metric of the same examples, drawing examples with replacement.
-
-    Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), section 13.3: percentile
-    interval, two-sided p. It needs about 100 examples, and more for metrics of rare labels. The
-    result holds for new examples, not for new seeds.
-
-    Args:
-      labels: [examples, ...].
-      a: [examples, ...] predictions.
-      b: [examples, ...] predictions.
-      metric: function of labels and predictions (both drawn); None: accuracy, which is fast.
-      minimize: whether lower is better.
-      level: level of the interval and of the claim.
-      resamples: bootstrap samples.
-      names: names for the verdict.
-      random_seed: seed of the bootstrap.
-
-    Raises:
-      file_io.InputError: different lengths, no examples, a bad level, or a metric that is not
-        finite.
-    """
-    statistics.check_level(level)
-    truth, first, second = (np.asarray(values) for values in (labels, a, b))
-    sizes = [values.shape[:1] for values in (truth, first, second)]
-    if len(set(sizes)) != 1 or not truth.size:
-        shapes = ", ".join(str(list(values.shape)) for values in (truth, first, second))
-        raise file_io.InputError(f"labels and predictions need the same examples; shapes {shapes}")
-    n, rng = len(truth), np.random.default_rng(random_seed)
-    if metric is None:
-        if truth.ndim > 1:
-            raise file_io.InputError(f"accuracy needs labels [examples]; got {list(truth.shape)}")
-        per_example = (second == truth).astype(int) - (first == truth).astype(int)
-        difference, draws = per_example.mean(), _draw_accuracies(per_example, resamples, rng)
-    else:
-        score = metric  # not None, also inside the function
-
-        def gap(rows):
-            return score(truth[rows], second[rows]) - score(truth[rows], first[rows])
-
-        difference = gap(np.arange(n))
-        draws = np.array([gap(rng.integers(n, size=n)) for _ in range(resamples)])
-    statistics.check_scores(np.append(draws, difference), "metric of drawn examples")
-    p, (low, high) = _bootstrap_p(draws), _percentiles(draws, level)
-    better, verdict = statistics.decide(float(difference), p, level, minimize, names)
-    return statistics.Comparison(
-        float(difference), low, high, p, level, "paired bootstrap", n, n, True, better, verdict
-    )
-
-
 def bootstrap_of_means(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -438,15 +364,21 @@ def bootstrap_of_means(
     names: tuple[str, str] = ("a", "b"),
     random_seed: int = 0,
 ) -> statistics.Comparison:
-    """Compares two models as `paired_bootstrap`, by a metric that is a function of means.
+    """Compares two models by a metric of the same examples, drawing examples with replacement.
 
-    It only weighs examples, and equal examples together, so that it is fast for many of them.
+    Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), section 13.3: percentile
+    interval, two-sided p. It needs about 100 examples, and more for metrics of rare labels. The
+    result holds for new examples, not for new seeds. Equal examples are weighed together.
 
     Args:
       a: [examples, k] numbers of each example, such as 1 for a correct label.
       b: [examples, k].
       of_means: metric [...] of means over examples [..., k].
-      minimize, level, resamples, names, random_seed: see `paired_bootstrap`.
+      minimize: whether lower is better.
+      level: level of the interval and of the claim.
+      resamples: bootstrap samples.
+      names: names for the verdict.
+      random_seed: seed of the bootstrap.
 
     Raises:
       file_io.InputError: different shapes, no examples, or a bad level.

@@ -449,51 +449,6 @@ def _compare(a, b, paired, level, minimize, names, random_seed):
     )  # fmt: skip
 
 
-def paired_difference(
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
-    *,
-    minimize: bool = False,
-    level: float = 0.95,
-    names: tuple[str, str] = ("a", "b"),
-    random_seed: int = 0,
-) -> Comparison:
-    """Compares scores in pairs; see `compare_seeds`.
-
-    Args:
-      a: [pairs].
-      b: [pairs].
-      minimize: whether lower is better.
-      level: level of the interval and of the claim.
-      names: names for the verdict.
-      random_seed: seed of drawn permutations.
-
-    Raises:
-      file_io.InputError: bad scores or level, or different lengths.
-    """
-    first, second = check_scores(a, names[0]), check_scores(b, names[1])
-    if len(first) != len(second):
-        raise file_io.InputError(
-            f"pairs need equal lengths; {names[0]} has {len(first)} scores, {names[1]} has "
-            f"{len(second)}"
-        )
-    return _compare(first, second, True, level, minimize, names, random_seed)
-
-
-def unpaired_difference(
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
-    *,
-    minimize: bool = False,
-    level: float = 0.95,
-    names: tuple[str, str] = ("a", "b"),
-    random_seed: int = 0,
-) -> Comparison:
-    """Compares scores [n] and [m] without pairs; otherwise as `paired_difference`."""
-    first, second = check_scores(a, names[0]), check_scores(b, names[1])
-    return _compare(first, second, False, level, minimize, names, random_seed)
-
-
 def _failures_note(counts):
     """Returns words about runs without a score; "" if there are none."""
     parts = [f"{count} of {name}" for name, count in counts.items() if count]

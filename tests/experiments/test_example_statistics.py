@@ -53,50 +53,60 @@ def test_models_that_never_differ_are_not_distinguishable():
 
 
 def drawn_pairs(n, count, seed):
-    """Labels and predictions of two models with accuracy 0.8 that often agree."""
+    """Right answers (1) of two models with accuracy 0.8 that often agree."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         a = (rng.random(n) < 0.8).astype(int)
-        yield np.ones(n, int), a, np.where(rng.random(n) < 0.3, rng.random(n) < 0.8, a)
+        yield a, np.where(rng.random(n) < 0.3, rng.random(n) < 0.8, a)
 
 
-def test_mcnemar_and_paired_bootstrap_keep_their_level():
+def bootstrap(a, b, of_means=lambda means: means[..., 0], **settings):
+    """The bootstrap of a metric of means; by default of the mean of numbers [examples]."""
+    sides = (side.reshape(len(side), -1) for side in (a, b))
+    return example_statistics.bootstrap_of_means(*sides, of_means, **settings)
+
+
+def test_mcnemar_and_the_bootstrap_keep_their_level():
     tests, boots = [], []
-    for truth, a, b in drawn_pairs(150, 1000, 0):
+    for a, b in drawn_pairs(150, 1000, 0):
         tests.append(example_statistics.mcnemar(a, b))
-        boots.append(example_statistics.paired_bootstrap(truth, a, b, resamples=499))
+        boots.append(bootstrap(a, b, resamples=499))
     for found in (tests, boots):
         assert np.mean([comparison.better is not None for comparison in found]) <= 0.065
         assert 0.93 <= covered(found) <= 0.985  # accuracies have few values
 
 
-def f1(labels, predictions):
-    right = np.sum(labels * predictions)
-    return 2 * right / (labels.sum() + predictions.sum())
+def test_a_metric_of_means_is_drawn_like_examples():
+    """The same as drawing every example by itself."""
+    a, b = next(drawn_pairs(200, 1, 3))
+    fast, rng = bootstrap(a, b), np.random.default_rng(0)
+    rows = rng.integers(200, size=(3000, 200))
+    draws = (b[rows] - a[rows].astype(float)).mean(axis=1)
+    assert fast.difference == pytest.approx(b.mean() - a.mean())
+    assert (fast.low, fast.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.011)
+    p = 2 * min(np.mean(draws <= 0), np.mean(draws >= 0))
+    assert fast.p == pytest.approx(p, abs=0.04)
 
 
-def test_a_metric_is_drawn_like_accuracy():
-    truth, a, b = next(drawn_pairs(200, 1, 3))
-    fast = example_statistics.paired_bootstrap(truth, a, b)
-    slow = example_statistics.paired_bootstrap(
-        truth, a, b, metric=lambda x, y: np.mean(x == y), resamples=3000
-    )
-    assert fast.difference == pytest.approx(slow.difference)
-    assert (fast.low, fast.high) == pytest.approx((slow.low, slow.high), abs=0.011)
-    assert fast.p == pytest.approx(slow.p, abs=0.04)
+def numbers_of_f1(labels, predictions):
+    return np.stack([labels * predictions, labels + predictions], axis=1)
+
+
+def f1(means):
+    return 2 * means[..., 0] / means[..., 1]
 
 
 def test_any_metric_and_direction():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, 300)
-    good = np.where(rng.random(300) < 0.05, 1 - truth, truth)
-    bad = np.where(rng.random(300) < 0.3, 1 - truth, truth)
-    settings = {"metric": f1, "resamples": 300, "names": ("bad", "good")}
-    found = example_statistics.paired_bootstrap(truth, bad, good, **settings)
-    assert found.better == "good" and found.difference == f1(truth, good) - f1(truth, bad)
-    assert found == example_statistics.paired_bootstrap(truth, bad, good, **settings)
-    found = example_statistics.paired_bootstrap(truth, bad, good, minimize=True, **settings)
-    assert found.better == "bad"
+    good = numbers_of_f1(truth, np.where(rng.random(300) < 0.05, 1 - truth, truth))
+    bad = numbers_of_f1(truth, np.where(rng.random(300) < 0.3, 1 - truth, truth))
+    settings = {"of_means": f1, "resamples": 300, "names": ("bad", "good")}
+    found = bootstrap(bad, good, **settings)
+    assert found.better == "good"
+    assert found.difference == pytest.approx(f1(good.mean(0)) - f1(bad.mean(0)))
+    assert found == bootstrap(bad, good, **settings)
+    assert bootstrap(bad, good, minimize=True, **settings).better == "bad"
 
 
 @pytest.mark.parametrize(
@@ -105,17 +115,8 @@ def test_any_metric_and_direction():
         (lambda: example_statistics.mcnemar([1, 0], [1]), "a has 2, b has 1"),
         (lambda: example_statistics.mcnemar([1, 2], [1, 0]), "a: expected 1 for correct and 0"),
         (lambda: example_statistics.mcnemar([1], [1], method="x"), "method must be .* got 'x'"),
-        (
-            lambda: example_statistics.paired_bootstrap([1], [1, 2], [1]),
-            r"the same examples; shapes \[1\], \[2\], \[1\]",
-        ),
-        (lambda: example_statistics.paired_bootstrap([], [], []), "need the same examples"),
-        (
-            lambda: example_statistics.paired_bootstrap(
-                [1, 0], [1, 0], [1, 1], metric=lambda x, y: float("nan"), resamples=9
-            ),
-            "metric of drawn examples: score 0 is nan",
-        ),
+        (lambda: bootstrap(np.ones(2), np.ones(1)), "examples are paired; a has 2, b has 1"),
+        (lambda: bootstrap(np.array([1, np.nan]), np.ones(2)), "a: score .* is nan"),
     ],
 )
 def test_bad_examples_are_named(call, message):
@@ -263,20 +264,6 @@ def test_the_probability_of_improvement_counts_pairs():
 
 def _ratio(means):
     return means[..., 0] / means[..., 1]
-
-
-def test_metrics_of_means_are_drawn_like_others():
-    rng = np.random.default_rng(5)
-    a = np.stack([rng.integers(0, 2, 200), np.ones(200)], axis=1)
-    b = np.stack([rng.integers(0, 2, 200) | rng.integers(0, 2, 200), np.ones(200)], axis=1)
-    found = example_statistics.bootstrap_of_means(a, b, _ratio)
-    expected = example_statistics.paired_bootstrap(np.ones(200), a[:, 0], b[:, 0])
-    assert found.difference == pytest.approx(expected.difference)
-    ends = [(c.low, c.high) for c in (found, expected)]
-    assert ends[0] == pytest.approx(ends[1], abs=0.01) and found.p == expected.p == 0.0002
-    assert found.better == "b"
-    with pytest.raises(file_io.InputError, match="examples are paired; a has 200, b has 199"):
-        example_statistics.bootstrap_of_means(a, b[1:], _ratio)
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -179,7 +179,7 @@ def test_unpaired_intervals_cover(n):
     rng = np.random.default_rng(n)
     a, b = rng.normal(0, 2, (DRAWS, n)), rng.normal(0, 1, (DRAWS, n))
     bounds = stats.ttest_ind(b, a, axis=1, equal_var=False).confidence_interval(0.95)
-    found = statistics.unpaired_difference(a[0], b[0])
+    found = statistics.compare_seeds(seeds(a[0]), seeds(b[0], 100))
     assert (found.low, found.high) == pytest.approx((bounds.low[0], bounds.high[0]))
     assert 0.93 <= np.mean((bounds.low <= 0) & (bounds.high >= 0)) <= 0.97
 
@@ -210,11 +210,11 @@ def test_a_difference_is_said_in_words():
 def test_from_six_pairs_on_both_tests_must_agree():
     # One collapsed pair: the t test alone would see it as spread, sign flips as 1 of 64.
     a, b = np.zeros(6), np.array([1, 2, 1, 2, 1, 2.0])
-    found = statistics.paired_difference(a, b)
+    found = statistics.compare_seeds(seeds(a), seeds(b))
     assert found.method == "paired t and sign flips, the larger p"
     assert found.p == pytest.approx(2 / 64) and found.better == "b" and found.note == ""
     assert stats.ttest_rel(b, a).pvalue < found.p
-    found = statistics.unpaired_difference([1, 2, 3, 4.0], [11, 12, 13, 14.0])
+    found = statistics.compare_seeds(seeds([1, 2, 3, 4]), seeds([11, 12, 13, 14], 100))
     assert found.method == "Welch t and permutations, the larger p"
     assert found.p == pytest.approx(2 / 70)
 
@@ -224,8 +224,6 @@ def test_seeds_that_differ_are_not_paired():
     assert not statistics.compare_seeds(a, b).paired
     with pytest.raises(file_io.InputError, match="need the same seeds; only one side has 1, 3"):
         statistics.compare_seeds(a, b, paired=True)
-    with pytest.raises(file_io.InputError, match="a has 2 scores, b has 3"):
-        statistics.paired_difference([1, 2], [1, 2, 3])
 
 
 @pytest.mark.parametrize("other", [{1: 0.6}, {2: 0.6}])
@@ -244,7 +242,7 @@ def test_equal_differences_claim_nothing_with_few_seeds():
     assert found.note == "differences are equal: no interval"
     same = statistics.compare_seeds(a, a)
     assert (same.difference, same.verdict) == (0, "not distinguishable")
-    many = statistics.paired_difference(np.zeros(8), np.ones(8))
+    many = statistics.compare_seeds(seeds(np.zeros(8)), seeds(np.ones(8)))
     assert many.better == "b" and many.p == pytest.approx(2 / 2**8) and many.low is None
 
 
@@ -389,7 +387,7 @@ def test_two_points_are_compared_as_two_runs_are():
 
 
 def test_one_side_without_a_spread_is_compared_without_a_warning(recwarn):
-    found = statistics.unpaired_difference([0.51] * 3, [0.6, 0.7, 0.5])
+    found = statistics.compare_seeds(seeds([0.51] * 3), seeds([0.6, 0.7, 0.5], 100))
     expected = stats.ttest_1samp([0.6, 0.7, 0.5], 0.51)
     assert found.p == pytest.approx(expected.pvalue) and not recwarn.list
 
