@@ -93,7 +93,9 @@ class Settings(fine_tuning.ClassifierSettings):
         choices=("test", "dev"),
     )
     threshold_to_export: float = options.flag(
-        float("nan"), "Constant `threshold` of the exported model."
+        float("nan"),
+        "Constant `threshold` that an exported model returns for programs that read it; it "
+        "changes no answer.",
     )
     optimizer: training.OptimizerByText = options.group(training.OptimizerByText)
     teacher: distillation.Teacher = options.group(distillation.Teacher)
@@ -231,8 +233,8 @@ class Classifier(fine_tuning.Command):
         if labels != tuple(task.labels):
             raise file_io.InputError(
                 f"--teacher={settings.teacher} has the labels "
-                f"{', '.join(labels) or 'of a regression'}; those of task {task.name} are "
-                f"{', '.join(task.labels)}"
+                f"{tables.name_list(labels) or 'of a regression'}; those of task {task.name} are "
+                f"{tables.name_list(task.labels)}"
             )
         return folder.source
 

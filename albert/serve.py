@@ -174,7 +174,8 @@ def _http_server():
         if error.name not in packages:
             raise
         raise file_io.InputError(
-            f"the server needs {packages[error.name]}: pip install {' '.join(packages.values())}"
+            f"the server needs {packages[error.name]}: pip install "
+            f"{' '.join(packages.values())}, which are the extra serve"
         ) from error
     return server
 

@@ -312,11 +312,12 @@ def _stamp(path: str) -> Stamp | None:
 
 @functools.lru_cache(maxsize=1 << 16)  # Files may have terabytes, and several callers ask.
 def _count(path: str, stamp: Stamp | None) -> int:
-    try:
-        with file_io.open_input(path, "records", "rb") as file:
+    with file_io.open_input(path, "records", "rb") as file:
+        tfrecord.check_not_text(file, path)
+        try:
             return sum(1 for _ in tfrecord.read_record_lengths(file))
-    except ValueError as error:
-        raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
+        except ValueError as error:
+            raise file_io.InputError(f"{path} is damaged: {error}; make it again") from error
 
 
 def mismatch(path: str, count: int) -> str | None:

@@ -314,6 +314,30 @@ def _length_checksum(header: bytes) -> bytes:
     return masked_bytes(crc32c([header]))
 
 
+def check_not_text(file: IO[bytes], path: str) -> None:
+    """Rejects a text, compressed or not; records begin with a length, which has zeros.
+
+    Args:
+      file: binary file with `seek`, at its start afterwards.
+      path: its name, for the message.
+
+    Raises:
+      file_io.InputError: the file is a text.
+    """
+    start = b""
+    if is_compressed(file):
+        with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
+            start = gzip.GzipFile(fileobj=file).read(8)
+    else:
+        start = file.read(8)
+    file.seek(0)
+    if len(start) == 8 and b"\0" not in start:
+        raise file_io.InputError(
+            f"{path} is not a file of records (TFRecord) but a text: create_pretraining_data makes "
+            "records of texts"
+        )
+
+
 def read_records(path: str) -> Iterator[list[bytes]]:
     """Yields lists of the serialized records of a file; checks their checksums.
 
@@ -321,10 +345,11 @@ def read_records(path: str) -> Iterator[list[bytes]]:
       path: TFRecord file, gzip or not.
 
     Raises:
-      file_io.InputError: a record is cut off or damaged; the message gives its number from 0 and
-        the offset of its first byte.
+      file_io.InputError: the file is a text; or a record is cut off or damaged: the message gives
+        its number from 0 and the offset of its first byte.
     """
     with file_io.open_input(path, "input_file", "rb") as file:
+        check_not_text(file, path)
         if is_compressed(file):
             file = cast(IO[bytes], gzip.GzipFile(fileobj=file))
         number = offset = 0

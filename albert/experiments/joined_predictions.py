@@ -111,8 +111,8 @@ def read_table(path: str) -> Table:
     for place, row in tables.read_file(path, "predictions"):
         if not row.keys() >= set(_COLUMNS):
             raise file_io.InputError(
-                f"{place}: expected the columns {' and '.join(_COLUMNS)}, found {', '.join(row)}; "
-                "predict again, or move the file away"
+                f"{place}: expected the columns {' and '.join(_COLUMNS)}, found "
+                f"{tables.name_list(row)}; predict again, or move the file away"
             )
         key, name = (tables.name_of(row, column, "predictions", place) for column in _COLUMNS)
         probabilities = _probabilities_of(row)
@@ -120,12 +120,12 @@ def read_table(path: str) -> Table:
         if set(labels) != set(probabilities):
             raise file_io.InputError(
                 f"{place}: the probabilities are those of {', '.join(probabilities)}, in the first "
-                f"row those of {', '.join(labels)}"
+                f"row those of {tables.name_list(labels)}"
             )
         if labels and name not in probabilities:
             raise file_io.InputError(
-                f"{place}: the prediction {name!r} has no probability; only {', '.join(labels)} "
-                "have one"
+                f"{place}: the prediction {name!r} has no probability; only "
+                f"{tables.name_list(labels)} have one"
             )
         probability = number_of(probabilities[name], place) if labels else None
         rows.append((key, Guess(place, name, probability)))
@@ -190,6 +190,6 @@ def join_table(truths: Mapping[str, Truth], path: str, table: Table, is_part: bo
         if table.labels and truth.label not in table.labels:
             raise file_io.InputError(
                 f"{truth.place}: the label {truth.label!r} is none of the labels in {path}: "
-                f"{', '.join(table.labels)}"
+                f"{tables.name_list(table.labels)}"
             )
     return keys

@@ -13,6 +13,7 @@ import functools
 import glob as _glob
 import hashlib
 import importlib
+import itertools
 import json
 import mmap
 import os
@@ -563,7 +564,49 @@ def read_text(path: str, what: str, max_bytes: int | None = SMALL) -> str:
     try:
         return read_bytes(path, what, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{what}: {path} is not UTF-8 text: {error}") from error
+        advice = encoding_advice(error.object)
+        raise InputError(f"{what}: {path} is not UTF-8 text: {error}; {advice}") from error
+
+
+def encoding_advice(content: bytes) -> str:
+    """Returns what to do with a text that is not UTF-8, for messages.
+
+    Args:
+      content: bytes of the text, from its start if it may be UTF-16.
+    """
+    name, so = "CP1252", "if it has the encoding of Western Windows, "
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        name, so = "UTF-16", "it begins as UTF-16 does: "
+    return f"{so}convert it with iconv -f {name} -t UTF-8 FILE > NEW_FILE"
+
+
+def check_line_ends(content: bytes, name: str) -> None:
+    """Rejects a text whose lines end in carriage returns alone, as on old Macs.
+
+    Args:
+      content: the text, at least its first two lines.
+      name: name of the text in the message.
+
+    Raises:
+      InputError: there is a carriage return inside of the only line.
+    """
+    line, _, rest = content.partition(b"\n")
+    if not rest and b"\r" in line.rstrip(b"\r"):
+        raise InputError(
+            f"{name}: its lines end in carriage returns alone, so it is one line; write it with "
+            "line feeds (tr '\\r' '\\n')"
+        )
+
+
+def _with_line_feeds(lines, name):
+    """Yields the lines; before the first, checks line ends."""
+    lines = iter(lines)
+    read = list(itertools.islice(lines, 1))
+    if read and b"\r" in read[0].rstrip(b"\r\n"):  # Others need not wait for a second line.
+        read += itertools.islice(lines, 1)
+        check_line_ends(b"".join(read), name)
+    yield from read
+    yield from lines
 
 
 def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
@@ -579,20 +622,16 @@ def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
     Raises:
       InputError: a line is not UTF-8, or all lines end in a carriage return; names it.
     """
-    number = 0
-    for number, content in enumerate(lines, 1):
+    for number, content in enumerate(_with_line_feeds(lines, name), 1):
         if number == 1:
-            content = first = content.removeprefix(codecs.BOM_UTF8)
+            content = content.removeprefix(codecs.BOM_UTF8)
         try:
             line = content.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"{name} line {number}: not UTF-8 text ({error})") from error
+            raise InputError(
+                f"{name} line {number}: not UTF-8 text ({error}); {encoding_advice(content)}"
+            ) from error
         yield number, line
-    if number == 1 and b"\r" in first.rstrip(b"\r\n"):
-        raise InputError(
-            f"{name}: its lines end in carriage returns alone, so it is one line; write it with "
-            "line feeds (tr '\\r' '\\n')"
-        )
 
 
 def _object(pairs):

@@ -22,6 +22,7 @@ PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
 # Tabs, line breaks, halves of surrogate pairs.
+_PLAIN_NAME = re.compile(r"[^\s,'\"]([^,'\"\t\r\n]*[^\s,'\"])?")
 _NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
 # Python does not parse numbers with thousands of digits.
 _WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
@@ -68,6 +69,21 @@ def format_of(path: str, formats: Sequence[str] = ("csv", "tsv", "jsonl")) -> st
     return ending
 
 
+def name_list(names: Iterable[str], maximum: int | None = None) -> str:
+    """Returns names of labels or columns for a message, with commas between.
+
+    Names that could be read as several, or overlooked, are in quotes.
+
+    Args:
+      names: the names.
+      maximum: number of names to show; None for all.
+    """
+    shown = list(names)
+    end = ", …" if maximum is not None and len(shown) > maximum else ""
+    texts = [name if _PLAIN_NAME.fullmatch(name) else repr(name) for name in shown[:maximum]]
+    return ", ".join(texts) + end
+
+
 def _csv_fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of its first line, fields) of each row."""
     reader = csv.reader((line for _, line in file_io.text_lines(lines, name)), strict=True)
@@ -105,7 +121,7 @@ def _rows_below_header(
                 raise file_io.InputError(f"{place}: the columns {repeated} appear twice")
         elif len(fields) != len(header):
             raise file_io.InputError(
-                f"{place}: expected {len(header)} columns ({', '.join(header)}), found "
+                f"{place}: expected {len(header)} columns ({name_list(header)}), found "
                 f"{len(fields)}"
             )
         else:
@@ -181,7 +197,7 @@ def read_file(path: str, flag: str) -> Iterator[Row]:
 def _value(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:
     if column not in row:
         raise file_io.InputError(
-            f"{place}: there is no column {column!r} ({flag}); there are {', '.join(row)}"
+            f"{place}: there is no column {column!r} ({flag}); there are {name_list(map(str, row))}"
         )
     return row[column]
 
@@ -261,7 +277,8 @@ class Prediction:
     Attributes:
       guid: id of the example.
       prediction: name of the most probable label; for regression the number.
-      probabilities: {label name: probability} in the order of the label ids; empty for regression.
+      probabilities: {label name: probability} in the order of the label ids (plain floats, so
+        that JSON takes them); empty for regression.
     """
 
     guid: str
@@ -280,6 +297,11 @@ def _number(value: float) -> str:
     return str(np.float32(value))
 
 
+def _plain(value: Any) -> float:
+    """Returns the shortest number that stands for the same float32, as a float of Python."""
+    return float(_number(value))
+
+
 def predictions(
     labels: Sequence[str],
     guids: Iterable[str],
@@ -296,9 +318,9 @@ def predictions(
     """
     for guid, index, row in zip(guids, indices, probabilities, strict=True):
         if labels:
-            yield Prediction(guid, labels[index], dict(zip(labels, row, strict=True)))
+            yield Prediction(guid, labels[index], dict(zip(labels, map(_plain, row), strict=True)))
         else:
-            yield Prediction(guid, index, {})
+            yield Prediction(guid, _plain(index), {})
 
 
 def _tsv_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:
@@ -309,13 +331,9 @@ def _tsv_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[st
 
 def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     """Returns a JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
-    fields: dict[str, Any] = {
-        "id": row.guid,
-        "prediction": row.chosen if labels else float(row.chosen),
-    }
+    fields: dict[str, Any] = {"id": row.guid, "prediction": row.prediction}
     if labels:
-        numbers = map(float, map(_number, row.probabilities.values()))
-        fields["probabilities"] = dict(zip(labels, numbers, strict=True))
+        fields["probabilities"] = dict(row.probabilities)
     return fields
 
 

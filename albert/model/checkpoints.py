@@ -8,6 +8,7 @@ files and values of a complete checkpoint.
 
 import contextlib
 import dataclasses
+import difflib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -26,7 +27,9 @@ VERSION = 1
 ENDING = ".manifest.json"
 # Files without which a checkpoint cannot be read.
 _PART = re.compile(r"\.(index|data-\d+-of-\d+)$")
-_MAX_LISTED = 20  # maximum number of files that a message lists
+_FIRST_ALBERT_ZH = "bert/encoder/layer_shared/"  # begins its names of shared layers
+_MAX_LISTED = 5  # maximum number of names that a message lists
+_FILE_OF_CHECKPOINT = re.compile(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$")
 # Suffix for the files of a damaged checkpoint, so that no search finds them.
 ASIDE = ".damaged"
 
@@ -232,7 +235,7 @@ def resolve(path: str) -> str:
         cannot be fetched.
     """
     path = published.local_path(path)
-    prefix = re.sub(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$", "", path.rstrip("/"))
+    prefix = _FILE_OF_CHECKPOINT.sub("", path.rstrip("/"))
     if prefix_exists(prefix) or (huggingface.is_weights_file(prefix) and file_io.exists(prefix)):
         return prefix
     folder, name = os.path.split(prefix)
@@ -253,16 +256,29 @@ def resolve(path: str) -> str:
                 return candidate
         if weights := huggingface.find_weights(prefix):
             return weights
-    folder = prefix if file_io.is_dir(prefix) else os.path.dirname(prefix) or "."
-    if file_io.is_dir(folder):
-        there = file_io.listdir(folder)
-        more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
-        listing = f"{folder} holds {there[:_MAX_LISTED]}{more}"
-    else:
-        listing = f"the folder {folder} does not exist"
+    hint = published.suggestion(path)
     raise file_io.InputError(
-        f"there is no checkpoint {path} ({prefix}.index); {published.suggestion(path) or listing}"
+        f"there is no checkpoint {path} ({prefix}.index); {_describe_place(prefix)}"
+        f"{hint and f'; {hint}'}"
     )
+
+
+def _describe_place(prefix):
+    """Returns what is in the place of a missing checkpoint: at first what was probably meant."""
+    is_folder = file_io.is_dir(prefix)
+    folder = prefix if is_folder else os.path.dirname(prefix) or "."
+    if not file_io.is_dir(folder):
+        return f"the folder {folder} does not exist"
+    names = file_io.listdir(folder)
+    there = list(dict.fromkeys(_FILE_OF_CHECKPOINT.sub("", name) for name in names))
+    if not is_folder:
+        near = difflib.get_close_matches(os.path.basename(prefix), there)
+        there = near or [name for name in there if f"{name}.index" in names]
+    folder = "the current folder" if folder == "." else folder
+    if not there:
+        return f"{folder} {'is empty' if is_folder else 'holds nothing of a similar name'}"
+    more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
+    return f"{folder} holds {there[:_MAX_LISTED]}{more}"
 
 
 def _keys_of(checkpoint):
@@ -320,12 +336,14 @@ def restore(
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
-        strict, without `rename`) unused; names the variables. The model is not changed.
+        strict, without `rename`) unused, or the checkpoint is of another network; names the
+        variables. The model is not changed.
     """
     prefix = resolve(path)
     _check_manifest(prefix)
     checkpoint = reader(prefix)
     shapes = checkpoint.get_variable_to_shape_map()
+    _check_layout(prefix, shapes)
     variables = variables_by_name(model)
     source = {name: rename(name) if rename else name for name in variables}
     loaded = sorted(name for name in variables if source[name] in shapes)
@@ -346,6 +364,16 @@ def restore(
         raise file_io.InputError(f"{prefix} lacks {missing}; it has unused {unused}; {hint}")
     _assign(checkpoint, [(variables[name], source[name]) for name in loaded], prefix)
     return LoadReport(prefix, loaded, new, unused)
+
+
+def _check_layout(prefix, shapes):
+    """Rejects a checkpoint of a network that resembles ours and has other names."""
+    if any(name.startswith(_FIRST_ALBERT_ZH) for name in shapes):
+        raise file_io.InputError(
+            f"{prefix} has the first layout of brightmart/albert_zh ({_FIRST_ALBERT_ZH}), which "
+            "is another network: take the same model with a name in _google, or a published one, "
+            "such as albert_base_zh"
+        )
 
 
 def _missing(model, variables, new, optional):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from absl import logging
 
 from albert.io import file_io
-from albert.model import configuration, head_config, label_scale, sources, weight_names
+from albert.model import configuration, head_config, label_scale, published, sources, weight_names
 from albert.text import tokenization
 
 VERSION = 1
@@ -351,7 +351,8 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
         another kind, or the configuration was changed; the message says what to do.
     """
     if not file_io.is_dir(path):
-        raise file_io.InputError(f"there is no model folder {path}")
+        hint = published.suggestion(path)
+        raise file_io.InputError(f"there is no model folder {path}{hint and f'; {hint}'}")
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     if not file_io.exists(name):
         raise file_io.InputError(

@@ -17,6 +17,9 @@ NAMES = tuple(
     for version in ("v2", "v1", "zh")
     for size in ("base", "large", "xlarge", "xxlarge")
 )
+_LIKENESS = 0.85  # minimum, from 0 to 1, of a name and a published one that was probably meant
+# With an owner, or one of the oldest models, whose names have hyphens: "bert-base-uncased".
+_HUB_NAME = re.compile(r"(?!.*ckpt)([\w-][\w.-]*/[\w-][\w.-]*|[\w.]+-[\w.-]+)")
 _GZIP = b"\x1f\x8b"  # with which archives begin
 # Names of vocabularies in the folders of models. Archives made on macOS have files with "._" first.
 SPM_PATTERN, VOCAB_PATTERN = "[!.]*.model", "vocab*.txt"
@@ -113,10 +116,19 @@ def _fetched(url, name):
 
 
 def suggestion(path: str) -> str:
-    """Returns advice for the path of a missing model; "" if it resembles no published name.
+    """Returns advice for the path of a missing model; "" if it resembles no name of a model.
 
-    The names on the Hugging Face Hub, such as "albert/albert-base-v2", resemble them.
+    These are the published names, which those of the same models on the Hugging Face Hub, such as
+    "albert/albert-base-v2", resemble, and other names on the Hub.
     """
     name = path.lower().replace("-", "_").removeprefix("albert/")
-    close = [] if os.sep in name else difflib.get_close_matches(name, NAMES, 1)
-    return f"did you mean {close[0]}? Published models are {', '.join(NAMES)}" if close else ""
+    close = [] if os.sep in name else difflib.get_close_matches(name, NAMES, 1, _LIKENESS)
+    if close:
+        return f"did you mean {close[0]}? Published models are {', '.join(NAMES)}"
+    if not _HUB_NAME.fullmatch(path) or file_io.is_dir(path.split("/")[0]):
+        return ""
+    folder = os.path.basename(path)
+    return (
+        "models of the Hugging Face Hub are not fetched by name; if this is one: hf download "
+        f"{path} --local-dir={folder} (pip install huggingface_hub), then give the folder {folder}"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import logging
 
-from albert.io import archives, file_io
+from albert.io import archives, file_io, tables
 from albert.model import configuration, huggingface, published
 from albert.text import wordpiece
 
@@ -295,7 +295,9 @@ def _missing_message(flags, folder, hub_handle):
             f"{message}: {folder} has a tokenizer.json, but no spiece.model or "
             "vocab.txt. Look for it in the folder of the model that this model was fine-tuned from"
         )
-    return f"{message}: there is none next to the weights in {folder}"
+    others = [name for name in there if name.endswith(".json") and "config" in name]
+    hint = f", but {tables.name_list(others)}" if CONFIG_FLAG in flags and others else ""
+    return f"{message}: there is none next to the weights in {folder}{hint}"
 
 
 def files_beside(checkpoint: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import IO
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, tables
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
 from albert.tasks import custom, entities, token_classification, word_files
@@ -79,7 +79,8 @@ class TokenPredictor:
         unknown = {name for s in sentences for name in s.labels or ()} - set(self.labels)
         if labeled and unknown:
             raise file_io.InputError(
-                f"{path} has the label {min(unknown)!r}; this model has {', '.join(self.labels)}"
+                f"{path} has the label {min(unknown)!r}; this model has "
+                f"{tables.name_list(self.labels)}"
             )
         gold = [sentence.labels for sentence in sentences] if labeled else None
         return [word_files.without_labels(sentence) for sentence in sentences], gold

@@ -141,7 +141,7 @@ def _labels_of_counts(counts, kind):
             f"have {next(iter(classes))!r}"
         )
     labels = label_order(classes)
-    text = ", ".join(f"{label} ({classes[label]})" for label in labels[:20])
+    text = ", ".join(f"{tables.name_list([label])} ({classes[label]})" for label in labels[:20])
     logging.info("%d labels: %s%s", len(labels), text, ", …" if len(labels) > 20 else "")
     return labels
 
@@ -367,7 +367,7 @@ class CustomTask:
             return float(label)
         known = tables.match_label(label, self.labels)
         if known is None:
-            choices = ", ".join(self.labels[:20]) + (", …" if len(self.labels) > 20 else "")
+            choices = tables.name_list(self.labels, 20)
             hint = "; to predict numbers, give label_type=regression"
             is_number = all(map(glue.is_number, (label, *self.labels)))
             raise file_io.InputError(
@@ -385,7 +385,7 @@ def _check_files(files, columns):
     if len(set(names)) < len(names):
         raise file_io.InputError(
             "text_column, text_pair_column, label_column and id_column must be different; "
-            f"found {', '.join(names)}"
+            f"found {tables.name_list(names)}"
         )
 
 

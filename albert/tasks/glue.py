@@ -324,7 +324,7 @@ class _Reader:
         label = columns[self._task.label_column]
         if labels:
             if label not in labels:
-                raise self._error(f"label {label!r}, expected one of {', '.join(labels)}")
+                raise self._error(f"label {label!r}, expected one of {tables.name_list(labels)}")
             return label
         if problem := number_problem(label):
             raise self._error(problem)
@@ -447,7 +447,7 @@ def _label_id(example, task):
     if example.label not in task.labels:
         raise file_io.InputError(
             f"example {example.guid} of task {task.name}: label {example.label!r}, expected one "
-            f"of {', '.join(task.labels)}"
+            f"of {tables.name_list(task.labels)}"
         )
     return np.int64(task.labels.index(example.label))
 

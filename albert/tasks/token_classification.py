@@ -36,7 +36,7 @@ _SHOWN = 20  # maximum number of labels in messages
 
 
 def _format(labels):
-    return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
+    return tables.name_list(labels, _SHOWN)
 
 
 def label_order(names: Iterable[str]) -> tuple[str, ...]:

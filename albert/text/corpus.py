@@ -78,6 +78,8 @@ def _scan_file(
     start, data, first_line = 0, b"", 1
     with archives.open_input(path, "input text") as file:
         while chunk := file.read(block_bytes):
+            if not start and not data:
+                file_io.check_line_ends(chunk, path)
             data += chunk
             end, cut = _last_document_end(data), False
             if not end and len(data) >= max_document_bytes:
@@ -115,7 +117,7 @@ def _check_utf8(data: bytes, path: str, first_line: int) -> None:
         column = error.start - data.rfind(b"\n", 0, error.start)
         raise file_io.InputError(
             f"{path}, line {line}, byte {column}: not UTF-8 text ({error.reason}: "
-            f"0x{data[error.start]:02x}); convert the file to UTF-8"
+            f"0x{data[error.start]:02x}); {file_io.encoding_advice(data)}"
         ) from error
 
 

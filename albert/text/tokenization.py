@@ -126,10 +126,17 @@ def _load_sentencepiece(path):
             return sp_model
         problem = "it is empty"
     except RuntimeError:
-        problem = "a text file: give a WordPiece vocabulary as vocab_file"
-        if not wordpiece.is_text(content):
-            problem = "expected a file such as 30k-clean.model"
+        problem = _problem_of(content)
     raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {problem}")
+
+
+def _problem_of(content):
+    """Returns what a file is in place of a SentencePiece model, and what to give."""
+    if not wordpiece.is_text(content):
+        return "expected a file such as 30k-clean.model"
+    if wordpiece.is_sentencepiece_list(content.decode().splitlines()):
+        return "it lists the pieces of such a model: give the .model file that it belongs to"
+    return "a text file: give a WordPiece vocabulary as vocab_file"
 
 
 def _sentencepiece_pieces(sp_model, path):

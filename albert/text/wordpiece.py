@@ -4,7 +4,7 @@ No TensorFlow here. Use these names through `tokenization`.
 """
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import six
@@ -58,6 +58,13 @@ def is_text(content: bytes) -> bool:
         return False
 
 
+def is_sentencepiece_list(pieces: Iterable[str]) -> bool:
+    """Returns whether pieces are those of a SentencePiece model, as its .vocab file lists them."""
+    pieces = list(pieces)
+    begins = any(piece.startswith(WORD_START) for piece in pieces)
+    return begins and not any(piece.startswith("##") for piece in pieces)
+
+
 def load_vocab(path: str) -> dict[str, int]:
     """Reads a WordPiece vocabulary: one piece per line, its first white-space-separated field.
 
@@ -84,9 +91,7 @@ def load_vocab(path: str) -> dict[str, int]:
         vocab.setdefault((line.split() or [" "])[0], len(vocab))
     if len(vocab) == 1:
         raise file_io.InputError(f"vocab_file: {path} must be a list of pieces, one per line")
-    if any(piece.startswith(WORD_START) for piece in vocab) and not any(
-        piece.startswith("##") for piece in vocab
-    ):
+    if is_sentencepiece_list(vocab):
         raise file_io.InputError(
             f"vocab_file: {path} lists the pieces of a SentencePiece model; such a model is read "
             "from its .model file, give that as spm_model_file"

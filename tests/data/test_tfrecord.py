@@ -2,6 +2,7 @@
 Shuffling: nothing lost, uniform, the same for any division of the work.
 """
 
+import gzip
 import io
 import random
 import struct
@@ -12,7 +13,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert.data import tfrecord
+from albert.data import record_files, tfrecord
+from albert.io import file_io
 
 
 @settings(max_examples=200, deadline=None)
@@ -63,6 +65,15 @@ def test_a_cut_file_is_reported_with_the_place(cut):
     start = len(record) if cut < len(record) else 0
     with pytest.raises(ValueError, match=f"inside the record at byte {start}"):
         list(tfrecord.read_record_lengths(file))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_text_is_no_file_of_records(tmp_path, pack):
+    path = tmp_path / "corpus"
+    path.write_bytes(pack(b"the film was good\na bad plot\n"))
+    for read in (lambda p: list(tfrecord.read_records(p)), lambda p: record_files.counts([p])):
+        with pytest.raises(file_io.InputError, match="but a text: create_pretraining_data makes"):
+            read(str(path))
 
 
 def compressed(content):

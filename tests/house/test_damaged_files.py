@@ -113,6 +113,10 @@ def test_a_header_of_many_columns_takes_no_time():
 def test_lines_that_end_in_carriage_returns_alone_are_named():
     with pytest.raises(InputError, match="x: its lines end in carriage returns alone"):
         list(tables.read_rows([b"text\tlabel\rgood\t1\rbad\t0\r"], "x", "tsv"))
+    header = [b"text\tlabel\rgood\t1\r"]  # before a row or a column is missed
+    with pytest.raises(InputError, match="x: its lines end in carriage returns alone"):
+        next(file_io.text_lines(header, "x"))
+    assert list(file_io.text_lines([b"a\rb\n", b"c\n"], "x")) == [(1, "a\rb\n"), (2, "c\n")]
     # One line with such an end is a line.
     assert list(file_io.text_lines([b"one\r"], "x")) == [(1, "one\r")]
 

@@ -305,7 +305,11 @@ def test_not_utf8(folder):
     with file_io.open_file(f"{folder}/file", "wb") as file:
         file.write(b"abc\xff")
     message = _error(file_io.read_text, f"{folder}/file", "--x")
-    assert re.search(r"--x: .*/file is not UTF-8 text: .*0xff in position 3", message)
+    assert re.search(
+        r"--x: .*/file is not UTF-8 text: .*0xff in position 3.*iconv -f CP1252", message
+    )
+    file_io.write_bytes(f"{folder}/file", "abc".encode("utf-16"))
+    assert "iconv -f UTF-16 -t UTF-8" in _error(file_io.read_text, f"{folder}/file", "--x")
 
 
 def test_bad_json(folder):

@@ -1,5 +1,6 @@
 """Predictions; and rows of csv, tsv, jsonl and plain text, with file and line in every message."""
 
+import dataclasses
 import io
 import json
 import re
@@ -74,6 +75,24 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(form):
 def test_mistakes_are_named_with_their_line(form, content, message):
     with pytest.raises(file_io.InputError, match=re.escape(message)):
         rows_of(content, form)
+
+
+def test_names_in_messages():
+    names = ["a", "b c", "d, e", "", " f", "g'"]
+    assert tables.name_list(names) == "a, b c, 'd, e', '', ' f', \"g'\""
+    assert tables.name_list(names, 2) == "a, b c, …"
+
+
+def test_probabilities_are_plain_floats():
+    probabilities = np.float32([[0.1, 0.9]])
+    (row,) = tables.predictions(["x", "y"], ["7"], np.int64([1]), probabilities)
+    fields = {"id": "7", "prediction": "y", "probabilities": {"x": 0.1, "y": 0.9}}
+    assert json.loads(json.dumps(dataclasses.asdict(row))) == {"guid": "7"} | {
+        name: fields[name] for name in ("prediction", "probabilities")
+    }
+    assert tables.to_dict(["x", "y"], row) == fields
+    (row,) = tables.predictions([], ["8"], np.float32([0.1]), [None])
+    assert type(row.prediction) is float and row.chosen == "0.1"
 
 
 def test_forms_are_told_from_names():

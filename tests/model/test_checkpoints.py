@@ -60,7 +60,9 @@ def test_a_folder_means_its_best_checkpoint(prefix, model, tmp_path):
 
 
 def test_a_missing_checkpoint_is_named_with_what_is_there(prefix, tmp_path, model):
-    with pytest.raises(file_io.InputError, match=r"no checkpoint .*best.*model\.ckpt-30\.index"):
+    with pytest.raises(
+        file_io.InputError, match=r"no checkpoint .*best.*holds \['model\.ckpt-30'\]"
+    ):
         checkpoints.restore(model, str(tmp_path / "best"))
     with pytest.raises(file_io.InputError, match="nowhere does not exist"):
         checkpoints.restore(model, str(tmp_path / "nowhere" / "model.ckpt"))
@@ -69,8 +71,12 @@ def test_a_missing_checkpoint_is_named_with_what_is_there(prefix, tmp_path, mode
 def test_a_folder_without_a_checkpoint_is_listed_in_part(tmp_path):
     for number in range(25):
         (tmp_path / f"{number:02}.txt").touch()
-    with pytest.raises(file_io.InputError, match=r"holds \['00.txt', .*'19.txt'\] and 5 more$"):
+    with pytest.raises(file_io.InputError, match=r"holds \['00.txt', .*'04.txt'\] and 20 more$"):
         checkpoints.resolve(str(tmp_path))
+    (tmp_path / "sst2").mkdir()
+    for name, place in (("sst3", r"holds \['sst2'\]$"), ("RTE", "nothing of a similar name$")):
+        with pytest.raises(file_io.InputError, match=place):
+            checkpoints.resolve(str(tmp_path / name))
 
 
 def test_new_heads_keep_their_values_and_are_listed(prefix):
@@ -112,6 +118,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path, model):
     checkpoints.write_tensors(str(tmp_path / "other"), {"resnet/conv1": tf.zeros([2])})
     with pytest.raises(file_io.InputError, match=r"no variable of this model.*resnet/conv1"):
         checkpoints.restore(model, str(tmp_path / "other"))
+    names = ("embeddings/word_embeddings_2", "encoder/layer_shared/output/dense/kernel")
+    checkpoints.write_tensors(str(tmp_path / "zh"), {f"bert/{n}": tf.zeros([2]) for n in names})
+    with pytest.raises(file_io.InputError, match=r"first layout of brightmart/albert_zh .*_google"):
+        checkpoints.restore(model, str(tmp_path / "zh"))
 
 
 @pytest.mark.parametrize("damaged", ["index", "data-00000-of-00001"])

@@ -17,7 +17,7 @@ from albert import (
     run_pretraining,
 )
 from albert.io import archives, file_io
-from albert.model import checkpoints, pretraining_heads, published, sources
+from albert.model import checkpoints, model_folder, pretraining_heads, published, sources
 from tests.support import builders, file_server
 
 
@@ -142,6 +142,19 @@ def test_a_name_written_wrong_lists_the_names(cache):
     with pytest.raises(file_io.InputError) as caught:
         sources.locate(checkpoint="output/step_100")
     assert "did you mean" not in str(caught.value)
+
+
+def test_names_on_the_hub_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"):
+        folder = name.split("/")[-1]
+        advice = f"hf download {name} --local-dir={folder} .* then give the folder {folder}$"
+        with pytest.raises(file_io.InputError, match=advice):
+            sources.locate(checkpoint=name)
+        with pytest.raises(file_io.InputError, match=advice):
+            model_folder.read(name)
+    (tmp_path / "runs").mkdir()
+    assert not any(map(published.suggestion, ("runs/sst-2", "/a/b-c", "x/model.ckpt-3", "sst2")))
 
 
 def test_a_cache_that_cannot_be_made_is_named(tmp_path, monkeypatch):

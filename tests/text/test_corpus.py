@@ -107,6 +107,14 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path, block_bytes):
         corpus.plan_blocks([good, bad], block_bytes)
 
 
+def test_other_encodings_and_line_ends_have_a_remedy(tmp_path):
+    utf16, mac = write(tmp_path, "one\ntwo\n".encode("utf-16"), b"one\rtwo\r\rthree\r")
+    with pytest.raises(file_io.InputError, match=r"line 1, byte 1: .*iconv -f UTF-16 -t UTF-8"):
+        corpus.plan_blocks([utf16])
+    with pytest.raises(file_io.InputError, match=r"text1.txt: its lines end in carriage returns"):
+        corpus.plan_blocks([mac])
+
+
 def test_multibyte_characters_may_lie_across_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "PIECE_BYTES", 3)
     (path,) = write(tmp_path, "\ufeffäöü€\n\n𝄞𝄞\n".encode())

@@ -402,6 +402,8 @@ def test_error_kinds_mixed_up(testdata, tmp_path):
     listing.write_text("<pad>\t0\n<unk>\t0\n[CLS]\t0\n[SEP]\t0\n[MASK]\t0\n▁the\t-3.1\n")
     message = _error(vocab_file=str(listing))
     assert re.search(r"lists the pieces of a SentencePiece model; .* \.model file", message)
+    message = _error(spm_model_file=str(listing))
+    assert re.search(r"lists the pieces of such a model: give the \.model file", message)
 
 
 def test_error_unreadable_content(tmp_path):
