@@ -1,6 +1,5 @@
 """Hugging Face folders as transformers sees them: the same outputs and ids, both ways."""
 
-
 import numpy as np
 import pytest
 import tensorflow as tf
