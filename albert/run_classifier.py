@@ -26,7 +26,7 @@ from albert.cli import (
 )
 from albert.io import file_io, tables
 from albert.model import configuration, label_scale, model_folder, sources
-from albert.tasks import custom, glue
+from albert.tasks import custom, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts
 
@@ -121,6 +121,8 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def find_task(settings: Settings) -> glue.ClassifierTask:
     """Returns the task that a classifier is trained on.
 
+    The model to start from gives the order of its labels.
+
     Raises:
       file_io.InputError: there is no such task, or flags of the other kind of task are given.
     """
@@ -128,7 +130,7 @@ def find_task(settings: Settings) -> glue.ClassifierTask:
     if settings.task_name.lower() != custom.NAME:
         settings.require("data_dir")
         settings.refuse_given("--task_name=custom", *own, "label_type")
-        return glue.get_task(settings.task_name)
+        return find_glue_task(settings)
     settings.refuse_given("GLUE tasks", "data_dir")
     columns = tables.Columns(
         settings.text_column,
@@ -141,7 +143,29 @@ def find_task(settings: Settings) -> glue.ClassifierTask:
         "dev": settings.validation_file,
         "test": settings.test_file,
     }
-    return custom.find_task(files, columns, settings.output_dir, settings.label_type)
+    head = find_described_head(settings)
+    return custom.find_task(files, columns, settings.output_dir, settings.label_type, head)
+
+
+def find_glue_task(settings: Settings) -> glue.GlueTask:
+    """Returns the task of GLUE with its labels in the order of the run or of its initial model."""
+    task = glue.get_task(settings.task_name)
+    if task.is_regression:
+        return task
+    labels = custom.read_labels(settings.output_dir)
+    head = None if labels else find_described_head(settings)
+    if head:
+        labels = custom.in_order_of(head, task.labels, task.words, f"task {task.name}")
+    if labels is None or set(labels) != set(task.labels):
+        return task
+    return task.in_order(labels)
+
+
+def find_described_head(settings: Settings) -> model_labels.ModelHead | None:
+    """Returns the head of the initial model; None if it is not known or must be new."""
+    if settings.study.new_head:
+        return None
+    return settings.model.find_described_head(settings.do_train, settings.output_dir)
 
 
 def find_recipe(task: glue.ClassifierTask) -> str:

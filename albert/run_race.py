@@ -59,7 +59,7 @@ class Settings(fine_tuning.StepSettings):
         512, "Longest input in tokens; articles are cut at their end to fit."
     )
     max_qa_length: int = options.flag(
-        128, "Maximum tokens of question and option; the last are kept."
+        race.MAX_QA_LENGTH, "Maximum tokens of question and option; the last are kept."
     )
     train_batch_size: int = options.count(
         32, "Questions per step, over all devices; each has 4 inputs."

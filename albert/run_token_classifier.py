@@ -67,6 +67,7 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
     files = {split: path for split, path in paths.items() if path}
     columns = word_files.Columns(settings.words_column, settings.label_column)
     folder = settings.output_dir
+    checkpoint = None if settings.study.new_head else checkpoint
     labels = token_classification.find_labels(folder, files, columns, checkpoint)
     return token_classification.Files(files, columns, labels)
 

@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
 from albert.cli import command_flags, distillation, model_settings, options, path_flags, training
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, sources
+from albert.tasks import glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, stuck_runs, subsets
 
@@ -120,6 +123,10 @@ class Study(options.Group):
     )
     head_dropout_prob: float = options.flag(
         0.0, "Dropout of the output of the layer of --head_hidden_size, in training."
+    )
+    new_head: bool = options.flag(
+        False,
+        "Start with a new head, even if the initial model has one for the same labels.",
     )
     train_fraction: float = options.flag(
         1.0,
@@ -232,6 +239,8 @@ class Settings(training.Settings, abc.ABC):
             self._check_frozen()
         if self.study.cache_encoder_outputs:
             self._check_cache()
+        if self.study.new_head and not self.do_train:
+            raise file_io.InputError("--new_head needs --do_train: a new head has random weights")
 
     def _check_frozen(self):
         if not self.do_train:
@@ -561,10 +570,40 @@ def model_to_export(
     from albert.export import saved_model_export
     from albert.training import distribution, stages
 
-    prefix = stages.load(engine, settings.course.checkpoint)
+    prefix = stages.load(engine, checkpoint_to_use(settings, inputs))
     if not distribution.is_chief(inputs.strategy):
         return None
     return saved_model_export.model_to_serve(task, inputs.config, prefix)
+
+
+def _has_checkpoints(folder: str) -> bool:
+    from albert.model import checkpoints
+
+    return bool(checkpoints.numbered(folder) or checkpoints.find_best(folder))
+
+
+def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool | None:
+    """Returns whether the run cannot use the head of the model that it starts from, and logs why.
+
+    None means that only the sizes of the head can tell.
+
+    Raises:
+      file_io.InputError: this is so, and the run does not train.
+    """
+    settings = command.settings
+    folder, description = settings.output_dir, prepared.description
+    resumes = _has_checkpoints(folder)
+    if settings.study.new_head or not inputs.checkpoint or (settings.do_train and resumes):
+        return settings.study.new_head or None
+    head = model_labels.read_folder(folder) if resumes else model_labels.read(inputs.checkpoint)
+    labels, words = description.get("labels", ()), glue.words_of(description.get("task_name"))
+    if head is None or head.means(command.kind, labels, words):
+        return None
+    difference = head.difference(command.kind, labels)
+    if not settings.do_train:
+        raise file_io.InputError(f"{difference}. Train first (--do_train), or use another model")
+    logging.warning("%s. The head is new: only the encoder is taken", difference)
+    return True
 
 
 def make_run(
@@ -594,13 +633,26 @@ def make_run(
         from_scratch=settings.model.from_scratch,
         rename=inputs.rename,
         adapt=prepared.adapt,
+        new_head=needs_new_head(command, inputs, prepared),
         check_folder=lambda: model_folder.check_same_model(*model),
         complete_folder=lambda replace: kinds.write_folder(*model, replace),
         do_eval=prepared.do_eval,
         do_predict=settings.do_predict,
         record=recorder,
-        **training.run_arguments(settings, steps, prepared.num_warmup_steps, command.recipe),
+        **{
+            **training.run_arguments(settings, steps, prepared.num_warmup_steps, command.recipe),
+            "checkpoint": checkpoint_to_use(settings, inputs),
+        },
     )
+
+
+def checkpoint_to_use(settings: Settings, inputs: Inputs) -> str | None:
+    """Returns --checkpoint; by default the initial model if nothing trains or has trained."""
+    folder = settings.output_dir
+    waits = settings.do_train or settings.course.eval_wait_secs
+    if settings.course.checkpoint or waits or _has_checkpoints(folder):
+        return settings.course.checkpoint
+    return inputs.checkpoint
 
 
 def num_kept(settings: Settings, evaluates: bool) -> int:

@@ -9,6 +9,7 @@ from albert.model import configuration, published, sources
 
 if TYPE_CHECKING:
     from albert.serving import inference
+    from albert.tasks import model_labels
 
 _HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
 
@@ -68,6 +69,11 @@ class ModelFiles(options.Group):
         """Returns whether a flag names a model to start from."""
         return any(getattr(self, name) for name in _HANDLES)
 
+    def set_cache_dir(self) -> None:
+        """Sets the folder for models that are fetched or unpacked, if a flag names one."""
+        if self.tfhub_cache_dir:
+            published.set_cache_dir(self.tfhub_cache_dir)
+
     def find(
         self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
     ) -> sources.Source:
@@ -77,8 +83,7 @@ class ModelFiles(options.Group):
           needs_vocabulary: whether a missing vocabulary is an error.
           teacher: its vocabulary is used if neither the flags nor the initial model provide one.
         """
-        if self.tfhub_cache_dir:
-            published.set_cache_dir(self.tfhub_cache_dir)
+        self.set_cache_dir()
         # The model decides settings that the user has not given.
         settings = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
         vocabulary = {name: getattr(self, name) for name in ("spm_model_file", "vocab_file")}
@@ -130,6 +135,21 @@ class ModelToUse(ModelFiles):
             return self.find(teacher=teacher)
         sources.check_no_hub_word(None, self.spm_model_file, self.vocab_file)
         return kinds.read_folder(output_dir, kind).source
+
+    def find_described_head(
+        self, do_train: bool, output_dir: str
+    ) -> "model_labels.ModelHead | None":
+        """Returns the head of the model that a run starts from or uses; None if it is unknown.
+
+        A run without training uses the model in its output folder, if there is one.
+        """
+        from albert.tasks import model_labels
+
+        head = None if do_train else model_labels.read_folder(output_dir)
+        if head or not self.init_checkpoint:
+            return head
+        self.set_cache_dir()
+        return model_labels.read(sources.find_checkpoint(self.init_checkpoint))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -253,7 +253,7 @@ class Squad(fine_tuning.Command):
 
         settings = self.settings
         if distribution.is_chief(inputs.strategy):
-            checkpoint = settings.course.checkpoint
+            checkpoint = fine_tuning.checkpoint_to_use(settings, inputs)
             which = None if checkpoint == "all" else checkpoint
             saved_model_export.export_squad(engine, which, settings.max_seq_length, export_dir)
 

@@ -22,7 +22,7 @@ from albert.model import (
     sources,
     weight_names,
 )
-from albert.tasks import custom, kinds
+from albert.tasks import custom, kinds, model_labels
 from albert.text import tokenization
 from albert.training import run_record
 
@@ -122,14 +122,14 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
 
 
 def _read_description(model_dir: str | None) -> tuple[str | None, list[str], bool | None, float]:
-    """Reads the description of a fine-tuned model's folder, if there is one.
+    """Reads the description of a fine-tuned model's folder, or its ``config.json``.
 
     Returns:
       Head, labels, do_lower_case, and the dropout rate before the output layer.
     """
-    if not model_dir or not file_io.exists(os.path.join(model_dir, sources.DESCRIPTION_NAME)):
+    if not model_dir or model_labels.read_folder(model_dir) is None:
         return None, [], None, _DEFAULT_DROPOUT
-    folder = model_folder.read(model_dir)
+    folder = kinds.read_folder(model_dir)
     kind = kinds.KINDS.get(folder.kind)
     if not (kind and kind.huggingface_head):
         names = [row.name for row in kinds.KINDS.values() if row.huggingface_head]

@@ -322,6 +322,7 @@ def restore(
     strict: bool = True,
     allow_new_heads: bool = True,
     rename: Callable[[str], str] | None = None,
+    new_head: bool | None = False,
 ) -> LoadReport:
     """Loads a model's weights.
 
@@ -333,6 +334,7 @@ def restore(
         encoder may be missing, and the pooler, which some Hugging Face models lack; they keep their
         values. Without training, these would be random: give False.
       rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
+      new_head: load the encoder only; None: if the head has other sizes, with a warning.
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
@@ -347,6 +349,10 @@ def restore(
     variables = variables_by_name(model)
     source = {name: rename(name) if rename else name for name in variables}
     loaded = sorted(name for name in variables if source[name] in shapes)
+    if new_head is None:
+        new_head = _has_other_head(prefix, loaded, source, shapes, variables)
+    if new_head:
+        loaded = [name for name in loaded if name.startswith(ENCODER_PREFIX)]
     new = sorted(set(variables) - set(loaded))
     read_names = {source[name] for name in loaded}
     unused = sorted(set(shapes) - read_names - weight_names.training_state(shapes))
@@ -374,6 +380,24 @@ def _check_layout(prefix, shapes):
             "is another network: take the same model with a name in _google, or a published one, "
             "such as albert_base_zh"
         )
+
+
+def _has_other_head(prefix, loaded, source, shapes, variables):
+    """Returns whether a variable outside the encoder has another shape; warns if so."""
+    sizes = {
+        name: (list(shapes[source[name]]), variables[name].shape.as_list())
+        for name in loaded
+        if not name.startswith(ENCODER_PREFIX)
+    }
+    differing = {name: pair for name, pair in sizes.items() if pair[0] != pair[1]}
+    for name, (there, here) in differing.items():
+        logging.warning(
+            "The head of %s has other sizes than that of this run, so a new one is trained: %s is "
+            "%s there, %s here",
+            *(prefix, name, there, here),
+        )
+        break
+    return bool(differing)
 
 
 def _missing(model, variables, new, optional):

@@ -52,6 +52,7 @@ HEADS = {
     "multiple_choice": ("ForMultipleChoice", ("output_",)),
     "squad_v1": ("ForQuestionAnswering", ("cls/squad/",)),
 }
+_MAX_LABELS = 100_000
 _MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
 _WITHOUT_POOLER = ("masked_lm", "squad_v1", "token_classification")
 # Activation in this package -> its name in transformers.
@@ -123,29 +124,47 @@ def read_lower_case(folder: str) -> bool | None:
     return lower_case
 
 
-def _is_token_classifier(config):
-    """Returns whether a ``config.json`` describes a model with a label for each token."""
+def class_ending(config: dict[str, Any]) -> str | None:
+    """Returns the ending that names the head in the class of a ``config.json``, as in `HEADS`."""
     architectures = config.get("architectures")
-    names = map(str, architectures) if isinstance(architectures, list) else ()
-    return any(name.endswith("ForTokenClassification") for name in names)
+    names = list(map(str, architectures)) if isinstance(architectures, list) else []
+    endings = {ending for ending, _ in HEADS.values()}
+    return next((end for name in names for end in endings if name.endswith(end)), None)
 
 
-def read_token_labels(folder: str) -> tuple[str, ...] | None:
-    """Reads the label names, by id, of a token classification model; None for other models.
+def _is_token_classifier(config):
+    return class_ending(config) == HEADS["token_classification"][0]
+
+
+def default_labels(count: int) -> tuple[str, ...]:
+    """Returns the names that transformers gives labels without names."""
+    return tuple(f"LABEL_{i}" for i in range(count))
+
+
+def read_labels(folder: str) -> tuple[str, ...]:
+    """Reads the names of the labels, by id, of the model in a folder.
+
+    Without names they have transformers' default names, as many as `num_labels` or 2.
 
     Raises:
       file_io.InputError: the name of a label is missing.
     """
     config = read_config(folder)
-    if not _is_token_classifier(config):
-        return None
-    labels = config.get("id2label")
+    path = os.path.join(folder, CONFIG_NAME)
+    if "id2label" not in config:
+        count = config.get("num_labels", 2)
+        if type(count) is not int or not 1 <= count <= _MAX_LABELS:
+            raise file_io.InputError(
+                f"{path}: num_labels is {count!r}, expected a number of labels"
+            )
+        return default_labels(count)
+    labels = config["id2label"]
     by_number: dict[str, Any] = labels if isinstance(labels, dict) else {}
     names = tuple(by_number.get(str(number), "") for number in range(len(by_number)))
     if not names or len(set(names)) < len(names) or not all(map(tables.is_name, names)):
         raise file_io.InputError(
-            f"{os.path.join(folder, CONFIG_NAME)}: expected id2label with different names of the "
-            f"labels 0, 1 and so on; found {labels!r}"
+            f"{path}: expected id2label with different names of the labels 0, 1 and so on; found "
+            f"{labels!r}"
         )
     return names
 
@@ -438,7 +457,7 @@ def convert_config(
         values["classifier_dropout_prob"] = dropout_prob
         values |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     if head == "regression":
-        values |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}}
+        values |= {"problem_type": "regression", "id2label": {"0": default_labels(1)[0]}}
     elif labels:
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
         if head == "classification":

@@ -16,6 +16,7 @@ BERT_CONFIG_NAME = "bert_config.json"  # in google-research/bert
 VOCAB_NAME = "vocab.txt"  # in WordPiece models
 VOCAB_NAMES = (VOCAB_NAME, "vocab_chinese.txt")  # the second in published Chinese models
 DESCRIPTION_NAME = "model.json"  # in fine-tuned models
+LABELS_NAME = "labels.json"  # in fine-tuned models with labels
 RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
@@ -78,9 +79,7 @@ def locate(
         checkpoint, folder = _resolve(module), os.path.join(module, "assets")
         lower_case, complete = _hub_lower_case(module), True
     elif checkpoint:
-        if conversion := huggingface.conversion_of(checkpoint):
-            raise file_io.InputError(f"init_checkpoint={checkpoint} cannot be read; {conversion}")
-        checkpoint = _resolve(checkpoint)
+        checkpoint = find_checkpoint(checkpoint)
         folder = os.path.dirname(checkpoint) or "."
         lower_case, complete = _read_folder_settings(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
@@ -102,6 +101,17 @@ def locate(
         )
     choices = [value for value in (do_lower_case, lower_case, True) if value is not None]
     return Source(config_file, checkpoint, spm_model_file, vocab_file, choices[0])
+
+
+def find_checkpoint(path: str) -> str:
+    """Returns the weights at the path of init_checkpoint; see `checkpoints.resolve`.
+
+    Raises:
+      file_io.InputError: there are none, or they have the format of another program.
+    """
+    if conversion := huggingface.conversion_of(path):
+        raise file_io.InputError(f"init_checkpoint={path} cannot be read; {conversion}")
+    return _resolve(path)
 
 
 def _resolve(checkpoint):
@@ -301,13 +311,14 @@ def _missing_message(flags, folder, hub_handle):
 
 
 def files_beside(checkpoint: str) -> list[str]:
-    """Lists the existing files of a pre-trained model in a checkpoint's folder.
+    """Lists the existing files of a model in a checkpoint's folder.
 
     These are its configuration, vocabulary and description.
     """
     folder = os.path.dirname(checkpoint) or "."
     configs = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
-    names = (*configs, *VOCAB_NAMES, PRETRAINING_NAME)
+    descriptions = (PRETRAINING_NAME, DESCRIPTION_NAME, LABELS_NAME)
+    names = (*configs, *VOCAB_NAMES, *descriptions)
     return [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)

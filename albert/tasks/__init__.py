@@ -6,6 +6,7 @@ __all__ = (
     "entities",
     "glue",
     "kinds",
+    "model_labels",
     "pretraining",
     "race",
     "token_classification",

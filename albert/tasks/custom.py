@@ -11,12 +11,12 @@ import numpy as np
 from absl import logging
 
 from albert.io import file_io, tables
-from albert.model import head_config, label_scale
-from albert.tasks import glue, metrics
+from albert.model import head_config, label_scale, sources
+from albert.tasks import glue, metrics, model_labels
 
 NAME = "custom"
 
-LABELS_NAME = "labels.json"
+LABELS_NAME = sources.LABELS_NAME
 KINDS = ("classification", "regression")
 _REGRESSION_SCORES = (
     *glue.REGRESSION_SCORES,
@@ -64,6 +64,11 @@ class _Counts:
         if not rows:
             raise file_io.InputError(f"{path}: there is no row")
         return cls(path, rows, places)
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all labels are numbers."""
+        return all(map(glue.is_number, self.rows))
 
     @property
     def total(self) -> int:
@@ -147,9 +152,15 @@ def _labels_of_counts(counts, kind):
 
 
 def find_labels(
-    output_dir: str, files: Mapping[str, str], columns: tables.Columns, kind: str | None = None
+    output_dir: str,
+    files: Mapping[str, str],
+    columns: tables.Columns,
+    kind: str | None = None,
+    head: model_labels.ModelHead | None = None,
 ) -> tuple[str, ...]:
     """Finds the label names: those saved in the output folder, else those of the train file.
+
+    The model to start from gives their order, and without a train file also the names.
 
     Args:
       output_dir: folder of a run.
@@ -157,14 +168,15 @@ def find_labels(
       columns: names of the columns.
       kind: "classification" or "regression"; None: regression if all labels are numbers that
         measure something, because one is not whole, or most have a decimal point and they are more
-        than a few values.
+        than a few values, or the model to start from is a regression.
+      head: head of the model to start from, if it has one.
 
     Returns:
       Names in the order of their ids; empty for regression.
 
     Raises:
-      file_io.InputError: both are missing, the saved labels are of the other kind, or there is
-        only one label.
+      file_io.InputError: both are missing, the saved labels are of the other kind, there is only
+        one label, or the labels contradict those of the model.
     """
     path = os.path.join(output_dir, LABELS_NAME)
     labels = read_labels(output_dir)
@@ -173,12 +185,50 @@ def find_labels(
         if kind not in (None, saved_kind):
             raise file_io.InputError(f"label_type={kind}, but {path} is that of a {saved_kind}")
         return labels
+    is_classifier = head is not None and head.kind == glue.KIND
+    if "train" not in files and is_classifier:
+        return _labels_of_head(head, files, columns, kind)
     if "train" not in files:
         raise file_io.InputError(
             f"there is no {path} with the names of the labels: expected output_dir to be that "
             "of a training run, or train_file"
         )
-    return _labels_of_counts(_Counts.read(files["train"], columns.label), kind)
+    counts = _Counts.read(files["train"], columns.label)
+    if kind is None and is_classifier and not head.labels and counts.are_numbers:
+        logging.info("%s is a regression of numbers, so this run is one", head.path)
+        kind = "regression"
+    labels = _labels_of_counts(counts, kind)
+    return in_order_of(head, labels, data=files["train"]) if head else labels
+
+
+def in_order_of(
+    head: model_labels.ModelHead,
+    labels: tuple[str, ...],
+    words: Mapping[str, str] | None = None,
+    data: str = "the data",
+) -> tuple[str, ...]:
+    """Returns the labels in the order of a classifier's head, as they are if it must be new.
+
+    For the other arguments and the errors see `model_labels.ModelHead.order`.
+    """
+    ordered = head.order(glue.KIND, labels, words, data)
+    if ordered:
+        model_labels.report(head, ordered, labels)
+    return ordered or labels
+
+
+def _labels_of_head(head, files, columns, kind):
+    """Returns the labels of a model, of which there is no train file."""
+    found = KINDS[not head.labels]
+    if kind not in (None, found):
+        raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {found}")
+    if head.is_unnamed and "dev" in files:
+        names = _Counts.read(files["dev"], columns.label).classes()
+        numbers = tuple(map(str, range(len(head.labels))))
+        if set(map(tables.label_key, names)) <= set(numbers):
+            return in_order_of(head, numbers)
+        raise file_io.InputError(head.difference(glue.KIND, label_order(names)))
+    return head.labels
 
 
 def save_labels(output_dir: str, labels: Iterable[str]) -> None:
@@ -394,13 +444,14 @@ def find_task(
     columns: tables.Columns,
     output_dir: str,
     kind: str | None = None,
+    head: model_labels.ModelHead | None = None,
 ) -> CustomTask:
     """Returns the task of the user's own files.
 
     Args:
       files: {split: path or None} for "train", "dev" and "test".
       columns: names of the columns.
-      output_dir, kind: see `find_labels`.
+      output_dir, kind, head: see `find_labels`.
 
     Raises:
       file_io.InputError: the files have different formats, two columns have the same name, or no
@@ -408,7 +459,7 @@ def find_task(
     """
     files = {split: path for split, path in files.items() if path}
     _check_files(files, columns)
-    return CustomTask(files, columns, find_labels(output_dir, files, columns, kind))
+    return CustomTask(files, columns, find_labels(output_dir, files, columns, kind, head))
 
 
 def settings_of(

@@ -9,7 +9,7 @@ import difflib
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +25,8 @@ from albert.training import contracts
 KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
-_BINARY_LABELS = ("0", "1")
+_POSITIVE = "1"
+_BINARY_LABELS = ("0", _POSITIVE)
 _MAX_NUMBER = float(np.finfo(np.float32).max)
 _LAST = -1  # the label is in the last column, whatever the number of columns
 # Skipped short lines are an error if they exceed both this number and this fraction.
@@ -115,7 +116,7 @@ class GlueTask:
     Attributes:
       name: lower-case name, see `get_task`.
       folder: folder in the data folder.
-      labels: label names in the order of their ids; empty for regression.
+      labels: label names in the order of their ids, as the files have them; empty for regression.
       text_columns: columns of the texts in the train and dev files.
       label_column: column of the label in these files; -1 is the last.
       test_columns: columns of id and texts in the test file.
@@ -125,6 +126,7 @@ class GlueTask:
       skips_short_lines: whether short train and dev lines are skipped (and counted), not an error.
       best_metric: key of the metric that picks the best checkpoint.
       scores: (key, function of `metrics`) of the evaluation.
+      words: {label: its meaning in words}, for labels that are numbers.
     """
 
     name: str
@@ -141,6 +143,19 @@ class GlueTask:
     skips_short_lines: bool = False
     best_metric: str = "eval_accuracy"
     scores: tuple = (("eval_accuracy", metrics.accuracy),)
+    words: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+    def in_order(self, labels: tuple[str, ...]) -> "GlueTask":
+        """Returns the task with the same labels in another order; F1 stays that of the label 1."""
+        if labels == self.labels:
+            return self
+        scores = tuple(
+            (key, functools.partial(metrics.f1, positive=labels.index(_POSITIVE)))
+            if score is metrics.f1
+            else (key, score)
+            for key, score in self.scores
+        )
+        return dataclasses.replace(self, labels=labels, scores=scores)
 
     @property
     def is_regression(self) -> bool:
@@ -196,7 +211,9 @@ class GlueTask:
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
         """Returns a JSON-ready dict that identifies the data of a split."""
-        return {"data_sha256": file_io.sha256(self.path(data_dir, split))}
+        digest = {"data_sha256": file_io.sha256(self.path(data_dir, split))}
+        is_usual = self.labels == get_task(self.name).labels
+        return digest if is_usual else {**digest, "labels": list(self.labels)}
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
@@ -364,17 +381,28 @@ REGRESSION_SCORES = (
     ("MSE", metrics.mean_squared_error),
 )
 
+
+def _words(*names: str) -> dict[str, str]:
+    return dict(zip(_BINARY_LABELS, names, strict=True))
+
+
 # Name, folder, labels, text columns; then label column and test columns, id column.
 TASKS = (
     GlueTask(
         "cola", "CoLA", _BINARY_LABELS, (3,), 1, (0, 1),
         headerless=("train", "dev"), best_metric="matthew_corr", scores=(_ACCURACY, _MATTHEWS),
+        words=_words("unacceptable", "acceptable"),
     ),
     GlueTask("mnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MATCHED),
     GlueTask("mismnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MISMATCHED),
-    GlueTask("mrpc", "MRPC", _BINARY_LABELS, (3, 4), 0, (0, 3, 4), scores=(_ACCURACY, _F1)),
+    GlueTask(
+        "mrpc", "MRPC", _BINARY_LABELS, (3, 4), 0, (0, 3, 4), scores=(_ACCURACY, _F1),
+        words=_words("not_equivalent", "equivalent"),
+    ),
     GlueTask("rte", "RTE", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
-    GlueTask("sst-2", "SST-2", _BINARY_LABELS, (0,), 1, (0, 1)),
+    GlueTask(
+        "sst-2", "SST-2", _BINARY_LABELS, (0,), 1, (0, 1), words=_words("negative", "positive")
+    ),
     GlueTask(
         "sts-b", "STS-B", (), (7, 8), _LAST, (0, 7, 8), 0,
         best_metric="pearson", scores=REGRESSION_SCORES,
@@ -382,11 +410,20 @@ TASKS = (
     GlueTask(
         "qqp", "QQP", _BINARY_LABELS, (3, 4), 5, (0, 1, 2), 0,
         skips_short_lines=True, scores=(_ACCURACY, _F1),
+        words=_words("not_duplicate", "duplicate"),
     ),
     GlueTask("qnli", "QNLI", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
-    GlueTask("wnli", "WNLI", _BINARY_LABELS, (1, 2), **_PAIR_WITH_ID),
+    GlueTask(
+        "wnli", "WNLI", _BINARY_LABELS, (1, 2), **_PAIR_WITH_ID,
+        words=_words("not_entailment", "entailment"),
+    ),
     GlueTask("ax", "diagnostic", _MNLI_LABELS, (), None, (0, 1, 2), **_ONLY_TEST),
 )  # fmt: skip
+
+
+def words_of(task_name: str | None) -> Mapping[str, str]:
+    """Returns {label: its meaning in words} of a GLUE task; empty for others."""
+    return next((row.words for row in TASKS if row.name == (task_name or "").lower()), {})
 
 
 def get_task(name: str) -> GlueTask:

@@ -5,12 +5,19 @@ Letters in shapes: B batch, S sequence, K labels, N starts kept, M ends kept for
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from albert.io import file_io
+from albert.io import file_io, tables
 from albert.model import configuration, head_config, label_scale, model_folder, sources
-from albert.tasks import custom, glue, race, token_classification
+from albert.tasks import (
+    custom,
+    glue,
+    model_labels,
+    race,
+    token_classification,
+    word_files,
+)
 from albert.tasks.squad import task as squad_task
 
 _TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -32,6 +39,8 @@ class Kind:
       has_labels: whether the description of its folder names labels.
       huggingface_head: key of `huggingface.HEADS`; None if transformers has no such model.
       pipeline_tag: what the Hub calls its task, for cards.
+      settings: ``(labels, longest input) -> settings`` of a folder that does not describe them,
+        those of the command's flags by default; None if there is no such folder.
     """
 
     name: str
@@ -45,6 +54,7 @@ class Kind:
     has_labels: bool = False
     huggingface_head: str | None = None
     pipeline_tag: str
+    settings: Callable[[Sequence[str], int], dict[str, Any]] | None = None
 
 
 # --- how a model is made from its folder ----------------------------------------------------------
@@ -80,6 +90,32 @@ def _build_squad(folder, compute, head):
     return task.build_model(folder.config, compute, 0)
 
 
+# --- settings of folders of Hugging Face ----------------------------------------------------------
+
+
+def _classifier_settings(labels, length):
+    columns = dataclasses.asdict(tables.Columns())
+    return {
+        "task_name": custom.NAME,
+        "labels": list(labels),
+        "max_seq_length": length,
+        "columns": columns,
+    }
+
+
+def _token_settings(labels, length):
+    columns = dataclasses.asdict(word_files.Columns())
+    return {"labels": list(labels), "max_seq_length": length, "columns": columns}
+
+
+def _choice_settings(labels, length):
+    return {"max_seq_length": length, "max_qa_length": min(race.MAX_QA_LENGTH, length // 2)}
+
+
+def _squad_settings(labels, length):
+    return squad_task.Settings.default(length).to_dict()
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 _ROWS = (
@@ -93,6 +129,7 @@ _ROWS = (
         has_labels=True,
         huggingface_head="classification",
         pipeline_tag="text-classification",
+        settings=_classifier_settings,
     ),
     Kind(
         name=token_classification.KIND,
@@ -104,6 +141,7 @@ _ROWS = (
         has_labels=True,
         huggingface_head="token_classification",
         pipeline_tag="token-classification",
+        settings=_token_settings,
     ),
     Kind(
         name=race.KIND,
@@ -115,6 +153,7 @@ _ROWS = (
         skip_padding=True,
         huggingface_head="multiple_choice",
         pipeline_tag="multiple-choice",
+        settings=_choice_settings,
     ),
     Kind(
         name=squad_task.V1,
@@ -124,6 +163,7 @@ _ROWS = (
         head_variable="cls/squad/",
         huggingface_head="squad_v1",
         pipeline_tag="question-answering",
+        settings=_squad_settings,
     ),
     Kind(
         name=squad_task.V2,
@@ -149,7 +189,8 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     """Reads the folder of a fine-tuned model.
 
     Args:
-      path: output folder of a training.
+      path: output folder of a training, or a folder of Hugging Face, whose settings are those that
+        `Kind.settings` gives.
       names: keys of `KINDS` that the caller can use; none means any.
 
     Raises:
@@ -158,8 +199,26 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     """
     names = names or tuple(KINDS)
     if not file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
+        if folder := _read_huggingface(path, names):
+            return folder
         _check_undescribed(path, names)
     return model_folder.read(path, *names)
+
+
+def _read_huggingface(path, names):
+    """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders."""
+    head = model_labels.read_folder(path) if file_io.is_dir(path) else None
+    if head is None:
+        return None
+    row = KINDS.get(head.kind)
+    if row is None or row.settings is None or row.name not in names:
+        raise file_io.InputError(
+            f"{path} holds a model of kind {head.kind} ({head.path}); expected {' or '.join(names)}"
+        )
+    source = sources.locate(checkpoint=path)
+    config = configuration.AlbertConfig.from_json_file(source.config_file)
+    settings = row.settings(head.labels, config.max_position_embeddings)
+    return model_folder.ModelFolder(path, row.name, config, source, settings)
 
 
 def write_folder(

@@ -27,6 +27,7 @@ BESIDE_ENDING = 4  # other tokens of an input, at least: one of the article, [CL
 KIND = "multiple_choice"  # kind of model folders
 LEVELS = ("middle", "high")  # in the order of the codes that records hold
 _FOLDER = "RACE"
+MAX_QA_LENGTH = 128  # tokens of question and option, by default
 _MERGED = "all.txt"
 _LETTERS = "ABCD"
 _BLANK = "_"

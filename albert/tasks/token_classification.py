@@ -20,8 +20,8 @@ from absl import logging
 
 from albert.data import tfrecord
 from albert.io import file_io, tables
-from albert.model import head_config, huggingface
-from albert.tasks import custom, entities, metrics, word_files
+from albert.model import head_config
+from albert.tasks import custom, entities, metrics, model_labels, word_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
@@ -44,23 +44,6 @@ def label_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (name != entities.OUTSIDE, name)))
 
 
-def labels_of_model(checkpoint: str) -> tuple[str, ...] | None:
-    """Returns the label names of a token classifier's checkpoint; None for other models.
-
-    Args:
-      checkpoint: prefix, or file of Hugging Face weights.
-    """
-    from albert.model import sources
-
-    folder = os.path.dirname(checkpoint) or "."
-    if huggingface.is_weights_file(checkpoint):
-        return huggingface.read_token_labels(folder)
-    path = os.path.join(folder, sources.DESCRIPTION_NAME)
-    description = file_io.read_json(path, "model description") if file_io.exists(path) else None
-    is_kind = isinstance(description, dict) and description.get("kind") == KIND
-    return custom.read_labels(folder) if is_kind else None
-
-
 def find_labels(
     output_dir: str,
     files: Mapping[str, str],
@@ -73,19 +56,19 @@ def find_labels(
       output_dir: folder of a run.
       files: {split: path}.
       columns: columns of words and labels.
-      checkpoint: initial weights of the run, or None. If they are those of a token classifier, its
-        labels are used, which must include those of the data.
+      checkpoint: initial weights of the run, or None. If they are those of a token classifier with
+        these labels, it gives their order, and also labels that the data lacks.
 
     Raises:
-      file_io.InputError: there are fewer than two labels, or the model lacks some of them.
+      file_io.InputError: there are fewer than two labels, or they contradict those of the model.
     """
     run_labels = custom.read_labels(output_dir)
     if run_labels is not None:
         return run_labels
-    model_labels = labels_of_model(checkpoint) if checkpoint else None
+    head = model_labels.read(checkpoint) if checkpoint else None
     if "train" not in files:
-        if model_labels:
-            return model_labels
+        if head and head.kind == KIND:
+            return head.labels
         raise file_io.InputError(
             f"there is no {os.path.join(output_dir, custom.LABELS_NAME)} with the names of "
             "the labels: expected output_dir to be that of a training run, or train_file"
@@ -99,14 +82,11 @@ def find_labels(
             f"{files['train']}: expected two labels or more, found "
             f"{_format(list(counts)) or 'none'}"
         )
-    foreign = label_order(counts.keys() - set(model_labels or counts))
-    if foreign:
-        raise file_io.InputError(
-            f"{files['train']} has labels {_format(foreign)}, which the model to start from does "
-            f"not have: it has {_format(model_labels)} ({checkpoint}). Start from the model that "
-            "it was made from, or name the labels as it does"
-        )
-    labels = model_labels or label_order(counts)
+    sorted_labels = label_order(counts)
+    labels = head.order(KIND, sorted_labels, data=files["train"]) if head else None
+    if labels:
+        model_labels.report(head, labels, sorted_labels)
+    labels = labels or sorted_labels
     texts = [f"{label} ({counts.get(label, 0)})" for label in labels]
     logging.info("%d labels: %s", len(labels), _format(texts))
     return labels

@@ -450,7 +450,9 @@ class _Encoder:
         if last:
             checkpoints.restore(self._model, last[0], allow_new_heads=False)
         elif run.init_checkpoint:
-            checkpoints.restore(self._model, run.init_checkpoint, rename=run.rename)
+            checkpoints.restore(
+                self._model, run.init_checkpoint, rename=run.rename, new_head=run.new_head
+            )
         variables = checkpoints.variables_by_name(self._model)
         used_names = {variable.name for variable in self._model.used_variables}
         self._variables = {

@@ -42,7 +42,7 @@ class Run:
       optimizer: its settings; None: the run does not train.
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
-      rename: see `checkpoints.restore`.
+      rename, new_head: see `checkpoints.restore`.
       adapt: ``(model, LoadReport)`` changes the initial weights to suit the model.
       check_folder: raises if the output folder holds another model, before training.
       complete_folder: ``(replace)`` adds the files that make the output folder usable without
@@ -66,6 +66,7 @@ class Run:
     from_scratch: bool = False
     rename: Callable[[str], str] | None = None
     adapt: Callable[[contracts.Model, checkpoints.LoadReport], None] = lambda model, report: None
+    new_head: bool | None = None
     check_folder: Callable[[], None] = lambda: None
     complete_folder: Callable[[bool], None] = lambda replace: None
     do_train: bool = False
@@ -174,7 +175,9 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
     """Loads the initial weights of a run, if it has a checkpoint."""
     if not run.init_checkpoint:
         return None
-    report = checkpoints.restore(model, run.init_checkpoint, rename=run.rename)
+    report = checkpoints.restore(
+        model, run.init_checkpoint, rename=run.rename, new_head=run.new_head
+    )
     run.adapt(model, report)
     return report
 

@@ -47,6 +47,13 @@ class Settings:
     head_input_activation: str = "linear"
     head_dropout_prob: float = 0.0
 
+    @classmethod
+    def default(cls, longest: int) -> "Settings":
+        """Returns usual settings for SQuAD 1.1; `longest` limits the inputs, in tokens."""
+        length = min(longest, 384)
+        query = min(64, length // 4)
+        return cls(length, min(128, length // 3), query, n_best_size=20, max_answer_length=30)
+
     @property
     def head(self) -> head_config.Head:
         """Returns the head that the settings describe."""

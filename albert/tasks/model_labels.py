@@ -1,0 +1,191 @@
+"""The head of a model that a run starts from or uses: its kind, and the names of its labels.
+
+The names come from the model's folder, in the order of the head's outputs: from ``model.json``, or
+from the ``config.json`` of Hugging Face. A run takes this order, so that no output changes its
+meaning.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from absl import logging
+
+from albert.io import file_io, tables
+from albert.model import huggingface, sources
+
+# Ending of a class of transformers -> the kind of its models here, see `kinds.KINDS`.
+_KINDS = {
+    "ForSequenceClassification": "classifier",
+    "ForTokenClassification": "token_classifier",
+    "ForMultipleChoice": "multiple_choice",
+    "ForQuestionAnswering": "squad_v1",
+}
+_WITH_LABELS = ("classifier", "token_classifier")
+_SHOWN = 20  # maximum number of labels in messages
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelHead:
+    """The head of a fine-tuned model.
+
+    Attributes:
+      path: the file that describes it.
+      kind: what it computes; one of `kinds.KINDS`, or a name of what is not supported.
+      labels: names by id; empty without labels, as in a regression.
+    """
+
+    path: str
+    kind: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Returns whether the labels only have transformers' default names, such as LABEL_0."""
+        return bool(self.labels) and self.labels == huggingface.default_labels(len(self.labels))
+
+    def order(
+        self,
+        kind: str,
+        labels: Sequence[str],
+        words: Mapping[str, str] | None = None,
+        data: str = "the data",
+    ) -> tuple[str, ...] | None:
+        """Returns the labels of a run in the order of the outputs of this head.
+
+        Labels of the model that the run lacks are included. Labels without names are matched with
+        numbers from 0 only: no other order is certain.
+
+        Args:
+          kind: kind of the run's models.
+          labels: labels of the run; empty for a regression.
+          words: {label: another name of it}.
+          data: what has the labels, for messages.
+
+        Returns:
+          The labels; None if the run needs a new head: the model is of another kind, has another
+          number of labels, or its labels have no names.
+
+        Raises:
+          file_io.InputError: as many labels, but others; shows both.
+        """
+        if self.kind != kind or bool(self.labels) != bool(labels):
+            return None
+        if self.is_unnamed:
+            by_number = {tables.label_key(label): label for label in labels}
+            numbers = [str(i) for i in range(len(self.labels))]
+            if set(by_number) == set(numbers):
+                return tuple(by_number[number] for number in numbers)
+            return self.labels if tuple(labels) == self.labels else None
+        names = self._names(labels, words or {})
+        ordered = tuple(names.get(label, label) for label in self.labels)
+        foreign = [label for label in labels if label not in ordered]
+        if foreign and len(labels) == len(self.labels):
+            raise file_io.InputError(
+                f"{data} has labels {_listed(foreign)}, which the model to start from does not "
+                f"have: it has {_listed(self.labels)} ({self.path}). Name the labels as the model "
+                "does, there or in the data, or start with a new head (new_head)"
+            )
+        return None if foreign else ordered
+
+    def means(
+        self, kind: str, labels: Sequence[str], words: Mapping[str, str] | None = None
+    ) -> bool:
+        """Returns whether the outputs of this head are the given labels; see `order`."""
+        if self.kind != kind or len(self.labels) != len(labels):
+            return False
+        if self.is_unnamed and tuple(labels) != self.labels:
+            return [*map(tables.label_key, labels)] == [str(i) for i in range(len(labels))]
+        names = self._names(labels, words or {})
+        return [names.get(label) for label in self.labels] == list(labels)
+
+    def _names(self, labels: Sequence[str], words: Mapping[str, str]) -> dict[str, str]:
+        """Returns {label of the model: label of a run} for those that mean the same."""
+        found = {_key(words[label]): label for label in labels if label in words}
+        found |= {_key(label): label for label in labels}
+        keys = {_key(label) for label in self.labels}
+        if len(keys) < len(self.labels) or len(set(found.values())) < len(labels):
+            return {label: label for label in labels}  # Some differ in case only.
+        return {label: found[_key(label)] for label in self.labels if _key(label) in found}
+
+    def difference(self, kind: str, labels: Sequence[str]) -> str:
+        """Describes this head and the one that a run needs, for messages."""
+        ours, theirs = _described(kind, labels), _described(self.kind, self.labels)
+        if not self.is_unnamed or len(labels) != len(self.labels):
+            return f"{self.path} describes a head of {theirs}; this run needs one of {ours}"
+        return (
+            f"{self.path} gives its {len(self.labels)} labels no names ({_listed(self.labels)}), "
+            f"so which of them is which of {_listed(labels)} is unknown; id2label in config.json "
+            "can name them"
+        )
+
+
+def read(checkpoint: str) -> ModelHead | None:
+    """Reads the head of a checkpoint from the files in its folder; None without a description.
+
+    Args:
+      checkpoint: prefix, or file of Hugging Face weights.
+
+    Raises:
+      file_io.InputError: the description is damaged, or its labels are invalid.
+    """
+    return read_folder(os.path.dirname(checkpoint) or ".")
+
+
+def read_folder(folder: str) -> ModelHead | None:
+    """Reads the head of the model in a folder; see `read`."""
+    path = os.path.join(folder, sources.DESCRIPTION_NAME)
+    if not file_io.exists(path):
+        return _of_huggingface(folder)
+    description = file_io.read_json(path, "model description", dict)
+    kind, settings = description.get("kind"), description.get("settings")
+    if not isinstance(kind, str) or not isinstance(settings, dict):
+        return None
+    labels = settings.get("labels", [])
+    if not (isinstance(labels, list) and all(map(tables.is_name, labels))):
+        raise file_io.InputError(f"{path}: the labels are invalid: {labels!r}")
+    return ModelHead(path, kind, tuple(labels))
+
+
+def _of_huggingface(folder):
+    config = huggingface.read_config(folder)
+    kind = _KINDS.get(huggingface.class_ending(config))
+    if kind is None:
+        return None
+    path = os.path.join(folder, huggingface.CONFIG_NAME)
+    if kind not in _WITH_LABELS:
+        return ModelHead(path, kind)
+    labels, problem = huggingface.read_labels(folder), config.get("problem_type")
+    if kind == "classifier" and problem == "multi_label_classification":
+        return ModelHead(path, "classifier of several labels per text", labels)
+    if kind == "classifier" and (problem == "regression" or len(labels) == 1):
+        return ModelHead(path, kind if len(labels) == 1 else "regression of several numbers")
+    return ModelHead(path, kind, labels)
+
+
+def report(head: ModelHead, labels: Sequence[str], sorted_labels: Sequence[str]) -> None:
+    """Logs the order of labels that comes from a model, if it is not the usual one."""
+    if head.is_unnamed:
+        logging.info(
+            "%s gives its labels no names: the labels %s are taken as their numbers",
+            head.path,
+            _listed(labels),
+        )
+    elif tuple(labels) != tuple(sorted_labels):
+        logging.info("The labels and their order are those of %s: %s", head.path, _listed(labels))
+
+
+def _key(name):
+    """Returns what the spellings of a name have in common, such as NOT_ENTAILMENT."""
+    return re.sub(r"[\s_-]+", "_", tables.label_key(name).casefold())
+
+
+def _listed(labels):
+    return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
+
+
+def _described(kind, labels):
+    if labels:
+        return f"the kind {kind} with {len(labels)} labels: {_listed(labels)}"
+    return f"the kind {kind}{' for numbers' if kind == 'classifier' else ''}"
