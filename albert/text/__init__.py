@@ -5,6 +5,7 @@ __all__ = (
     "corpus",
     "corpus_cleaning",
     "corpus_preparation",
+    "graphemes",
     "model_inputs",
     "tokenization",
     "vocabulary",

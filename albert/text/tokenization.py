@@ -295,6 +295,11 @@ class FullTokenizer:
         # Looking pieces up is cheaper than having SentencePiece make the strings.
         return [self.inv_vocab[i] for i in ids]
 
+    def words(self, text: str) -> list[tuple[str, Sequence[str]]]:
+        """Returns the words of a text with the pieces of each; only for WordPiece."""
+        split = self.wordpiece_tokenizer.tokenize_word
+        return [(word, split(word)) for word in self.basic_tokenizer.tokenize(text)]
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text: those of `tokenize`, but faster.
 

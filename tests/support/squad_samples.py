@@ -16,9 +16,19 @@ TEXT = (
     "The old harbour lies at the end of a narrow road between two hills. Every morning the boats "
     "leave before the sun is up, and they come back at noon. My grandmother was a teacher."
 )
-# Article 1 of the Universal Declaration of Human Rights, and Genesis 1:1-2, in the forms in which
-# these languages are written: syllables, consonants with vowel signs.
+# Article 1 of the Universal Declaration of Human Rights, Genesis 1:1-2, John 1:1 and words with
+# rare signs, in the forms in which these languages are written: syllables, consonants with vowel
+# signs, letters with several marks.
 OTHER_SCRIPTS = {
+    "latin": "Cafés à Paris: naïve façade, Đường phố Hà Nội rất đẹp, Über Łódź señor o\u0308l Å.",
+    "greek": "Ἐν ἀρχῇ ἦν ὁ λόγος, καὶ ὁ λόγος ἦν πρὸς τὸν θεόν ΐ ᾧ ΣΟΦΟΣ",
+    "cyrillic": "Ёлка и чай стоят у дома ещё й ї Йод краї́на чай",
+    "devanagari": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात क़लम ज़रूर स्वतन्त्रता",
+    "bengali": "সমস্ত মানুষ স্বাধীনভাবে সমান মর্যাদা এবং অধিকার নিয়ে জন্মগ্রহণ করে ড়োবা ঢ়",
+    "tamil": "மனிதப் பிறவியினர் சகலரும் சுதந்திரமாகவே பிறக்கின்றனர் கொடு கோ கௌ",
+    "thai": "มนุษย์ ทั้งหลาย เกิดมา มีอิสระ น้ำ ทำ ที่",
+    "japanese": "ガラス の パン が プール で 日本 バス ｶﾞﾗｽ ゞ",
+    "emoji": "a 👨\u200d👩\u200d👧 b 👍🏽 c 🇩🇪 d ❤️ e 1️⃣ ﬁne ½ cup ①② ™ … Ａ１ ㎏ ﷺ",
     "korean": (
         "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다. 인간은 천부적으로 "
         "이성과 양심을 부여받았으며 서로 형제애의 정신으로 행동하여야 한다."

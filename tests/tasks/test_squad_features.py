@@ -1,9 +1,12 @@
 """SQuAD features: recorded ones, offsets, windows, dropped questions."""
 
 import gzip
+import itertools
 import json
+import re
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,10 +14,11 @@ from hypothesis import strategies as st
 from albert.io.file_io import InputError
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
-from albert.text import tokenization
+from albert.text import graphemes, tokenization
 from tests.support.plain_alignment import plain_align, plain_matches
 from tests.support.squad_samples import FIELDS, OTHER_SCRIPTS, TEXT, features_of, training_example
 
+_OFFSETS = ("tok_start_to_orig_index", "tok_end_to_orig_index")
 SETTINGS = ("v1_train", "v2_train", "v2_dev", "v2_dev_short")
 # --- recorded features ---------------------------------------------------------------------------
 
@@ -53,6 +57,12 @@ def _check_other_pieces(tokenizer, ours, recorded):
     assert _spelling(tokenizer, ours) == _spelling(tokenizer, recorded)
 
 
+def _texts_of(features, keys, by_id):
+    """The paragraph of each window; the first window of a question has the number 0."""
+    number = itertools.accumulate(item.doc_span_index == 0 for item in features)
+    return [by_id[keys[place - 1]].paragraph_text for place in number]
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_recorded_features(shared, english, name):
     path = shared / "golden" / "data" / f"squad_features_{name}.json.gz"
@@ -73,15 +83,17 @@ def test_recorded_features(shared, english, name):
     )
     assert len(features) == len(recorded["features"])
     assert sorted(recorded["features"][0]) == sorted(FIELDS)
-    differing = []
-    for ours, theirs in zip(features, recorded["features"], strict=True):
+    differing, texts = [], _texts_of(features, recorded["qas_ids"], by_id)
+    for ours, theirs, text in zip(features, recorded["features"], texts, strict=True):
+        # The reference cuts the marks off the last letter of a piece.
+        offsets = _widened(text, *(theirs[name] for name in _OFFSETS))
+        theirs = {**theirs, **dict(zip(_OFFSETS, offsets, strict=True))}
         wrong = [key for key in FIELDS if _field(ours, key) != theirs[key]]
         if wrong:
             differing.append(ours.unique_id - squad_features.FIRST_UNIQUE_ID)
             # With another segmentation of "666" the offsets inside it differ too.
-            inner = {"tok_start_to_orig_index", "tok_end_to_orig_index"}
-            assert set(wrong) - inner == {"input_ids"}
-            for key in inner & set(wrong):
+            assert set(wrong) - set(_OFFSETS) == {"input_ids"}
+            for key in set(_OFFSETS) & set(wrong):
                 pairs = zip(getattr(ours, key), theirs[key], strict=True)
                 assert sum(a != b for a, b in pairs) == 1
             _check_other_pieces(english, _field(ours, "input_ids"), theirs["input_ids"])
@@ -141,7 +153,7 @@ def _plain_offsets(tokenizer, text):
     pieces = [piece.replace("▁", " ") for piece in tokenizer.tokenize(text)]
     found = plain_align(symbols, list("".join(pieces)), list(map(len, pieces)))
     if _matched(symbols, "".join(pieces)) >= 0.8 * len(text):
-        return found[:2]
+        return _widened(text, found[0], found[1])
     # Characters of the forms, with the place that each has in the text.
     places = [i for i, form in enumerate(forms) for _ in form]
     pieces = ["".join(map(_form, piece)) for piece in pieces]
@@ -152,7 +164,15 @@ def _plain_offsets(tokenizer, text):
         next((i for i in range(place + 1, len(text)) if forms[i]), len(text)) - 1
         for place in range(len(text))
     ]
-    return [places[start] for start in starts], [with_marks[places[end]] for end in ends]
+    starts, ends = [places[start] for start in starts], [with_marks[places[end]] for end in ends]
+    return _widened(text, starts, ends)
+
+
+def _widened(text, starts, ends):
+    """Places of pieces with the whole graphemes at both ends."""
+    begins = [*graphemes.begins(text), True]
+    starts = [next(i for i in range(start, -1, -1) if begins[i]) for start in starts]
+    return starts, [next(i for i in range(end, len(text)) if begins[i + 1]) for end in ends]
 
 
 def _form(character):
@@ -182,7 +202,8 @@ def test_offsets_of_odd_texts(tokenizer, text):
     (window,) = features
     expected = _plain_offsets(tokenizer, text)
     assert (window.tok_start_to_orig_index, window.tok_end_to_orig_index) == expected
-    if unicodedata.is_normalized("NFKD", text) and not set("\t\n\u0301\u0323") & set(text):
+    plain = graphemes.begins(text).all() and not set("\t\n\u0301\u0323") & set(text)
+    if unicodedata.is_normalized("NFKD", text) and plain:
         # Every character can match, so the offsets cut out just what the piece spells.
         # A lone "▁" at the front stands for no character and so takes its neighbor's place.
         for piece, start, end in zip(tokenizer.tokenize(text), *expected, strict=True):
@@ -215,8 +236,7 @@ def test_answers_of_odd_texts(tokenizer, text, data):
 
 
 def test_offsets_of_wordpieces(wordpiece):
-    # Spaces are in no piece; "xylem!" has a piece for each letter, "的" stands alone, and "Ж" is
-    # unknown, so its place is all between its neighbors.
+    # Spaces are in no piece, "的" stands alone, and "Ж" is unknown.
     text = "Books, Étages 的一 Ж was"
     item = squad_features.SquadExample("q", "Where?", text)
     (window,) = features_of(wordpiece, [item])
@@ -233,38 +253,51 @@ def test_offsets_of_wordpieces(wordpiece):
         ("##es", "es"),
         ("的", "的"),
         ("一", "一"),
-        ("[UNK]", " Ж "),
+        ("[UNK]", "Ж"),
         ("was", "was"),
     ]
 
 
+def _letters(folder, form, do_lower_case):
+    """A tokenizer with a WordPiece vocabulary of the letters of other scripts in one form."""
+    texts = [unicodedata.normalize(form, text) for text in OTHER_SCRIPTS.values()]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    found = sorted({c for text in texts for c in text} - {" "})
+    path = folder / "vocab.txt"
+    path.write_text("\n".join([*pieces, *(p + c for p in ("", "##") for c in found)]) + "\n")
+    return tokenization.FullTokenizer(vocab_file=str(path), do_lower_case=do_lower_case)
+
+
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory):
-    """A tokenizer with a WordPiece vocabulary of the letters of other scripts."""
-    found = {c for text in OTHER_SCRIPTS.values() for c in unicodedata.normalize("NFD", text)}
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    pieces += [prefix + c for prefix in ("", "##") for c in sorted(found - {" "})]
-    path = tmp_path_factory.mktemp("letters") / "vocab.txt"
-    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    return tokenization.FullTokenizer(vocab_file=str(path))
+    return _letters(tmp_path_factory.mktemp("letters"), "NFD", True)
 
 
-@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.fixture(scope="module")
+def cased_letters(tmp_path_factory):
+    return _letters(tmp_path_factory.mktemp("cased"), "NFC", False)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
 @pytest.mark.parametrize("script", OTHER_SCRIPTS)
-@pytest.mark.parametrize("vocabulary", ["english", "tokenizer", "letters"])
-def test_texts_of_other_scripts_are_aligned(request, vocabulary, script, form):
+@pytest.mark.parametrize(
+    "vocabulary", ["english", "tokenizer", "wordpiece", "letters", "cased_letters"]
+)
+def test_answers_in_other_scripts_come_back_whole(request, vocabulary, script, form):
     tokenizer = request.getfixturevalue(vocabulary)
     text = unicodedata.normalize(form, OTHER_SCRIPTS[script])
-    words = text.split()
-    (window,) = features_of(tokenizer, [squad_features.SquadExample("q", "", text)], 400)
-    starts, ends = window.piece_start.tolist(), window.piece_end.tolist()
-    assert starts == sorted(starts) and ends == sorted(ends)
-    for first in range(len(words) - 1):
-        answer = " ".join(words[first : first + 2])
-        (trained,) = features_of(tokenizer, [training_example(text, answer)], 400, is_training=True)
-        begin = trained.piece_start[trained.start_position - trained.text_begin]
-        end = trained.piece_end[trained.end_position - trained.text_begin]
-        assert text[begin : end + 1].strip() == answer  # with its last vowel sign
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    spans = [(a, b) for i, (a, _) in enumerate(spans) for _, b in spans[i : i + 3]]
+    examples = [squad_features.SquadExample("q", "", text, text[a:b], a) for a, b in spans]
+    windows = features_of(tokenizer, examples, 400, is_training=True)
+    begins = np.append(graphemes.begins(text), True)
+    for (first, end), window in zip(spans, windows, strict=True):
+        starts, ends = window.piece_start, window.piece_end
+        assert begins[starts].all() and begins[ends + 1].all()  # no letter is cut
+        assert (np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all()
+        begin = starts[window.start_position - window.text_begin]
+        last = ends[window.end_position - window.text_begin]
+        assert text[begin : last + 1].strip() == text[first:end]
 
 
 def test_wordpiece_paragraph_of_unknown_words_is_kept(wordpiece):

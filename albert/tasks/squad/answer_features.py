@@ -13,7 +13,7 @@ from albert.tasks.squad import features as squad_features
 from albert.tasks.squad.features import SquadFeatures
 
 _FILE_FORMAT = "albert-squad-features-left"
-_FILE_VERSION = 1
+_FILE_VERSION = 2
 _MAX_TOKENS = 1 << 20  # a damaged length must not take all memory
 
 

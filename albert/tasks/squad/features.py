@@ -7,7 +7,6 @@ aligned once for all its questions.
 import dataclasses
 import functools
 import itertools
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,16 +15,15 @@ from absl import logging
 
 from albert.io.file_io import InputError
 from albert.tasks.squad import spans as squad_spans
-from albert.text import tokenization
+from albert.text import graphemes, tokenization
 
 FIRST_UNIQUE_ID = 1000000000
+ALIGNMENT = 2  # version of the rules by which pieces get their characters; old features are stale
 # Training stops if more than this fraction of the questions cannot be used.
 MAX_DROPPED = 0.05
 # The training set of SQuAD 2.0 has 19,000 paragraphs; each takes about 8 KB here.
 _PARAGRAPHS = 1 << 15
 _BATCH = 64  # questions tokenized at a time
-# A lone surrogate other than `squad_spans.NO_MATCH`: an unknown word can match nothing.
-_UNKNOWN_WORD = "\udc01"
 
 
 @dataclasses.dataclass(slots=True)
@@ -251,32 +249,34 @@ class Featurizer:
         self._max_query_length = max_query_length
         self._is_training = is_training
         self._has_spaces = tokenizer.sp_model is not None  # WordPiece has none
-        self._symbols = squad_spans.Symbols(self._normalize_character)
+        self._form = functools.cache(self._normalize_character)
+        self._symbols = squad_spans.Symbols(self._form)
         self._paragraph = functools.lru_cache(paragraphs_kept)(self._read_paragraph)
 
     def _normalize_character(self, character):
+        if not self._has_spaces:
+            form = "".join(self._tokenizer.basic_tokenizer.tokenize(character))
+            return form or " " * character.isspace()  # no space belongs to a piece
         lower = self._tokenizer.do_lower_case
-        if self._has_spaces:
-            return tokenization.preprocess_text(character, remove_space=False, lower=lower)
-        if not lower:
-            return character
-        decomposed = unicodedata.normalize("NFD", character.lower())
-        return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+        return tokenization.preprocess_text(character, remove_space=False, lower=lower)
 
-    def _spell(self, pieces):
-        """Returns the text that each piece spells."""
+    def _split(self, text):
+        """Returns the pieces of a text and what each spells: of an unknown word the word."""
         if self._has_spaces:
-            return [piece.replace(tokenization.WORD_START, " ") for piece in pieces]
+            pieces = self._tokenizer.tokenize(text)
+            return pieces, [piece.replace(tokenization.WORD_START, " ") for piece in pieces]
         unknown = self._tokenizer.inv_vocab[self._tokenizer.unk_id]
-        # A lone "#" never continues a word: punctuation marks stand alone.
-        return [
-            _UNKNOWN_WORD if piece == unknown else piece.removeprefix("##") or piece
-            for piece in pieces
-        ]
+        pieces, texts = [], []
+        for word, parts in self._tokenizer.words(text):
+            pieces += parts
+            # A lone "#" never continues a word: punctuation marks stand alone.
+            texts += [
+                word if part == unknown else part.removeprefix("##") or part for part in parts
+            ]
+        return pieces, texts
 
-    def _align(self, text, pieces):
+    def _align(self, text, texts):
         """Returns the `squad_spans.Alignment`; None if too few characters match."""
-        texts = self._spell(pieces)
         if self._has_spaces:
             # Like the reference, which has no WordPiece: one symbol per character.
             alignment = squad_spans.align(
@@ -287,24 +287,22 @@ class Featurizer:
             )
             if alignment is not None:
                 return alignment
-        # One symbol per character fails for Korean, whose syllables are decomposed (and composed
-        # again by some vocabularies), and for texts with many vowel signs, which are dropped.
-        forms = list(map(self._normalize_character, text))
-        texts = ["".join(self._normalize_character(c) or c for c in piece) for piece in texts]
-        countable = sum(map(len, forms))
-        if not self._has_spaces:
-            # WordPiece spells neither spaces nor unknown words.
-            countable = sum(map(len, texts)) - texts.count(_UNKNOWN_WORD)
+            # This fails for Korean, whose syllables are decomposed (and composed again by some
+            # vocabularies), and for texts with many vowel signs, which are dropped.
+            texts = ["".join(self._form(c) or c for c in piece) for piece in texts]
+        forms = list(map(self._form, text))
+        countable = sum(map(len, forms if self._has_spaces else texts))
         return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
 
     def _read_paragraph(self, text):
         """Returns the `_Paragraph` of a text, or a string: the reason why it has none."""
-        pieces = self._tokenizer.tokenize(text)
+        pieces, texts = self._split(text)
         if not pieces:
             return NO_TEXT
-        alignment = self._align(text, pieces)
+        alignment = self._align(text, texts)
         if alignment is None:
             return MISMATCH
+        alignment = squad_spans.widen(alignment, graphemes.begins(text))
         return _Paragraph(
             self._tokenizer.convert_tokens_to_ids(pieces),
             **{key: value.astype(np.int32) for key, value in vars(alignment).items()},

@@ -41,6 +41,8 @@ def targets(questions: Any) -> dict[str, np.ndarray]:
         # The piece that a character belongs to is the last one that starts at or before it.
         start, end = np.searchsorted(window.piece_start, [first, last], side="right") - 1
         if start >= 0 and window.piece_end[-1] >= last:
+            # Of the pieces of one letter with its marks an answer has all.
+            start = np.searchsorted(window.piece_start, window.piece_start[start])
             row[:3] = window.text_begin + start, window.text_begin + end, 0
     names = ("start_positions", "end_positions", "is_impossible", "place_is_known")
     return dict(zip(names, rows.T, strict=True))

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 # Stands for a character that cannot match. A lone surrogate is in no valid text.
 NO_MATCH = "\udc00"
@@ -269,6 +270,23 @@ def align_forms(
         piece_end=base_ends[base_of[alignment.piece_end]],
         start_piece=alignment.start_piece[np.minimum(ends - lengths, ends[-1] - 1)],
         end_piece=alignment.end_piece[np.maximum(ends - 1, 0)],
+    )
+
+
+def widen(alignment: Alignment, begins: npt.NDArray[np.bool_]) -> Alignment:
+    """Returns an alignment whose pieces have whole graphemes: no letter loses a mark.
+
+    Args:
+      alignment: of a text of n characters.
+      begins: bool [n], whether a grapheme begins at each character; see `graphemes`.
+    """
+    places = np.flatnonzero(begins)
+    ends = np.append(places[1:], len(begins)) - 1
+    of_grapheme = np.cumsum(begins) - 1
+    return dataclasses.replace(
+        alignment,
+        piece_start=places[of_grapheme[alignment.piece_start]],
+        piece_end=ends[of_grapheme[alignment.piece_end]],
     )
 
 
