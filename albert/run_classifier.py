@@ -9,8 +9,8 @@ Example:
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -105,6 +105,16 @@ class Settings(fine_tuning.ClassifierSettings):
         """Returns the folder of the records of features."""
         return self.cached_dir or self.output_dir
 
+    def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns {flag: value} of the training; see `fine_tuning.Settings`."""
+        values = super().described_values(description)
+        columns = description.get("columns")
+        is_own = self.task_name.lower() == custom.NAME
+        if is_own and isinstance(columns, dict) and tables.are_columns(columns):
+            names = {"text", "text_pair", "label"} & columns.keys()
+            values |= {f"{name}_column": columns[name] for name in sorted(names)}
+        return values
+
     def check(self) -> None:
         """Rejects contradictions before any work."""
         self.teacher.check(self)
@@ -186,17 +196,12 @@ def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.Lab
         if is_given:
             raise file_io.InputError("--standardize_labels: only for regressions")
         return label_scale.RAW
-    from albert.model import checkpoints
-
-    folder, checkpoint = settings.output_dir, settings.course.checkpoint
-    if not settings.do_train and checkpoint not in (None, "best", "last", "all"):
-        folder = os.path.dirname(checkpoints.resolve(checkpoint))
+    folder = settings.trained_folder
     existing = model_folder.described_scale(folder)
-    has_checkpoints = checkpoints.numbered(folder) or checkpoints.find_best(folder)
     wanted = settings.standardize_labels if is_given else task.name == custom.NAME
     if settings.do_train:
         measured = glue.measure_labels(task, settings.data_dir)
-        if not has_checkpoints:
+        if not fine_tuning.has_checkpoints(folder):
             return measured if wanted else label_scale.RAW
     if is_given and wanted == existing.is_raw:
         raise file_io.InputError(
@@ -339,7 +344,7 @@ class Classifier(fine_tuning.Command):
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = options.read(Settings, values)
+    settings = fine_tuning.read(Settings, values)
     task = find_task(settings)
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval}

@@ -148,7 +148,7 @@ class Race(fine_tuning.Command):
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = options.read(Settings, values)
+    settings = fine_tuning.read(Settings, values)
     settings.check()
     fine_tuning.run(Race(settings), command_flags.CommandLine.of(values, "run_race"))
 

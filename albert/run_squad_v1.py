@@ -29,7 +29,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = options.read(Settings, values)
+    settings = fine_tuning.read(Settings, values)
     settings.check()
     if not settings.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")

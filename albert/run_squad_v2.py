@@ -57,7 +57,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = options.read(Settings, values)
+    settings = fine_tuning.read(Settings, values)
     settings.check()
     command_line = command_flags.CommandLine.of(values, "run_squad_v2")
     fine_tuning.run(squad.Squad(settings, squad_records.V2), command_line)

@@ -129,7 +129,7 @@ class TokenClassifier(fine_tuning.Command):
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = options.read(Settings, values)
+    settings = fine_tuning.read(Settings, values)
     settings.check()
     command_line = command_flags.CommandLine.of(values, "run_token_classifier")
     fine_tuning.run(TokenClassifier(settings), command_line)

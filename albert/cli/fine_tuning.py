@@ -4,9 +4,9 @@ import abc
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from absl import logging
+from absl import flags, logging
 
 from albert.cli import command_flags, distillation, model_settings, options, path_flags, training
 from albert.experiments import seeds
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 CACHE_FOLDER = "encoder_cache"
 _LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
+# Flags that decide which inputs a model sees, or which answers are found, as in its description.
+_LENGTHS = (
+    *("max_seq_length", "max_qa_length", "doc_stride", "max_query_length"),
+    *("n_best_size", "max_answer_length", "start_n_top", "end_n_top"),
+)
 _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the runs of a study
 
 
@@ -212,6 +217,37 @@ class Settings(training.Settings, abc.ABC):
         """Returns the folder of the records of features."""
         return self.output_dir
 
+    @property
+    def trained_folder(self) -> str:
+        """Returns the folder that may describe the model of the run.
+
+        Without training this is that of the weights to use, see `checkpoint_to_use`.
+        """
+        folder, path = self.output_dir, self.course.checkpoint
+        if path in ("best", "last", "all"):
+            path = None
+        elif path is None and not self.course.eval_wait_secs and not has_checkpoints(folder):
+            path = self.model.init_checkpoint
+        if self.do_train or not path:
+            return folder
+        self.model.set_cache_dir()
+        return os.path.dirname(sources.find_checkpoint(path))
+
+    def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns {flag: value} of the training that the settings of a model's folder describe.
+
+        Raises:
+          file_io.InputError: a length is no number above 0.
+        """
+        values = {n: description[n] for n in _LENGTHS if hasattr(self, n) and n in description}
+        for name, value in values.items():
+            if type(value) is not int or value < 1:
+                raise file_io.InputError(
+                    f"{self.trained_folder}: the setting {name} of its description is {value!r}, "
+                    "which training never writes: restore the file, or fine-tune again"
+                )
+        return values
+
     def check_work(self, *names: str) -> None:
         """Rejects a run without any of the stages; raises `file_io.InputError`.
 
@@ -330,6 +366,41 @@ class ClassifierSettings(StepSettings):
         if self.export_text and not self.export_dir:
             raise file_io.InputError("--export_text needs --export_dir")
         super().check()
+
+
+_Settings = TypeVar("_Settings", bound=Settings)
+
+
+def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
+    """Returns the settings of parsed flags; those of a trained model are read from its folder.
+
+    A run that does not train sees the inputs that its model was trained on: lengths and columns
+    whose flags are omitted become those of the folder.
+
+    Raises:
+      file_io.InputError: a value is invalid; the message names the flag or the folder.
+    """
+    settings = options.read(kind, values)
+    folder = settings.trained_folder
+    description = None if settings.do_train else model_folder.described_settings(folder)
+    if description is None:
+        return settings
+    trained = settings.described_values(description)
+    differing = {name: value for name, value in trained.items() if values[name].value != value}
+    for name, value in differing.items():
+        if values[name].present:
+            logging.info(
+                "--%s=%s: the model in %s was trained with %s",
+                name,
+                values[name].value,
+                folder,
+                value,
+            )
+        else:
+            setattr(values, name, value)
+    if omitted := [f"{n}={v}" for n, v in differing.items() if not values[n].present]:
+        logging.info("As in the training of %s: %s", folder, ", ".join(omitted))
+    return options.read(kind, values)
 
 
 # --- the shared main ------------------------------------------------------------------------------
@@ -576,7 +647,8 @@ def model_to_export(
     return saved_model_export.model_to_serve(task, inputs.config, prefix)
 
 
-def _has_checkpoints(folder: str) -> bool:
+def has_checkpoints(folder: str) -> bool:
+    """Returns whether a folder has a checkpoint of a run."""
     from albert.model import checkpoints
 
     return bool(checkpoints.numbered(folder) or checkpoints.find_best(folder))
@@ -592,7 +664,7 @@ def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool
     """
     settings = command.settings
     folder, description = settings.output_dir, prepared.description
-    resumes = _has_checkpoints(folder)
+    resumes = has_checkpoints(folder)
     if settings.study.new_head or not inputs.checkpoint or (settings.do_train and resumes):
         return settings.study.new_head or None
     head = model_labels.read_folder(folder) if resumes else model_labels.read(inputs.checkpoint)
@@ -650,7 +722,7 @@ def checkpoint_to_use(settings: Settings, inputs: Inputs) -> str | None:
     """Returns --checkpoint; by default the initial model if nothing trains or has trained."""
     folder = settings.output_dir
     waits = settings.do_train or settings.course.eval_wait_secs
-    if settings.course.checkpoint or waits or _has_checkpoints(folder):
+    if settings.course.checkpoint or waits or has_checkpoints(folder):
         return settings.course.checkpoint
     return inputs.checkpoint
 

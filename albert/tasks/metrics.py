@@ -126,14 +126,14 @@ def mean_absolute_error(labels: Values, predictions: Values) -> float:
 def r_squared(labels: Values, predictions: Values) -> float:
     """Computes the coefficient of determination: 1 less the MSE over the variance of the labels.
 
-    Predicting the mean gives 0. It is 0 if the labels are constant.
+    Predicting the mean gives 0. It is NaN if the labels are constant.
 
     Args:
       labels, predictions: [B] numbers.
     """
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     if np.ptp(labels) == 0:
-        return 0.0
+        return math.nan
     return float(1 - np.mean(np.square(labels - predictions)) / np.var(labels))
 
 

@@ -1,10 +1,12 @@
 """The part that all fine-tuning scripts share."""
 
+import json
+
 import pytest
 from absl import flags
 
 from albert import run_classifier, run_race, run_squad_v1, run_squad_v2, run_token_classifier
-from albert.cli import fine_tuning, options, squad
+from albert.cli import command_flags, fine_tuning, options, squad
 from albert.io import file_io
 from albert.model import head_config, sources
 from tests.support import builders
@@ -68,3 +70,69 @@ def test_training_without_evaluation_keeps_all_checkpoints_by_default(kind, tmp_
     assert kept(**{keep: 3}) == 3
     assert kept(**{evaluate: True}) == 5
     assert kept(**{"do_train": False, evaluate: True}) == 5
+
+
+# --- what a trained model's folder says -----------------------------------------------------------
+
+TRAINED = {
+    "classifier": (run_classifier, {"task_name": "custom"}, {"max_seq_length": 40}),
+    "token classifier": (run_token_classifier, {}, {"max_seq_length": 40}),
+    "race": (run_race, {"data_dir": "d"}, {"max_seq_length": 40, "max_qa_length": 9}),
+    "squad 1.1": (
+        run_squad_v1, {},
+        {"max_seq_length": 40, "doc_stride": 8, "max_query_length": 9, "max_answer_length": 3},
+    ),
+    "squad 2.0": (run_squad_v2, {}, {"max_seq_length": 40, "start_n_top": 2, "n_best_size": 4}),
+}  # fmt: skip
+
+
+def read_alone(script, folder, **given):
+    """The settings, and the parsed flags, of a command that does not train."""
+    given = {"do_train": False, "output_dir": folder, **given}
+    values = builders.flag_values(script, **given)
+    return fine_tuning.read(script.Settings, values), values
+
+
+def describe(folder, settings):
+    folder.mkdir(exist_ok=True)
+    (folder / "model.json").write_text(json.dumps({"settings": settings}))
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_the_lengths_of_a_trained_model_are_those_of_its_training(kind, tmp_path, caplog):
+    script, required, trained = TRAINED[kind]
+    folder = tmp_path / "out"
+    describe(folder, {**trained, "dropout_prob": 0.3})
+    settings, values = read_alone(script, folder, **required)
+    assert {name: getattr(settings, name) for name in trained} == trained
+    assert not set(trained) & settings.given
+    recorded = command_flags.describe(values, script.__name__.removeprefix("albert."))
+    assert recorded["max_seq_length"] == {"value": 40, "source": command_flags.PROGRAM}
+    # A given flag takes precedence; another checkpoint may be of another training.
+    with caplog.at_level("INFO", "absl"):
+        settings, _ = read_alone(script, folder, max_seq_length=32, **required)
+    assert settings.max_seq_length == 32
+    assert f"--max_seq_length=32: the model in {folder} was trained with 40" in caplog.text
+    describe(tmp_path / "other", {"max_seq_length": 24})
+    checkpoint = tmp_path / "other" / "model.ckpt-9"
+    (tmp_path / "other" / "model.ckpt-9.index").touch()
+    settings, _ = read_alone(script, folder, checkpoint=checkpoint, **required)
+    assert settings.max_seq_length == 24
+    settings, _ = read_alone(script, tmp_path / "new", init_checkpoint=checkpoint, **required)
+    assert settings.max_seq_length == 24
+    default, _ = read_alone(script, tmp_path / "none", **required)
+    trains, _ = read_alone(script, folder, do_train=True, **required)
+    assert trains.max_seq_length == default.max_seq_length in (384, 512)
+    describe(folder, {"max_seq_length": "40"})
+    with pytest.raises(file_io.InputError, match="the setting max_seq_length .* is '40'"):
+        read_alone(script, folder, **required)
+
+
+def test_a_model_of_two_texts_reads_two(tmp_path):
+    columns = {"text": "question", "text_pair": "answer", "label": "right", "guid": "key"}
+    describe(tmp_path, {"columns": columns})
+    settings, _ = read_alone(run_classifier, tmp_path, task_name="custom", label_column="gold")
+    found = [settings.text_column, settings.text_pair_column, settings.label_column]
+    assert found == ["question", "answer", "gold"] and settings.id_column is None
+    settings, _ = read_alone(run_classifier, tmp_path, task_name="RTE", data_dir="data")
+    assert settings.text_pair_column is None
