@@ -6,10 +6,12 @@ Example:
         --output_file=labels.tsv
 """
 
+import collections
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
 from absl import flags
 
@@ -62,6 +64,10 @@ class Settings(options.Group):
     )
     id_column: str | None = options.flag(
         None, "Column of the id; by default that of the training. Empty: rows are numbered."
+    )
+    skip_empty: bool = options.flag(
+        False,
+        "Leave out rows without text; the others keep their numbers. By default they are an error.",
     )
     batch_size: int = options.count(
         32,
@@ -127,14 +133,64 @@ def main(values: flags.FlagValues) -> None:
         name, ahead = settings.input_file, predictor.batches_ahead
         source = file_io.open_input(name, "--input_file", "rb")
     with source as lines:
-        examples = predictor.read_lines(lines, name, input_format, **columns)
-        results = predictor.predict(examples, settings.batch_size, ahead)
-        if settings.output_file:
-            with file_io.atomic_writer(settings.output_file) as file:
-                predictor.write(file, output_format, results)
-        else:
-            sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
-            predictor.write(sys.stdout, output_format, results)
+
+        def read():
+            return predictor.read_lines(
+                lines, name, input_format, skip_empty=settings.skip_empty, **columns
+            )
+
+        with _remedy_named():
+            if settings.output_file:
+                examples = _checked(read, lines if settings.input_file else None)
+                results = predictor.predict(examples, settings.batch_size, ahead)
+                with file_io.atomic_writer(settings.output_file) as file:
+                    predictor.write(file, output_format, results)
+            else:
+                sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
+                mistakes: list[file_io.InputError] = []
+                examples = _until_mistake(read(), mistakes)
+                results = predictor.predict(examples, settings.batch_size, ahead)
+                predictor.write(sys.stdout, output_format, results)
+                for mistake in mistakes:
+                    raise mistake
+
+
+def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Iterator[Any]:
+    """Returns the examples after all were read, so that a mistake is found before long work.
+
+    Args:
+      read: returns the examples of the input.
+      file: the input, to read it twice; None if it can only be read once, and is kept in memory.
+    """
+    if file is None:
+        return iter(list(read()))
+    collections.deque(read(), maxlen=0)
+    file.seek(0)
+    return read()
+
+
+def _until_mistake(examples: Iterator[Any], mistakes: list[file_io.InputError]) -> Iterator[Any]:
+    """Yields examples, and ends at one that cannot be read, so that those before are answered.
+
+    Args:
+      examples: the examples.
+      mistakes: gets the error.
+    """
+    try:
+        yield from examples
+    except file_io.InputError as error:
+        mistakes.append(error)
+
+
+@contextlib.contextmanager
+def _remedy_named() -> Iterator[None]:
+    """Adds to the error of a row without text what to do."""
+    from albert.io import tables
+
+    try:
+        yield
+    except tables.NoTextError as error:
+        raise file_io.InputError(f"{error}; --skip_empty leaves out rows without text") from error
 
 
 if __name__ == "__main__":

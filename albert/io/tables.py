@@ -12,9 +12,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
+from absl import logging
 
 from albert.io import file_io
 
@@ -28,6 +29,11 @@ _NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
 _WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
 
 Row = tuple[str, dict[str, Any]]  # (file and line for messages, values by column)
+_Made = TypeVar("_Made")
+
+
+class NoTextError(file_io.InputError):
+    """A row has no text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +200,30 @@ def read_file(path: str, flag: str) -> Iterator[Row]:
         yield from read_rows(file, path, form)
 
 
+def each(
+    rows: Iterable[tuple[str, Any]], make: Callable[[int, str, Any], _Made], skip_empty: bool
+) -> Iterator[_Made]:
+    """Yields ``make(number, place, row)`` of each row, whose numbers count from 0.
+
+    Args:
+      rows: (place, row) pairs.
+      make: raises `NoTextError` for a row without text.
+      skip_empty: whether to skip such rows, which are counted and logged.
+    """
+    skipped = []
+    for number, (place, row) in enumerate(rows):
+        try:
+            item = make(number, place, row)
+        except NoTextError:
+            if not skip_empty:
+                raise
+            skipped.append(place)
+            continue
+        yield item
+    if skipped:
+        logging.warning("%d rows without text were skipped, first %s", len(skipped), skipped[0])
+
+
 def _value(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:
     if column not in row:
         raise file_io.InputError(
@@ -212,13 +242,14 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
       place: file and line, for messages.
 
     Raises:
-      file_io.InputError: the column does not exist (lists the others), or holds no text.
+      file_io.InputError: the column does not exist (lists the others), or holds something else.
+      NoTextError: it holds no text.
     """
     value = _value(row, column, flag, place)
     if not isinstance(value, str):
         raise file_io.InputError(f"{place}: column {column!r} must be a text, found {value!r}")
     if not value.strip():
-        raise file_io.InputError(f"{place}: column {column!r} holds no text")
+        raise NoTextError(f"{place}: column {column!r} holds no text")
     return value
 
 

@@ -62,34 +62,40 @@ class Choice:
         }
 
 
-def read_questions(lines: Iterable[bytes], name: str) -> Iterator[Question]:
+def read_questions(
+    lines: Iterable[bytes], name: str, skip_empty: bool = False
+) -> Iterator[Question]:
     """Yields a `Question` per object of a jsonl file; the default of "id" counts from 0.
 
     Args:
       lines: iterable of bytes.
       name: name of the file, for messages.
+      skip_empty: whether to skip questions without text; the others keep their numbers.
 
     Raises:
       file_io.InputError: a line is not an object, or lacks one of article, question (texts) and
         options (2 to 26 texts); names the line.
     """
-    for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
-        missing = [key for key in _KEYS if key not in row]
-        if missing:
-            raise file_io.InputError(
-                f"{place}: expected the keys {', '.join(_KEYS)}; there is no {', '.join(missing)} "
-                f"among {', '.join(row)}"
-            )
-        texts = [tables.text_of(row, key, "question", place) for key in _KEYS[:2]]
-        options = row["options"]
-        fits = isinstance(options, list) and all(isinstance(o, str) and o.strip() for o in options)
-        if not fits or not 2 <= len(options) <= len(string.ascii_uppercase):
-            raise file_io.InputError(
-                f"{place}: options must be a list of 2 to {len(string.ascii_uppercase)} texts, "
-                f"found {options!r}"
-            )
-        guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
-        yield Question(guid, *texts, tuple(options))
+    return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skip_empty)
+
+
+def _question(number, place, row):
+    missing = [key for key in _KEYS if key not in row]
+    if missing:
+        raise file_io.InputError(
+            f"{place}: expected the keys {', '.join(_KEYS)}; there is no {', '.join(missing)} "
+            f"among {', '.join(row)}"
+        )
+    texts = [tables.text_of(row, key, "question", place) for key in _KEYS[:2]]
+    options = row["options"]
+    fits = isinstance(options, list) and all(isinstance(o, str) and o.strip() for o in options)
+    if not fits or not 2 <= len(options) <= len(string.ascii_uppercase):
+        raise file_io.InputError(
+            f"{place}: options must be a list of 2 to {len(string.ascii_uppercase)} texts, "
+            f"found {options!r}"
+        )
+    guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
+    return Question(guid, *texts, tuple(options))
 
 
 class ChoicePredictor:
@@ -152,10 +158,10 @@ class ChoicePredictor:
                 yield Choice(question, int(np.argmax(scores)), probabilities)
 
     def read_lines(
-        self, lines: Iterable[bytes], name: str, form: str = "jsonl"
+        self, lines: Iterable[bytes], name: str, form: str = "jsonl", skip_empty: bool = False
     ) -> Iterator[Question]:
         """Yields the questions of a jsonl file; see `read_questions`."""
-        return read_questions(lines, name)
+        return read_questions(lines, name, skip_empty)
 
     def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the questions of a file and the right options; see `predictors.Predictor`.

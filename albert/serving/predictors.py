@@ -40,8 +40,14 @@ class Predictor(Protocol):
     batches_ahead: int
     infer: Callable[[dict], dict]
 
-    def read_lines(self, lines: Iterable[bytes], name: str, form: str) -> Iterator[Any]:
-        """Yields the examples of a file without labels; `name` is for messages."""
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str, skip_empty: bool = ...
+    ) -> Iterator[Any]:
+        """Yields the examples of a file without labels; `name` is for messages.
+
+        Raises:
+          tables.NoTextError: a row has no text, and such rows are not to be skipped.
+        """
 
     def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the examples of a file and their gold answers, None if it has none.

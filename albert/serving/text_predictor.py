@@ -83,7 +83,12 @@ class TextPredictor:
         return tables.Columns(**names, label=None)
 
     def read_lines(
-        self, lines: Iterable[bytes], name: str, form: str, **columns: str | None
+        self,
+        lines: Iterable[bytes],
+        name: str,
+        form: str,
+        skip_empty: bool = False,
+        **columns: str | None,
     ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each row of a file without labels.
 
@@ -91,20 +96,25 @@ class TextPredictor:
           lines: iterable of bytes.
           name: name of the file, for messages.
           form: one of `input_forms`.
+          skip_empty: whether to skip rows without text; the others keep their numbers.
           columns: see `columns_of`.
 
         Raises:
           file_io.InputError: the model takes another number of texts, or a row lacks a column.
         """
         columns = self.columns_of(form, **columns)
-        return self.examples_of(tables.read_rows(lines, name, form, columns), columns)
+        rows = tables.read_rows(lines, name, form, columns)
+        return self.examples_of(rows, columns, skip_empty)
 
     def examples_of(
-        self, rows: Iterable[tuple[str, dict[str, Any]]], columns: tables.Columns
+        self,
+        rows: Iterable[tuple[str, dict[str, Any]]],
+        columns: tables.Columns,
+        skip_empty: bool = False,
     ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each (place for messages, dict by column).
 
-        Without a column of ids, ids count from 0.
+        Without a column of ids, ids count from 0. `skip_empty`: see `read_lines`.
         """
         if (columns.text_pair is None) != (self.columns.text_pair is None):
             expected = (
@@ -112,8 +122,9 @@ class TextPredictor:
             )
             raise file_io.InputError(f"this model takes {expected}: see text_pair_column")
         row_task = dataclasses.replace(self._row, columns=columns)
-        for number, (place, row) in enumerate(rows):
-            yield _example_of(row_task, row, place, number)
+        return tables.each(
+            rows, lambda number, place, row: _example_of(row_task, row, place, number), skip_empty
+        )
 
     def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the examples of a file and their labels; see `predictors.Predictor`.

@@ -60,7 +60,7 @@ class TokenPredictor:
     # --- examples ---
 
     def read_lines(
-        self, lines: Iterable[bytes], name: str, form: str
+        self, lines: Iterable[bytes], name: str, form: str, skip_empty: bool = False
     ) -> Iterator[word_files.Sentence]:
         """Yields a `word_files.Sentence` for each sentence of a file; labels are optional.
 
@@ -68,8 +68,9 @@ class TokenPredictor:
           lines: iterable of bytes.
           name: name of the file, for messages.
           form: one of `input_forms`.
+          skip_empty: whether to skip texts without words; the others keep their numbers.
         """
-        return word_files.read_lines(lines, name, form, self.columns)
+        return word_files.read_lines(lines, name, form, self.columns, skip_empty=skip_empty)
 
     def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
         """Returns the sentences of a file and their labels; see `predictors.Predictor`."""

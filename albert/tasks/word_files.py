@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from albert.io import file_io, tables
 from albert.tasks import entities
 
+_WORDS_FLAG = "words_column"
 _DOCUMENT = "-DOCSTART-"
 _WORDS, _TEXT, _LABELS = "words", "text", "labels"
 
@@ -92,6 +93,7 @@ def read_lines(
     form: str,
     columns: Columns = Columns(),
     labeled: bool | None = None,
+    skip_empty: bool = False,
 ) -> Iterator[Sentence]:
     """Yields the sentences of the lines of a file.
 
@@ -100,26 +102,31 @@ def read_lines(
       name: name of the file in messages.
       form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
       columns, labeled: see `read`.
+      skip_empty: whether to skip texts without words ("txt", "jsonl"); the others keep their
+        numbers.
     """
     if form == "txt":
-        for number, line in file_io.text_lines(lines, name):
-            words = words_of(line, f"{name} line {number}")
-            yield Sentence(str(number - 1), words, None, f"{name} line {number}")
+        texts = ((f"{name} line {i}", line) for i, line in file_io.text_lines(lines, name))
+        yield from tables.each(texts, _of_text, skip_empty)
     elif form == "jsonl":
-        yield from _read_jsonl(lines, name, columns, labeled)
+        yield from _read_jsonl(lines, name, columns, labeled, skip_empty)
     else:
         yield from _read_conll(lines, name, columns, labeled)
+
+
+def _of_text(number, place, text):
+    return Sentence(str(number), words_of(text, place), None, place)
 
 
 def words_of(text: str, place: str) -> tuple[str, ...]:
     """Returns the words of a text, which is split at white space.
 
     Raises:
-      file_io.InputError: the text has no words.
+      tables.NoTextError: the text has no words.
     """
     words = tuple(text.split())
     if not words:
-        raise file_io.InputError(f"{place}: there is no text")
+        raise tables.NoTextError(f"{place}: there is no text")
     _check_names(words, "the words of the text", place)
     return words
 
@@ -133,13 +140,15 @@ def _check_names(texts, what, place):
         )
 
 
-def _read_jsonl(lines, name, columns, labeled):
+def _read_jsonl(lines, name, columns, labeled, skip_empty):
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
-    for number, (place, row) in enumerate(tables.read_rows(lines, name, "jsonl")):
+
+    def make(number, place, row):
+        nonlocal labeled
         if words_key not in row and isinstance(row.get(_TEXT), str):
             words = words_of(row[_TEXT], place)
         else:
-            words = _texts(row, words_key, "words_column", place)
+            words = _texts(row, words_key, _WORDS_FLAG, place)
         if labeled is None:
             labeled = label_key in row
         labels = _texts(row, label_key, "label_column", place) if labeled else None
@@ -149,7 +158,9 @@ def _read_jsonl(lines, name, columns, labeled):
                 f"{len(words)}"
             )
         guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
-        yield Sentence(guid, words, labels, place)
+        return Sentence(guid, words, labels, place)
+
+    yield from tables.each(tables.read_rows(lines, name, "jsonl"), make, skip_empty)
 
 
 def _texts(row, key, flag, place):
@@ -161,7 +172,9 @@ def _texts(row, key, flag, place):
     texts = row[key]
     fits = isinstance(texts, list) and all(isinstance(x, str) and x.strip() for x in texts)
     if not fits or not texts:
-        raise file_io.InputError(f"{place}: {key!r} must be a list of texts, found {texts!r}")
+        no_words = texts == [] and flag == _WORDS_FLAG
+        kind = tables.NoTextError if no_words else file_io.InputError
+        raise kind(f"{place}: {key!r} must be a list of texts, found {texts!r}")
     _check_names(texts, f"the texts of {key!r}", place)
     return tuple(texts)
 

@@ -183,7 +183,7 @@ def test_standard_input_is_answered_line_by_line(models):
         ({"output_file": "no/x.tsv"}, "--output_file=no/x.tsv: the folder no does not exist"),
         ({"text_column": "x"}, "--text_column: only for input with columns"),
         ({"batch_size": 0}, "--batch_size=0 must be at least 1"),
-        ({}, r"in\.txt line 2: column 'text' holds no text"),
+        ({}, r"in\.txt line 2: column 'text' holds no text; --skip_empty leaves out rows"),
     ],
 )
 def test_mistakes_are_named(models, tmp_path, run_script, changes, message):
@@ -204,9 +204,23 @@ def test_a_folder_without_description_is_named(tmp_path, run_script):
         run_script(predict, model_dir=tmp_path)
 
 
-def test_no_file_is_left_after_a_mistake(models, tmp_path, run_script):
+def test_rows_before_a_mistake_are_answered_on_standard_output(models, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("the bread\nthe cake\n \nthe soup\n")
+    values = {"model_dir": models / "SST-2", "input_file": tmp_path / "in.txt"}
+    with pytest.raises(file_io.InputError, match=r"in\.txt line 3: column 'text' holds no text"):
+        builders.run(predict, **values)
+    rows = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert rows == ["id", "0", "1"]
+    builders.run(predict, **values, skip_empty=True, output_file=tmp_path / "out.tsv")
+    rows = [line.split("\t")[0] for line in (tmp_path / "out.tsv").read_text().splitlines()]
+    assert rows == ["id", "0", "1", "3"]  # the numbers of the lines
+
+
+def test_no_file_is_left_after_a_mistake(models, tmp_path, run_script, monkeypatch):
     (tmp_path / "in.txt").write_text("the bread\n\n")
-    with pytest.raises(file_io.InputError):
+    # All is read before the model works, which may take hours.
+    monkeypatch.setattr(text_predictor.TextPredictor, "predict", None)
+    with pytest.raises(file_io.InputError, match="line 2"):
         run_script(
             predict, model_dir=models / "SST-2", input_file=tmp_path / "in.txt",
             output_file=tmp_path / "out.tsv", batch_size=1,
