@@ -149,6 +149,7 @@ class TextPredictor:
             changes = {"folder": "", "dev_file": name, "test_file": name}
             if name != row.test_file:  # its labels are ignored
                 changes["test_columns"] = (row.id_column or 0, *row.text_columns)
+                changes["id_name"] = None if row.id_column is None else row.id_name
                 changes["headerless"] = ("dev", "test") if "dev" in row.headerless else ()
             return dataclasses.replace(row, **changes)
         return dataclasses.replace(self._row, files={"dev" if labeled else "test": path})

@@ -127,6 +127,8 @@ class GlueTask:
       best_metric: key of the metric that picks the best checkpoint.
       scores: (key, function of `metrics`) of the evaluation.
       words: {label: its meaning in words}, for labels that are numbers.
+      text_names, label_name, id_name: names of the columns in the published files, in lower case;
+        None for the id: it is not known which column has it.
     """
 
     name: str
@@ -144,6 +146,9 @@ class GlueTask:
     best_metric: str = "eval_accuracy"
     scores: tuple = (("eval_accuracy", metrics.accuracy),)
     words: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    text_names: tuple[str, ...] = ("sentence1", "sentence2")
+    label_name: str = "label"
+    id_name: str | None = "index"
 
     def in_order(self, labels: tuple[str, ...]) -> "GlueTask":
         """Returns the task with the same labels in another order; F1 stays that of the label 1."""
@@ -309,15 +314,50 @@ class _Reader:
         if not examples:
             raise file_io.InputError(f"{self._path}: there is no example in {self._line} lines")
 
-    def _check_header(self, columns):
-        """Rejects a file without header, whose first example would be skipped silently."""
-        if not self._has_labels or len(columns) < self._num_columns:
+    def _check_header(self, header):
+        """Rejects a first line that is an example, which would be lost, and a file of other data.
+
+        Its texts would be read from the wrong columns. Names of columns that the published files do
+        not have are accepted.
+        """
+        if len(header) < self._num_columns:
             return
-        label = columns[self._task.label_column]
-        if label in self._task.labels or (self._task.is_regression and is_number(label)):
+        if example := self._example_in(header):
             raise self._error(
-                f"expected a header line with column names, found an example (label {label!r})"
+                f"expected a header line with column names, found an example ({example})"
             )
+        places = self._places(len(header))
+        names = [name.strip().lower() for name in header]
+        known = {*self._task.text_names, self._task.label_name, self._task.id_name}
+        for name, place in places.items():
+            if names[place] != name and (name in names or names[place] in known):
+                raise self._error(
+                    f"expected {name!r} as the name of column {place + 1}, found "
+                    f"{header[place]!r} among {', '.join(header)}: is it the file of another split?"
+                )
+
+    def _example_in(self, header):
+        """Describes what shows that the first line is an example; None if nothing does."""
+        task = self._task
+        if self._has_labels:
+            label = header[task.label_column]
+            is_label = label in task.labels or (task.is_regression and is_number(label))
+            return f"label {label!r}" if is_label else None
+        if task.id_name and header[self.id_column].isdecimal():
+            return f"id {header[self.id_column]!r}"
+        # Labeled data without a header has its label there.
+        found = [header[column] for column in self.text_columns if header[column] in task.labels]
+        return f"label {found[0]!r}, as in data with labels" if found else None
+
+    def _places(self, count):
+        """Returns {name of a column: its place among `count`} of the columns that are read."""
+        task = self._task
+        places = dict(zip(task.text_names, self.text_columns, strict=True))
+        if self._has_labels:
+            places[task.label_name] = task.label_column % count
+        if self.id_column is not None and task.id_name:
+            places[task.id_name] = self.id_column
+        return places
 
     def _report_skipped(self, skipped, examples):
         fraction = len(skipped) / (len(skipped) + examples)
@@ -368,7 +408,10 @@ def number_problem(label: str) -> str:
 # --- the table --------------------------------------------------------------------------------
 
 _PAIR_WITH_ID = {"label_column": _LAST, "test_columns": (0, 1, 2), "id_column": 0}
-_MNLI = {"label_column": _LAST, "test_columns": (0, 8, 9), "id_column": 0}
+_MNLI = {
+    "label_column": _LAST, "test_columns": (0, 8, 9), "id_column": 0, "label_name": "gold_label",
+}  # fmt: skip
+_ONE_TEXT = ("sentence",)
 _MATCHED = {"dev_file": "dev_matched.tsv", "test_file": "test_matched.tsv"}
 _MISMATCHED = {"dev_file": "dev_mismatched.tsv", "test_file": "test_mismatched.tsv"}
 _ONLY_TEST = {"train_file": None, "dev_file": None, "test_file": "diagnostic.tsv"}
@@ -391,28 +434,34 @@ TASKS = (
     GlueTask(
         "cola", "CoLA", _BINARY_LABELS, (3,), 1, (0, 1),
         headerless=("train", "dev"), best_metric="matthew_corr", scores=(_ACCURACY, _MATTHEWS),
-        words=_words("unacceptable", "acceptable"),
+        words=_words("unacceptable", "acceptable"), text_names=_ONE_TEXT,
     ),
     GlueTask("mnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MATCHED),
     GlueTask("mismnli", "MNLI", _MNLI_LABELS, (8, 9), **_MNLI, **_MISMATCHED),
     GlueTask(
         "mrpc", "MRPC", _BINARY_LABELS, (3, 4), 0, (0, 3, 4), scores=(_ACCURACY, _F1),
         words=_words("not_equivalent", "equivalent"),
+        text_names=("#1 string", "#2 string"), label_name="quality",
     ),
     GlueTask("rte", "RTE", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
     GlueTask(
-        "sst-2", "SST-2", _BINARY_LABELS, (0,), 1, (0, 1), words=_words("negative", "positive")
+        "sst-2", "SST-2", _BINARY_LABELS, (0,), 1, (0, 1),
+        words=_words("negative", "positive"), text_names=_ONE_TEXT,
     ),
     GlueTask(
         "sts-b", "STS-B", (), (7, 8), _LAST, (0, 7, 8), 0,
-        best_metric="pearson", scores=REGRESSION_SCORES,
+        best_metric="pearson", scores=REGRESSION_SCORES, label_name="score",
     ),
     GlueTask(
         "qqp", "QQP", _BINARY_LABELS, (3, 4), 5, (0, 1, 2), 0,
         skips_short_lines=True, scores=(_ACCURACY, _F1),
         words=_words("not_duplicate", "duplicate"),
+        text_names=("question1", "question2"), label_name="is_duplicate", id_name="id",
     ),
-    GlueTask("qnli", "QNLI", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID),
+    GlueTask(
+        "qnli", "QNLI", _ENTAILMENT_LABELS, (1, 2), **_PAIR_WITH_ID,
+        text_names=("question", "sentence"),
+    ),
     GlueTask(
         "wnli", "WNLI", _BINARY_LABELS, (1, 2), **_PAIR_WITH_ID,
         words=_words("not_entailment", "entailment"),

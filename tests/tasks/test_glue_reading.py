@@ -98,6 +98,26 @@ def test_layouts(tmp_path, name, split):
     assert list(task.iter_examples(str(tmp_path), split, use_spm=False)) == examples
 
 
+@pytest.mark.parametrize(
+    ("name", "split", "header", "message"),
+    [
+        ("sst-2", "test", "0 text", r"found an example \(id '0'\)"),
+        ("cola", "test", "gj04 1 * text.", r"found an example \(label '1', as in data with labels"),
+        ("sst-2", "test", "sentence label", "'sentence' as the name of column 2, found 'la"),
+        ("qqp", "test", "id qid1 qid2 question1 question2 is_duplicate", "column 2, found 'qid1' "),
+        ("mrpc", "test", "Quality #1_ID #2_ID #1_String #2_String", "'index' as the name of colum"),
+        ("mrpc", "dev", "index #1_ID #2_ID #1_String #2_String", "'quality' as the name of column"),
+        ("rte", "train", "sentence1 sentence2 label idx", "'sentence1' as the name of column 2"),
+        ("sst-2", "dev", "label sentence", "'sentence' as the name of column 1, found 'label' amo"),
+    ],
+)  # fmt: skip
+def test_a_header_of_other_data_is_an_error(tmp_path, name, split, header, message):
+    header = header.replace(" ", "\t").replace("_", " ").replace("is duplicate", "is_duplicate")
+    _write(tmp_path, name, split, [_line(name, split, 1, _texts(name, 1))], header)
+    with pytest.raises(file_io.InputError, match=f"line 1: expected .*{message}"):
+        glue.get_task(name).examples(str(tmp_path), split)
+
+
 def test_text_preparation(tmp_path):
     _write(tmp_path, "rte", "dev", [_line("rte", "dev", 0, ["  Émile \u00a0 Zola", "½ «X»"])])
     read = glue.get_task("rte").examples

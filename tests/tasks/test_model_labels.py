@@ -9,6 +9,7 @@ from safetensors import numpy as safetensors_numpy
 from albert import export_checkpoints, export_to_huggingface, predict, run_classifier
 from albert.io import file_io, tables
 from albert.model import checkpoints, heads, model_folder
+from albert.serving import predictors
 from albert.tasks import custom, glue, kinds, model_labels
 from tests.support import builders, huggingface_samples
 from tests.support.huggingface_samples import BERT
@@ -183,6 +184,24 @@ def test_training_goes_on_with_the_head_or_with_a_new_one(theirs, tmp_path, run_
             run_classifier,
             **flags_of(tmp_path / "out", dev, train_file=dev, init_checkpoint=path),
         )
+
+
+@pytest.mark.parametrize(
+    ("head", "form", "line", "key"),
+    [
+        ("token_classification", "jsonl", {"words": ["good", "film"]}, "labels"),
+        ("multiple_choice", "jsonl",
+         {"article": "a", "question": "b", "options": ["c", "d"]}, "answer"),
+        ("squad_v1", "jsonl", {"question": "what", "context": "a good film"}, "answers"),
+        ("regression", "jsonl", {"text": "good"}, "prediction"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_head_is_used_as_it_is(tmp_path, head, form, line, key):
+    _, path = huggingface_samples.exported(tmp_path, head, BERT)
+    predictor = predictors.load(str(path))
+    lines = [json.dumps(line).encode()]
+    (result,) = predictor.predict(predictor.read_lines(lines, "lines", form), 2)
+    assert key in predictor.to_json(result)
 
 
 def test_labels_of_glue_are_found_by_their_words(theirs, tmp_path, run_script):
