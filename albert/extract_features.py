@@ -95,6 +95,8 @@ def main(values: flags.FlagValues) -> None:
         write = embeddings.write_npz if is_npz else embeddings.write_jsonl
         count = write(output, rows)
         logging.info("Wrote the vectors of %d texts to %s", count, output or "standard output")
+        if extractor.cuts.cut:
+            logging.warning("%s", extractor.cuts.describe())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
-from absl import flags
+from absl import flags, logging
 
 from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
@@ -114,6 +114,18 @@ def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[st
     return formats
 
 
+def report_cuts(results: Iterator[Any]) -> Iterator[Any]:
+    """Yields results, and logs at their end how many texts were cut."""
+    count = num_cut = 0
+    for result in results:
+        count, num_cut = count + 1, num_cut + result.truncated
+        yield result
+    if num_cut:
+        logging.warning(
+            "%d of %d texts were longer than the model's input and were cut", num_cut, count
+        )
+
+
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     if settings.output_file:
@@ -142,14 +154,14 @@ def main(values: flags.FlagValues) -> None:
         with _remedy_named():
             if settings.output_file:
                 examples = _checked(read, lines if settings.input_file else None)
-                results = predictor.predict(examples, settings.batch_size, ahead)
+                results = report_cuts(predictor.predict(examples, settings.batch_size, ahead))
                 with file_io.atomic_writer(settings.output_file) as file:
                     predictor.write(file, output_format, results)
             else:
                 sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
                 mistakes: list[file_io.InputError] = []
                 examples = _until_mistake(read(), mistakes)
-                results = predictor.predict(examples, settings.batch_size, ahead)
+                results = report_cuts(predictor.predict(examples, settings.batch_size, ahead))
                 predictor.write(sys.stdout, output_format, results)
                 for mistake in mistakes:
                     raise mistake

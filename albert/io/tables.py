@@ -8,6 +8,7 @@ JSON object per line. Empty lines are skipped.
 import collections
 import csv
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -310,11 +311,13 @@ class Prediction:
       prediction: name of the most probable label; for regression the number.
       probabilities: {label name: probability} in the order of the label ids (plain floats, so
         that JSON takes them); empty for regression.
+      truncated: whether the text was longer than the model's input and was cut.
     """
 
     guid: str
     prediction: str | float
     probabilities: dict[str, float]
+    truncated: bool = False
 
     @property
     def chosen(self) -> str:
@@ -338,6 +341,7 @@ def predictions(
     guids: Iterable[str],
     indices: Iterable[Any],
     probabilities: Iterable[Any],
+    truncated: Iterable[bool] = itertools.repeat(False),
 ) -> Iterator[Prediction]:
     """Yields a `Prediction` for each example.
 
@@ -346,12 +350,15 @@ def predictions(
       guids: ids [B].
       indices: predicted label ids [B]; for regression the numbers.
       probabilities: float32 [B, K]; not read for regression.
+      truncated: whether each text was cut.
     """
-    for guid, index, row in zip(guids, indices, probabilities, strict=True):
+    columns = zip(guids, indices, probabilities, strict=True)
+    for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
         if labels:
-            yield Prediction(guid, labels[index], dict(zip(labels, map(_plain, row), strict=True)))
+            named = dict(zip(labels, map(_plain, row), strict=True))
+            yield Prediction(guid, labels[index], named, is_cut)
         else:
-            yield Prediction(guid, _plain(index), {})
+            yield Prediction(guid, _plain(index), {}, is_cut)
 
 
 def _tsv_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:
@@ -361,11 +368,14 @@ def _tsv_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[st
 
 
 def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
-    """Returns a JSON-ready `Prediction`: id, prediction and, for labels, their probabilities."""
+    """Returns a JSON-ready `Prediction`.
+
+    It has id, prediction, for labels their probabilities, and truncated if the text was cut.
+    """
     fields: dict[str, Any] = {"id": row.guid, "prediction": row.prediction}
     if labels:
         fields["probabilities"] = dict(row.probabilities)
-    return fields
+    return fields | ({"truncated": True} if row.truncated else {})
 
 
 def _json_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:

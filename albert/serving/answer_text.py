@@ -78,4 +78,6 @@ def to_dict(reply: Any) -> dict[str, Any]:
     row = {"id": question.guid, "question": question.question, "answer": best, "answers": answers}
     if reply.null_odds is not None:
         row |= {"null_odds": float(reply.null_odds), "threshold": float(reply.threshold)}
+    if reply.truncated:
+        row["truncated"] = True
     return row

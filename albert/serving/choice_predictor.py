@@ -15,6 +15,7 @@ from albert.io import file_io, tables
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
 from albert.tasks import race
+from albert.text import model_inputs
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 _KEYS = ("article", "question", "options")
@@ -45,11 +46,13 @@ class Choice:
       question: `Question`.
       number: index of the option, from 0.
       probabilities: those of the options, [C].
+      truncated: whether texts were longer than the model's input and were cut.
     """
 
     question: Question
     number: int
     probabilities: list
+    truncated: bool = False
 
     def to_dict(self) -> dict:
         """Returns a JSON-ready dict: id, prediction (letter), answer (text), probabilities."""
@@ -59,7 +62,7 @@ class Choice:
             "prediction": string.ascii_uppercase[self.number],
             "answer": self.question.options[self.number],
             "probabilities": dict(zip(string.ascii_uppercase, rounded, strict=False)),
-        }
+        } | ({"truncated": True} if self.truncated else {})
 
 
 def read_questions(
@@ -146,16 +149,18 @@ class ChoicePredictor:
         """
         questions = iter(questions)
         while window := list(itertools.islice(questions, batch_size * batches_ahead)):
-            features = [self._features(question) for question in window]
+            cuts = [model_inputs.Cuts() for _ in window]
+            features = list(map(self._features, window, cuts))
             columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
             logits = np.zeros(len(columns["input_ids"]), np.float32)
             for indices, batch in batching.trimmed_batches(columns, batch_size):
                 logits[indices] = self.infer(batch)["logits"]
             ends = np.cumsum([len(question.options) for question in window])
-            for question, scores in zip(window, np.split(logits, ends[:-1]), strict=True):
+            all_scores = np.split(logits, ends[:-1])
+            for question, scores, count in zip(window, all_scores, cuts, strict=True):
                 powers = np.exp(scores - np.max(scores))
                 probabilities = (powers / np.sum(powers)).tolist()
-                yield Choice(question, int(np.argmax(scores)), probabilities)
+                yield Choice(question, int(np.argmax(scores)), probabilities, bool(count.cut))
 
     def read_lines(
         self, lines: Iterable[bytes], name: str, form: str = "jsonl", skip_empty: bool = False
@@ -211,7 +216,7 @@ class ChoicePredictor:
         """Returns the accuracy in percentage points."""
         return 100 * float(np.mean(np.array(answers) == gold))
 
-    def _features(self, question: Question) -> dict[str, np.ndarray]:
+    def _features(self, question: Question, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
         """Returns the features of a question: int32 arrays [C, S] by name."""
         example = race.RaceExample(
             question.guid,
@@ -221,6 +226,6 @@ class ChoicePredictor:
             label=0,
             level=race.LEVELS[0],
         )
-        features = race.convert_example(example, *self._lengths, self._tokenizer)
+        features = race.convert_example(example, *self._lengths, self._tokenizer, cuts)
         rows = len(question.options)
         return {name: features[name].reshape(rows, -1).astype(np.int32) for name in _INPUTS}

@@ -90,6 +90,9 @@ class Extractor:
       max_seq_length: S; longer texts are truncated.
       seed: seed of random weights.
 
+    Attributes:
+      cuts: counts the texts so far, and those that were cut.
+
     Raises:
       file_io.InputError: a file of the source is missing or does not fit, a layer is invalid, or
         the checkpoint lacks the pooler that "pooled" needs.
@@ -112,6 +115,7 @@ class Extractor:
             )
         self._tokenizer = model_folder.load_tokenizer(source, config)
         self._layers, self._kind, self._length = tuple(layers), kind, max_seq_length
+        self.cuts = model_inputs.Cuts()
         self._model = _Encoder(config, seed, kind)
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
@@ -156,6 +160,7 @@ class Extractor:
     def _pack(self, text: str) -> Any:
         ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
         ids_a, ids_b = model_inputs.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
+        self.cuts.add(sum(map(len, ids)), len(ids_a) + len(ids_b or ()))
         tokenizer = self._tokenizer
         return model_inputs.pack(
             ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id

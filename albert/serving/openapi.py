@@ -73,6 +73,19 @@ _INFERENCE = {
     },
     "additionalProperties": False,
 }
+_RESULT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        requests.TRUNCATED: {
+            "const": True,
+            "description": "Texts were longer than the model's input and were cut; else missing.",
+        }
+    },
+}
+_REPLY = {
+    "type": "object",
+    "properties": {**_RESULT["properties"], "results": {"type": "array", "items": _RESULT}},
+}
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 _STYLE = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:0 auto;padding:1rem;color:#222;
@@ -158,6 +171,7 @@ def _own(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str
     one = _example(form)
     schema = {"anyOf": [one, _exactly(examples=_several(one, limits))]}
     operation = _post("Answers an example, or a list of examples.", tag, schema, form.example)
+    operation["post"]["responses"]["200"]["content"] = _content(_REPLY)
     path = f"/models/{hosted.name}{form.entry}"
     return dict.fromkeys(sorted({hosted.path, path}), operation)
 

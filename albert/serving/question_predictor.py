@@ -50,12 +50,14 @@ class Reply:
         text.
       null_odds: the odds that there is no answer; None for SQuAD 1.1.
       threshold: null odds from which no answer is given; None for SQuAD 1.1.
+      truncated: whether the question was longer than the model reads and was cut; texts never are.
     """
 
     question: Question
     answers: list
     null_odds: float | None = None
     threshold: float | None = None
+    truncated: bool = False
 
     @property
     def has_answer(self) -> bool:
@@ -250,19 +252,19 @@ class Answerer:
         reply = self._reply(question, example, windows, results)
         return Explanation(reply, start, end, _gold(example, windows))
 
+    def _length_of(self, question: str) -> int:
+        return len(self._tokenizer.encode(question))
+
     def _windows_of(
         self, example: squad_answers.SquadExample, place: str = ""
     ) -> list[squad_features.SquadFeatures]:
         at = f"{place}: " if place else ""
         if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
-        length = len(self._tokenizer.encode(example.question_text))
-        if length > self._settings.max_query_length:
+        length, most = self._length_of(example.question_text), self._settings.max_query_length
+        if length > most:
             logging.warning(
-                "%sThe question has %d tokens; the model reads the first %d",
-                at,
-                length,
-                self._settings.max_query_length,
+                "%sThe question has %d tokens; the model reads the first %d", at, length, most
             )
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
@@ -314,13 +316,14 @@ class Answerer:
     ) -> Reply:
         settings = self._settings
         limits = (settings.n_best_size, settings.max_answer_length)
+        is_cut = self._length_of(example.question_text) > settings.max_query_length
         if self._threshold is None:
             (answers,) = squad_answers.best_answers_v1([example], windows, results, *limits)
-            return Reply(question, answers)
+            return Reply(question, answers, truncated=is_cut)
         beams = (settings.start_n_top, settings.end_n_top)
         (answers,) = squad_answers.best_answers_v2([example], windows, results, *limits, *beams)
         null_odds = squad_answers.find_null_odds([example], windows, results)
-        return Reply(question, answers, null_odds[example.qas_id], self._threshold)
+        return Reply(question, answers, null_odds[example.qas_id], self._threshold, is_cut)
 
 
 def _place(

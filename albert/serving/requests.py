@@ -22,6 +22,7 @@ _SIGNATURE = "serving_default"
 _EXAMPLES = "examples"
 _MAX_ANSWERS = 20
 _DEFAULT_ANSWERS = 3
+TRUNCATED = "truncated"  # field of a result whose texts were cut to fit the model's input
 _TOKEN_CHARACTERS = 5  # approximate, to compare lengths before a text is tokenized
 _MIN_LENGTH = 40  # characters: shorter texts take no less time
 # Maximum length after normalization, as a multiple of `Limits.characters`. Korean needs a factor of
@@ -380,16 +381,21 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
             instances = [_named(form, part) for part in instances]
         return Request(
             read_all(instances, "instances", form, limits),
-            lambda results: {"predictions": [_unnamed(result) for result in results]},
+            lambda results: {"predictions": [_unnamed(row) for row in _tensors(results)]},
         )
     examples = read_all(_rows(value["inputs"], form), "inputs", form, limits)
-    return Request(examples, lambda results: {"outputs": _columns(results)})
+    return Request(examples, lambda results: {"outputs": _columns(_tensors(results))})
 
 
 def _named(form: Form, value: Any) -> dict[str, Any]:
     """Adds the name of the only field to an example without it."""
     is_named = isinstance(value, dict) and value.keys() != {"b64"}
     return value if is_named else {str(form.bare): value}
+
+
+def _tensors(results: list[dict]) -> list[dict]:
+    """Returns results without `TRUNCATED`: all must have the outputs of the model's metadata."""
+    return [{k: v for k, v in result.items() if k != TRUNCATED} for result in results]
 
 
 def _unnamed(result: dict[str, Any]) -> Any:

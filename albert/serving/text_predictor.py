@@ -15,6 +15,7 @@ from albert.io import file_io, tables
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
 from albert.tasks import custom, glue
+from albert.text import model_inputs
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -231,9 +232,10 @@ class TextPredictor:
     def _predict_window(
         self, examples: Sequence[glue.InputExample], batch_size: int
     ) -> Iterator[tables.Prediction]:
+        cuts = [model_inputs.Cuts() for _ in examples]
         features = [
-            glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer)
-            for example in examples
+            glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer, count)
+            for example, count in zip(examples, cuts, strict=True)
         ]
         columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
         batches, results = [], []
@@ -246,7 +248,8 @@ class TextPredictor:
             for name in ("predictions", "probabilities")
         )
         guids = [example.guid for example in examples]
-        return tables.predictions(self.labels, guids, indices, probabilities)
+        truncated = [bool(count.cut) for count in cuts]
+        return tables.predictions(self.labels, guids, indices, probabilities, truncated)
 
 
 def _example_of(

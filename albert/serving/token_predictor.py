@@ -144,13 +144,15 @@ class TokenPredictor:
         self, sentences: Sequence[word_files.Sentence], batch_size: int
     ) -> Iterator[word_files.Prediction]:
         sizes = (self.max_seq_length, self.tokenizer)
-        features = [
-            token_classification.convert_part(part, *sizes)
+        parts = [
+            part
             for number, sentence in enumerate(sentences)
             for part in token_classification.parts_of(
                 word_files.without_labels(sentence), number, self.labels, *sizes
             )
         ]
+        features = [token_classification.convert_part(part, *sizes) for part in parts]
+        cut = {part.sentence for part in parts if part.num_lost}
         rows = {name: np.stack([row[name] for row in features]) for name in features[0]}
         shape = rows["input_ids"].shape
         rows |= {"predictions": np.zeros(shape, int), "probabilities": np.zeros(shape, np.float32)}
@@ -160,7 +162,7 @@ class TokenPredictor:
             length = outputs["predictions"].shape[1]
             rows["predictions"][indices, :length] = outputs["predictions"]
             rows["probabilities"][indices, :length] = outputs["probabilities"].max(axis=-1)
-        return token_classification.predictions(sentences, self.labels, rows)
+        return token_classification.predictions(sentences, self.labels, rows, cut)
 
 
 def _sentence(number: int, text: str | Sequence[str] | word_files.Sentence) -> word_files.Sentence:

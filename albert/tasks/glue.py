@@ -494,7 +494,11 @@ def get_task(name: str) -> GlueTask:
 
 
 def convert_example(
-    example: InputExample, task: Any, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+    example: InputExample,
+    task: Any,
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+    cuts: model_inputs.Cuts | None = None,
 ) -> dict[str, np.ndarray]:
     """Converts an example to features.
 
@@ -503,6 +507,7 @@ def convert_example(
       task: `GlueTask`.
       max_seq_length: S; `model_inputs.truncate_to_fit` cuts longer texts.
       tokenizer: `tokenization.FullTokenizer`.
+      cuts: counts texts that are cut.
 
     Returns:
       Dict of arrays: input_ids, input_mask, segment_ids int64 [S]; label_ids int64 [] (float32
@@ -514,7 +519,10 @@ def convert_example(
     ids_a, ids_b = tokenizer.encode(example.text_a), None
     if example.text_b is not None:
         ids_b = tokenizer.encode(example.text_b)
+    num_tokens = len(ids_a) + len(ids_b or ())
     ids_a, ids_b = model_inputs.truncate_to_fit(ids_a, ids_b, max_seq_length)
+    if cuts is not None:
+        cuts.add(num_tokens, len(ids_a) + len(ids_b or ()))
     input_ids, input_mask, segment_ids = model_inputs.pack(
         ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )

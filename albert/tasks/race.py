@@ -262,6 +262,7 @@ def convert_example(
     max_seq_length: int,
     max_qa_length: int,
     tokenizer: tokenization.FullTokenizer,
+    cuts: model_inputs.Cuts | None = None,
 ) -> dict[str, np.ndarray]:
     """Converts a question to features.
 
@@ -272,22 +273,25 @@ def convert_example(
       max_seq_length: S; the article is cut at its end to fit.
       max_qa_length: maximum tokens of question and option, of which the last are kept.
       tokenizer: `tokenization.FullTokenizer`.
+      cuts: counts questions of which any input is cut.
 
     Returns:
       Dict of arrays: input_ids, input_mask, segment_ids int64 [C * S], choice after choice;
       label_ids and is_real_example int64 [].
     """
-    article = tokenizer.encode(example.article)
+    article, num_tokens, num_kept = tokenizer.encode(example.article), 0, 0
     choices = []
-    for ending in example.endings:
-        ids = model_inputs.truncate_front_and_first(
-            article, tokenizer.encode(ending), max_qa_length, max_seq_length
-        )
+    for ending in map(tokenizer.encode, example.endings):
+        ids = model_inputs.truncate_front_and_first(article, ending, max_qa_length, max_seq_length)
+        num_tokens += len(article) + len(ending)
+        num_kept += sum(map(len, ids))
         choices.append(
             model_inputs.pack(
                 *ids, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
             )
         )
+    if cuts is not None:
+        cuts.add(num_tokens, num_kept)
     input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
     return {
         "input_ids": input_ids,
@@ -298,8 +302,8 @@ def convert_example(
     }
 
 
-def _featurize(example, max_seq_length, max_qa_length, tokenizer):
-    features = convert_example(example, max_seq_length, max_qa_length, tokenizer)
+def _featurize(example, max_seq_length, max_qa_length, tokenizer, cuts):
+    features = convert_example(example, max_seq_length, max_qa_length, tokenizer, cuts)
     return {**features, "level": np.int64(LEVELS.index(example.level))}
 
 

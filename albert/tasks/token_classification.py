@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,7 @@ class Part:
       ids: ids of the pieces.
       starts: int array, places in `ids` of the first pieces of the words.
       label_ids: ids of the labels of the words.
+      num_lost: number of pieces of words that are longer than an input, which were cut.
     """
 
     guid: str
@@ -114,6 +115,7 @@ class Part:
     ids: list[int]
     starts: np.ndarray
     label_ids: list[int]
+    num_lost: int = 0
 
 
 def parts_of(
@@ -137,12 +139,15 @@ def parts_of(
     """
     label_ids, room = _label_ids(sentence, labels), max_seq_length - 2
     # Words without any piece, such as a lone accent, also have a label.
-    words = [(tokenizer.encode(word) or [tokenizer.unk_id])[:room] for word in sentence.words]
+    words = [tokenizer.encode(word) or [tokenizer.unk_id] for word in sentence.words]
+    lost = [max(len(pieces) - room, 0) for pieces in words]
+    words = [pieces[:room] for pieces in words]
     lengths = [len(pieces) for pieces in words]
     for place, (first, end) in enumerate(_cuts(lengths, room)):
         ids = [i for pieces in words[first:end] for i in pieces]
         starts = np.cumsum([0, *lengths[first : end - 1]])
-        yield Part(sentence.guid, number, place, ids, starts, label_ids[first:end])
+        num_lost = sum(lost[first:end])
+        yield Part(sentence.guid, number, place, ids, starts, label_ids[first:end], num_lost)
 
 
 def _cuts(lengths, room):
@@ -170,14 +175,19 @@ def _label_ids(sentence, labels):
 
 
 def convert_part(
-    part: Part, max_seq_length: int, tokenizer: tokenization.FullTokenizer
+    part: Part,
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+    cuts: model_inputs.Cuts | None = None,
 ) -> dict[str, np.ndarray]:
-    """Converts a part to features.
+    """Converts a part to features, and counts in `cuts` whether words were cut.
 
     Returns:
       Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
       which are 0 except at the first piece of a word; sentence and part [].
     """
+    if cuts is not None:
+        cuts.add(len(part.ids) + part.num_lost, len(part.ids))
     input_ids, input_mask, segment_ids = model_inputs.pack(
         part.ids, None, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )
@@ -428,7 +438,10 @@ def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
 
 
 def predictions(
-    sentences: Iterable[word_files.Sentence], labels: Sequence[str], rows: dict[str, np.ndarray]
+    sentences: Iterable[word_files.Sentence],
+    labels: Sequence[str],
+    rows: dict[str, np.ndarray],
+    cut: Container[int] = (),
 ) -> Iterator[word_files.Prediction]:
     """Yields the prediction for each sentence.
 
@@ -436,10 +449,12 @@ def predictions(
       sentences: the sentences.
       labels: label names by id.
       rows: outputs of `eval_outputs` for all their parts, as arrays.
+      cut: numbers of the sentences of which words were cut.
     """
     pairs = by_sentence(rows, "predictions", "probabilities")
-    for sentence, (ids, probabilities) in zip(sentences, pairs, strict=True):
-        yield word_files.Prediction(sentence, [labels[i] for i in ids], probabilities)
+    for number, (sentence, pair) in enumerate(zip(sentences, pairs, strict=True)):
+        names = [labels[i] for i in pair[0]]
+        yield word_files.Prediction(sentence, names, pair[1], number in cut)
 
 
 def make_data(

@@ -252,11 +252,13 @@ class Prediction:
       sentence: the sentence.
       labels: the most probable label of each word [W].
       probabilities: their probabilities [W].
+      truncated: whether a word was longer than the model's input and was cut.
     """
 
     sentence: Sentence
     labels: list[str]
     probabilities: list[float]
+    truncated: bool = False
 
 
 def _conll_lines(prediction, marks):
@@ -280,7 +282,7 @@ def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
             {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])}
             for kind, start, end in entities.find(prediction.labels)
         ]
-    return row
+    return row | ({"truncated": True} if prediction.truncated else {})
 
 
 def _json_lines(prediction, marks):

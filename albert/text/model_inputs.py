@@ -1,8 +1,42 @@
 """Puts one or two texts into a model's input: cutting to length, special tokens, padding."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
+
+
+@dataclasses.dataclass
+class Cuts:
+    """Counts inputs that lost tokens because their texts were longer than the model's input.
+
+    Attributes:
+      inputs: number of inputs.
+      cut: number of those that lost tokens.
+      tokens: number of tokens of all, before the cuts.
+      lost: number of tokens that were lost.
+    """
+
+    inputs: int = 0
+    cut: int = 0
+    tokens: int = 0
+    lost: int = 0
+
+    def add(self, tokens: int, kept: int) -> None:
+        """Counts an input that keeps `kept` of its tokens."""
+        self.inputs += 1
+        self.cut += kept < tokens
+        self.tokens += tokens
+        self.lost += tokens - kept
+
+    def describe(self) -> str:
+        """Returns a sentence for the log; "" if nothing was cut."""
+        if not self.cut:
+            return ""
+        return (
+            f"{self.cut} of {self.inputs} texts were cut to fit, which lost "
+            f"{self.lost / self.tokens:.1%} of all tokens"
+        )
 
 
 def _kept_lengths(lengths_a, lengths_b, max_length):

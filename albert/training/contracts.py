@@ -12,11 +12,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+from absl import logging
 
 from albert.data.input_options import EvalInput, Tensors, TrainInput
 from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io
 from albert.model.configuration import AlbertConfig
+from albert.text import model_inputs
 from albert.training import results
 
 if TYPE_CHECKING:
@@ -230,7 +232,7 @@ def data_of_examples(
     name: str,
     specs: Sequence[FeatureSpec],
     examples: Callable[[str], Iterable[E]],
-    featurize: Callable[[E], Mapping[str, Any]],
+    featurize: Callable[..., Mapping[str, Any]],
     fingerprint: Callable[[str], Mapping[str, Any]],
     cache: FeatureCache,
     **rest: Any,
@@ -241,7 +243,8 @@ def data_of_examples(
       name: name of the task.
       specs: features of the records of all splits.
       examples: ``(split) -> iterable`` of the task's own examples.
-      featurize: ``(example) -> feature dict`` of numpy arrays.
+      featurize: ``(example, cuts=) -> feature dict`` of numpy arrays; counts what it cuts in the
+        `model_inputs.Cuts`, which are logged.
       fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
       cache: where the features are kept.
       **rest: `write_predictions`, `files` and `limits` of `Data`.
@@ -251,19 +254,26 @@ def data_of_examples(
         from albert.data import record_files
         from albert.training import distribution
 
-        path = cache.paths[split]
+        path, cuts = cache.paths[split], model_inputs.Cuts()
         made_with = {**cache.settings, "task": name, "split": split, **fingerprint(split)}
         # Workers on the chief's file system use its file; others make an identical one.
         with distribution.chief_first(cache.strategy):
             if split in cache.shared:
                 path = record_files.shared_name(path, specs, made_with)
             if split == "test":
-                rows = ((example.guid, featurize(example)) for example in examples(split))
+                rows = (
+                    (example.guid, featurize(example, cuts=cuts)) for example in examples(split)
+                )
                 count = record_files.cached_with_ids(path, specs, made_with, lambda: rows)
             else:
                 count = record_files.cached(
-                    path, specs, made_with, lambda: map(featurize, examples(split))
+                    path,
+                    specs,
+                    made_with,
+                    lambda: (featurize(example, cuts=cuts) for example in examples(split)),
                 )
+        if cuts.cut:
+            logging.warning("%s: %s", path, cuts.describe())
         if not count:
             raise file_io.InputError(f"the {split} data of {name} has no examples")
         return [path]

@@ -57,6 +57,9 @@ def test_results_in_the_form_of_tensorflow_serving():
     numbers = [{"prediction": 1.5}, {"prediction": 2.5}]
     assert rows.reply(numbers) == {"predictions": [1.5, 2.5]}
     assert columns.reply(numbers) == {"outputs": [1.5, 2.5]}
+    numbers[1]["truncated"] = True  # an output that the metadata of the model does not have
+    assert rows.reply(numbers) == {"predictions": [1.5, 2.5]}
+    assert columns.reply(numbers[::-1]) == {"outputs": [2.5, 1.5]}
 
 
 def test_values_of_a_single_field_need_no_name():

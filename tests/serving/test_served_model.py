@@ -74,7 +74,9 @@ def test_labels_of_texts_and_pairs(tmp_path):
     found = answered(model, [{"text_pair": b, "text": a} for a, b in pairs])
     expected = list(predictors.TextPredictor(folder).predict(pairs, 1))
     assert [row["prediction"] for row in found] == [row.prediction for row in expected]
+    assert [other.truncated for other in expected] == [False, False, True, False]
     for row, other in zip(found, expected, strict=True):
+        assert row.pop("truncated", False) == other.truncated
         assert row.keys() == {"prediction", "probabilities"}
         assert list(row["probabilities"]) == ["no", "yes"]
         values = list(other.probabilities.values())
@@ -93,6 +95,8 @@ def test_numbers_words_and_choices(tmp_path):
     (row,) = answered(model, [{"text": TEXTS[0]}])
     (expected,) = predictors.TextPredictor(folder).predict(TEXTS[:1])
     assert row == {"prediction": float(expected.chosen)}
+    (row,) = answered(model, [{"text": TEXTS[2]}])
+    assert row.keys() == {"prediction", "truncated"} and row["truncated"] is True
 
     folder = token_classifier(tmp_path / "words")
     model = served_model.load(folder)
@@ -102,16 +106,22 @@ def test_numbers_words_and_choices(tmp_path):
     for row, other in zip(found, expected, strict=True):
         assert row.keys() == {"words", "labels", "probabilities", "entities"}
         assert (row["words"], row["labels"]) == (list(other.sentence.words), other.labels)
+    long_word = answered(model, [{"words": ["good"]}, {"words": ["a", "good" * LENGTH]}])
+    assert ["truncated" in row for row in long_word] == [False, True]
 
     folder = multiple_choice(tmp_path / "choice")
     model = served_model.load(folder)
     question = choice_predictor.Question("", TEXTS[0], "it was _ .", ("fine", "bad", "so"))
     example = {"article": TEXTS[0], "question": "it was _ .", "options": ["fine", "bad", "so"]}
     served_model.warm(model, 1)
-    found = answered(model, [example, example | {"options": ["fine", "bad"]}])
+    found = answered(
+        model,
+        [example, example | {"options": ["fine", "bad"]}, example | {"article": TEXTS[2]}],
+    )
+    assert [row.pop("truncated", False) for row in found] == [False, False, True]
     (expected,) = choice_predictor.ChoicePredictor(folder).predict([question])
     assert found[0]["answer"] == expected.to_dict()["answer"]
-    assert [list(row["probabilities"]) for row in found] == [["A", "B", "C"], ["A", "B"]]
+    assert [list(row["probabilities"]) for row in found] == [list("ABC"), list("AB"), list("ABC")]
 
 
 def test_answers_to_questions(tmp_path):
@@ -125,6 +135,8 @@ def test_answers_to_questions(tmp_path):
     assert found[0]["answer"] == reply.answers[0].text
     assert [len(row["answers"]) for row in found] == [2, 1]
     assert all(TEXTS[2][a["start"] : a["end"]] == a["text"] for a in found[0]["answers"])
+    (long_question,) = answered(model, [example | {"question": "how was it ? " * 9}])
+    assert long_question["truncated"] is True and "truncated" not in found[0]  # of a long text
     with pytest.raises(file_io.InputError, match="the text cannot be searched"):
         answered(model, [example | {"context": "\u200b"}])
 

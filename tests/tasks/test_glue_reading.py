@@ -343,6 +343,22 @@ def test_task_reads_for_its_tokenizer(tmp_path, tokenizer, wordpiece):
         assert features["input_ids"][0, : len(expected)].numpy().tolist() == list(expected)
 
 
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_cut_texts_are_counted_in_the_log(tmp_path, tokenizer, caplog, split):
+    texts = [["a b", "c"], ["the bread was fine " * 9, "it is good"], ["a", "b"]]
+    _write(tmp_path, "rte", split, [_line("rte", split, i, row) for i, row in enumerate(texts)])
+    tokens = [sum(len(tokenizer.encode(text)) for text in row) for row in texts]
+    lost = 100 * (tokens[1] - 13) / sum(tokens)
+    with caplog.at_level("WARNING", logger="absl"):
+        _data(tmp_path, tokenizer, length=16).records(split)
+    message = f"records: 1 of 3 texts were cut to fit, which lost {lost:.1f}% of all tokens"
+    assert message in caplog.text
+    caplog.clear()
+    with caplog.at_level("WARNING", logger="absl"):
+        _data(tmp_path, tokenizer, {"length": 99}, length=99).records(split)
+    assert "cut to fit" not in caplog.text
+
+
 def test_ids_of_test_data_come_from_the_cache(tmp_path, tokenizer):
     lines = [_line("rte", "test", guid, ["a", "b"]) for guid in ("31", "x-7")]
     _write(tmp_path, "rte", "test", lines)

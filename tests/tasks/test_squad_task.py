@@ -222,6 +222,22 @@ def test_features_of_other_settings_are_made_again(squad_file, tokenizer, tmp_pa
     assert modified(*paths) == moment
 
 
+def test_long_questions_are_counted_in_the_log(squad_file, tokenizer, tmp_path, caplog):
+    data = json.loads(file_io.read_text(squad_file, "data"))
+    questions = data["data"][0]["paragraphs"][0]["qas"]
+    questions[0]["question"] = "who was there ? " * 5
+    questions[1]["question"] = "e" * 40  # more bytes than --max_query_length, but one piece or few
+    number = sum(
+        len(tokenizer.encode(qa["question"])) > V1.max_query_length
+        for paragraph in data["data"][0]["paragraphs"]
+        for qa in paragraph["qas"]
+    )
+    (tmp_path / "long.json").write_text(json.dumps(data))
+    with caplog.at_level("WARNING", logger="absl"):
+        make_questions(tmp_path, str(tmp_path / "long.json"), tokenizer)
+    assert f"{number} of 30 questions were cut: they have more than" in caplog.text and number
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_file_that_is_lost_or_cut_is_made_again(squad_file, tokenizer, tmp_path, lost):
     paths, _ = make_questions(tmp_path, squad_file, tokenizer)

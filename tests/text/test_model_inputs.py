@@ -51,6 +51,15 @@ def test_texts_are_cut_to_fit_with_special_pieces():
     assert len(model_inputs.pack(*model_inputs.truncate_to_fit(a, b, 12), 2, 3, 12)[0]) == 12
 
 
+def test_cuts_are_counted():
+    cuts = model_inputs.Cuts()
+    cuts.add(6, 6)
+    assert cuts.describe() == ""
+    cuts.add(10, 6)
+    assert (cuts.inputs, cuts.cut, cuts.tokens, cuts.lost) == (2, 1, 16, 4)
+    assert cuts.describe() == "1 of 2 texts were cut to fit, which lost 25.0% of all tokens"
+
+
 def test_the_second_text_is_cut_at_its_front_and_the_first_fills_the_rest():
     a, b = list(range(10)), list(range(20, 30))
     assert model_inputs.truncate_front_and_first(a, b, 4, 12) == (a[:5], b[-4:])

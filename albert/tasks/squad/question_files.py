@@ -169,7 +169,22 @@ class QuestionFiles:
         settings = self.settings.window | selection.settings
         return squad_records.fingerprint(data_file, self.tokenizer, settings, split)
 
+    def _report_cuts(self, examples):
+        """Logs how many questions are longer than the model reads; texts have windows."""
+        most = self.settings.max_query_length
+        # A token has at least a byte, so most questions need not be tokenized.
+        long = [e.question_text for e in examples if len(e.question_text.encode()) > most]
+        num_cut = sum(len(question) > most for question in self.tokenizer.encode_batch(long))
+        if num_cut:
+            logging.warning(
+                "%d of %d questions were cut: they have more than max_query_length=%d tokens",
+                num_cut,
+                len(examples),
+                most,
+            )
+
     def _convert(self, examples, is_training):
+        self._report_cuts(examples)
         return squad_records.convert_examples_to_records(
             examples,
             self.tokenizer,
