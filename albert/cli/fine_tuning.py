@@ -48,7 +48,7 @@ class Schedule(training.Schedule):
     )
     num_restarts: int = options.flag(
         0,
-        "Times that a run that does not learn is restarted with the next seed.",
+        "Times that a run that does not learn is restarted, with seeds that no other run has.",
         check=options.not_negative,
     )
     num_seeds: int = options.count(
@@ -562,7 +562,13 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
         return [*shared_arguments, f"--seed={seed}", f"--output_dir={folder}"]
 
     metric = settings.schedule.metric_for_best or command.best_metric
-    study = seeds.Study(settings.output_dir, command_line.script, metric, arguments)
+    left_out = {*_PER_RUN, *command.shared_data}
+    shared_flags = {
+        name: run_record.plain(flag["value"])
+        for name, flag in command_line.flags.items()
+        if name not in left_out
+    }
+    study = seeds.Study(settings.output_dir, command_line.script, metric, arguments, shared_flags)
     print(seeds.run(study, settings.course.seed, settings.schedule.num_seeds))
 
 
@@ -710,7 +716,7 @@ def make_run(
         complete_folder=lambda replace: kinds.write_folder(*model, replace),
         do_eval=prepared.do_eval,
         do_predict=settings.do_predict,
-        record=recorder,
+        record=recorder and dataclasses.replace(recorder, description=description),
         **{
             **training.run_arguments(settings, steps, prepared.num_warmup_steps, command.recipe),
             "checkpoint": checkpoint_to_use(settings, inputs),

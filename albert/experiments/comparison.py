@@ -21,7 +21,7 @@ from albert.experiments import (
 from albert.experiments.comparison_sides import Run, Side
 from albert.experiments.example_predictions import Metric, Predictions
 from albert.io import file_io
-from albert.training import results
+from albert.training import evaluation_basis, results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,29 +220,13 @@ def _check_comparable(sides):
                 f"runs: {first.name} is {_task_text(first)}, but {other.name} is "
                 f"{_task_text(other)}; only runs of one task can be compared"
             )
-    for side in with_task:
-        if len(side.data) > 1:
-            raise file_io.InputError(
-                f"runs: the runs of {side.name} were evaluated on different data: "
-                f"{_data_text(side)}"
-            )
-    with_data = [side for side in with_task if side.data]
-    for other in with_data[1:]:
-        first = with_data[0]
-        if set(other.data) != set(first.data):
-            raise file_io.InputError(
-                f"runs: {first.name} was evaluated on {_data_text(first)}, but {other.name} on "
-                f"{_data_text(other)}; scores on different data cannot be compared"
-            )
+    bases = {side.name: side.basis for side in with_task if side.basis}
+    evaluation_basis.check_same([*bases], [*bases.values()])
 
 
 def _task_text(side):
     script, task = side.task
     return f"{script} of the task {task}" if task else script
-
-
-def _data_text(side):
-    return ", ".join(f"{path} (SHA-256 {digest[:16]}…)" for digest, path in side.data.items())
 
 
 def _common_metric(sides):
@@ -507,7 +491,7 @@ def remark(side: Side) -> str:
 
 def _notes(sides, pairs):
     notes = []
-    if not all(score.side.data for score in sides if score.side.task[0]):
+    if not all(basis.sha256 for score in sides if (basis := score.side.basis)):
         notes.append("The record of a side does not hold the SHA-256 of its data: not checked.")
     if any(score.side.task[0] == "" for score in sides) and any(
         score.side.task[0] for score in sides

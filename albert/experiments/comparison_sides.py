@@ -20,7 +20,7 @@ from albert.experiments import (
     sweep_points,
 )
 from albert.io import file_io, tables
-from albert.training import results, run_record, stuck_runs
+from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 NO_RECORD = "not started"
 _ENDINGS = (".tsv", ".csv", ".jsonl", ".json", ".conll")
@@ -88,7 +88,7 @@ class Side:
       runs: all `Run`s, by seed.
       task: (script, task); ("", None) for a file of predictions.
       best_metric: the score that picks the best checkpoints; "" for a file of predictions.
-      data: {SHA-256: path} of the data that was evaluated; empty if unknown.
+      basis: what the scores were measured on; None for a file of predictions.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Side:
     runs: tuple[Run, ...]
     task: tuple[str, str | None]
     best_metric: str
-    data: Mapping[str, str]
+    basis: evaluation_basis.Basis | None = None
 
     @property
     def counted(self) -> tuple[Run, ...]:
@@ -230,7 +230,7 @@ def _read_file(path, labels, columns):
     own = example_predictions.read_file(path, labels, columns)
     scores = {name: metric.value for name, metric in own.metrics.items()}
     run = Run(os.path.basename(path), path, 0, exported_runs.FINISHED, scores, own_predictions=own)
-    return Side(path, path, (run,), ("", None), next(iter(own.metrics)), {})
+    return Side(path, path, (run,), ("", None), next(iter(own.metrics)))
 
 
 def _parts(folder: str, outcome: str) -> Iterator[tuple[str, str]]:
@@ -257,25 +257,15 @@ def _make_side(name, folder, parts, given_seeds=()):
     records = [run.record for run in runs if run.record is not None]
     if not records:
         raise file_io.InputError(f"runs: no run of {name} has a {run_record.RUN} yet")
-    report_data.check_same_task(records)
+    report_data.check_same_evaluation(records)
     runs.sort(key=lambda run: run.seed)
     metrics = dict.fromkeys(run.best_metric for run in records if run.best_metric)
     if len(metrics) > 1:
         raise file_io.InputError(
             f"runs: the runs of {name} pick their best checkpoints by {' and '.join(metrics)}"
         )
-    data = {
-        entry["sha256"]: entry["path"]
-        for run in records
-        if (entry := _eval_data(run)) and entry["sha256"]
-    }
-    return Side(name, folder, tuple(runs), records[0].task, next(iter(metrics), ""), data)
-
-
-def _eval_data(run):
-    """Returns the entry of the data that gave the scores of a run; None if unknown."""
-    inputs = run.record["inputs"]
-    return inputs.get("eval_data") or inputs.get("predict_data")
+    best_metric, basis = next(iter(metrics), ""), records[0].basis
+    return Side(name, folder, tuple(runs), records[0].task, best_metric, basis)
 
 
 def _read_run(folder, outcome, seed):

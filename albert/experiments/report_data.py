@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from albert.experiments import glue_table, sweep_comparison, sweep_journal, sweep_results
 from albert.io import file_io
 from albert.tasks import entities
-from albert.training import results, run_record, stuck_runs
+from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
 # Flags that locate files or control logging; they do not affect what is learned.
@@ -42,6 +42,11 @@ class Run:
     def best_metric(self) -> str | None:
         """Returns the name of the score that picks its best checkpoint; None if not known yet."""
         return self.record.get("best_metric")
+
+    @property
+    def basis(self) -> evaluation_basis.Basis:
+        """Returns what its score was measured on."""
+        return run_record.basis_of_result(self.folder, self.record)
 
     @property
     def result(self) -> dict:
@@ -213,11 +218,16 @@ def describe_seeds(folder: str) -> str:
         return f"{summary}; {content['metric']} (test): mean {mean}, deviation {deviation}"
 
 
-def check_same_task(runs: Sequence[Run]) -> None:
-    """Checks that runs can be compared.
+def check_same_evaluation(runs: Sequence[Run], *parts: str) -> None:
+    """Checks that the scores of runs can be compared.
+
+    Args:
+      runs: the runs.
+      *parts: see `evaluation_basis.Basis.differences`.
 
     Raises:
-      file_io.InputError: two runs are of different tasks; the message names them.
+      file_io.InputError: two runs are of different tasks, or were evaluated on different data or
+        labels; the message names them.
     """
     first = runs[0]
     for other in runs[1:]:
@@ -227,6 +237,8 @@ def check_same_task(runs: Sequence[Run]) -> None:
                 f"{_task_text(other)}; "
                 "a report compares runs of one task"
             )
+    bases = [run.basis for run in runs]
+    evaluation_basis.check_same([run.folder for run in runs], bases, *parts)
 
 
 def _task_text(run):

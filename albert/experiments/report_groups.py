@@ -8,6 +8,7 @@ from typing import Any
 from albert.experiments import comparison_sides, report_data, sweep_journal, sweep_plan
 from albert.experiments.comparison_sides import Run, Side
 from albert.io import file_io
+from albert.training import evaluation_basis
 
 _SEED = "seed"
 _MAX_NAMES = 2  # settings in the name of runs that were put together
@@ -54,8 +55,7 @@ def merge(sides: Sequence[Side]) -> list[Side]:
         if rest:
             runs = sorted((run for side in group for run in side.runs), key=lambda run: run.seed)
             name = _settings_text(first, names) or f"{first.name} to {rest[-1].name}"
-            data = {key: path for side in group for key, path in side.data.items()}
-            first = dataclasses.replace(first, name=name, runs=tuple(runs), data=data)
+            first = dataclasses.replace(first, name=name, runs=tuple(runs))
         merged.append(first)
     return merged
 
@@ -106,7 +106,8 @@ def read(folders: Sequence[str]) -> list[Side]:
                 f"runs: {folder} is a whole {kind}: report it alone, or name its trials"
             )
     sides = comparison_sides.read(folders)
-    report_data.check_same_task([run.record for run in recorded(sides)])
+    records = [run.record for run in recorded(sides)]
+    report_data.check_same_evaluation(records, evaluation_basis.METRIC)
     return merge(_renamed(sides))
 
 

@@ -7,19 +7,22 @@ not repeated; an interrupted one resumes from its last checkpoint.
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from types import NoneType
+from typing import Any
 
 from absl import logging
 
 from albert.experiments import statistics, trial_processes
-from albert.io import file_io, json_shapes, signals
+from albert.io import file_io, json_shapes, locks, signals
 from albert.training import results, run_record, stuck_runs
 
 SEEDS = "seeds.json"
 FINISHED, FAILED = "finished", "failed"
 _STATUSES = (FINISHED, *stuck_runs.LEARNED_NOTHING, FAILED)
+# Flags that may differ from those of earlier runs of a study.
+_MAY_CHANGE = {*run_record.MAY_CHANGE, "num_restarts"}
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
     "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType), "judged?": bool,
@@ -38,12 +41,14 @@ class Study:
       script: name of a module of the package.
       metric: the result to compare; for losses, lower is better.
       arguments: ``(seed, folder) -> list`` of the command line arguments of a run.
+      flags: {name: JSON-ready value} of the flags that all runs have.
     """
 
     folder: str
     script: str
     metric: str
     arguments: Callable[[int, str], list]
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def start(study: Study, seed: int, folder: str) -> int:
@@ -216,6 +221,15 @@ def read(path: str) -> dict:
     return summary
 
 
+def folders_of_runs(folder: str) -> list[str]:
+    """Returns the folders that have a record of a run: a folder, or those of its seeds."""
+    if not file_io.exists(folder):
+        return []
+    names = [name for name in sorted(file_io.listdir(folder)) if name.startswith("seed_")]
+    paths = [folder, *(os.path.join(folder, name) for name in names)]
+    return [path for path in paths if file_io.exists(os.path.join(path, run_record.RUN))]
+
+
 def count_restarts(folder: str) -> int:
     """Returns the number of abandoned attempts of a run, or of all runs over seeds, in a folder.
 
@@ -246,6 +260,43 @@ def _known(path, metric):
     return {run["seed"]: run for run in summary["runs"]}
 
 
+def _check_same_study(study, folders):
+    """Rejects a folder whose runs have other settings or were trained on other data."""
+    for folder in folders:
+        recorded = run_record.read(folder)["flags"]
+        flags = {name: recorded[name]["value"] for name in study.flags if name in recorded}
+        differences = [
+            f"{name}={study.flags[name]} (was {value})"
+            for name, value in flags.items()
+            if value != study.flags[name] and name not in _MAY_CHANGE
+        ]
+        if differences:
+            raise file_io.InputError(
+                f"output_dir={study.folder}: {folder} is a run with other settings: "
+                f"{', '.join(differences)}; give the same, or use another output_dir"
+            )
+
+
+def find_outdated(folders: Sequence[str]) -> list[str]:
+    """Returns the folders of runs whose scores are of data that has changed since.
+
+    Raises:
+      file_io.InputError: the data that a run was trained on has changed.
+    """
+    outdated = []
+    for folder, roles in zip(folders, run_record.changed_data(folders), strict=True):
+        if run_record.TRAIN_DATA in roles:
+            path = run_record.read(folder)["inputs"][run_record.TRAIN_DATA]["path"]
+            raise file_io.InputError(
+                f"{folder} was trained on {path}, which has changed since: its score does not "
+                "belong to the same study; restore the file, or use another output_dir"
+            )
+        if roles:
+            logging.info("%s: %s has changed: it is evaluated again", folder, ", ".join(roles))
+            outdated.append(folder)
+    return outdated
+
+
 def run(
     study: Study,
     first_seed: int,
@@ -264,16 +315,25 @@ def run(
       The table of all runs as text.
 
     Raises:
-      file_io.InputError: all runs failed, or the file of an earlier call belongs to another study.
+      file_io.InputError: all runs failed, another process makes them, or the folder has another
+        study.
     """
     file_io.make_dirs(study.folder)
-    path = os.path.join(study.folder, SEEDS)
+    with locks.written_by_one(study.folder):
+        return _run(study, range(first_seed, first_seed + count), start_run)
+
+
+def _run(study, seeds, start_run):
+    path, count = os.path.join(study.folder, SEEDS), len(seeds)
     earlier_runs, runs = _known(path, study.metric), []
-    for seed in range(first_seed, first_seed + count):
+    folders = folders_of_runs(study.folder)
+    _check_same_study(study, folders)
+    outdated = find_outdated(folders)
+    for seed in seeds:
         name = f"seed_{seed}"
         folder = os.path.join(study.folder, name)
         outcome = earlier_runs.get(seed)
-        if outcome is None or outcome["status"] == FAILED:
+        if outcome is None or outcome["status"] == FAILED or folder in outdated:
             logging.info("Run %d of %d: seed=%d in %s", len(runs) + 1, count, seed, folder)
             outcome = _outcome(study.metric, seed, name, folder, start_run(study, seed, folder))
         runs.append(outcome)

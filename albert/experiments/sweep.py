@@ -149,6 +149,17 @@ class Sweep:
         self._journal = sweep_journal.Journal(self._folder, description, free)
         if self._plan.trials:
             self._journal.trials = _given_trials(self._plan, self._journal.trials)
+        self._reset_outdated()
+
+    def _reset_outdated(self):
+        """Lets trials run again whose scores are of data that has changed since."""
+        folders = {}
+        for trial in self.trials:
+            if trial.state in (sweep_journal.DONE, sweep_journal.PRUNED):
+                folder = os.path.join(self._folder, trial.name)
+                folders |= dict.fromkeys(seeds.folders_of_runs(folder), trial)
+        for folder in seeds.find_outdated(list(folders)):
+            folders[folder].reset()
 
     def _write(self):
         self._journal.write()

@@ -35,6 +35,7 @@ from albert.training import (
     train_step,
     training_log,
 )
+from albert.training.evaluation_basis import Basis
 
 # --- settings -------------------------------------------------------------------------------------
 
@@ -211,6 +212,7 @@ class Engine:
         with strategy.scope():
             self.model = task.build_model(model_config, compute, run_config.seed)
         self.baseline: dict[str, float] | None = None
+        self.basis: Callable[[], Basis | None] = lambda: None  # of its evaluations
         self.before_save: Callable[[], None] = lambda: None  # called by the chief; may raise
         self._training_means = training_log.RunningMeans(task.training_means)
         self._infer: Callable[[Iterator, list[tf.Tensor]], dict[str, tf.Tensor]] | None = None

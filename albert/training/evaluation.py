@@ -19,6 +19,7 @@ from absl import logging
 from albert.io import file_io
 from albert.model import checkpoints
 from albert.training import distribution, results, run_record, training_log
+from albert.training.evaluation_basis import Basis
 
 _MAX_NAMES = 4  # variables that a message names
 
@@ -38,6 +39,7 @@ class BestTracker:
       baseline: function that returns the scores of a constant answer; None if they are unknown.
       form: `results.Form`.
       random_parts: function that returns the names of variables that had random values at step 0.
+      basis: what the scores are measured on; results on another basis are set aside. None: unknown.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class BestTracker:
         baseline: Callable[[], dict[str, float] | None] = lambda: None,
         form: results.Form = results.SHORT,
         random_parts: Callable[[], list[str]] = list,
+        basis: Basis | None = None,
     ) -> None:
         self._folder = folder
         self._random_parts = random_parts
@@ -68,6 +71,7 @@ class BestTracker:
             with file_io.room_for(self._events):
                 self._writer = tf.summary.create_file_writer(self._events)
             checkpoints.complete_best(folder)
+            _set_aside_others(folder, basis)
             self.unscored_best = checkpoints.find_best(folder)
             if resume:
                 self._resume()
@@ -327,7 +331,24 @@ def _tracker(engine, resume):
         lambda: engine.baseline,
         task.results_form,
         lambda: checkpoints.random_parts(folder, engine.model),
+        engine.basis() if is_chief else None,
     )
+
+
+def _set_aside_others(folder, basis):
+    """Sets results aside that were measured on another basis, so that they do not compete."""
+    differences = run_record.read_differences(folder, basis) if basis else []
+    if differences:
+        logging.warning(
+            "The results in %s were measured on something else (%s): they are set aside, and the "
+            "best checkpoint is evaluated again",
+            folder,
+            "; ".join(differences),
+        )
+        results.set_aside(folder)
+        run_record.set_aside_evaluations(folder)
+    if basis:
+        run_record.set_basis(folder, basis)
 
 
 def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestTracker:
@@ -499,6 +520,7 @@ def report(engine: Any, prefix: str, metrics: dict[str, Any]) -> results.Block |
     step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
     if is_chief:
         file_io.make_dirs(folder)
+        _set_aside_others(folder, engine.basis())
     _log(folder, prefix, step, metrics, form, is_chief)
     if not is_chief:
         return None

@@ -253,6 +253,18 @@ def write_trial(folder: str, trial: Trial) -> None:
     file_io.write_text(os.path.join(folder, BEST_TRIAL), ":".join(map(str, trial)))
 
 
+def set_aside(folder: str) -> None:
+    """Renames the files of results, which were measured on other data or settings."""
+    for name in (RESULTS, AVERAGE_RESULTS, BEST_TRIAL):
+        path = os.path.join(folder, name)
+        if file_io.exists(path):
+            root, ending = os.path.splitext(path)
+            count = 1
+            while file_io.exists(target := f"{root}.earlier{count}{ending}"):
+                count += 1
+            file_io.rename(path, target)
+
+
 def remove_trial(folder: str) -> None:
     """Deletes ``best_trial.txt``."""
     file_io.remove(os.path.join(folder, BEST_TRIAL))

@@ -26,7 +26,8 @@ from absl import logging
 
 import albert
 from albert.io import file_io, json_shapes, processes, signals
-from albert.training import stuck_runs
+from albert.training import evaluation_basis, stuck_runs
+from albert.training.evaluation_basis import Basis
 
 # --- versions, machine and inputs -----------------------------------------------------------------
 
@@ -155,6 +156,7 @@ RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 TRAIN = "train"  # a stage, and a kind of row
 EVAL = "eval"
 AVERAGE = "average"  # kind of a line with the scores of averaged weights
+EARLIER = "earlier_"  # prefix of the kind of a line with scores on other data
 PREDICT = "predict"
 MESSAGE_LENGTH = 1000  # TensorFlow's messages can fill pages
 _TEXT, _OPTIONAL = str, (str, NoneType)
@@ -167,12 +169,16 @@ _INPUTS = {
     "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
 }
 _COST = {"steps": int, "*": json_shapes.NUMBER}
+_BASIS = {
+    "sha256": _OPTIONAL, "path": _TEXT, "metric": _OPTIONAL,
+    "examples": {"*": json_shapes.ANY}, "reading": {"*": json_shapes.ANY},
+}  # fmt: skip
 _SESSION = {
     "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
     "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
     "result": _RESULT, "test?": _RESULT,
     "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
-    "inputs?": _INPUTS, "cost?": _COST,
+    "inputs?": _INPUTS, "cost?": _COST, "measured_on?": _BASIS,
 }  # fmt: skip
 _RECORD = {
     "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,
@@ -181,10 +187,11 @@ _RECORD = {
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
     "test?": _RESULT, "cost?": _COST, "remarks?": [_TEXT],
+    "measured_on?": _BASIS,
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.
-_MAY_CHANGE = """
+MAY_CHANGE = """
     do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
     keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
@@ -211,6 +218,40 @@ def read(folder: str) -> dict[str, Any]:
             if owner.get(name):
                 json_shapes.check(owner[name], _SCORES, f"{path}: {name}")
     return record
+
+
+TRAIN_DATA = "train_data"
+DATA = (TRAIN_DATA, "eval_data", "predict_data")  # roles of inputs that are data
+
+
+def changed_data(folders: Sequence[str]) -> list[list[str]]:
+    """Returns for each folder the roles of the data that has changed since its run, from `DATA`.
+
+    Data whose files are gone, or too many to be listed, is not compared.
+
+    Raises:
+      file_io.InputError: a record is damaged.
+    """
+    hashes: dict[tuple[str, ...], str | None] = {}
+
+    def is_changed(record: dict[str, Any], entry: dict[str, Any]) -> bool:
+        names = entry.get("files") or [entry["path"]]
+        files = tuple(os.path.join(record["directory"], name) for name in names)
+        if entry["sha256"] is None or len(files) != entry.get("count", 1):
+            return False
+        if not all(map(file_io.exists, files)):
+            return False
+        if files not in hashes:
+            hashes[files] = describe_input(entry["path"], files)["sha256"]
+        return hashes[files] not in (None, entry["sha256"])
+
+    found = []
+    for folder in folders:
+        has_record = file_io.exists(os.path.join(folder, RUN))
+        record = read(folder) if has_record else {"inputs": {}}
+        entries = [(role, record["inputs"].get(role)) for role in DATA]
+        found.append([role for role, entry in entries if entry and is_changed(record, entry)])
+    return found
 
 
 class Context(NamedTuple):
@@ -563,6 +604,40 @@ def _sum_costs(costs):
     }
 
 
+def read_differences(folder: str, basis: Basis) -> list[str]:
+    """Returns how the basis of a folder's results differs from another; [] if it is unknown.
+
+    Raises:
+      file_io.InputError: the record is damaged.
+    """
+    if not file_io.exists(os.path.join(folder, RUN)):
+        return []
+    earlier = read(folder).get("measured_on")
+    parts = (evaluation_basis.READING, evaluation_basis.METRIC)
+    return Basis(**earlier).differences(basis, *parts) if earlier else []
+
+
+def set_basis(folder: str, basis: Basis) -> None:
+    """Records what this session and the results of its folder are measured on."""
+
+    def change(record, session):
+        record["measured_on"] = session["measured_on"] = basis.to_dict()
+
+    _change_session(folder, change)
+
+
+def set_aside_evaluations(folder: str) -> None:
+    """Gives the lines of evaluations in ``metrics.jsonl`` another kind, as for `EARLIER`."""
+    path = os.path.join(folder, METRICS)
+    rows, _ = _read_rows_or_rename(path)
+    kinds = (EVAL, AVERAGE)
+    if any(row["kind"] in kinds for row in rows):
+        new_kinds = [f"{EARLIER}{r['kind']}" if r["kind"] in kinds else r["kind"] for r in rows]
+        _write_rows(
+            path, [{**row, "kind": kind} for row, kind in zip(rows, new_kinds, strict=True)]
+        )
+
+
 def set_result(folder: str, step: int, scores: dict[str, Any]) -> None:
     """Records the scores of this session's best checkpoint so far."""
 
@@ -638,6 +713,19 @@ def _describes(record, session):
     return _trains(session) or not any(map(_trains, record["sessions"]))
 
 
+def basis_of_result(folder: str, record: dict[str, Any]) -> Basis:
+    """Returns what the result of a record was measured on.
+
+    Args:
+      folder: output folder.
+      record: dict of its ``run.json``.
+    """
+    session = _session_of_result(record)
+    if session and "measured_on" in session:
+        return Basis(**session["measured_on"])
+    return evaluation_basis.of_record(folder, record)
+
+
 def _session_of_result(record):
     """Returns the last training session with a result, else another session with one, or None."""
     sessions = [session for session in record["sessions"] if session["result"]]
@@ -657,12 +745,25 @@ class Recorder:
       flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
         or the name of another origin.
       inputs: {role: (path, list of its files)}, such as "vocabulary".
+      description: settings of the model in the folder's ``model.json``; None: there is none.
     """
 
     script: str
     command: list
     flags: dict
     inputs: dict
+    description: dict[str, Any] | None = None
+
+    def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
+        """Returns what evaluations of files are measured on; this reads the files.
+
+        Args:
+          task: name of the task.
+          metric: score that picks the best checkpoint.
+          path, files: see `describe_input`.
+        """
+        data = describe_input(path, files) if files else None
+        return evaluation_basis.of_values(self.flags, task, metric, data, self.description)
 
     @contextlib.contextmanager
     def session(self, folder: str, stages: Sequence[str], inputs: dict[str, Any]) -> Iterator[None]:
@@ -736,6 +837,7 @@ def _begin(recorder, folder, stages, inputs):
         },
     }  # fmt: skip
     if earlier:
+        _add_bases(folder, earlier)
         record = _add_session(earlier, record, session)
     record["sessions"].append(session)
     if _describes(record, session):
@@ -743,6 +845,16 @@ def _begin(recorder, folder, stages, inputs):
         record.pop("message", None)
     file_io.write_json(path, plain(record))
     return earlier
+
+
+def _add_bases(folder, record):
+    """Adds what the results of an earlier version were measured on; it recorded only flags."""
+    if record["result"] and "measured_on" not in record:
+        basis = evaluation_basis.of_record(folder, record).to_dict()
+        record["measured_on"] = basis
+        session = _session_of_result(record)
+        if session:
+            session.setdefault("measured_on", basis)
 
 
 def _add_session(earlier, record, session):
@@ -765,7 +877,7 @@ def _warn_of_changes(changed):
     settings = [
         f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
         for name, values in changed.items()
-        if name.startswith("flags.") and name.removeprefix("flags.") not in _MAY_CHANGE
+        if name.startswith("flags.") and name.removeprefix("flags.") not in MAY_CHANGE
     ]
     if settings:
         logging.warning("Resuming with other settings: %s", ", ".join(settings))

@@ -27,6 +27,7 @@ from albert.training import (
     run_record,
     stuck_runs,
 )
+from albert.training.evaluation_basis import Basis
 
 Budget = budget.Settings  # a field of `Run` has the name of the module
 
@@ -54,6 +55,7 @@ class Run:
       eval_wait_secs: see `evaluation.evaluate_all`.
       record: describes the run in its folder; None: the run is not recorded.
       before_save: called by the chief before each checkpoint; raises if it must not save.
+      basis: returns what evaluations are measured on; None: unknown.
       stuck: None: training is not judged.
       budget: None: `run_config` has the number of steps.
     """
@@ -76,6 +78,7 @@ class Run:
     eval_wait_secs: int = 0
     record: run_record.Recorder | None = None
     before_save: Callable[[], None] = lambda: None
+    basis: Callable[[], Basis | None] = lambda: None
     stuck: stuck_runs.Settings | None = None
     budget: Budget | None = None
 
@@ -97,6 +100,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
     if splits:  # otherwise the folder is only read, for an export
         file_io.make_dirs(run.run_config.output_dir)
     check_start(run)
+    run = _with_basis(run, task, data)
     with _locking_folder(run) as run, _recording(run, data, splits):
         paths = {split: data.records(split) for split in splits}
         if run.do_train and distribution.is_chief(run.strategy):
@@ -126,7 +130,7 @@ def _train(
     paths: Sequence[str],
     eval_input: input_pipeline.InputFn | None,
 ) -> engine.Engine:
-    """Trains within the run's budget; restarts with the next seed if the run does not learn."""
+    """Trains within the run's budget; restarts with another seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     num_restarts = run.stuck.num_restarts if run.stuck else 0
@@ -193,7 +197,7 @@ def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engi
     if not run.stuck:  # the learning signals are not needed
         task = dataclasses.replace(task, signs=contracts.no_metrics)
     runner = engine.Engine(task, run.model_config, run_config, run.strategy)
-    runner.before_save = run.before_save
+    runner.before_save, runner.basis = run.before_save, run.basis
     if distribution.is_chief(run.strategy):
         counts = [
             sum(variable.shape.num_elements() for variable in variables)
@@ -290,6 +294,25 @@ def _locking_folder(run: Run) -> Iterator[Run]:
 _STAGE_OF_SPLIT = {"train": run_record.TRAIN, "dev": run_record.EVAL, "test": run_record.PREDICT}
 
 
+def _with_basis(run: Run, task: contracts.Task, data: contracts.Data) -> Run:
+    """Returns the run with the basis of its evaluations, if it is recorded."""
+    recorder = run.record
+    if not recorder:
+        return run
+
+    @functools.cache
+    def basis() -> Basis:
+        files = data.files("dev" if run.do_eval else "test")
+        return recorder.basis(task.name, task.best_metric, _name_of(files), files)
+
+    return dataclasses.replace(run, basis=basis)
+
+
+def _name_of(files: Sequence[str]) -> str:
+    """Returns the name of an input: its file, or the folder of its files."""
+    return files[0] if len(files) == 1 else os.path.dirname(os.path.commonprefix([*files]))
+
+
 def _recording(
     run: Run, data: contracts.Data, splits: Sequence[str]
 ) -> contextlib.AbstractContextManager:
@@ -300,9 +323,7 @@ def _recording(
     inputs: dict[str, tuple[str, list[str]]] = {}
     for split, stage in names.items():
         if files := data.files(split):
-            folder = os.path.dirname(os.path.commonprefix(files))
-            path = files[0] if len(files) == 1 else folder
-            inputs[f"{stage}_data"] = (path, files)
+            inputs[f"{stage}_data"] = (_name_of(files), files)
     return run.record.session(run.run_config.output_dir, list(names.values()), inputs)
 
 

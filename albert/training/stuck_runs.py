@@ -3,7 +3,7 @@
 The outputs of such a run do not depend on the labels: it predicts one class for everything, or is
 no better than that. `Watch` judges a run by statistics of its training batches
 (`learning_signals`). A run that still predicts one class, but whose probabilities already follow
-the labels, passes. `attempts` restarts with the next seed and counts the attempts.
+the labels, passes. `attempts` restarts with another seed and counts the attempts.
 """
 
 import dataclasses
@@ -327,7 +327,10 @@ ATTEMPTS = "attempts.json"
 _ATTEMPT_FILES = re.compile(
     r"(new-)?model\.ckpt-.*|checkpoint|eval|events\.out\..*|load_report\.json|metrics\.jsonl|"
     + "|".join(map(re.escape, (results.RESULTS, results.BEST_TRIAL, STATE)))
+    + r"|(eval_results|average_results|best_trial)\.earlier\d+\.txt"
 )
+# Seeds of restarts begin here, with room for so many of each first seed.
+_RESTARTS, _PER_SEED = 2**30, 1000
 _ATTEMPT = {
     "seed": int, "step": int, "share": json_shapes.NUMBER, "message": str, "folder": str,
 }  # fmt: skip
@@ -415,6 +418,20 @@ def _give_up(folder, seed, error):
     _finish_moving(folder)
 
 
+def seed_of(first_seed: int, num_restarts: int) -> int:
+    """Returns the seed of an attempt, which no other run or attempt has.
+
+    Those of restarts begin at 2**30, above seeds that anybody gives to a run.
+
+    Args:
+      first_seed: seed of the first attempt.
+      num_restarts: number of attempts before this one.
+    """
+    if not num_restarts:
+        return first_seed
+    return _RESTARTS + (first_seed * _PER_SEED + num_restarts) % _RESTARTS
+
+
 def attempts(
     folder: str, seed: int, num_restarts: int, on_chief: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[int, int]]:
@@ -424,7 +441,7 @@ def attempts(
 
     Args:
       folder: output folder.
-      seed: seed of the first attempt; each later attempt has the next seed.
+      seed: seed of the first attempt; for later ones see `seed_of`.
       num_restarts: maximum number of attempts after the first; 0: none is given up, and the last
         one continues.
       on_chief: ``(make) -> result of make() in the chief``; all workers must make each call.
@@ -434,12 +451,13 @@ def attempts(
     """
     given_up = on_chief(lambda: _finish_moving(folder))
     while not num_restarts or len(given_up) <= num_restarts:
-        own = seed + len(given_up)
+        own = seed_of(seed, len(given_up))
         if given_up:
             logging.info("Restart %d of %d, with seed=%d", len(given_up), num_restarts, own)
         yield own, len(given_up)
         given_up = on_chief(lambda: read(folder))
+    seeds = ", ".join(str(attempt["seed"]) for attempt in given_up)
     raise file_io.InputError(
-        f"none of {len(given_up)} attempts (seeds {seed} to {given_up[-1]['seed']}) learns: "
+        f"none of {len(given_up)} attempts (seeds {seeds}) learns: "
         f"{given_up[-1]['message']} Raise num_restarts to try more seeds"
     )

@@ -1,5 +1,7 @@
 """Sides and pairs of a comparison, read from folders as the commands leave them."""
 
+import json
+
 import pytest
 import scipy.stats
 
@@ -234,9 +236,37 @@ def test_scores_on_other_data_are_refused_by_name_and_hash(tmp_path):
         data = compared_runs.write_data(tmp_path / f"{name}.tsv", count)
         compared_runs.make_seeds(tmp_path / name, LOW, data)
     with pytest.raises(
-        file_io.InputError, match=r"one was evaluated on .*one.tsv \(SHA-256 \w{16}…\), but two on"
+        file_io.InputError,
+        match=r"one and two .* be compared: data .*one.tsv \(SHA-256 \w{16}…\) and .*two.tsv",
     ):
         compare(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"eval_fraction": 0.1}, "eval_fraction 1.0 and 0.1"),
+        ({"label": "mood"}, 'label column "label" and "mood"'),
+        ({"labels": ["a", "b"]}, r'labels \["no", "yes"\] and \["a", "b"\]'),
+        ({"high_only": True}, "high_only false and true"),
+        ({"max_seq_length": 64}, None),  # of how a model reads
+    ],
+)
+def test_scores_of_another_evaluation_of_the_same_file_are_refused(tmp_path, changes, difference):
+    data = compared_runs.write_data(tmp_path / "dev.tsv")
+    given = {"eval_fraction": 1.0, "label": "label", "labels": ["no", "yes"], "high_only": False}
+    for name, own in (("one", given), ("two", {**given, **changes})):
+        label, labels = own.pop("label"), own.pop("labels")
+        compared_runs.make_seeds(tmp_path / name, LOW, data, **own)
+        description = {"labels": labels, "columns": {"text": "text", "label": label}}
+        for seed in LOW:
+            path = tmp_path / name / f"seed_{seed}" / "model.json"
+            path.write_text(json.dumps({"settings": description}))
+    if difference is None:
+        compare(tmp_path / "one", tmp_path / "two")
+    else:
+        with pytest.raises(file_io.InputError, match=f"cannot be compared: {difference}"):
+            compare(tmp_path / "one", tmp_path / "two")
 
 
 def test_one_run_each_without_predictions_says_what_is_needed(tmp_path):

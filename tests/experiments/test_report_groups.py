@@ -6,6 +6,7 @@ import pytest
 
 from albert.experiments import report_groups
 from albert.io import file_io
+from albert.training import run_record
 from tests.support import run_folders
 
 
@@ -23,14 +24,27 @@ def test_runs_that_differ_only_in_their_seed_are_one_side(tmp_path):
 
 
 def test_other_inputs_and_the_same_seed_again_are_other_sides(tmp_path):
-    for name, text in (("x", "a"), ("y", "b")):
-        data = tmp_path / f"{name}.tsv"
-        data.write_text(text)
-        run_folders.make_run(tmp_path / "runs" / name, seed=ord(name), data=data)
+    for name in ("x", "y"):
+        run = run_folders.make_run(tmp_path / "runs" / name, seed=ord(name))
+        inputs = {"train_data": {"path": name, "bytes": 1, "sha256": name * 64}}
+        run_record.update(str(run), lambda record, inputs=inputs: record.update(inputs=inputs))
     for name in ("first", "again"):
         run_folders.make_run(tmp_path / "runs" / name, seed=1)
     folders = [str(tmp_path / "runs" / name) for name in ("x", "y", "first", "again")]
     assert [side.name for side in report_groups.read(folders)] == ["x", "y", "first", "again"]
+
+
+def test_a_classification_and_a_regression_are_not_in_one_report(tmp_path):
+    for name, labels, metric in (("cls", ["a", "b"], "eval_accuracy"), ("score", [], "pearson")):
+        run = run_folders.make_run(tmp_path / name, metric=metric)
+        description = {"settings": {"labels": labels, "columns": {"label": name}}}
+        (run / "model.json").write_text(json.dumps(description))
+    with pytest.raises(
+        file_io.InputError,
+        match=r'cls and .*score were not evaluated .*: labels \["a", "b"\] and \[\]; label column '
+        '"cls" and "score"; metric "eval_accuracy" and "pearson"',
+    ):
+        report_groups.read([str(tmp_path / name) for name in ("cls", "score")])
 
 
 def test_sides_of_many_differences_are_named_after_their_runs(tmp_path):

@@ -1,6 +1,8 @@
 """The same run with several seeds, on runs that only leave their files."""
 
+import dataclasses
 import json
+import os
 import statistics
 import sys
 
@@ -45,6 +47,71 @@ def record(folder, step, score):
 
 def study(folder, metric="f1"):
     return seeds.Study(str(folder), "run_x", metric, lambda seed, path: [f"{seed} {path}"])
+
+
+def start_recorded(made, data, **flags):
+    """A `seeds.start` whose runs record flags and the hashes of their data."""
+
+    def start(study, seed, folder):
+        made.append(seed)
+        file_io.make_dirs(folder)
+        values = {name: {"value": value, "source": "default"} for name, value in flags.items()}
+        inputs = {role: (str(path), [str(path)]) for role, path in data.items()}
+        recorder = run_record.Recorder("run_x", ["x"], values, inputs)
+        with recorder.session(folder, ["train", "eval"], {}):
+            results.write_trial(folder, results.Trial(100, 50, SCORES[seed]))
+        return 0
+
+    return start
+
+
+@pytest.fixture
+def data(tmp_path):
+    paths = {f"{name}_data": tmp_path / f"{name}.csv" for name in ("train", "eval")}
+    for path in paths.values():
+        path.write_text("text")
+    return paths
+
+
+def test_runs_with_other_settings_are_refused_by_name(tmp_path, data):
+    made, folder = [], tmp_path / "runs"
+    flags = {"learning_rate": 0.1, "log_every_steps": 20, "optimizer": "adamw", "labels": [1]}
+
+    def run(count, **changes):
+        changed = {**flags, **changes}
+        several = dataclasses.replace(study(folder), flags=changed)
+        return seeds.run(several, 7, count, start_recorded(made, data, **changed))
+
+    run(2)
+    message = r"runs/seed_7 is a run with other settings: learning_rate=9 \(was 0.1\), optimizer=la"
+    with pytest.raises(file_io.InputError, match=message):
+        run(2, learning_rate=9, optimizer="lamb")
+    run(3, log_every_steps=1)  # changes no result
+    assert made == [7, 8, 9]
+
+
+def test_scores_on_data_that_has_changed_are_measured_again(tmp_path, data, caplog):
+    made, folder = [], tmp_path / "runs"
+    seeds.run(study(folder), 7, 2, start_recorded(made, data))
+    data["eval_data"].write_text("other text")
+    with caplog.at_level("INFO", logger="absl"):
+        seeds.run(study(folder), 7, 3, start_recorded(made, data))
+    assert made == [7, 8, 7, 8, 9]
+    assert "seed_7: eval_data has changed: it is evaluated again" in caplog.text
+    data["train_data"].write_text("other text")
+    with pytest.raises(
+        file_io.InputError, match=r"seed_7 was trained on .*train.csv, which has ch"
+    ):
+        seeds.run(study(folder), 7, 3, start_recorded(made, data))
+
+
+def test_a_second_process_in_the_folder_is_refused(tmp_path):
+    def start(given, seed, folder):
+        with pytest.raises(file_io.InputError, match=f"process {os.getpid()} .* writes to"):
+            seeds.run(given, 7, 1, start)
+        return start_run([])(given, seed, folder)
+
+    seeds.run(study(tmp_path), 7, 1, start)
 
 
 def read(folder):

@@ -97,6 +97,23 @@ def test_new_seeds_are_tried_at_the_old_points_first(tmp_path):
     assert found == _journal(tmp_path, **spec, seeds=[5, 6])  # nothing is lacking
 
 
+def test_trials_scored_on_data_that_has_changed_run_again(tmp_path):
+    data, folder = tmp_path / "dev.csv", tmp_path / "sweep"
+    data.write_text("text")
+    _journal(folder, parameters={"rate": [1, 2]})
+    for trial, path in ((0, data), (1, tmp_path / "gone.csv")):
+        run_folders.make_run(folder / f"trial_000{trial}", data=path)
+
+    def states():
+        sweep = _sweep(folder, parameters={"rate": [1, 2]})
+        sweep._read_journal()
+        return [trial.state for trial in sweep.trials]
+
+    assert states() == ["done", "done"]
+    data.write_text("other text")
+    assert states() == ["waiting", "done"]
+
+
 def test_points_that_a_search_has_come_to_twice_are_two():
     trials = [
         sweep_journal.Trial(number, "", [], {"rate": 1}, seed)

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import distribution, evaluation, results
+from albert.training import distribution, evaluation, results, run_record
+from albert.training.evaluation_basis import Basis
 from tests.support import reference_folder
 
 SCORES = {0: 0.25, 10: 0.75, 20: 0.5}
@@ -39,6 +40,7 @@ def make_engine(folder, scores=SCORES, form=results.SHORT):
         strategy=distribution.create_strategy("one_device"),
         evaluate=evaluate,
         baseline={"score": 0.25},
+        basis=lambda: None,
         evaluated=evaluated,
     )
 
@@ -456,6 +458,44 @@ def test_a_best_that_cannot_be_evaluated_is_not_replaced(reference, fault):
         with pytest.raises(file_io.InputError, match="ckpt-best.* cannot be evaluated: move it"):
             evaluate(make_engine(reference, REFERENCE_SCORES), None)
     assert data.read_bytes() == before
+
+
+# --- results on other data ------------------------------------------------------------------------
+
+
+def test_a_score_on_other_data_is_not_kept_and_does_not_compete(folder):
+    """The dev file changes before the run resumes: 0.98 on the old one is 0.5 on the new one."""
+    old, new = (Basis(sha256=name * 64, path="dev.csv", metric="score") for name in "ab")
+
+    def train(basis, scores, steps):
+        recorder = run_record.Recorder("run_classifier", [], {}, {})
+        with recorder.session(str(folder), ["train", "eval"], {}):
+            runner = make_engine(folder, scores)
+            runner.basis = lambda: basis
+            on_checkpoint = evaluation.evaluate_while_training(runner, None)
+            for step in steps:
+                runner.model.step.assign(step)
+                on_checkpoint(str(folder / f"model.ckpt-{step}"), step)
+        return runner
+
+    train(old, {0: 0.1, 10: 0.98}, (0, 10))
+    before = (folder / "eval_results.txt").read_text()
+    runner = train(new, {10: 0.5, 20: 0.625}, [20])
+    assert runner.evaluated == [10, 20] and best_step(folder) == 20
+    assert (folder / "best_trial.txt").read_text() == "20:20:0.625"
+    assert (folder / "eval_results.earlier1.txt").read_text() == before
+    steps = re.findall("step = (.*)", (folder / "eval_results.txt").read_text())
+    assert steps == ["10", "20"]
+    rows = run_record.read_metrics(str(folder))
+    assert [(r["kind"], r["step"], r["score"]) for r in rows] == [
+        ("earlier_eval", 0, 0.1), ("earlier_eval", 10, 0.98),
+        ("eval", 10, 0.5), ("eval", 20, 0.625),
+    ]  # fmt: skip
+    record = run_record.read(str(folder))
+    assert record["result"]["score"] == 0.625 and record["evaluated"] == 2
+    assert record["measured_on"] == new.to_dict()
+    assert run_record.basis_of_result(str(folder), record) == new
+    assert train(new, {}, []).evaluated == []  # nothing has changed since
 
 
 # --- kills --------------------------------------------------------------------------------------
