@@ -12,6 +12,7 @@ __all__ = (
     "distillation",
     "distribution",
     "engine",
+    "evaluation_basis",
     "flops",
     "frozen_encoder",
     "learning_signals",

@@ -282,7 +282,12 @@ def warn_of_start(engine: Any, best: results.Block) -> None:
         logging.warning(
             "Step 0, before training, has a better %s (%.4f) than step %s (%.4f). It is not "
             "chosen, because these variables had random values: %s%s",
-            *(metric, values[0], best.step, values[1], names, more),
+            metric,
+            values[0],
+            best.step,
+            values[1],
+            names,
+            more,
         )
 
 

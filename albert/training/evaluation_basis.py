@@ -1,4 +1,4 @@
-"""What a score was measured on: files, labels, settings and metric.
+"""Describes what a score was measured on: files, labels, settings and metric.
 
 A score belongs to its basis: scores of another basis do not compete with it, are not averaged with
 it and are not compared with it. ``run.json`` keeps the basis of the results of a folder.
@@ -33,7 +33,7 @@ _MAX_SHOWN = 60  # characters of a value in messages
 
 @dataclasses.dataclass(frozen=True)
 class Basis:
-    """What a score was measured on; what is unknown has no entry.
+    """The files, labels, settings and metric of a score; what is unknown has no entry.
 
     Attributes:
       sha256: hash of the files; None if unknown.

@@ -1,4 +1,4 @@
-"""What scores were measured on, of present and of earlier records."""
+"""The data and settings that scores were measured on, of present and of earlier records."""
 
 import json
 
