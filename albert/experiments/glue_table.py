@@ -15,7 +15,7 @@ from albert.experiments import (
 )
 from albert.io import file_io
 from albert.tasks import glue
-from albert.training import results
+from albert.training import evaluation_basis, results, run_record
 
 DONE, NOT_RUN = "done", "not run"
 NAME = "results.json"
@@ -126,7 +126,7 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
       tasks.
 
     Raises:
-      file_io.InputError: the baseline has no scores of these tasks over seeds.
+      file_io.InputError: the baseline has no scores of these tasks over seeds, or of other data.
     """
     names = list(names)
     rows = _rows(sweep_dir, names)
@@ -139,6 +139,7 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
         summary["interquartile_mean"] = {**dataclasses.asdict(estimate), "tasks": [*own]}
     if baseline is not None:
         summary["baseline"] = baseline
+        _check_same_evaluation(sweep_dir, baseline, own)
         summary["probability_of_improvement"] = _improvement(own, baseline, names)
     return summary
 
@@ -152,6 +153,17 @@ def _matrix(scores, names):
     """Returns scores [seeds, tasks]; where tasks have different numbers of them, the first few."""
     columns = [list(scores[name].values()) for name in names]
     return list(zip(*columns, strict=False))
+
+
+def _check_same_evaluation(sweep_dir, baseline, names):
+    """Rejects a baseline whose runs were evaluated on other data."""
+    for name in names:
+        folders = [
+            path
+            for folder in (sweep_dir, baseline)
+            for path in seeds.folders_of_runs(os.path.join(folder, name))
+        ]
+        evaluation_basis.check_same(folders, list(map(run_record.read_basis, folders)))
 
 
 def _improvement(own, baseline, names):

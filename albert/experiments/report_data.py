@@ -332,7 +332,10 @@ def read_sweep(folder: str) -> Sweep:
     """Reads the sweep of a folder."""
     plan, trials = sweep_journal.read(folder)
     with damage_named(os.path.join(folder, sweep_journal.NAME)):
-        summary = sweep_comparison.add(sweep_results.summarize(plan, trials))
+        summary = sweep_comparison.add(
+            sweep_results.summarize(plan, trials),
+            difference=sweep_results.find_difference(folder, trials),
+        )
         settings = dict(plan["settings"])
     return Sweep(folder, {**plan, "settings": settings}, summary)
 

@@ -104,7 +104,10 @@ class Sweep:
             baseline = points.index(sweep_points.find(points, self._baseline))
         folders = (os.path.join(self._folder, trial.name) for trial in self.trials)
         restarts = sum(map(seeds.count_restarts, folders))
-        return sweep_comparison.add(self._table(), baseline, restarts=restarts)
+        difference = sweep_results.find_difference(self._folder, self.trials)
+        return sweep_comparison.add(
+            self._table(), baseline, restarts=restarts, difference=difference
+        )
 
     def _table(self):
         return sweep_results.summarize(self._plan.describe(), self.trials)

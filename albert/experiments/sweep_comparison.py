@@ -24,6 +24,7 @@ def add(
     baseline: int | None = None,
     level: float = 0.95,
     restarts: int = 0,
+    difference: str = "",
 ) -> dict[str, Any]:
     """Returns a summary with ``comparison``, what its differences are worth.
 
@@ -34,6 +35,7 @@ def add(
       baseline: index of the point to compare the others with; None: the best one.
       level: 1 minus the probability of a false claim in the whole table.
       restarts: number of attempts of all trials that were abandoned; only reported.
+      difference: why scores cannot be compared, see `sweep_results.find_difference`; or "".
 
     Returns:
       The summary with a dict: level, reference (index of a point, or None), method, verdict (a
@@ -50,6 +52,9 @@ def add(
     }  # fmt: skip
     if not statistics.is_installed():
         comparison["notes"].append(f"{statistics.NOT_INSTALLED}.")
+        return {**summary, "comparison": comparison}
+    if difference:
+        comparison["notes"].append(f"Nothing is compared: {difference.removeprefix('runs: ')}.")
         return {**summary, "comparison": comparison}
     scores = [_scores(summary, point) for point in points]
     for row, values in zip(comparison["points"], scores, strict=True):

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from albert.io import file_io, json_shapes
-from albert.training import results
+from albert.training import evaluation_basis, results
 
 METHODS = ("grid", "random", "tpe")
 SCALARS = (bool, int, float, str)
@@ -139,6 +139,11 @@ class Plan:
 
 
 def _check_search(plan):
+    if names := evaluation_basis.choose_examples(plan.parameters):
+        raise file_io.InputError(
+            f"parameters: with other values of {', '.join(names)} other examples or labels are "
+            "evaluated, so scores cannot be compared; make a sweep for each value"
+        )
     if plan.method not in METHODS:
         raise file_io.InputError(f"method={plan.method!r}; expected one of {', '.join(METHODS)}")
     if plan.trials and (plan.method != "grid" or plan.prune or plan.num_trials is not None):

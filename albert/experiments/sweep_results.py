@@ -16,7 +16,7 @@ import numpy as np
 
 from albert.experiments import seeds, sweep_comparison, sweep_journal, sweep_plan
 from albert.io import file_io
-from albert.training import results, run_record, stuck_runs
+from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 NAME = "sweep_results"
 SEEDS = seeds.SEEDS  # file of a run over several seeds
@@ -116,6 +116,29 @@ def _learning_of_seeds(path):
         "baseline": next((b for run in runs if (b := run.get("baseline")) is not None), None),
         "test": {} if test is None else {content["metric"]: test},
     }
+
+
+def find_difference(folder: str, trials: Sequence[sweep_journal.Trial]) -> str:
+    """Returns how the evaluations of two trials differ, so that nothing is compared; "" if not.
+
+    Args:
+      folder: folder of the sweep.
+      trials: its trials.
+
+    Raises:
+      file_io.InputError: a record is damaged.
+    """
+    folders = [
+        path
+        for trial in trials
+        if trial.state == sweep_journal.DONE
+        for path in seeds.folders_of_runs(os.path.join(folder, trial.name))
+    ]
+    try:
+        evaluation_basis.check_same(folders, list(map(run_record.read_basis, folders)))
+    except evaluation_basis.DifferenceError as error:
+        return str(error)
+    return ""
 
 
 def read_curve(folder: str, metric: str | None) -> dict[int, float]:

@@ -7,7 +7,7 @@ it and are not compared with it. ``run.json`` keeps the basis of the results of 
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from albert.io import file_io
@@ -17,6 +17,11 @@ from albert.model import sources
 _EXAMPLES = (
     *("eval_fraction", "answerable_only", "drop_longer_than", "high_only", "middle_only"),
     "max_eval_steps",
+)
+# Flags that choose the files of an evaluation, and its labels.
+_FILES = (
+    *("task_name", "data_dir", "validation_file", "eval_file", "predict_file", "eval_input_file"),
+    *("label_column", "label_type"),
 )
 # Flags that change how a model reads or answers these examples. Runs that are compared may differ
 # in them, the evaluations of one run may not.
@@ -29,6 +34,10 @@ _READING = (
 )
 READING, METRIC = "reading", "metric"  # parts of a basis
 _MAX_SHOWN = 60  # characters of a value in messages
+
+
+class DifferenceError(file_io.InputError):
+    """Scores that were not measured on the same are to be compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +87,11 @@ class Basis:
     @property
     def _metrics(self):
         return {METRIC: self.metric} if self.metric else {}
+
+
+def choose_examples(flags: Iterable[str]) -> list[str]:
+    """Returns the flags among these that change which examples or labels are evaluated."""
+    return [name for name in flags if name in (*_EXAMPLES, *_FILES)]
 
 
 def _shown(value: Any) -> str:
@@ -162,11 +176,11 @@ def check_same(names: Sequence[str], bases: Sequence[Basis], *parts: str) -> Non
       *parts: see `Basis.differences`.
 
     Raises:
-      file_io.InputError: two differ; names them and what differs.
+      DifferenceError: two differ; names them and what differs.
     """
     for name, basis in zip(names[1:], bases[1:], strict=True):
         if texts := bases[0].differences(basis, *parts):
-            raise file_io.InputError(
+            raise DifferenceError(
                 f"runs: {names[0]} and {name} were not evaluated on the same, so their scores "
                 f"cannot be compared: {'; '.join(texts)}"
             )

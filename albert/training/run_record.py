@@ -713,6 +713,15 @@ def _describes(record, session):
     return _trains(session) or not any(map(_trains, record["sessions"]))
 
 
+def read_basis(folder: str) -> Basis:
+    """Reads what the result of a folder's run was measured on.
+
+    Raises:
+      file_io.InputError: the record is missing or damaged.
+    """
+    return basis_of_result(folder, read(folder))
+
+
 def basis_of_result(folder: str, record: dict[str, Any]) -> Basis:
     """Returns what the result of a record was measured on.
 

@@ -95,6 +95,20 @@ def test_two_sweeps_are_compared_over_tasks(tmp_path):
     json.dumps(summary)
 
 
+def test_a_baseline_of_other_data_is_refused(tmp_path):
+    folders = [tmp_path / name for name in ("own", "other")]
+    for number, folder in enumerate(folders):
+        write_sweep(folder, {"RTE": {1: 0.7, 2: 0.8}})
+        data = tmp_path / f"dev{number}.tsv"
+        data.write_text(str(number))
+        for seed in (1, 2):
+            run = run_folders.make_run(folder / "RTE" / f"made_{seed}", data=data)
+            run.joinpath("run.json").rename(folder / "RTE" / f"seed_{seed}" / "run.json")
+    with pytest.raises(file_io.InputError, match="cannot be compared: data .*dev0.tsv .*dev1.tsv"):
+        glue_table.summarize(str(folders[0]), ["RTE"], baseline=str(folders[1]))
+    assert glue_table.summarize(str(folders[0]), ["RTE"], baseline=str(folders[0]))
+
+
 def test_a_baseline_without_the_tasks_is_refused(folder, tmp_path):
     other = write_sweep(tmp_path / "other", {"CoLA": {1: 0.1, 2: 0.2}})
     with pytest.raises(file_io.InputError, match="other: expected scores over seeds of RTE .*CoLA"):

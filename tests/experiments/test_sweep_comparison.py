@@ -10,6 +10,7 @@ from albert.experiments import statistics, sweep_comparison, sweep_journal, swee
 from albert.experiments import sweep_results as results
 from albert.experiments.sweep_journal import DONE, FAILED, PRUNED, Trial
 from albert.training import stuck_runs
+from tests.support import run_folders
 
 
 def summarize(scores, seeds=(1, 2, 3, 4), **changes):
@@ -91,6 +92,20 @@ def test_failed_pruned_and_stuck_trials_are_told():
     assert "1 of 12 trials did not learn: means are those of the runs that learn" in text
     rows = cells(sweep_comparison.add(summarize(scores)))
     assert rows["trial_0008 to 11"]["verdict"] == "not compared"
+
+
+def test_points_that_were_evaluated_on_other_data_are_not_compared(tmp_path):
+    plan = sweep_plan.make_plan({"script": "x", "trials": {"a": {}, "b": {}}, "metric": "m"})
+    trials = []
+    for number, name in enumerate("ab"):
+        run_folders.make_run(tmp_path / name, eval_fraction=1 - number / 2)
+        trials.append(Trial(number, name, [], state=DONE, value=0.5 + number / 4))
+    difference = results.find_difference(str(tmp_path), trials)
+    summary = results.summarize(plan.describe(), trials)
+    (note,) = sweep_comparison.add(summary, difference=difference)["comparison"]["notes"]
+    assert note.startswith(f"Nothing is compared: {tmp_path}/a and {tmp_path}/b were not evaluated")
+    assert note.endswith("eval_fraction 1.0 and 0.5.")
+    assert not results.find_difference(str(tmp_path), trials[:1])
 
 
 @pytest.mark.parametrize("baseline", [None, 1])

@@ -76,6 +76,11 @@ def test_random_search_of_lists_repeats_nothing_and_ends():
         ({"parameters": {"a": [1]}, "seeds": ["x"]}, "expected whole numbers, found 'x'"),
         ({"parameters": {"seed": [1]}, "seeds": [1]}, "drop one of the two"),
         (
+            {"parameters": {"eval_fraction": [0.1, 1]}},
+            "other values of eval_fraction other examples",
+        ),
+        ({"parameters": {"label_column": ["a", "b"]}}, "label_column .* make a sweep for each"),
+        (
             {"parameters": {"a": [1]}, "prune": True, "metric": "f1", "seeds": [1, 2]},
             "leave the bad ones out",
         ),
