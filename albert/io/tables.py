@@ -23,6 +23,7 @@ from albert.io import file_io
 PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
+_MAX_FIELD = 2**31 - 1  # characters of a csv field; by default Python reads 131,072
 # Tabs, line breaks, halves of surrogate pairs.
 _PLAIN_NAME = re.compile(r"[^\s,'\"]([^,'\"\t\r\n]*[^\s,'\"])?")
 _NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
@@ -93,6 +94,7 @@ def name_list(names: Iterable[str], maximum: int | None = None) -> str:
 
 def _csv_fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of its first line, fields) of each row."""
+    csv.field_size_limit(_MAX_FIELD)  # of the whole process
     reader = csv.reader((line for _, line in file_io.text_lines(lines, name)), strict=True)
     number = 1
     try:

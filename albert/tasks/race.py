@@ -170,6 +170,8 @@ def _checked_passage(place, text):
     check(isinstance(passage, dict), f"expected a JSON object, found a {type(passage).__name__}")
     missing = [key for key in _KEYS if key not in passage]
     check(not missing, f"no {', '.join(missing)} among the keys {', '.join(sorted(passage))}")
+    if type(passage["id"]) is int:
+        passage["id"] = str(passage["id"])
     for key in ("article", "id"):
         check(_is_string(passage[key]), f"{key} must be a text, found {passage[key]!r}")
     json_shapes.check_text(passage, place)

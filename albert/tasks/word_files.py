@@ -1,7 +1,8 @@
 """Files of sentences whose words have labels: CoNLL's columns and jsonl, read and written.
 
 In CoNLL's files a line is a word with its columns, separated by tabs (if the first line has one) or
-by white space. An empty line or a line ``-DOCSTART-`` ends a sentence. In jsonl a line is an object
+by spaces. An empty line or a line ``-DOCSTART-`` ends a sentence. Before its first word, lines that
+begin with ``#`` and have not the columns of a word are comments. In jsonl a line is an object
 with a list of words and a list of their labels, or with a text that is split at white space. All
 files except ``.jsonl`` are read as CoNLL's columns.
 
@@ -9,7 +10,9 @@ Letters in shapes: W words.
 """
 
 import dataclasses
+import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
@@ -17,6 +20,8 @@ from albert.io import file_io, tables
 from albert.tasks import entities
 
 _WORDS_FLAG = "words_column"
+# Comments of CoNLL-U and of CoNLL-2012.
+_COMMENT = re.compile(r"#\s*\S+\s+=\s|#(begin|end) document")
 _DOCUMENT = "-DOCSTART-"
 _WORDS, _TEXT, _LABELS = "words", "text", "labels"
 
@@ -194,23 +199,42 @@ def _read_conll(lines, name, columns, labeled):
 
 def _fields(lines, name):
     """Yields (line number, columns) of each word, and (line number, []) after each sentence."""
-    number, separator, width = 0, None, None
-    for number, line in file_io.text_lines(lines, name):
-        line = line.rstrip("\r\n")
-        if not line.strip() or line.startswith(_DOCUMENT):
+    numbered, head, sample = file_io.text_lines(lines, name), [], ""
+    for number, line in numbered:
+        head.append((number, line))
+        sample = sample if _ends_sentence(line) else line
+        if sample and not sample.startswith("#"):
+            break  # the first word for certain, which shows the columns
+    separator = "\t" if "\t" in sample else None
+    number, width, is_start = 0, len(_split(sample, separator)), True
+    for number, line in itertools.chain(head, numbered):
+        if _ends_sentence(line):
+            is_start = True
             yield number, []
             continue
-        if width is None and "\t" in line:
-            separator = "\t"
-        fields = line.split(separator)
-        width = width or len(fields)
+        fields = _split(line, separator)
+        # A word "#" has as many columns as others.
+        is_word = len(fields) == width and not _COMMENT.match(line)
+        if is_start and line.startswith("#") and not is_word:
+            continue
         if len(fields) != width or not all(field.strip() for field in fields):
             raise file_io.InputError(
                 f"{name} line {number}: expected a word with its columns, {width} as in the first "
-                f"line, or an empty line after a sentence; found {line!r}"
+                f"line, or an empty line after a sentence; found {line.rstrip()!r}"
             )
+        is_start = False
         yield number, fields
     yield number + 1, []
+
+
+def _ends_sentence(line):
+    return not line.strip() or line.startswith(_DOCUMENT)
+
+
+def _split(line, separator):
+    """Returns the columns of a line; other spaces, such as no-break spaces, are part of words."""
+    line = line.rstrip("\r\n")
+    return line.split(separator) if separator else re.split("[ \t]+", line.strip(" \t"))
 
 
 def _sentence(rows, name, first, count, columns, labeled):

@@ -47,6 +47,11 @@ def test_plain_text():
         rows_of(b"a b\n", "txt", two)
 
 
+def test_long_fields_of_csv_are_read():
+    text = "long " * 30_000
+    assert rows_of(f'text,label\n"{text}",1\n'.encode(), "csv")[0][1]["text"] == text
+
+
 @pytest.mark.parametrize("form", ["csv", "tsv"])
 def test_a_byte_order_mark_is_no_part_of_the_first_name(form):
     assert rows_of(b"\xef\xbb\xbftext\nx\n", form) == [("data line 2", {"text": "x"})]

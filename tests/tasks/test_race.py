@@ -63,10 +63,10 @@ def test_recorded_features(shared):
 
 def test_examples(tmp_path):
     write_passages(tmp_path)
-    write_passages(tmp_path, level="high", passages=[{**PASSAGE, "id": "high1.txt"}])
+    write_passages(tmp_path, level="high", passages=[{**PASSAGE, "id": 12}])
     examples = race.read_race_examples(str(tmp_path), "dev")
     assert [example.guid for example in examples] == [
-        *("middle7.txt#1", "middle7.txt#2", "high1.txt#1", "high1.txt#2"),
+        *("middle7.txt#1", "middle7.txt#2", "12#1", "12#2"),
     ]
     first, second, *_ = examples
     assert first.article == "the cook served soup ."

@@ -41,7 +41,7 @@ def test_read_for_training(tmp_path):
     assert squad_answers.read_squad_examples(path, is_training=True) == [
         squad_features.SquadExample("a", "Who?", context, "cat", 19, False, ("cat",), (19,)),
         squad_features.SquadExample("b", "Who?", context, "", -1, True, (), ()),
-        squad_features.SquadExample("c", "Who?", context, "", -1, True, ("The",), (0,)),
+        squad_features.SquadExample("c", "Who?", context, "", -1, True, (), ()),
     ]
 
 
@@ -65,9 +65,18 @@ def test_read_for_prediction(tmp_path):
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ([("cat", 4), ("cat", 19)], "'q7' has 2 answers; for training each .* exactly one"),
-        ([], "'q7' has 0 answers"),
-        ([("cat", 5)], "answer of question 'q7' is 'cat', but at character 5 .* has 'at '"),
+        (
+            [("cat", 4), ("cat", 19)],
+            "'q7' has 2 different answers; for training each .* exactly one",
+        ),
+        ([], "'q7' has 0 different answers"),
+        (
+            [("cat", 5)],
+            "answer of question 'q7' is 'cat', but at character 5 .* has 'at '; it is at character "
+            r"4, 19 \(counted from 0",
+        ),
+        ([("dog", 4)], "'dog', but at character 4 the context has 'cat'; it is nowhere in the con"),
+        ([("cat", True)], r"expected 'answer_start' \(number\) in .*found true or false"),
         ([("cat", 22)], r"at character 22 the context has '\.'"),
         ([("t.", -2)], "at character -2 the context has ''"),
         ([("", 4)], "is '', but at character 4"),
@@ -107,8 +116,8 @@ def test_malformed_json_is_placed(tmp_path):
             r"'id' \(text\) in data\[0\].paragraphs\[0\].qas\[0\], found none",
         ),
         (
-            '{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1, "question": "?"}]}]}]}',
-            r"'id' \(text\) in .*, found number",
+            '{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": true, "question": ""}]}]}]}',
+            r"'id' \(text\) in .*, found true or false",
         ),
         (
             '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
@@ -125,9 +134,45 @@ def test_other_structures_are_placed(tmp_path, content, message):
 
 def test_repeated_ids(tmp_path):
     path = write(tmp_path, question("a"), question("b"), question("a"))
-    with pytest.raises(InputError, match="two questions have the id 'a'"):
+    with pytest.raises(InputError, match=r"have the id 'a', .*\.qas\[0\] and .*\.qas\[2\]"):
         squad_answers.read_squad_examples(path, is_training=False)
     assert len(squad_answers.read_squad_examples(path, is_training=True)) == 3
+
+
+@pytest.mark.parametrize("value", ["False", "false", 0, None, []])
+def test_whether_a_question_is_impossible_is_true_or_false(tmp_path, value):
+    path = write(tmp_path, question("q7", is_impossible=value))
+    message = r"expected 'is_impossible' \(true or false\) in question 'q7' \(data\[0\].*\), found "
+    for is_training in (True, False):
+        with pytest.raises(InputError, match=message):
+            squad_answers.read_squad_examples(path, is_training)
+
+
+def test_whole_numbers_are_ids_and_equal_answers_are_one(tmp_path):
+    path = write(tmp_path, question(7, [("cat", 4)] * 3), question("8"))
+    examples = squad_answers.read_squad_examples(path, is_training=True)
+    assert [example.qas_id for example in examples] == ["7", "8"]
+    assert (examples[0].orig_answer_text, examples[0].start_position) == ("cat", 4)
+
+
+def test_contradictions_are_counted_and_named(tmp_path, caplog):
+    path = write(
+        tmp_path,
+        question("a", [("cat", 4)], is_impossible=True),
+        question("b", [("sat", 8)], is_impossible=True),
+        question("c", [], is_impossible=False),
+        question("d", [("cat", 5), ("cat", 4)]),
+    )
+    with caplog.at_level("WARNING", logger="absl"):
+        examples = squad_answers.read_squad_examples(path, is_training=False)
+    assert [example.answers for example in examples] == [(), (), (), ("cat", "cat")]
+    assert examples[3].answer_starts == (None, 4)
+    for message in (
+        "2 questions are is_impossible and have answers: they count as unanswerable; such as a, b",
+        "1 questions have no answers and are not is_impossible: they count as unanswerable; such",
+        "1 questions have an answer that is not at its answer_start: only its text counts; such as",
+    ):
+        assert message in caplog.text
 
 
 def test_training_shuffle_is_that_of_the_reference():

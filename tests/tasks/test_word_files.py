@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 
@@ -48,6 +49,33 @@ def test_columns_of_conll():
         ("0", ("one", "two"), None, "f line 3"), ("1", ("three",), None, "f line 6")
     ]  # fmt: skip
     assert read(CONLL, labeled=False)[0][2] is None
+
+
+@pytest.mark.parametrize("tab", [" ", "\t", "  "])
+def test_comments_and_no_break_spaces_of_conll(tab):
+    content = """#begin document (a); part 000
+# newdoc id = d
+
+# sent_id = 1
+# text = Paris 10\u00a0000 # x
+
+Paris B-LOC
+10\u00a0000 O
+# O
+
+# sent_id = 2
+# a comment of its own
+# O
+x\u2009y O
+
+#end document
+"""
+    found = read(re.sub("(?m)(?<=\\S) (?=O$|B-LOC$)", tab, content).encode())
+    assert [row[1:3] for row in found] == [
+        (("Paris", "10\u00a0000", "#"), ("B-LOC", "O", "O")),
+        (("#", "x\u2009y"), ("O", "O")),
+    ]
+    assert read(b"# O\n\n# O\n")[1][1:3] == (("#",), ("O",))  # nothing but such words
 
 
 def test_objects_of_jsonl():

@@ -6,6 +6,7 @@ import json
 import math
 import operator
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,28 +40,67 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
 
     Raises:
       InputError: the file is not JSON or has another structure; two questions have the same id; a
-        training question has no or several answers, or its answer is not at the given position.
+        training question has no or several different answers, or its answer is not at the given
+        position.
         The message names the file and the place or the id.
     """
     content = file_io.read_json(path, "SQuAD file", max_bytes=None)
-    examples = []
+    examples, places, oddities = [], {}, _Oddities(path)
     for place, paragraph in _paragraphs(path, content):
         text = _field(path, place, paragraph, "context", str)
         for number, question in enumerate(_field(path, place, paragraph, "qas", list)):
             question_place = f"{place}.qas[{number}]"
-            examples.append(_read_question(path, question_place, question, text, is_training))
+            example = _read_question(path, question_place, question, text, is_training, oddities)
+            first = places.setdefault(example.qas_id, question_place)
+            if not is_training and first != question_place:
+                raise InputError(
+                    f"SQuAD file: {path}: two questions have the id {example.qas_id!r}, {first} "
+                    f"and {question_place}; their answers could not be distinguished"
+                )
+            examples.append(example)
     if not examples:
         raise InputError(f"SQuAD file: {path} holds no questions")
-    if not is_training:
-        _check_ids_differ(path, examples)
+    oddities.log(answers_known(examples))
     return examples
 
 
-_KINDS = {str: "text", int: "number", list: "list", dict: "object", type(None): "null"}
+class _Oddities:
+    """Counts the questions of a file that contradict themselves, and says how they are read."""
+
+    ANSWERED = "are is_impossible and have answers: they count as unanswerable"
+    UNANSWERED = "have no answers and are not is_impossible: they count as unanswerable"
+    MISPLACED = "have an answer that is not at its answer_start: only its text counts"
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._ids: dict[str, list[str]] = {}
+
+    def add(self, what: str, key: str) -> None:
+        """Counts a question."""
+        self._ids.setdefault(what, []).append(key)
+
+    def log(self, answers_known: bool) -> None:
+        """Logs the counts; files without gold answers also have empty lists of answers."""
+        for what, keys in self._ids.items():
+            if answers_known or what != self.UNANSWERED:
+                logging.warning(
+                    "SQuAD file: %s: %d questions %s; such as %s",
+                    self._path,
+                    len(keys),
+                    what,
+                    ", ".join(keys[:3]),
+                )
+
+
+_KINDS = {
+    str: "text", int: "number", bool: "true or false", list: "list", dict: "object",
+    type(None): "null",
+}  # fmt: skip
 
 
 def _field(path, place, value, name, kind):
-    if not isinstance(value, dict) or not isinstance(value.get(name), kind):
+    # For Python, booleans are also integers.
+    if not isinstance(value, dict) or type(value.get(name)) is not kind:
         actual = "none"
         if isinstance(value, dict) and name in value:
             actual = _KINDS.get(type(value[name]), type(value[name]).__name__)
@@ -83,61 +123,75 @@ def _paragraphs(path, content):
             yield f"data[{i}].paragraphs[{j}]", paragraph
 
 
-def _read_question(path, place, question, text, is_training):
+def _read_question(path, place, question, text, is_training, oddities):
+    is_number = isinstance(question, dict) and type(question.get("id")) is int
     example = SquadExample(
-        qas_id=_field(path, place, question, "id", str),
+        qas_id=str(question["id"]) if is_number else _field(path, place, question, "id", str),
         question_text=_field(path, place, question, "question", str),
         paragraph_text=text,
     )
-    answers, starts = [], []
+    place = f"question {example.qas_id!r} ({place})"
+    if "is_impossible" in question:
+        example.is_impossible = _field(path, place, question, "is_impossible", bool)
+    pairs = []
     if "answers" in question:
-        place = f"question {example.qas_id!r} ({place})"
         for answer in _field(path, place, question, "answers", list):
-            answers.append(_field(path, place, answer, "text", str))
-            starts.append(_find_start(answer, text))
-        example.answers, example.answer_starts = tuple(answers), tuple(starts)
-    example.is_impossible = bool(question.get("is_impossible", False))
+            start = None
+            if is_training or (isinstance(answer, dict) and "answer_start" in answer):
+                start = _field(path, place, answer, "answer_start", int)
+            pairs.append((_field(path, place, answer, "text", str), start))
+        _set_answers(example, pairs, is_training, "is_impossible" in question, oddities)
     if is_training:
         example.orig_answer_text, example.start_position = "", -1
         if not example.is_impossible:
-            _set_training_answer(path, place, example, question)
+            _set_training_answer(path, example, pairs)
     return example
 
 
-def _find_start(answer, text):
-    """Returns the first character of an answer; None if it is missing or the text differs."""
-    start = answer.get("answer_start")
-    is_there = isinstance(start, int) and start >= 0 and text.startswith(answer["text"], start)
-    return start if is_there and answer["text"] else None
+def _set_answers(example, pairs, is_training, is_stated, oddities):
+    """Sets the answers of a question from (text, first character or None) pairs."""
+    if example.is_impossible and pairs:
+        oddities.add(oddities.ANSWERED, example.qas_id)
+        pairs = []
+    elif is_stated and not (pairs or example.is_impossible):
+        oddities.add(oddities.UNANSWERED, example.qas_id)
+    starts = [start if _is_at(text, start, example) else None for text, start in pairs]
+    given = [start for _, start in pairs if start is not None]
+    if not is_training and len(given) > len(starts) - starts.count(None):
+        oddities.add(oddities.MISPLACED, example.qas_id)
+    example.answers, example.answer_starts = tuple(text for text, _ in pairs), tuple(starts)
 
 
-def _set_training_answer(path, place, example, question):
-    if len(example.answers or ()) != 1:
+def _is_at(text, start, example):
+    """Returns whether a text is in the paragraph at a character, which may be None."""
+    is_inside = start is not None and start >= 0
+    return bool(text) and is_inside and example.paragraph_text.startswith(text, start)
+
+
+def _set_training_answer(path, example, pairs):
+    pairs = list(dict.fromkeys(pairs))  # several people may have given the same answer
+    if len(pairs) != 1:
         raise InputError(
-            f"SQuAD file: {path}: question {example.qas_id!r} has {len(example.answers or ())} "
-            "answers; for training each question must have exactly one, or is_impossible"
+            f"SQuAD file: {path}: question {example.qas_id!r} has {len(pairs)} different answers; "
+            "for training each question must have exactly one, or is_impossible"
         )
-    (answer,) = question["answers"]
-    start = _field(path, place, answer, "answer_start", int)
-    text = answer["text"]
-    span = example.paragraph_text[start : start + len(text)] if start >= 0 else ""
-    if not text or span != text:
+    ((text, start),) = pairs
+    if not _is_at(text, start, example):
+        span = example.paragraph_text[start : start + len(text)] if start >= 0 else ""
         raise InputError(
             f"SQuAD file: {path}: the answer of question {example.qas_id!r} is {text!r}, but at "
-            f"character {start} the context has {span!r}"
+            f"character {start} the context has {span!r}; {_where(text, example.paragraph_text)}"
         )
     example.orig_answer_text, example.start_position = text, start
 
 
-def _check_ids_differ(path, examples):
-    seen = set()
-    for example in examples:
-        if example.qas_id in seen:
-            raise InputError(
-                f"SQuAD file: {path}: two questions have the id {example.qas_id!r}; their answers "
-                "could not be distinguished"
-            )
-        seen.add(example.qas_id)
+def _where(text, context):
+    """Returns where a text is in its context, in words."""
+    starts = [str(match.start()) for match in re.finditer(re.escape(text), context)]
+    if not text or not starts:
+        return "give a text that is in the context" if not text else "it is nowhere in the context"
+    shown = ", ".join(starts[:5]) + (", …" if len(starts) > 5 else "")
+    return f"it is at character {shown} (counted from 0, in characters of Unicode)"
 
 
 def answers_known(examples: Sequence[SquadExample]) -> bool:
