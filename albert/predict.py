@@ -9,6 +9,7 @@ Example:
 import collections
 import contextlib
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
@@ -68,6 +69,9 @@ class Settings(options.Group):
     skip_empty: bool = options.flag(
         False,
         "Leave out rows without text; the others keep their numbers. By default they are an error.",
+    )
+    with_text: bool = options.flag(
+        False, "Also write the text of each answer, for models of run_classifier."
     )
     batch_size: int = options.count(
         32,
@@ -132,7 +136,7 @@ def main(values: flags.FlagValues) -> None:
         file_io.check_folder_of(settings.output_file, "--output_file")
     model = model_settings.find_trained(settings.model_dir, settings.inference, *KINDS)
     if model.folder.kind != "classifier":
-        settings.refuse_given("models of run_classifier", *_TEXT_FLAGS)
+        settings.refuse_given("models of run_classifier", *_TEXT_FLAGS, "with_text")
     from albert.serving import predictors
 
     predictor = predictors.load(model)
@@ -140,6 +144,9 @@ def main(values: flags.FlagValues) -> None:
         settings, predictor.input_forms, predictor.output_forms
     )
     columns = given_columns(settings, input_format)
+    write, seen = predictor.write, collections.deque()
+    if settings.with_text:
+        write = functools.partial(write, examples=_taken_from(seen))
     source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
     if settings.input_file:
         name, ahead = settings.input_file, predictor.batches_ahead
@@ -151,18 +158,23 @@ def main(values: flags.FlagValues) -> None:
                 lines, name, input_format, skip_empty=settings.skip_empty, **columns
             )
 
+        def predict(examples):
+            if settings.with_text:
+                examples = _kept_in(seen, examples)
+            return report_cuts(predictor.predict(examples, settings.batch_size, ahead))
+
         with _remedy_named():
             if settings.output_file:
                 examples = _checked(read, lines if settings.input_file else None)
-                results = report_cuts(predictor.predict(examples, settings.batch_size, ahead))
+                results = predict(examples)
                 with file_io.atomic_writer(settings.output_file) as file:
-                    predictor.write(file, output_format, results)
+                    write(file, output_format, results)
             else:
                 sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
                 mistakes: list[file_io.InputError] = []
                 examples = _until_mistake(read(), mistakes)
-                results = report_cuts(predictor.predict(examples, settings.batch_size, ahead))
-                predictor.write(sys.stdout, output_format, results)
+                results = predict(examples)
+                write(sys.stdout, output_format, results)
                 for mistake in mistakes:
                     raise mistake
 
@@ -179,6 +191,18 @@ def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Itera
     collections.deque(read(), maxlen=0)
     file.seek(0)
     return read()
+
+
+def _kept_in(seen: collections.deque[Any], examples: Iterator[Any]) -> Iterator[Any]:
+    """Yields examples, which are also kept until their answers are written."""
+    for example in examples:
+        seen.append(example)
+        yield example
+
+
+def _taken_from(seen: collections.deque[Any]) -> Iterator[Any]:
+    while True:
+        yield seen.popleft()
 
 
 def _until_mistake(examples: Iterator[Any], mistakes: list[file_io.InputError]) -> Iterator[Any]:

@@ -175,7 +175,8 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
     record, scores, choice = _read_run(run_folder, step)
     name = os.path.basename(os.path.abspath(folder))
     front = front_matter(name, form, record, scores, fields, choice)
-    body = _body(name, form, record, scores, step, fields, choice)
+    labels = _labels_of(run_folder)
+    body = _body(name, form, record, scores, step, fields, choice, labels)
     text = f"---\n{to_yaml(front)}---\n\n{body}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
@@ -235,6 +236,19 @@ def _read_run(folder, step):
         scores = {k: v for k, v in step_rows[-1].items() if k not in ("kind", "checkpoint")}
         return record, scores, choice
     return record, result if is_best else {}, choice
+
+
+def _labels_of(folder):
+    """Returns the names of the labels of a fine-tuned model by id; () for other folders."""
+    from albert.tasks import glue, model_labels
+
+    try:
+        head = model_labels.read_folder(folder)
+    except file_io.InputError as error:
+        logging.warning("The model card does not name the labels: %s", error)
+        return ()
+    words = glue.words_of(head.task_name) if head else {}
+    return tuple(words.get(label, label) for label in head.labels) if head else ()
 
 
 # --- front matter -------------------------------------------------------------------------------
@@ -341,8 +355,11 @@ def _code(value):
     return f"`{' '.join(text.splitlines())}`"
 
 
-def _body(name, form, record, scores, step, fields, choice):
+def _body(name, form, record, scores, step, fields, choice, labels):
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
+    if labels:
+        rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
+        parts += ["## Labels", _table(("id", "label"), rows)]
     if scores:
         rows = [(_escaped(k), value) for k, value in sorted(scores.items()) if k != "step"]
         which = f"At step {scores['step']}"

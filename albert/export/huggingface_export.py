@@ -137,7 +137,7 @@ def _read_description(model_dir: str | None) -> tuple[str | None, list[str], boo
             f"{model_dir} holds a model of kind {folder.kind}, for which transformers has no "
             f"class; expected {', '.join(names)} or a pre-trained model"
         )
-    labels = list(custom.labels_of(folder)) if kind.has_labels else []
+    labels = list(custom.names_of(folder)) if kind.has_labels else []
     head = kind.huggingface_head
     if head == "classification" and not labels:
         head = "regression"

@@ -30,6 +30,7 @@ _NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
 # Python does not parse numbers with thousands of digits.
 _WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
 
+Further = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of each row
 Row = tuple[str, dict[str, Any]]  # (file and line for messages, values by column)
 _Made = TypeVar("_Made")
 
@@ -363,10 +364,14 @@ def predictions(
             yield Prediction(guid, _plain(index), {}, is_cut)
 
 
-def _tsv_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:
-    yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels)])
-    for row in rows:
-        yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values())])
+def _tsv_lines(
+    labels: Sequence[str], rows: Iterable[Prediction], further: Further
+) -> Iterator[str]:
+    names, values = further
+    yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
+    for row, texts in zip(rows, values, strict=False):
+        cells = [re.sub(f"{_NOT_IN_NAMES}+", " ", text) for text in texts]
+        yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values()), *cells])
 
 
 def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
@@ -380,12 +385,22 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     return fields | ({"truncated": True} if row.truncated else {})
 
 
-def _json_lines(labels: Sequence[str], rows: Iterable[Prediction]) -> Iterator[str]:
-    for row in rows:
-        yield json.dumps(to_dict(labels, row), ensure_ascii=False)
+def _json_lines(
+    labels: Sequence[str], rows: Iterable[Prediction], further: Further
+) -> Iterator[str]:
+    names, values = further
+    for row, texts in zip(rows, values, strict=False):
+        added = dict(zip(names, texts, strict=True))
+        yield json_line({**to_dict(labels, row), **added}).rstrip("\n")
 
 
-def write_predictions(file: IO[str], form: str, labels: Sequence[str], rows: Any) -> None:
+def write_predictions(
+    file: IO[str],
+    form: str,
+    labels: Sequence[str],
+    rows: Any,
+    further: Further | None = None,
+) -> None:
     """Writes predictions to an open file, one at a time.
 
     Args:
@@ -394,9 +409,13 @@ def write_predictions(file: IO[str], form: str, labels: Sequence[str], rows: Any
         "jsonl": objects with id, prediction and, for labels, their probabilities.
       labels: label names by id; empty for regression.
       rows: iterable of `Prediction`.
+      further: names of further columns or keys, and their texts for each prediction; in tsv
+        blanks replace tabs and line breaks.
     """
     make_lines = {"tsv": _tsv_lines, "jsonl": _json_lines}[form]
-    file.writelines(f"{line}\n" for line in make_lines(labels, rows))
+    file.writelines(
+        f"{line}\n" for line in make_lines(labels, rows, further or ((), itertools.repeat(())))
+    )
 
 
 def write_table(output_dir: str, labels: Sequence[str], rows: Any) -> None:

@@ -99,7 +99,7 @@ def load(
         ]
 
     kind = model.folder.kind
-    labels = custom.labels_of(model.folder) if kinds.KINDS[kind].has_labels else ()
+    labels = custom.names_of(model.folder) if kinds.KINDS[kind].has_labels else ()
     return ServedModel(
         kind,
         predictor.form,

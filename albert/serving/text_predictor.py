@@ -29,6 +29,7 @@ class TextPredictor:
 
     Attributes:
       labels: K label names by id; empty for regression.
+      names: the same for people to read, see `custom.names_of`.
       columns: `tables.Columns` of the training.
       max_seq_length: S of the training; longer texts are truncated.
       tokenizer: `tokenization.FullTokenizer`.
@@ -53,7 +54,7 @@ class TextPredictor:
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
         labels, name = custom.labels_of(folder), folder.setting("task_name", str)
         self._row = custom.CustomTask({}, self.columns, labels, name)
-        self.labels = self._row.labels
+        self.labels, self.names = self._row.labels, custom.names_of(folder)
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.max_seq_length = folder.length(minimum=glue.min_length(self._row))
         plain = dataclasses.replace(self.columns, guid=None)
@@ -210,12 +211,38 @@ class TextPredictor:
         return len(examples)
 
     def to_json(self, result: tables.Prediction) -> dict:
-        """Returns a JSON-ready `tables.Prediction`."""
-        return tables.to_dict(self.labels, result)
+        """Returns a JSON-ready `tables.Prediction`, with the names of labels."""
+        return tables.to_dict(self.names, self._named(result))
 
-    def write(self, file: IO[str], form: str, results: Iterable[tables.Prediction]) -> None:
-        """Writes results in one of `output_forms`."""
-        tables.write_predictions(file, form, self.labels, results)
+    def write(
+        self,
+        file: IO[str],
+        form: str,
+        results: Iterable[tables.Prediction],
+        examples: Iterable[glue.InputExample] | None = None,
+    ) -> None:
+        """Writes results in one of `output_forms`, with the names of labels.
+
+        With examples, which are read after their results, it writes their texts as text and
+        text_pair.
+        """
+        further = None
+        if examples is not None:
+            names = ("text", "text_pair")[: 1 + (self.columns.text_pair is not None)]
+            further = names, ((e.text_a, e.text_b or "")[: len(names)] for e in examples)
+        rows = map(self._named, results)
+        tables.write_predictions(file, form, self.names, rows, further)
+
+    def _named(self, result: tables.Prediction) -> tables.Prediction:
+        """Returns a prediction whose labels are those of `names`."""
+        if self.names == self.labels:
+            return result
+        names = dict(zip(self.labels, self.names, strict=True))
+        return dataclasses.replace(
+            result,
+            prediction=names[result.chosen],
+            probabilities={names[k]: value for k, value in result.probabilities.items()},
+        )
 
     # --- scores ---
 

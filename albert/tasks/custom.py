@@ -255,6 +255,12 @@ def labels_of(folder: Any) -> tuple[str, ...]:
     return tuple(labels)
 
 
+def names_of(folder: Any) -> tuple[str, ...]:
+    """Returns the labels for people to read: `labels_of`, in the words of `glue.words_of`."""
+    words = glue.words_of(folder.settings.get("task_name"))
+    return tuple(words.get(label, label) for label in labels_of(folder))
+
+
 def _are_labels(value):
     is_list = isinstance(value, list) and all(map(tables.is_name, value))
     return is_list and len(set(value)) == len(value)

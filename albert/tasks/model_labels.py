@@ -34,11 +34,13 @@ class ModelHead:
       path: the file that describes it.
       kind: what it computes; one of `kinds.KINDS`, or a name of what is not supported.
       labels: names by id; empty without labels, as in a regression.
+      task_name: task of the training; None if it is not known.
     """
 
     path: str
     kind: str
     labels: tuple[str, ...] = ()
+    task_name: str | None = None
 
     @property
     def is_unnamed(self) -> bool:
@@ -145,7 +147,7 @@ def read_folder(folder: str) -> ModelHead | None:
     labels = settings.get("labels", [])
     if not (isinstance(labels, list) and all(map(tables.is_name, labels))):
         raise file_io.InputError(f"{path}: the labels are invalid: {labels!r}")
-    return ModelHead(path, kind, tuple(labels))
+    return ModelHead(path, kind, tuple(labels), settings.get("task_name"))
 
 
 def _of_huggingface(folder):

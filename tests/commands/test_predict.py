@@ -76,7 +76,11 @@ def test_the_numbers_are_those_of_the_training_run(models, tmp_path, run_script,
     header, guids, predictions, rows = read_table((tmp_path / "out.tsv").read_text())
     expected = results_of(models, task)
     assert guids == [str(i) for i in range(21)]
-    labels = {"SST-2": ["0", "1"], "RTE": ["entailment", "not_entailment"], "STS-B": []}[task]
+    labels = {
+        "SST-2": ["negative", "positive"],
+        "RTE": ["entailment", "not_entailment"],
+        "STS-B": [],
+    }[task]
     assert header == ["id", "prediction", *(f"probability_{label}" for label in labels)]
     if labels:
         np.testing.assert_allclose(np.float32(rows), expected, atol=1e-6)
@@ -148,6 +152,24 @@ def test_ids_and_other_columns(models, tmp_path, run_script, capsys):
         run_script(predict, **chosen)
     with pytest.raises(file_io.InputError, match="this model takes one text, not two"):
         run_script(predict, **chosen, text_column="key", text_pair_column="what")
+
+
+def test_texts_stand_beside_their_answers(models, tmp_path, run_script):
+    texts = ["the bread\twas fine", "the cake \ud800"]
+    pairs = [json.dumps({"text": text, "text_pair": "no"}) for text in texts]
+    (tmp_path / "in.jsonl").write_text("\n".join(pairs))
+    source = {"input_file": tmp_path / "in.jsonl", "with_text": True}
+    run_script(predict, model_dir=models / "SST-2", **source, output_file=tmp_path / "out.tsv")
+    header, _, answers, rows = read_table((tmp_path / "out.tsv").read_text())
+    assert header[2:] == ["probability_negative", "probability_positive", "text"]
+    assert set(answers) <= {"negative", "positive"}
+    assert [row[2] for row in rows] == ["the bread was fine", "the cake  "]
+    run_script(predict, model_dir=models / "RTE", **source, output_file=tmp_path / "out.jsonl")
+    objects = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(row["text"], row["text_pair"]) for row in objects] == [
+        (texts[0], "no"),
+        ("the cake \ufffd", "no"),
+    ]
 
 
 @pytest.mark.slow

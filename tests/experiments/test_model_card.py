@@ -257,3 +257,14 @@ def test_every_head_has_its_class():
     for head, (name, _) in huggingface.HEADS.items():
         use = model_card.transformers_form(head).use
         assert f" = AutoModel{name.removeprefix('Model')}.from_pretrained(folder)" in use
+
+
+@pytest.mark.parametrize(
+    ("task", "names"), [("sst-2", ["negative", "positive"]), ("x", ["0", "1"])]
+)
+def test_labels_are_named_in_words(run, tmp_path, task, names):
+    settings = {"task_name": task, "labels": ["0", "1"]}
+    (run / "model.json").write_text(json.dumps({"kind": "classifier", "settings": settings}))
+    text = write(tmp_path / "card", run)
+    rows = "".join(f"| {number} | {name} |\n" for number, name in enumerate(names))
+    assert f"## Labels\n\n| id | label |\n| --- | --- |\n{rows}" in text
