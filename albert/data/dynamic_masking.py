@@ -121,8 +121,8 @@ def inspect(paths: Sequence[str]) -> RecordFiles:
     )
 
 
-def _has_second_text(example, without_masks):
-    def values(name):
+def _has_second_text(example: tf.train.Example, without_masks: bool) -> bool:
+    def values(name: str) -> Sequence[int]:
         return example.features.feature[name].int64_list.value
 
     if without_masks:

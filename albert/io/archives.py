@@ -7,9 +7,14 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from albert.io import file_io
+
+if TYPE_CHECKING:
+    import tarfile
+
+    import zstandard
 
 ENDINGS = (".gz", ".bz2", ".zst")
 _CHUNK = 1 << 20  # bytes read at a time
@@ -26,7 +31,7 @@ _BLOCK = 512
 _LONG_NAME, _LONG_LINK, _SPARSE = b"L", b"K", b"S"
 _PAX, _PAX_OLD, _PAX_FOR_ALL = b"x", b"X", b"g"
 _EXTENDED = (_LONG_NAME, _LONG_LINK, _PAX, _PAX_OLD, _PAX_FOR_ALL)
-_kept: dict[str, Any] = {}  # {path: `_Place`} of at most one file, see `open_at`
+_kept: dict[str, "_Place"] = {}  # by path; at most one file, see `open_at`
 
 
 def is_archive(path: str) -> bool:
@@ -100,7 +105,7 @@ def _rejection(path: str, reason: str) -> file_io.InputError:
     return file_io.InputError(f"{path} {reason}; not unpacked")
 
 
-def _describe(member: Any) -> str:
+def _describe(member: "tarfile.TarInfo") -> str:
     """Returns the words for a member in messages."""
     return f"the member {member.name[:_MAX_NAME]!r}"
 
@@ -114,7 +119,7 @@ class _Stream:
       size: size of the archive in bytes.
     """
 
-    def __init__(self, path: str, content: Any, size: int) -> None:
+    def __init__(self, path: str, content: gzip.GzipFile, size: int) -> None:
         self.path = path
         self._content = content
         self._left = max(_MAX_RATIO * size, ALWAYS_UNPACKED)
@@ -153,25 +158,26 @@ class _Stream:
             self._count(len(content))
 
 
-def _members(stream):
+def _members(stream: _Stream) -> Iterator["tarfile.TarInfo"]:
     """Yields a `tarfile.TarInfo` for each member; the caller reads the content of files.
 
     `tarfile` itself would recurse for each extended header, and keep headers of any size in memory.
     """
     import tarfile
 
-    for_all, number, header_bytes = {}, 0, 0
+    for_all: dict[str, str] = {}
+    number = header_bytes = 0
     while (block := stream.read_block()) or not number:
         settings, extended = dict(for_all), 0
         while True:
             try:
                 member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-            except tarfile.EOFHeaderError:
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
                 if extended:
                     raise
                 return
             if member.size < 0:
-                raise tarfile.InvalidHeaderError("a size below zero")
+                raise tarfile.HeaderError("a size below zero")
             if member.type not in _EXTENDED:
                 break
             extended, header_bytes = extended + 1, header_bytes + member.size
@@ -199,25 +205,28 @@ def _settings(kind: bytes, content: bytes) -> dict[str, str]:
     return {"path": name} if kind == _LONG_NAME else {}  # Links are rejected anyway.
 
 
-def _pax(content):
+def _pax(content: bytes) -> dict[str, str]:
     """Returns {keyword: value} of an extended header of pax: lines "length keyword=value"."""
     import tarfile
 
-    records, start = {}, 0
+    records: dict[str, str] = {}
+    start = 0
     while content[start : start + 1].strip(b"\0"):
         number = content[start : start + 8].partition(b" ")[0]
         end = start + int(number) if number.isdigit() else start
         line = content[start + len(number) + 1 : end]
         keyword, equals, value = line.partition(b"=")
         if end > len(content) or not equals or not value.endswith(b"\n"):
-            raise tarfile.InvalidHeaderError("a damaged header of pax")
+            raise tarfile.HeaderError("a damaged header of pax")
         text = value[:-1].decode("utf-8", "surrogateescape")
         records[keyword.decode("utf-8", "surrogateescape")] = text
         start = end
     return records
 
 
-def _apply_settings(path, member, settings):
+def _apply_settings(
+    path: str, member: "tarfile.TarInfo", settings: dict[str, str]
+) -> "tarfile.TarInfo":
     """Returns the member with the settings of its extended headers."""
     import tarfile
 
@@ -226,12 +235,12 @@ def _apply_settings(path, member, settings):
         raise _rejection(path, f"has a sparse file, {_describe(member)}")
     size = settings.get("size", str(member.size))
     if not (size.isascii() and size.isdigit() and len(size) < 20):
-        raise tarfile.InvalidHeaderError("a size that is not a number")
+        raise tarfile.HeaderError("a size that is not a number")
     member.size = int(size)
     return member
 
 
-def _checked_name(path: str, member: Any) -> str:
+def _checked_name(path: str, member: "tarfile.TarInfo") -> str:
     """Returns the name of a file or folder of an archive; rejects one outside of it."""
     name = os.path.normpath(member.name)
     if os.path.isabs(name) or name.split(os.sep)[0] == "..":
@@ -247,7 +256,7 @@ def _checked_name(path: str, member: Any) -> str:
     return "" if name == os.curdir else name
 
 
-def _write_member(path: str, stream: _Stream, member: Any, folder: str) -> None:
+def _write_member(path: str, stream: _Stream, member: "tarfile.TarInfo", folder: str) -> None:
     """Writes one file or folder of an archive under `folder`."""
     target = os.path.join(folder, os.path.normpath(member.name))
     try:
@@ -283,7 +292,7 @@ class _Unpacked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         try:
             content = self._read(len(buffer))
         except self._damage as error:
@@ -294,13 +303,15 @@ class _Unpacked(io.RawIOBase):
         return len(content)
 
 
-def _zstd_read(file: IO[bytes], decompressor: Any) -> Callable[[int], bytes]:
+def _zstd_read(
+    file: IO[bytes], decompressor: "zstandard.ZstdDecompressor"
+) -> Callable[[int], bytes]:
     """Returns a function that reads the content of a zstd file of one or more frames.
 
     The package's own reader would accept a file that is cut off.
     """
 
-    def chunks():
+    def chunks() -> Iterator[bytes]:
         frame = None
         while packed := file.read(_CHUNK):
             while packed:
@@ -314,7 +325,7 @@ def _zstd_read(file: IO[bytes], decompressor: Any) -> Callable[[int], bytes]:
 
     waiting, content = chunks(), b""
 
-    def read(count):
+    def read(count: int) -> bytes:
         nonlocal content
         content = content or next(filter(None, waiting), b"")
         part, content = content[:count], content[count:]
@@ -386,7 +397,7 @@ def _stamp(path: str) -> tuple[int, float] | None:
 
 
 @contextlib.contextmanager
-def open_at(path: str, what: str, start: int) -> Iterator[IO[bytes]]:
+def open_at(path: str, what: str, start: int) -> Iterator["IO[bytes] | _Place"]:
     """Opens a file as `open_input`, at a byte of its content.
 
     To reach a place in a compressed file, everything before it must be read. So such a file stays
@@ -398,7 +409,7 @@ def open_at(path: str, what: str, start: int) -> Iterator[IO[bytes]]:
             plain.seek(start)
             yield plain
         return
-    file: Any = _kept.pop(path, None)
+    file = _kept.pop(path, None)
     if file and (file.place > start or file.stamp != _stamp(path)):
         file.close()
         file = None

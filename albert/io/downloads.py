@@ -6,7 +6,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import IO
 
 from absl import logging
 
@@ -29,8 +29,14 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects to web servers only, and never from an encrypted to an open connection."""
 
     def redirect_request(
-        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> Any:
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
         allowed = ("https://",) if req.type == "https" else ("http://", "https://")
         if not newurl.startswith(allowed):
             raise urllib.error.HTTPError(
@@ -132,7 +138,7 @@ class _Download:
                     file_io.write_text(self._version, version)
             self._receive(reply, start)
 
-    def _receive(self, reply: Any, start: int) -> None:
+    def _receive(self, reply: http.client.HTTPResponse, start: int) -> None:
         """Appends the body of a reply to the part, which has `start` bytes."""
         stated = reply.headers["Content-Length"]
         total = start + int(stated) if stated and stated.isdigit() else None

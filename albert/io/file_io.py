@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Hashable, Iterable, Iterator
+from types import ModuleType
 from typing import IO, Any
 
 # The disk is full, or a quota or a limit of the size of files is reached.
@@ -107,7 +108,7 @@ def is_remote(path: str) -> bool:
     return "://" in str(path)
 
 
-def _gfile() -> Any:
+def _gfile() -> ModuleType:
     import tensorflow as tf
 
     return tf.io.gfile
@@ -531,7 +532,7 @@ def write_bytes(path: str, content: bytes | bytearray | memoryview) -> None:
         file.write(content)
 
 
-def write_json(path: str, value: Any) -> None:
+def write_json(path: str, value: object) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
@@ -634,7 +635,7 @@ def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def _object(pairs):
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns the dict of the pairs of a JSON object, whose keys must differ."""
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -659,7 +660,9 @@ def parse_json(text: str) -> Any:
         raise InputError(str(error)) from error
 
 
-def read_json(path: str, what: str, kind: Any = None, max_bytes: int | None = SMALL) -> Any:
+def read_json(
+    path: str, what: str, kind: type[dict] | type[list] | None = None, max_bytes: int | None = SMALL
+) -> Any:
     """Reads a JSON file that the user named.
 
     Args:
@@ -678,7 +681,7 @@ def read_json(path: str, what: str, kind: Any = None, max_bytes: int | None = SM
     except InputError as error:
         raise InputError(f"{what}: {path} is not valid JSON: {error}") from error
     if kind is not None and not isinstance(value, kind):
-        expected = {dict: "an object", list: "a list"}[kind]
+        expected = "an object" if kind is dict else "a list"
         raise InputError(f"{what}: {path} must hold {expected}, found a {type(value).__name__}")
     return value
 

@@ -48,7 +48,7 @@ def check(value: Any, shape: Any, place: str) -> None:
         _check_type(value, shape if isinstance(shape, tuple) else (shape,), place)
 
 
-def _check_type(value: Any, types: tuple[type, ...], place: str) -> None:
+def _check_type(value: object, types: tuple[type, ...], place: str) -> None:
     is_right = isinstance(value, types)
     if isinstance(value, bool):  # For Python, booleans are also integers.
         is_right = bool in types or ANY in types
@@ -59,7 +59,7 @@ def _check_type(value: Any, types: tuple[type, ...], place: str) -> None:
         raise file_io.InputError(f"{place}: the number has {len(str(value))} digits: too large")
 
 
-def check_text(value: Any, place: str) -> None:
+def check_text(value: object, place: str) -> None:
     """Checks that the texts in a value can be written to a file.
 
     Raises:

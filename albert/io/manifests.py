@@ -45,7 +45,7 @@ def read(path: str, version: int) -> dict[str, Any]:
     return files
 
 
-def _is_entry(value: Any) -> bool:
+def _is_entry(value: object) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("bytes"), int)

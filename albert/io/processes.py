@@ -14,13 +14,39 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from albert.io import file_io, progress, signals
 
-_make_worker: Any = None  # in a worker process: function that calls `start`, but only once
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.sharedctypes import Synchronized
+
+A = TypeVar("A", contravariant=True)  # arguments that a worker starts with
+T = TypeVar("T", contravariant=True)  # a task
+R = TypeVar("R", covariant=True)  # its result
+
+
+class Worker(Protocol[T, R]):
+    """Does tasks."""
+
+    def run(self, task: T, /) -> R:
+        """Returns the result of a task."""
+
+
+class Start(Protocol[A, T, R]):
+    """A function or class of a module that makes a worker.
+
+    The worker calls `advance` with the amount of work it has finished.
+    """
+
+    def __call__(self, arguments: A, advance: Callable[[int], None], /) -> Worker[T, R]: ...
+
+
+# In a worker process: calls the `Start`, but only once.
+_make_worker: Callable[[], Worker[Any, Any]] | None = None
 # Loaded here, as a process between fork and exec must not load libraries.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -68,20 +94,19 @@ def start_program(command: list[str], **options: Any) -> subprocess.Popen[bytes]
 
 
 def run(
-    start: Callable[..., Any],
-    arguments: Any,
-    tasks: list[Any],
+    start: Start[A, T, R],
+    arguments: A,
+    tasks: Sequence[T],
     num_workers: int,
     bar: progress.Progress,
     always_start: bool = False,
-) -> Iterator[Any]:
+) -> Iterator[R]:
     """Yields the result of each task, in the order in which they end.
 
     Args:
-      start: function or class of a module, ``(arguments, advance) -> worker``. The worker has a
-        method ``run(task)`` and calls `advance` with the amount of work it has finished.
+      start: makes the worker of a process.
       arguments: passed to `start`; they must survive pickling, as tasks and results must.
-      tasks: list.
+      tasks: what the workers do.
       num_workers: processes; 1 works in this process.
       bar: shows the progress.
       always_start: also start a process for a single worker.
@@ -97,7 +122,7 @@ def run(
         yield from _run_in_processes(start, arguments, tasks, num_workers, bar)
 
 
-def call(function: Callable[..., Any], *arguments: Any) -> Any:
+def call(function: Callable[..., R], *arguments: object) -> R:
     """Returns the result of a function that lets Python handle no signal for minutes.
 
     Calls it in another process, which a signal to this one ends at once.
@@ -131,10 +156,10 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _send_result(
-    sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...], parent: int
+    sender: "Connection", function: Callable[..., R], arguments: tuple[object, ...], parent: int
 ) -> None:
     end_with_parent(parent)
-    answer: tuple[Any, Exception | None]
+    answer: tuple[R | None, Exception | None]
     try:
         answer = function(*arguments), None
     except Exception as error:
@@ -142,7 +167,9 @@ def _send_result(
     sender.send(answer)
 
 
-def _start_worker(start: Callable[..., Any], arguments: Any, num_done: Any, parent: int) -> None:
+def _start_worker(
+    start: Start[A, T, R], arguments: A, num_done: "Synchronized[int]", parent: int
+) -> None:
     global _make_worker
     end_with_parent(parent)
 
@@ -154,7 +181,8 @@ def _start_worker(start: Callable[..., Any], arguments: Any, num_done: Any, pare
     _make_worker = functools.cache(functools.partial(start, arguments, advance))
 
 
-def _run_task(task: Any) -> Any:
+def _run_task(task: object) -> object:
+    assert _make_worker
     return _make_worker().run(task)
 
 
@@ -184,12 +212,12 @@ def _starting_workers() -> Iterator[None]:
 
 
 def _run_in_processes(
-    start: Callable[..., Any],
-    arguments: Any,
-    tasks: list[Any],
+    start: Start[A, T, R],
+    arguments: A,
+    tasks: Sequence[T],
     num_workers: int,
     bar: progress.Progress,
-) -> Iterator[Any]:
+) -> Iterator[R]:
     # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
     context = multiprocessing.get_context("spawn")
     with _starting_workers():  # also the process that multiprocessing has for semaphores
@@ -207,7 +235,7 @@ def _run_in_processes(
             )
             bar.show(num_done.value)
             for future in done:
-                yield future.result()
+                yield cast(R, future.result())
         executor.shutdown()
     except BrokenProcessPool as error:
         if signals.REQUESTS.terminate:  # The signal was also sent to the workers.

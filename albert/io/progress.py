@@ -4,15 +4,18 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import logging
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 _LOG_SECONDS = 10
 
 
 @contextlib.contextmanager
-def bar(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
+def bar(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
     """Yields ``show(count)``, which moves a bar on a terminal and does nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda count: None
@@ -45,7 +48,7 @@ class Progress:
         self._done = 0
         self._logged = time.monotonic()
         self._first: tuple[float, int] | None = None  # time and work done of the first progress
-        self._bar: Any = None
+        self._bar: tqdm | None = None
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
 
 # What the same command does after a script has ended early: without and with saved checkpoints.
 BEGINS_AGAIN = "the same command begins again"
@@ -133,12 +132,12 @@ def _is_in_finalizer(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _interrupt(number: int, frame: Any) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     REQUESTS.interrupt, REQUESTS.raised = True, KeyboardInterrupt
     signal.default_int_handler(number, frame)
 
 
-def wait(process: subprocess.Popen[Any]) -> int:
+def wait(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int:
     """Waits for a process that this one has started; returns its exit status.
 
     The process gets Ctrl-C itself; other signals are passed on to it, so that it can save.
@@ -164,7 +163,7 @@ def allow(seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def deferred(on_arrival: Callable[[], Any] | None = None) -> Iterator[None]:
+def deferred(on_arrival: Callable[[], object] | None = None) -> Iterator[None]:
     """Only notes SIGTERM during the block, which must check `REQUESTS` and act on it.
 
     Args:
@@ -202,9 +201,9 @@ def ensure_end() -> contextlib.AbstractContextManager[None]:
     Python cannot run if a computation of TensorFlow takes longer than `REQUESTS.seconds`, for
     example because it waits for data forever. Saved files stay, as when a process is killed.
     """
-    pressed = []
+    pressed: list[float] = []
 
-    def arrived(numbers):
+    def arrived(numbers: bytes) -> None:
         for number in numbers:
             if signal.getsignal(number) not in (_handle, _interrupt) or number == signal.SIGUSR1:
                 continue  # Another handler, or no request to end.
@@ -243,7 +242,7 @@ os.register_at_fork(after_in_child=_unwatch)
 
 
 @contextlib.contextmanager
-def _watching(on_arrival: Callable[[bytes], Any]) -> Iterator[None]:
+def _watching(on_arrival: Callable[[bytes], object]) -> Iterator[None]:
     """Calls a function in a thread with the numbers of signals as they come, as bytes."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread gets signals.
@@ -251,7 +250,7 @@ def _watching(on_arrival: Callable[[bytes], Any]) -> Iterator[None]:
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
 
-    def watch():
+    def watch() -> None:
         # A signal that the system delivers to this thread would not wake the main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while numbers := receiver.recv(64):

@@ -44,8 +44,9 @@ class Counter:
 
     def __init__(self, energy_folder: str = ENERGY_FOLDER) -> None:
         self._zones = _energy_zones(energy_folder)
-        self._readings, self._joules = None, 0.0
-        self.energy_problem = None
+        self._readings: list[int] | None = None
+        self._joules = 0.0
+        self.energy_problem: str | None = None
         if self._zones:
             try:
                 self._ranges = [_number(zone, "max_energy_range_uj") for zone in self._zones]
@@ -59,7 +60,7 @@ class Counter:
         processor_seconds = spent.user + spent.system + spent.children_user + spent.children_system
         return Usage(time.monotonic(), processor_seconds, self._update_energy())
 
-    def _update_energy(self):
+    def _update_energy(self) -> float | None:
         """Returns the joules since the first reading.
 
         A counter starts at 0 again after its range, about an hour at full power; more than once
@@ -77,20 +78,20 @@ class Counter:
         self._readings = readings
         return self._joules
 
-    def _read_energy(self):
+    def _read_energy(self) -> list[int]:
         return [_number(zone, "energy_uj") for zone in self._zones]
 
 
-def _energy_zones(folder):
+def _energy_zones(folder: str) -> list[str]:
     """Returns the folders of the counters of each package and of its memory."""
     try:
         names = sorted(file_io.listdir(folder))
         return [os.path.join(folder, name) for name in names if _counts(folder, name)]
-    except OSError:  # no counters, as on peak virtual machines
+    except OSError:  # no counters, as on virtual machines
         return []
 
 
-def _counts(folder, name):
+def _counts(folder: str, name: str) -> bool:
     """Returns whether a zone counts energy that no other zone does."""
     if not (_PACKAGE.fullmatch(name) or _PART.fullmatch(name)):
         return False
@@ -99,7 +100,7 @@ def _counts(folder, name):
     return of.startswith("package") if _PACKAGE.fullmatch(name) else of == "dram"
 
 
-def _number(zone, name):
+def _number(zone: str, name: str) -> int:
     with file_io.open_file(os.path.join(zone, name)) as file:
         return int(file.read())
 

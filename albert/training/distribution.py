@@ -452,10 +452,10 @@ def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
 
 
 @functools.cache
-def _replica_sums(strategy):
+def _replica_sums(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf.Tensor]:
     """Returns ``(vector) -> its sum over all replicas``, compiled once per run."""
 
-    def replica_sum(values):
+    def replica_sum(values: tf.Tensor) -> tf.Tensor:
         context = tf.distribute.get_replica_context()
         # A copy, because the sum needs a device, which an argument does not have.
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
@@ -464,10 +464,10 @@ def _replica_sums(strategy):
 
 
 @functools.cache
-def _first_replica_values(strategy):
+def _first_replica_values(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf.Tensor]:
     """Returns ``(values) -> the first (chief's) replica's values``, compiled once per run."""
 
-    def replica_values(values):
+    def replica_values(values: tf.Tensor) -> tf.Tensor:
         context = tf.distribute.get_replica_context()
         counts = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
         return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * values)

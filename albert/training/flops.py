@@ -89,7 +89,7 @@ def count_work(
     return tf.stack(Work(texts, positions, positions * length, rows, masked, masked * length))
 
 
-def _count_rows(mask, parts, skip_padding, micro_batches):
+def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: int) -> tf.Tensor:
     """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`."""
     if not skip_padding:
         return tf.size(mask)
@@ -116,6 +116,7 @@ def of_training(model: contracts.Model, work: Work) -> int | None:
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher
         student = of_training(model.student, work)
+        assert student is not None, "students are `heads.Model`s"
         return student + _of_encoder(teacher, work, False) + sum(_of_head(teacher, work))
     if not isinstance(model, heads.Model):
         return None
@@ -136,7 +137,7 @@ def _student(model: contracts.Model) -> contracts.Model:
     return model.student if isinstance(model, distillation.DistilledModel) else model
 
 
-def _of_encoder(model, work, training):
+def _of_encoder(model: heads.Model, work: Work, training: bool) -> int:
     """Returns the FLOP of the forward pass of a model's encoder and pooler."""
     if not work.rows:
         return 0
@@ -151,8 +152,8 @@ def _of_encoder(model, work, training):
         return of_encoder(model.config, work, None, training and model.uses_pooler)
     if not model.uses_pooler:  # The head reads all positions.
         return of_encoder(model.config, work, None, False)
-    last_layer = None if whole else (work.texts, work.positions)
-    return of_encoder(model.config, work, last_layer, True)
+    first = None if whole else (work.texts, work.positions)
+    return of_encoder(model.config, work, first, True)
 
 
 def of_encoder(
@@ -182,7 +183,7 @@ def of_encoder(
 
 
 @functools.singledispatch
-def _of_head(model, work):
+def _of_head(model: heads.Model, work: Work) -> _Head:
     """Returns the `_Head` of a model's forward pass."""
     raise TypeError(f"the products of {type(model).__name__} are unknown")
 
@@ -201,7 +202,7 @@ def _(model: pretraining_heads.PretrainingModel, work: Work) -> _Head:
 @_of_head.register(heads.MultipleChoiceModel)
 @_of_head.register(heads.TokenClassifierModel)
 @_of_head.register(heads.SquadV1Model)
-def _of_label_weights(model, work):
+def _of_label_weights(model: heads.Model, work: Work) -> _Head:
     """Returns the FLOP of the hidden layer, if any, and of the output layer."""
     rows = work.texts if model.uses_pooler else work.positions
     outputs = 2 * rows * model.hidden.size * model.output.weights.shape[0]
@@ -220,7 +221,7 @@ def _(model: heads.SquadV2Model, work: Work) -> _Head:
     return _after_hidden_layer(model, work.positions, first, further)
 
 
-def _after_hidden_layer(model, rows, first, further):
+def _after_hidden_layer(model: heads.Model, rows: int, first: int, further: int) -> _Head:
     """Returns the `_Head` of products that read the hidden layer of a head if there is one."""
     if not model.hidden.has_layer:
         return _Head(first, further)

@@ -5,13 +5,12 @@ slots. Checkpoints still have the whole model. With `cached_data` the encoder co
 once, and the epochs train only the head.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +18,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert.data import input_pipeline, record_files
+from albert.data.input_options import Tensors
+from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io, locks, progress
 from albert.model import batching, checkpoints, configuration, heads, layers, weight_names
 from albert.training import contracts, distribution, engine, stages
@@ -70,8 +71,14 @@ _VERSION = 1
 _LOCK = "lock"
 _TEXT = ("input_ids", "input_mask", "segment_ids")
 _BLOCK = 2048  # number of records that are read at a time and sorted by length
+Texts = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask and segments, int32 [N, S] each
+Encode = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of `Texts`
 # numpy has no bfloat16, so its bits are stored.
-_STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+_STORED: dict[str, type[np.generic]] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": np.uint16,
+}
 
 
 def text_keys(
@@ -99,7 +106,7 @@ class OutputCache:
       width: H.
       dtype: a key of `_STORED`.
       is_sequence: whether there is one row per token, not per text.
-      part_bytes: size in bytes after which a new part is begun.
+      part_bytes: size in bytes after which a part is written; it is held in memory until then.
 
     Attributes:
       folder: the encoder's folder.
@@ -112,7 +119,7 @@ class OutputCache:
         width: int,
         dtype: str,
         is_sequence: bool,
-        part_bytes: int = 256 << 20,
+        part_bytes: int = 128 << 20,
     ) -> None:
         name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         self.folder = os.path.join(parent, name)
@@ -127,7 +134,7 @@ class OutputCache:
 
     # --- reading ----------------------------------------------------------------------------
 
-    def prepare(self, features: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Tensors) -> dict[str, tf.Tensor]:
         """Adds the outputs to the features of a batch, see `input_options.TrainInput.prepare`.
 
         Features of texts [B, S] get [B, S', H], S' the longest of them, or [B, H]; those of choices
@@ -141,7 +148,7 @@ class OutputCache:
             outputs = tf.bitcast(outputs, tf.bfloat16)
         return {**features, heads.ENCODER_OUTPUT: outputs}
 
-    def _look_up(self, *texts):
+    def _look_up(self, *texts: np.ndarray) -> np.ndarray:
         shape = texts[0].shape[:-1]
         keys, lengths = text_keys(*(x.reshape(-1, x.shape[-1]) for x in texts))
         rows = 1 if not self._is_sequence else lengths.max()
@@ -151,7 +158,7 @@ class OutputCache:
             target[:count] = self._parts[part][first : first + count]
         return outputs if self._is_sequence else outputs.reshape(*shape, self._width)
 
-    def _load(self):
+    def _load(self) -> bool:
         """Loads the existing parts; deletes damaged parts and incomplete files of a killed run.
 
         Returns:
@@ -169,7 +176,7 @@ class OutputCache:
                 file_io.remove(os.path.join(self.folder, f"{name}.{ending}"))
         return bool(damaged)
 
-    def _load_part(self, name):
+    def _load_part(self, name: str) -> bool:
         """Loads a part; returns whether it is valid."""
         path = os.path.join(self.folder, name)
         try:
@@ -196,17 +203,17 @@ class OutputCache:
     def fill(
         self,
         paths: Sequence[str],
-        specs: Sequence[Any],
-        encode: Callable[..., np.ndarray],
+        specs: Sequence[FeatureSpec],
+        encode: Encode,
         batch_size: int,
-        check: Callable[[dict], dict] = lambda features: features,
+        check: Callable[[Tensors], Tensors] = lambda features: features,
     ) -> None:
         """Computes the missing outputs of all texts of record files.
 
         Args:
           paths: record files with manifests.
-          specs: their `input_pipeline.FeatureSpec`s.
-          encode: ``(input_ids, input_mask, segment_ids) -> outputs``, of int32 arrays [N, S'].
+          specs: their features.
+          encode: computes the outputs of texts that are cut to their lengths.
           batch_size: number of full-length texts that are encoded at a time.
           check: see `contracts.Data`.
 
@@ -232,10 +239,8 @@ class OutputCache:
             self._check_disk_space(count, rows)
             if count:
                 num_bytes = rows * self._row_bytes
-                with _explaining_disk_errors(self.folder, num_bytes), self._writer() as add:
-                    self._encode_missing(
-                        _blocks(paths, specs, check), encode, batch_size, rows, add
-                    )
+                with file_io.room_for(self.folder, num_bytes):
+                    self._encode_missing(_blocks(paths, specs, check), encode, batch_size, rows)
             self._load()
             manifest = {
                 "version": _VERSION,
@@ -244,7 +249,7 @@ class OutputCache:
             }
             file_io.write_json(os.path.join(self.folder, MANIFEST), manifest)
 
-    def _read_manifest(self):
+    def _read_manifest(self) -> dict[str, Any]:
         path = os.path.join(self.folder, MANIFEST)
         if not file_io.exists(path):
             return {}
@@ -254,9 +259,11 @@ class OutputCache:
             logging.warning("Not used: %s (%s)", path, error)
             return {}
 
-    def _new_texts(self, blocks):
+    def _new_texts(
+        self, blocks: Iterable[Texts]
+    ) -> Iterator[tuple[Texts, list[bytes], np.ndarray, list[int]]]:
         """Yields (arrays [N, S], keys, lengths, indices of the missing texts)."""
-        seen = set()
+        seen: set[bytes] = set()
         for texts in blocks:
             keys, lengths = text_keys(*texts)
             new = []
@@ -266,7 +273,7 @@ class OutputCache:
                     new.append(number)
             yield texts, keys, lengths, new
 
-    def _count_missing(self, blocks):
+    def _count_missing(self, blocks: Iterable[Texts]) -> tuple[int, int]:
         """Counts the texts and rows to compute."""
         count = rows = 0
         for _, _, lengths, new in self._new_texts(blocks):
@@ -274,7 +281,7 @@ class OutputCache:
             rows += int(lengths[new].sum()) if self._is_sequence else len(new)
         return count, rows
 
-    def _check_disk_space(self, count, rows):
+    def _check_disk_space(self, count: int, rows: int) -> None:
         num_bytes, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
         sizes = [file_io.describe(count) for count in (num_bytes, free)]
         text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
@@ -285,7 +292,11 @@ class OutputCache:
                 "(encoder_cache_dir), a smaller train_fraction, or leave it out"
             )
 
-    def _encode_missing(self, blocks, encode, batch_size, rows, add):
+    def _encode_missing(
+        self, blocks: Iterable[Texts], encode: Encode, batch_size: int, rows: int
+    ) -> None:
+        waiting: dict[bytes, np.ndarray] = {}  # outputs of the next part by key
+        num_bytes = 0
         with progress.Progress("encoding", rows, "rows") as bar:
             for texts, keys, lengths, new in self._new_texts(blocks):
                 for batch in _batches(lengths, new, batch_size * texts[0].shape[1]):
@@ -293,93 +304,50 @@ class OutputCache:
                     outputs = encode(*(x[batch, :longest] for x in texts))
                     for place, output in zip(batch, outputs, strict=True):
                         real = output[: lengths[place]] if self._is_sequence else output[np.newaxis]
-                        add(keys[place], real)
+                        waiting[keys[place]] = real.copy()  # without the padding
+                        num_bytes += real.nbytes
                         bar.advance(len(real))
+                    if num_bytes >= self._part_bytes:
+                        self._write_part(waiting)
+                        waiting, num_bytes = {}, 0
+        if waiting:
+            self._write_part(waiting)
 
-    @contextlib.contextmanager
-    def _writer(self):
-        """Yields ``add(key, rows [n, H])``; the index, written last, marks a part as complete."""
-        part = None
-        try:
-
-            def add(key, rows):
-                nonlocal part
-                if part is None:
-                    part = _Part(self.folder)
-                part.add(key, rows)
-                if part.num_bytes >= self._part_bytes:
-                    part.close()
-                    part = None
-
-            yield add
-            if part is not None:
-                part.close()
-        except BaseException:
-            if part is not None:
-                part.discard()
-            raise
+    def _write_part(self, outputs: Mapping[bytes, np.ndarray]) -> None:
+        """Writes a part; its index, written last, marks it as complete."""
+        numbers = [int(n[5:10]) for n in file_io.listdir(self.folder) if n.startswith("part-")]
+        path = os.path.join(self.folder, f"part-{max(numbers, default=-1) + 1:05d}")
+        with file_io.atomic_writer(f"{path}.bin", "wb") as file:
+            file.writelines(rows.tobytes() for rows in outputs.values())
+        index = {"keys": [key.hex() for key in outputs], "rows": list(map(len, outputs.values()))}
+        file_io.write_json(f"{path}.json", index)
 
 
-class _Part:
-    """A part of the cache while it is written."""
-
-    def __init__(self, folder: str) -> None:
-        numbers = [int(n[5:10]) for n in file_io.listdir(folder) if n.startswith("part-")]
-        self._path = os.path.join(folder, f"part-{max(numbers, default=-1) + 1:05d}")
-        self._file = file_io.open_file(f"{self._path}.bin", "wb")
-        self._keys: list[str] = []
-        self._rows: list[int] = []
-        self.num_bytes = 0
-
-    def add(self, key: bytes, rows: np.ndarray) -> None:
-        content = np.ascontiguousarray(rows).tobytes()
-        self._file.write(content)
-        self.num_bytes += len(content)
-        self._keys.append(key.hex())
-        self._rows.append(len(rows))
-
-    def close(self) -> None:
-        self._file.close()
-        file_io.write_json(f"{self._path}.json", {"keys": self._keys, "rows": self._rows})
-
-    def discard(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()
-        with contextlib.suppress(OSError):
-            file_io.remove(f"{self._path}.bin")
-
-
-@contextlib.contextmanager
-def _explaining_disk_errors(folder, count):
-    try:
-        with file_io.room_for(folder, count):
-            yield
-    except OSError as error:
-        raise file_io.InputError(
-            f"the encoder's outputs cannot be written to {folder}: {error.strerror}"
-        ) from error
-
-
-def _data_key(path):
+def _data_key(path: str) -> str:
     """Returns a key of a record file, from its manifest."""
     return file_io.sha256(record_files.manifest_path(path))
 
 
-def _describe_data(path):
+def _describe_data(path: str) -> dict[str, Any]:
     manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
     names = ("num_examples", "settings")
     return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
 
 
-def _blocks(paths, specs, check):
-    """Yields the texts of records: int32 arrays of ids, masks and segments, [N, S] each."""
+def _blocks(
+    paths: Sequence[str], specs: Sequence[FeatureSpec], check: Callable[[Tensors], Tensors]
+) -> Iterator[Texts]:
+    """Yields the texts of records."""
     specs = [spec for spec in specs if spec.name in _TEXT]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
         features = check(input_pipeline.parse(specs, serialized))
-        yield [tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in _TEXT]
+        ids, mask, segments = (
+            tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in _TEXT
+        )
+        yield ids, mask, segments
 
 
-def _batches(lengths, indices, tokens):
+def _batches(lengths: np.ndarray, indices: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens."""
     order = sorted(indices, key=lambda index: -lengths[index])
     start = 0
@@ -413,10 +381,10 @@ def cached_data(
         )
 
     @functools.cache
-    def encoder():
+    def encoder() -> _Encoder:
         return _Encoder(task, run, cache_dir)
 
-    def records_of(split):
+    def records_of(split: str) -> list[str]:
         paths = data.records(split)
         batch_size = run.run_config.eval_batch_size
         with data.reading(paths):
@@ -424,18 +392,17 @@ def cached_data(
             cache.fill(paths, data.specs(split), encode, batch_size, data.check)
         return paths
 
-    def with_outputs(options):
-        def prepare(features):
-            features = options.prepare(features) if options.prepare else features
-            return encoder().cache.prepare(features)
+    def prepare(before: Callable[[Tensors], Tensors] | None, features: Tensors) -> Tensors:
+        return encoder().cache.prepare(before(features) if before else features)
 
-        return dataclasses.replace(options, prepare=prepare)
-
+    train, evaluation = data.train_input, data.eval_input
     return dataclasses.replace(
         data,
         records=records_of,
-        train_input=with_outputs(data.train_input),
-        eval_input=with_outputs(data.eval_input),
+        train_input=dataclasses.replace(train, prepare=functools.partial(prepare, train.prepare)),
+        eval_input=dataclasses.replace(
+            evaluation, prepare=functools.partial(prepare, evaluation.prepare)
+        ),
     )
 
 
@@ -472,7 +439,7 @@ class _Encoder:
             is_sequence,
         )
 
-    def _outputs(self, *texts):
+    def _outputs(self, *texts: tf.Tensor) -> tf.Tensor:
         outputs = self._model.encoder_output(dict(zip(_TEXT, texts, strict=True)))
         return tf.bitcast(outputs, tf.uint16) if outputs.dtype == tf.bfloat16 else outputs
 
@@ -480,7 +447,9 @@ class _Encoder:
         """See `OutputCache.fill`."""
         return self._encode(*(tf.constant(x, tf.int32) for x in texts)).numpy()
 
-    def _settings(self, config, dtype, is_sequence):
+    def _settings(
+        self, config: configuration.AlbertConfig, dtype: str, is_sequence: bool
+    ) -> dict[str, Any]:
         digest = hashlib.sha256()
         for name, variable in self._variables.items():
             digest.update(name.encode() + variable.numpy().tobytes())
@@ -495,7 +464,7 @@ class _Encoder:
             "weights_sha256": digest.hexdigest(),
         }
 
-    def _check_best(self, folder):
+    def _check_best(self, folder: str) -> None:
         """Rejects a folder whose best checkpoint has another encoder than the cache."""
         best = checkpoints.find_best(folder) if file_io.is_dir(folder) else None
         if not best:

@@ -12,10 +12,12 @@ Combinatorial Central Limit Theorem, 1951, theorem 1.
 
 import tensorflow as tf
 
+from albert.data.input_options import Tensors
+
 _MAX_WORDS = 256  # maximum number of words per batch that are compared pairwise
 
 
-def _centered(matrix):
+def _centered(matrix: tf.Tensor) -> tf.Tensor:
     """Subtracts the means of rows and columns from a matrix [B, B]."""
     return (
         matrix
@@ -25,7 +27,7 @@ def _centered(matrix):
     )
 
 
-def _association(scores, kernel):
+def _association(scores: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """Returns the statistics of one batch.
 
     Args:
@@ -42,14 +44,12 @@ def _association(scores, kernel):
     return tf.stack([tf.linalg.trace(scores), variance, tf.linalg.trace(kernel), count])
 
 
-def _compare_pairs(labels):
+def _compare_pairs(labels: tf.Tensor) -> tf.Tensor:
     """Compares labels [B] pairwise; returns [B, B], 1 for equal labels."""
     return tf.cast(labels[:, tf.newaxis] == labels[tf.newaxis], tf.float32)
 
 
-def of_classes(
-    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
+def of_classes(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of a classification.
 
     Args:
@@ -65,7 +65,7 @@ def of_classes(
     scores = tf.gather(outputs["probabilities"], labels, axis=1)
     classes = outputs["probabilities"].shape[-1]
 
-    def count(ids):
+    def count(ids: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.one_hot(ids, classes), axis=0)
 
     return {
@@ -78,7 +78,7 @@ def of_classes(
     }
 
 
-def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def of_words(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of word labels, from the first words of a batch.
 
     Args:
@@ -95,9 +95,7 @@ def of_words(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> d
     return of_classes(word_outputs, {"label_ids": tf.gather_nd(features["label_ids"], words)})
 
 
-def of_numbers(
-    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
+def of_numbers(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of a regression.
 
     Args:
@@ -114,21 +112,19 @@ def of_numbers(
     return {"association": _association(scores, labels[:, tf.newaxis] * labels)}
 
 
-def of_labels(
-    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
+def of_labels(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Calls `of_classes` for integer labels, else `of_numbers`."""
     by_kind = of_classes if features["label_ids"].dtype.is_integer else of_numbers
     return by_kind(outputs, features)
 
 
-def _of_starts(probabilities, features):
+def _of_starts(probabilities: tf.Tensor, features: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns scores [B, B] and kernel [B, B] of the start positions of answers."""
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _compare_pairs(starts)
 
 
-def of_spans(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def of_spans(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of SQuAD 1.1, from the start positions of answers.
 
     Args:
@@ -142,9 +138,7 @@ def of_spans(outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]) -> d
     return {"association": _association(*_of_starts(probabilities, features))}
 
 
-def of_spans_or_none(
-    outputs: dict[str, tf.Tensor], features: dict[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
+def of_spans_or_none(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of SQuAD 2.0, from start positions and answerability.
 
     Args:

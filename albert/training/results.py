@@ -113,7 +113,7 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
     return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
 
 
-def _is_metric(key):
+def _is_metric(key: str) -> bool:
     return key not in ("global_step", "best") and not key.startswith("best ")
 
 

@@ -5,10 +5,15 @@ Only the functions that copy records import TensorFlow.
 
 import dataclasses
 import random
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io
 from albert.training.contracts import Data
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def check_fraction(name: str, fraction: float) -> None:
@@ -36,17 +41,19 @@ def choose_indices(count: int, fraction: float, seed: int) -> list[int]:
     return sorted(indices[: max(1, round(count * fraction))])
 
 
-def subset(data: Data, fractions: dict, seed: int, strategy: Any) -> Data:
+def subset(
+    data: Data,
+    fractions: Mapping[str, tuple[str, float]],
+    seed: int,
+    strategy: "tf.distribute.Strategy",
+) -> Data:
     """Reduces splits to fractions; their records are copied to a file next to the original one.
 
     Args:
-      data: `contracts.Data` with one record per example.
+      data: has one record per example.
       fractions: {split: (name of the setting, fraction)}; a fraction of 1 changes nothing.
       seed: see `choose_indices`.
-      strategy: `tf.distribute.Strategy`.
-
-    Returns:
-      `contracts.Data`.
+      strategy: its workers share the files.
 
     Raises:
       file_io.InputError: see `check_fraction`.
@@ -57,7 +64,7 @@ def subset(data: Data, fractions: dict, seed: int, strategy: Any) -> Data:
     if not fractions:
         return data
 
-    def records_of(split):
+    def records_of(split: str) -> list[str]:
         paths = data.records(split)
         if split not in fractions:
             return paths
@@ -68,7 +75,13 @@ def subset(data: Data, fractions: dict, seed: int, strategy: Any) -> Data:
     return dataclasses.replace(data, records=records_of)
 
 
-def _copy(path, specs, settings, fraction, strategy):
+def _copy(
+    path: str,
+    specs: Sequence[FeatureSpec],
+    settings: Mapping[str, float],
+    fraction: float,
+    strategy: "tf.distribute.Strategy",
+) -> str:
     """Copies a fraction of a file's records unless the copy exists; returns its path."""
     from albert.data import record_files
     from albert.training import distribution
@@ -77,9 +90,9 @@ def _copy(path, specs, settings, fraction, strategy):
     manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
     made_with = {**manifest["settings"], **settings}
 
-    def make_rows():
+    def make_rows() -> Iterator[bytes]:
         count = record_files.count_records([path])
-        indices = set(choose_indices(count, fraction, settings["seed"]))
+        indices = set(choose_indices(count, fraction, int(settings["seed"])))
         for index, record in enumerate(
             record_files.serialized_examples([path]).as_numpy_iterator()
         ):

@@ -18,7 +18,14 @@ from albert import run_pretraining
 from albert.data import input_options, input_pipeline, record_files
 from albert.io import file_io, signals
 from albert.model import checkpoints
-from albert.training import contracts, distribution, engine, optimizers, train_step, training_log
+from albert.training import (
+    contracts,
+    distribution,
+    engine,
+    optimizer_table,
+    train_step,
+    training_log,
+)
 from tests.support import builders
 from tests.support.forked import Process
 from tests.support.processes import killed_at_the_end, wait_until
@@ -298,7 +305,7 @@ def train_mean(folder, path, **changes):
         input_pipeline.train_input_fn(
             [str(path)], NUMBERS, 3, input_options.TrainInput(trim_batches=False)
         ),
-        lambda: optimizers.create_optimizer(0.1, 30, 0),
+        optimizer_table.Settings(0.1, 30, 0),
         lambda model: None,
     )
     return runner.model.mean.numpy(), steps_of(folder)
