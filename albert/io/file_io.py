@@ -599,7 +599,7 @@ def check_line_ends(content: bytes, name: str) -> None:
         )
 
 
-def _with_line_feeds(lines, name):
+def _with_line_feeds(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Yields the lines; before the first, checks line ends."""
     lines = iter(lines)
     read = list(itertools.islice(lines, 1))

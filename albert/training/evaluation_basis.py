@@ -85,7 +85,7 @@ class Basis:
         return texts
 
     @property
-    def _metrics(self):
+    def _metrics(self) -> dict[str, str]:
         return {METRIC: self.metric} if self.metric else {}
 
 
