@@ -12,12 +12,15 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from absl import flags, logging
 
 from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
+
+if TYPE_CHECKING:
+    from albert.serving import predictors
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
 # The other kinds answer questions: see `ask`.
@@ -143,8 +146,16 @@ def main(values: flags.FlagValues) -> None:
     input_format, output_format = find_formats(
         settings, predictor.input_forms, predictor.output_forms
     )
+    answer(settings, predictor, input_format, output_format)
+
+
+def answer(
+    settings: Settings, predictor: "predictors.Predictor", input_format: str, output_format: str
+) -> None:
+    """Reads the input in one format, and writes its predictions in the other."""
     columns = given_columns(settings, input_format)
-    write, seen = predictor.write, collections.deque()
+    write = predictor.write
+    seen: collections.deque[Any] = collections.deque()
     if settings.with_text:
         write = functools.partial(write, examples=_taken_from(seen))
     source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
@@ -172,8 +183,7 @@ def main(values: flags.FlagValues) -> None:
             else:
                 sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
                 mistakes: list[file_io.InputError] = []
-                examples = _until_mistake(read(), mistakes)
-                results = predict(examples)
+                results = predict(_until_mistake(read(), mistakes))
                 write(sys.stdout, output_format, results)
                 for mistake in mistakes:
                     raise mistake

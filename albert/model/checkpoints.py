@@ -390,13 +390,15 @@ def _has_other_head(prefix, loaded, source, shapes, variables):
         if not name.startswith(ENCODER_PREFIX)
     }
     differing = {name: pair for name, pair in sizes.items() if pair[0] != pair[1]}
-    for name, (there, here) in differing.items():
+    for name, (there, here) in list(differing.items())[:1]:
         logging.warning(
             "The head of %s has other sizes than that of this run, so a new one is trained: %s is "
             "%s there, %s here",
-            *(prefix, name, there, here),
+            prefix,
+            name,
+            there,
+            here,
         )
-        break
     return bool(differing)
 
 

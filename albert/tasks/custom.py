@@ -79,14 +79,14 @@ class _Counts:
         """Rejects missing numbers: "nan" and, among numbers, infinities."""
         others = [name for name in self.rows if not glue.is_number(name)]
         names = [name for name in others if name.lower() in _NOT_FINITE]
-        if len(names) < len(others):  # there are words
+        has_words = len(names) < len(others)
+        if has_words:
             names = [name for name in names if name.lower() == "nan"]
         if names:
-            count = sum(self.rows[name] for name in names)
             raise file_io.InputError(
-                f"{self.places[names[0]]}: the label {names[0]!r} is a missing value, as in "
-                f"{count} of {self.total} rows: remove these rows, or give "
-                "label_type=classification if it is the name of a class"
+                f"{self.path}: {sum(self.rows[name] for name in names)} labels are {names[0]!r}, "
+                f"the others {'names' if has_words else 'numbers'}; the first is in "
+                f"{self.places[names[0]]}: remove these rows, or give label_type=classification"
             )
 
     def guess_kind(self) -> str:
