@@ -14,7 +14,7 @@ import time
 
 from absl import flags, logging
 
-from albert.cli import app, options, path_flags, pretraining, text_runner
+from albert.cli import app, options, path_flags, pretraining, text_flags, text_runner
 from albert.data import (
     beam_runner,
     instance_files,
@@ -33,7 +33,7 @@ def _written_files(settings: "Settings") -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(options.Group):
+class Settings(text_flags.TextFlags):
     """Settings for the text, its instances, and the output files."""
 
     section = options.DATA
@@ -72,7 +72,6 @@ class Settings(options.Group):
     input_file_mode: str = options.flag(
         "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.'
     )
-    do_lower_case: bool = options.flag(True, "Lower-case the text.")
     random_next_sentence: bool = options.flag(
         False,
         "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp.",
@@ -155,7 +154,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def make_job(settings: Settings) -> instance_files.Job:
     """Returns the work that the settings describe."""
-    from albert.model import published
+    from albert.model import published, sources
 
     spm_model_file, vocab_file = published.vocabularies(
         settings.spm_model_file, settings.vocab_file
@@ -173,7 +172,7 @@ def make_job(settings: Settings) -> instance_files.Job:
         1 if settings.mask_in_training else settings.dupe_factor,
         vocab_file=vocab_file,
         spm_model_file=spm_model_file,
-        do_lower_case=settings.do_lower_case,
+        rules=sources.rules_beside(spm_model_file or vocab_file, settings.text_rules()),
         compress=settings.compress,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, card_settings, options, path_flags
+from albert.cli import app, card_settings, options, path_flags, text_flags
 from albert.experiments import model_card
 from albert.io import file_io
 
@@ -24,7 +24,7 @@ FORM = model_card.Form(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(options.Group):
+class Settings(text_flags.TextFlags):
     """The checkpoint, and the folder of its copy."""
 
     albert_directory: str = options.flag(
@@ -41,9 +41,6 @@ class Settings(options.Group):
         "its name (model.ckpt-best for weights of Hugging Face).",
         required=True,
         path=path_flags.outputs("", ".index", ".data-*", "/*.index"),
-    )
-    do_lower_case: bool = options.flag(
-        True, "No effect: a checkpoint does not record how its text was read."
     )
     card: card_settings.Card = options.group(card_settings.Card)
 
@@ -68,10 +65,8 @@ def read_tensors(prefix: str, folder: str) -> dict[str, Any]:
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    from albert.model import checkpoints, huggingface, published, sources
+    from albert.model import checkpoints, huggingface, model_folder, published, sources
 
-    if not settings.do_lower_case:
-        logging.info("A checkpoint does not record --nodo_lower_case; give it where text is read")
     folder = published.local_path(settings.albert_directory)
     source = os.path.join(folder, settings.checkpoint_name)
     prefix, target = checkpoints.resolve(source), settings.export_path
@@ -86,6 +81,7 @@ def main(values: flags.FlagValues) -> None:
         )
     if os.path.abspath(target) == os.path.abspath(prefix):
         raise file_io.InputError(f"--export_path={settings.export_path} is the checkpoint itself")
+    rules = model_folder.checked_rules(prefix, settings.text_rules())
     folder = os.path.dirname(target) or "."
     file_io.make_dirs(folder)
     checkpoints.write_tensors(target, read_tensors(prefix, folder))
@@ -94,6 +90,8 @@ def main(values: flags.FlagValues) -> None:
         if os.path.abspath(copy) != os.path.abspath(path):
             file_io.copy(path, copy)
             logging.info("Copied %s", copy)
+    if rules:
+        model_folder.write_rules(folder, rules)
     model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)
 

@@ -10,13 +10,13 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, card_settings, options, path_flags
+from albert.cli import app, card_settings, options, path_flags, text_flags
 from albert.experiments import model_card
 from albert.io import file_io
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(options.Group):
+class Settings(text_flags.TextFlags):
     """The model to write, and the format."""
 
     model_dir: str | None = options.flag(
@@ -65,9 +65,6 @@ class Settings(options.Group):
         "WordPiece vocabulary; by default the one next to the checkpoint.",
         path=path_flags.INPUT,
     )
-    do_lower_case: bool = options.flag(
-        True, "Lower-case the text; by default what the folder says."
-    )
     card: card_settings.Card = options.group(card_settings.Card)
 
     def check(self) -> None:
@@ -97,7 +94,7 @@ def main(values: flags.FlagValues) -> None:
         config_file=settings.albert_config_file,
         spm_model_file=settings.spm_model_file,
         vocab_file=settings.vocab_file,
-        do_lower_case=settings.do_lower_case if "do_lower_case" in settings.given else None,
+        rules=settings.text_rules(),
     )
     form = model_card.transformers_form(head)
     model_card.write_for_checkpoint(settings.output_dir, prefix, form, **settings.card.facts())

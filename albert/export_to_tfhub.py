@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from albert.cli import app, card_settings, model_settings, options, path_flags
+from albert.cli import app, card_settings, model_settings, options, path_flags, text_flags
 from albert.experiments import model_card
 from albert.io import file_io
 from albert.model import configuration, model_folder, sources
@@ -27,7 +27,7 @@ FORM = model_card.Form(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(options.Group):
+class Settings(text_flags.TextFlags):
     """The model, and the folders to write."""
 
     albert_directory: str = options.flag(
@@ -39,9 +39,6 @@ class Settings(options.Group):
     )
     checkpoint_name: str = options.flag("model.ckpt-best", "Checkpoint in --albert_directory.")
     export_path: str = options.flag(None, "Folder to make.", required=True, path=path_flags.FOLDER)
-    do_lower_case: bool = options.flag(
-        True, "Whether the module records that its texts are lower-cased."
-    )
     use_einsum: bool = options.flag(
         True, "No effect: both computations of the reference give the same numbers."
     )
@@ -93,7 +90,7 @@ def main(values: flags.FlagValues) -> None:
     folder = published.local_path(settings.albert_directory)
     source = sources.locate(
         checkpoint=os.path.join(folder, settings.checkpoint_name),
-        do_lower_case=settings.do_lower_case if "do_lower_case" in settings.given else None,
+        rules=settings.text_rules(),
     )
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)

@@ -19,7 +19,7 @@ from albert.cli import app, options, path_flags, text_runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
 from albert.model import sources
-from albert.text import vocabulary
+from albert.text import vocabulary, wordpiece
 
 _NOTHING = "nothing was written"
 
@@ -53,6 +53,11 @@ class Settings(options.Group):
     )
     vocab_size: int = options.count(30000, "Number of pieces, special ones included.")
     do_lower_case: bool = options.flag(True, "Lower-case the text.")
+    keep_accents: bool = options.flag(
+        False,
+        "Keep the accents of letters; the texts of the model need the same flag. Without it only a "
+        "cased --wordpiece keeps them.",
+    )
     character_coverage: float = options.flag(
         0.99995,
         "Fraction of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
@@ -109,6 +114,7 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
     recipe = vocabulary.VocabRecipe(
         vocab_size=settings.vocab_size,
         do_lower_case=settings.do_lower_case,
+        keep_accents=settings.keep_accents,
         character_coverage=settings.character_coverage,
         input_sentence_size=settings.input_sentence_size,
         num_threads=settings.num_threads,
@@ -143,13 +149,17 @@ def _report(settings: Settings, num_files: int, counts: dict[str, int], seconds:
         f"  sample: {drawn} lines, each of the {counts['lines']} equally likely "
         f"(--random_seed={settings.random_seed})\n"
     )
+    cut = (
+        f"  cut: {counts['cut']} lines of more than {vocabulary.MAX_SENTENCE_BYTES} bytes, which "
+        "SentencePiece takes in parts; prepare_corpus finds sentences\n"
+    )
     return (
         f"{settings.vocab_size} pieces in {files}, {seconds:.1f} s\n"
         f"  read: {counts['lines']} lines in {num_files} file(s), {counts['sentences']} used\n"
         f"{sample if counts['not_drawn'] else ''}"
+        f"{cut if counts['cut'] else ''}"
         f"  skipped: {counts['not_drawn']} not drawn (--input_sentence_size="
-        f"{settings.input_sentence_size}), {counts['too_long']} of more than "
-        f"{vocabulary.MAX_SENTENCE_BYTES} bytes, {counts['empty']} empty after preprocessing"
+        f"{settings.input_sentence_size}), {counts['empty']} empty after preprocessing"
     )
 
 
@@ -163,7 +173,7 @@ def main(values: flags.FlagValues) -> None:
     trained, counts = _train(settings, paths)
     prefix = settings.output_prefix
     if settings.wordpiece:
-        _check_unused(f"{prefix}.txt", vocabulary.wordpiece_text(trained).encode())
+        _check_unused(f"{prefix}.txt", wordpiece.vocab_text(trained).encode())
         vocabulary.write_wordpiece(prefix, trained)
     else:
         _check_unused(f"{prefix}.model", trained)

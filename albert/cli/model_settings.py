@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from albert.cli import options, path_flags
+from albert.cli import options, path_flags, text_flags
 from albert.io import file_io
 from albert.model import configuration, published, sources
 
@@ -15,7 +15,7 @@ _HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelFiles(options.Group):
+class ModelFiles(text_flags.TextFlags):
     """Flags for model, weights and tokenizer."""
 
     section = options.MODEL
@@ -58,11 +58,6 @@ class ModelFiles(options.Group):
         "--albert_hub_module_handle.",
         path=path_flags.INPUT,
     )
-    do_lower_case: bool = options.flag(
-        True,
-        "Lower-case the text (the released English models do); by default what the hub module or "
-        "Hugging Face folder says.",
-    )
 
     @property
     def names_model(self) -> bool:
@@ -85,19 +80,19 @@ class ModelFiles(options.Group):
         """
         self.set_cache_dir()
         # The model decides settings that the user has not given.
-        settings = {name: getattr(self, name) for name in self.given & {"do_lower_case"}}
+        rules = self.text_rules()
         vocabulary = {name: getattr(self, name) for name in ("spm_model_file", "vocab_file")}
         models = (self.init_checkpoint, self.albert_hub_module_handle)
         if teacher and not any((*models, *vocabulary.values())):
             vocabulary = {name: getattr(teacher, name) for name in vocabulary}
-            settings = {"do_lower_case": teacher.do_lower_case, **settings}
+            rules = dataclasses.asdict(teacher.rules) | rules
         return sources.locate(
             config_file=self.albert_config_file,
             checkpoint=self.init_checkpoint,
             hub_handle=self.albert_hub_module_handle,
             needs_vocabulary=needs_vocabulary,
+            rules=rules,
             **vocabulary,
-            **settings,
             **self.start(),
         )
 
@@ -186,7 +181,7 @@ def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:
     """
     return {
         "max_seq_length": max_seq_length,
-        "do_lower_case": source.do_lower_case,
+        **source.rules.to_json(),
         "vocabulary_sha256": file_io.sha256(source.spm_model_file or source.vocab_file),
     }
 

@@ -10,6 +10,7 @@ from albert.cli import distillation, model_settings, options, path_flags, traini
 from albert.data import masking
 from albert.io import file_io
 from albert.model import configuration, model_folder, sources
+from albert.text import tokenization
 from albert.training import contracts
 
 if TYPE_CHECKING:
@@ -118,7 +119,14 @@ class ModelFiles(model_settings.ModelFiles):
         path=path_flags.INPUT,
     )
     do_lower_case: bool = options.flag(
-        True, "Lower-case the sentences of BLiMP, as the texts of the records were."
+        True,
+        "Whether the texts of the records were lower-cased: recorded in --output_dir, and done to "
+        "the sentences of BLiMP.",
+    )
+    keep_accents: bool = options.flag(
+        False,
+        "Whether the texts of the records kept their accents: recorded in --output_dir, and so for "
+        "the sentences of BLiMP.",
     )
 
 
@@ -276,9 +284,11 @@ def find_masker(
         if lacking:
             what = f"{lacking[0]} holds records without masks; masking"
         raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
-    vocabulary = {"vocab_file": source.vocab_file, "spm_model_file": source.spm_model_file}
-    seed = settings.course.seed
-    return dynamic_masking.make_masker(config, files, vocabulary, vocab_size, seed)
+    tokenizer = tokenization.FullTokenizer(
+        source.vocab_file, spm_model_file=source.spm_model_file, rules=source.rules
+    )
+    tokenization.check_vocab_size(tokenizer, vocab_size)
+    return dynamic_masking.make_masker(config, files, tokenizer, settings.course.seed)
 
 
 def check_vocabulary(

@@ -329,8 +329,7 @@ class Masker:
 def make_masker(
     config: masking.MaskingConfig,
     files: dict[str, RecordFiles],
-    vocabulary: dict[str, str | None],
-    vocab_size: int,
+    tokenizer: tokenization.FullTokenizer,
     seed: int,
 ) -> Masker:
     """Makes the `Masker` of records.
@@ -338,18 +337,15 @@ def make_masker(
     Args:
       config: how masks are drawn.
       files: records by split, which must have been made with the vocabulary.
-      vocabulary: paths vocab_file and spm_model_file, one of which may be None.
-      vocab_size: V of the model.
+      tokenizer: the vocabulary.
       seed: source of randomness.
 
     Raises:
-      file_io.InputError: the vocabulary does not fit the model or the records.
+      file_io.InputError: the vocabulary does not fit the records.
     """
-    path = vocabulary["spm_model_file"] or vocabulary["vocab_file"]
-    tokenizer = tokenization.FullTokenizer(do_lower_case=True, **vocabulary)
-    tokenization.check_vocab_size(tokenizer, vocab_size)
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():
+        path = tokenizer.spm_model_file or tokenizer.vocab_file
         records.check_vocabulary(pieces.fingerprint, str(path))
     return Masker(config, pieces, seed)
 

@@ -19,7 +19,7 @@ from absl import logging
 from albert.data import instances, masking, sequence_formats, shuffling, tfrecord
 from albert.data.inspection import fraction
 from albert.io import file_io, processes, progress
-from albert.text import corpus, tokenization
+from albert.text import corpus, text_rules, tokenization
 
 _INSTANCE_STREAM, _BUCKET_STREAM, SHUFFLE_STREAM = 0, 1, 2
 
@@ -31,15 +31,15 @@ class Job:
     Attributes:
       settings: settings of the instances.
       dupe_factor: passes over the text, each with new pairs and new masks.
-      vocab_file, do_lower_case, spm_model_file: see `tokenization.FullTokenizer`.
+      vocab_file, spm_model_file, rules: see `tokenization.FullTokenizer`.
       compress: write gzip files.
     """
 
     settings: instances.Settings
     dupe_factor: int
     vocab_file: str | None = None
-    do_lower_case: bool = True
     spm_model_file: str | None = None
+    rules: text_rules.TextRules = text_rules.TextRules()
     compress: bool = False
 
     def load_tokenizer(self) -> tokenization.FullTokenizer:
@@ -48,7 +48,9 @@ class Job:
         Raises:
           file_io.InputError: the vocabulary is missing or unsuitable.
         """
-        return tokenization.FullTokenizer(self.vocab_file, self.do_lower_case, self.spm_model_file)
+        return tokenization.FullTokenizer(
+            self.vocab_file, spm_model_file=self.spm_model_file, rules=self.rules
+        )
 
 
 @dataclasses.dataclass(frozen=True)

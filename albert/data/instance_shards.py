@@ -285,6 +285,8 @@ def _describe(
     """Returns a JSON-ready dict of everything that the shards depend on."""
     settings = dataclasses.asdict(job)
     settings |= settings.pop("settings")
+    settings |= job.rules.to_json()
+    del settings["rules"]
     mask = settings.pop("mask")
     settings |= {"mask_in_training": mask is None, **(mask or {})}
     vocabulary = settings.pop("spm_model_file") or settings["vocab_file"]

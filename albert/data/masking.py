@@ -10,6 +10,7 @@ Shapes: B sequences in the batch, S positions, W words of the longest sequence, 
 
 import dataclasses
 import string
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -22,6 +23,17 @@ KEEP_FRACTION = 0.1  # of the chosen tokens stay; the rest become random vocabul
 # characters that are neither in this set nor letters.
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~€£')
 _WORD_CHARACTERS = PUNCTUATION | frozenset(string.ascii_letters)
+# First and last characters of scripts that are written without blanks between words: Thai, Lao,
+# Tibetan, Burmese, Khmer, kana, Bopomofo, and ideographs.
+_WITHOUT_BLANKS = (
+    ("\u0e00", "\u109f"),
+    ("\u1780", "\u17ff"),
+    ("\u2e80", "\u312f"),
+    ("\u31a0", "\ua4cf"),
+    ("\uf900", "\ufaff"),
+    ("\uff66", "\uff9f"),
+    ("\U00016fe0", "\U0003ffff"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +103,10 @@ class MaskedBatch:
 def starts_word(piece: str, wordpiece: bool = False) -> bool:
     """Returns whether a vocabulary entry begins a word.
 
+    A SentencePiece entry of letters continues one without "▁", also of letters outside ASCII, which
+    all begin words in the reference. In scripts without blanks every entry is a word, as "▁" begins
+    sentences there.
+
     Args:
       piece: SentencePiece or WordPiece vocabulary entry.
       wordpiece: continuations are marked "##"; otherwise beginnings are marked "▁".
@@ -100,7 +116,16 @@ def starts_word(piece: str, wordpiece: bool = False) -> bool:
     return (
         piece.startswith(("▁", "<"))
         or piece in PUNCTUATION
-        or not _WORD_CHARACTERS.issuperset(piece)
+        or not all(c in _WORD_CHARACTERS or _is_letter_of_words(c) for c in piece)
+    )
+
+
+def _is_letter_of_words(character: str) -> bool:
+    """Returns whether a character outside ASCII is a letter, or mark, of a script with blanks."""
+    return (
+        not character.isascii()
+        and unicodedata.category(character)[0] in "LM"
+        and not any(first <= character <= last for first, last in _WITHOUT_BLANKS)
     )
 
 

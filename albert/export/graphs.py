@@ -77,9 +77,15 @@ def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text")
     """Rejects a tokenizer that `make` cannot convert; `flag` is the requesting flag, for messages.
 
     Raises:
-      file_io.InputError: tensorflow-text is missing, or a SentencePiece vocabulary has no comma.
-        Without it, splitting at commas would depend on more than the piece.
+      file_io.InputError: tensorflow-text is missing, there are extra pieces, or a SentencePiece
+        vocabulary has no comma. Without it, splitting at commas would depend on more than the
+        piece.
     """
+    if tokenizer.rules.extra_pieces:
+        raise file_io.InputError(
+            f"{flag}: a TensorFlow graph cannot find the model's extra pieces in texts "
+            f"({', '.join(tokenizer.rules.extra_pieces[:3])})"
+        )
     if tokenizer.sp_model is not None and "," not in tokenizer.vocab:
         raise file_io.InputError(
             f"{flag} needs a SentencePiece vocabulary that contains the comma; that of this model, "
@@ -150,7 +156,7 @@ class SentencePiece(_GraphTokenizer):
         import tensorflow_text
 
         self._text = tensorflow_text
-        self._lower = tokenizer.do_lower_case
+        self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         # If segmentations have equal scores ("w ww", "ww w"), this class chooses the same one as
         # SentencePiece; tensorflow-text's SentencepieceTokenizer does not always.
         self._encoder = self._text.FastSentencepieceTokenizer(
@@ -172,8 +178,9 @@ class SentencePiece(_GraphTokenizer):
         """Computes `tokenization.preprocess_text` of strings [B]."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
         texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
-        texts = self._text.normalize_utf8(texts, "NFKD")
-        texts = tf.strings.regex_replace(texts, self._combining, "")
+        if not self._keeps_accents:
+            texts = self._text.normalize_utf8(texts, "NFKD")
+            texts = tf.strings.regex_replace(texts, self._combining, "")
         return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -190,7 +197,8 @@ class WordPiece(_GraphTokenizer):
         import tensorflow_text
 
         self._text = tensorflow_text
-        self._lower = tokenizer.do_lower_case
+        self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
+        self._splits_ideographs = tokenizer.rules.split_ideographs
         self._dropped = tokenization.character_class(wordpiece.is_dropped) + "+"
         self._ideograph = f"({tokenization.character_class(wordpiece.is_ideograph)})"
         self._accent = tokenization.character_class(wordpiece.is_accent) + "+"
@@ -214,9 +222,11 @@ class WordPiece(_GraphTokenizer):
         replace = tf.strings.regex_replace
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
         texts = replace(texts, self._dropped, "")
-        texts = replace(texts, self._ideograph, r" \1 ")
+        if self._splits_ideographs:
+            texts = replace(texts, self._ideograph, r" \1 ")
         if self._lower:
             texts = tf.strings.lower(texts, encoding="utf-8")
+        if not self._keeps_accents:
             texts = replace(self._text.normalize_utf8(texts, "NFD"), self._accent, "")
         texts = replace(texts, self._punctuation, r" \1 ")
         return tf.strings.strip(replace(texts, self._space, " "))

@@ -18,7 +18,7 @@ import tensorflow as tf
 from albert.export import graphs, saved_model_export
 from albert.io import file_io
 from albert.model import encoder, pretraining_heads, sources
-from albert.text import tokenization
+from albert.text import text_rules, tokenization, wordpiece
 
 _INTERFACES = (
     ("input_ids", "input_mask", "segment_ids"),
@@ -158,7 +158,20 @@ def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.So
     for name, original in files.items():
         paths.append(os.path.join(folder, name))
         file_io.copy(original, paths[-1])
+    if not source.spm_model_file:
+        pieces = wordpiece.load_vocab(vocabulary, source.rules.ids_by_line)
+        file_io.write_text(paths[1], wordpiece.vocab_text(pieces))
     return paths
+
+
+def _check_rules(source: sources.Source) -> None:
+    """Rejects rules of texts that modules do not record; programs would make other pieces."""
+    known = text_rules.TextRules(source.rules.do_lower_case, ids_by_line=source.rules.ids_by_line)
+    if source.rules != known:
+        raise file_io.InputError(
+            "a hub module only records do_lower_case; the texts of this model become pieces by "
+            f"further rules: {source.rules}"
+        )
 
 
 def _new_folder(path: str) -> str:
@@ -191,6 +204,7 @@ def export_module(
       file_io.InputError: the folder exists already or cannot be written.
     """
     target = _new_folder(path)
+    _check_rules(source)
     encode = _shared_encoder(model)
     encoder, words = _encoder_call(encode), _mlm_call(encode, model)
     root = _callable(encoder, _variables(model.albert))
@@ -212,7 +226,7 @@ def export_module(
     try:
         files = _gather_assets(assets, model.config, source)
         root.assets = [tf.saved_model.Asset(file) for file in files]
-        signatures["tokenization_info"] = _tokenization_info(root.assets[1], source.do_lower_case)
+        signatures["tokenization_info"] = _tokenization_info(root.assets[1], source.rules.lower)
         return _save(root, signatures, target)
     finally:
         file_io.remove(assets)

@@ -23,7 +23,7 @@ from albert.model import (
     weight_names,
 )
 from albert.tasks import custom, kinds, model_labels
-from albert.text import tokenization
+from albert.text import tokenization, wordpiece
 from albert.training import run_record
 
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
@@ -60,9 +60,7 @@ def export(
         or vocabulary, configuration and weights do not match; then nothing is written.
     """
     prefix = choose(model_dir, checkpoint)
-    described_head, described_labels, lower_case, dropout_prob = _read_description(model_dir)
-    if files.get("do_lower_case") is None:
-        files["do_lower_case"] = lower_case
+    described_head, described_labels, dropout_prob = _read_description(model_dir)
     source = sources.locate(checkpoint=prefix, **files)
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -121,14 +119,14 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
     return checkpoints.choose(model_dir, checkpoint)
 
 
-def _read_description(model_dir: str | None) -> tuple[str | None, list[str], bool | None, float]:
+def _read_description(model_dir: str | None) -> tuple[str | None, list[str], float]:
     """Reads the description of a fine-tuned model's folder, or its ``config.json``.
 
     Returns:
-      Head, labels, do_lower_case, and the dropout rate before the output layer.
+      Head, labels, and the dropout rate before the output layer.
     """
     if not model_dir or model_labels.read_folder(model_dir) is None:
-        return None, [], None, _DEFAULT_DROPOUT
+        return None, [], _DEFAULT_DROPOUT
     folder = kinds.read_folder(model_dir)
     kind = kinds.KINDS.get(folder.kind)
     if not (kind and kind.huggingface_head):
@@ -143,7 +141,7 @@ def _read_description(model_dir: str | None) -> tuple[str | None, list[str], boo
         head = "regression"
     rates = [folder.settings.get(name) for name in ("classifier_dropout_prob", "dropout_prob")]
     rate = next((rate for rate in rates if isinstance(rate, (int, float))), _DEFAULT_DROPOUT)
-    return head, labels, folder.source.do_lower_case, rate
+    return head, labels, rate
 
 
 def _check_head(head: str | None, outputs: int | None) -> str:
@@ -213,16 +211,29 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
         "sep_token": tokenizer.sep_id,
         "mask_token": tokenizer.mask_id,
     }
-    config = {name: tokenizer.inv_vocab[i] for name, i in special.items()}
+    config: dict[str, Any] = {name: tokenizer.inv_vocab[i] for name, i in special.items()}
     config |= {"do_lower_case": tokenizer.do_lower_case, "model_max_length": max_length}
     config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    extra = tokenizer.rules.extra_pieces
+    if extra:
+        config["added_tokens_decoder"] = {
+            str(tokenizer.vocab[piece]): tokenizer_json.added_token(tokenizer, piece)
+            for piece in extra
+        }
     if tokenizer.sp_model is None:
-        file_io.copy(tokenizer.vocab_file, os.path.join(folder, sources.VOCAB_NAME))
-        config["tokenizer_class"] = "BertTokenizer"
+        pieces = list(tokenizer.vocab)[: tokenizer.base_size]
+        path = os.path.join(folder, sources.VOCAB_NAME)
+        file_io.write_text(path, wordpiece.vocab_text(pieces))
+        config |= {
+            "tokenizer_class": "BertTokenizer",
+            "strip_accents": not tokenizer.keep_accents,
+            "tokenize_chinese_chars": tokenizer.rules.split_ideographs,
+        }
     else:
         file_io.copy(tokenizer.spm_model_file, os.path.join(folder, _SPM_NAME))
         tokenizer_json.write(folder, tokenizer, with_special_pieces=True)
         # AlbertTokenizer would replace the steps of tokenizer.json by its own.
-        config |= {"tokenizer_class": "PreTrainedTokenizerFast", "keep_accents": False}
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        config["keep_accents"] = tokenizer.keep_accents
         config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
     file_io.write_json(os.path.join(folder, "tokenizer_config.json"), config)

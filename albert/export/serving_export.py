@@ -121,7 +121,10 @@ def export(
     check = read_examples(check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
         tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
-        tokenizer_json.write(folder.path, tokenizer)
+        try:
+            tokenizer_json.write(folder.path, tokenizer)
+        except file_io.InputError as error:  # only other programs need the file
+            logging.warning("The folder gets no %s: %s", tokenizer_json.NAME, error)
         measured = WRITERS[format, precision](folder, trained, calibration)
         if check:
             limits = (min_agreement, max_metric_drop)

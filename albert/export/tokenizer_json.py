@@ -1,29 +1,35 @@
 """Writes ``tokenizer.json``, with which the library `tokenizers` gives the ids of `tokenization`.
 
 It describes the steps. With SentencePiece: white space, decomposition, combining marks, lower
-case, the vocabulary's own normalization, the unigram model. With WordPiece: controls, white space,
-lower case, accents; then marks and ideographs stand alone, and words are split greedily. Both end
-with ``[CLS] a [SEP] b [SEP]``.
+case, the vocabulary's own normalization, then the model: unigram, BPE, or characters, which are a
+BPE without merges. With WordPiece: controls, white space, lower case, accents; then marks and
+ideographs stand alone, and words are split greedily. Both end with ``[CLS] a [SEP] b [SEP]``. What
+the file cannot say is refused, and the written file is compared with the tokenizer.
 
-There are two differences: a number before a comma is sometimes split at another place, as pieces
-such as "9," are dropped instead of split (see `tokenization.encode_pieces`); and where two
-segmentations have equal scores, the other one may be chosen.
+There are three differences: a number before a comma is sometimes split at another place, as pieces
+such as "9," are dropped instead of split (see `tokenization.encode_pieces`); where two
+segmentations have equal scores, the other one may be chosen; and a text that spells the piece of a
+byte, such as "<0x41>", may be that piece.
 """
 
 import base64
 import functools
 import json
+import math
 import os
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+from absl import logging
+
 from albert.io import file_io
-from albert.text import tokenization, wordpiece
+from albert.text import sample_lines, tokenization, wordpiece
 
 NAME = "tokenizer.json"
-_USER_DEFINED = 4  # type of SentencePiece pieces that are never split
-_NORMAL = 1  # type of ordinary pieces
+# Types of SentencePiece pieces: ordinary ones, those that are never split, unused, and bytes.
+_NORMAL, _USER_DEFINED, _UNUSED, _BYTE = 1, 4, 5, 6
+_UNIGRAM, _BPE, _CHARACTERS = 1, 2, 4  # types of SentencePiece models
 # The required fields of a SentencePiece model, as in sentencepiece_model.proto. The module of the
 # package sentencepiece needs the newest protobuf, which TensorFlow or apache-beam may not support.
 _SCHEMA = """
@@ -35,8 +41,19 @@ _SCHEMA = """
       field { name: "type" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32 default_value: "1" }
     }
     message_type {
+      name: "Trainer"
+      field { name: "model_type" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32
+              default_value: "1" }
+      field { name: "treat_whitespace_as_suffix" number: 24 label: LABEL_OPTIONAL type: TYPE_BOOL }
+      field { name: "byte_fallback" number: 35 label: LABEL_OPTIONAL type: TYPE_BOOL }
+    }
+    message_type {
       name: "Normalizer"
       field { name: "precompiled_charsmap" number: 2 label: LABEL_OPTIONAL type: TYPE_BYTES }
+      field { name: "add_dummy_prefix" number: 3 label: LABEL_OPTIONAL type: TYPE_BOOL
+              default_value: "true" }
+      field { name: "escape_whitespaces" number: 5 label: LABEL_OPTIONAL type: TYPE_BOOL
+              default_value: "true" }
       field { name: "remove_extra_whitespaces" number: 4 label: LABEL_OPTIONAL type: TYPE_BOOL
               default_value: "true" }
     }
@@ -44,6 +61,8 @@ _SCHEMA = """
       name: "Model"
       field { name: "pieces" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
               type_name: ".albert.Piece" }
+      field { name: "trainer_spec" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+              type_name: ".albert.Trainer" }
       field { name: "normalizer_spec" number: 3 label: LABEL_OPTIONAL type: TYPE_MESSAGE
               type_name: ".albert.Normalizer" }
     }
@@ -51,12 +70,6 @@ _SCHEMA = """
 # Score of pieces such as "9,", which are always split in two (see `tokenization.encode_pieces`):
 # the unigram model never chooses a piece with this score.
 _NEVER_CHOSEN = -1e4
-_METASPACE = {
-    "type": "Metaspace",
-    "replacement": tokenization.WORD_START,
-    "prepend_scheme": "always",
-    "split": True,
-}
 # The model never sees a space, so that a piece with this before it is never found in a text.
 _UNSEEN = " "
 
@@ -64,15 +77,19 @@ _UNSEEN = " "
 def write(
     folder: str, tokenizer: tokenization.FullTokenizer, with_special_pieces: bool = False
 ) -> None:
-    """Writes ``tokenizer.json``.
+    """Writes ``tokenizer.json``, and compares it with the tokenizer.
 
     Args:
       folder: folder that exists.
       tokenizer: `tokenization.FullTokenizer`.
       with_special_pieces: whether ``[CLS]`` and the like in a text are the special pieces, as
         transformers expects; otherwise they are text, as they are here.
+
+    Raises:
+      file_io.InputError: the file cannot describe the tokenizer, or gives other ids; names the
+        property, or a text.
     """
-    describe = _unigram if tokenizer.sp_model else _wordpiece
+    describe = _sentencepiece if tokenizer.sp_model else _wordpiece
     content = {
         "version": "1.0",
         "truncation": None,
@@ -81,9 +98,13 @@ def write(
         **describe(tokenizer, with_special_pieces),
         "post_processor": _template(tokenizer),
     }
-    if with_special_pieces:
-        content["added_tokens"] = [_added_token(tokenizer, i) for i in _special(tokenizer)]
+    special = [tokenizer.inv_vocab[i] for i in _special(tokenizer)] if with_special_pieces else []
+    content["added_tokens"] = [
+        {"id": tokenizer.vocab[piece], **added_token(tokenizer, piece)}
+        for piece in (*special, *tokenizer.rules.extra_pieces)
+    ]
     text = json.dumps(content, ensure_ascii=False)
+    _compare(text, tokenizer)
     file_io.write_text(os.path.join(folder, NAME), text)
 
 
@@ -93,16 +114,50 @@ def _special(tokenizer: tokenization.FullTokenizer) -> list[int]:
     )
 
 
-def _added_token(tokenizer: tokenization.FullTokenizer, i: int) -> dict[str, Any]:
+def added_token(tokenizer: tokenization.FullTokenizer, piece: str) -> dict[str, Any]:
+    """Returns the description, without its id, of a piece that is found in texts as it is."""
+    i = tokenizer.vocab[piece]
     return {
-        "id": i,
-        "content": tokenizer.inv_vocab[i],
+        "content": piece,
         "single_word": False,
         "lstrip": i == tokenizer.mask_id,
         "rstrip": False,
         "normalized": False,
-        "special": True,
+        "special": i in _special(tokenizer),
     }
+
+
+# --- comparison ---------------------------------------------------------------------------------
+
+
+def _compare(text: str, tokenizer: tokenization.FullTokenizer) -> None:
+    """Compares the ids that a file's text gives on lines of many scripts with the tokenizer's."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        logging.warning(
+            "%s was not compared with the tokenizer, which needs the package tokenizers (%s)",
+            NAME,
+            error,
+        )
+        return
+    theirs = tokenizers.Tokenizer.from_str(text)
+    for line in sample_lines.lines(tokenizer):
+        expected, found = tokenizer.encode(line), theirs.encode(line, add_special_tokens=False).ids
+        if found != expected and not _are_equally_likely(tokenizer, expected, found):
+            raise file_io.InputError(
+                f"the vocabulary {tokenizer.spm_model_file or tokenizer.vocab_file} cannot be "
+                f"written as {NAME}, which gives other ids on the text {line!r}: {found} instead "
+                f"of {expected}"
+            )
+
+
+def _are_equally_likely(tokenizer, ids, others):
+    """Returns whether two segmentations have the same score in a unigram model."""
+    if tokenizer.sp_model is None or tokenizer.unk_id in (*ids, *others):
+        return False
+    scores = [sum(map(tokenizer.sp_model.get_score, row)) for row in (ids, others)]
+    return math.isclose(*scores, abs_tol=1e-3)
 
 
 # --- steps of both --------------------------------------------------------------------------------
@@ -171,25 +226,104 @@ def _spm_class() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("albert.Model"))
 
 
-def _unigram(
+def _sentencepiece(
     tokenizer: tokenization.FullTokenizer, with_special_pieces: bool
 ) -> dict[str, dict[str, Any]]:
     """Returns the steps and the model of a SentencePiece vocabulary."""
     model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
-    vocab = [[piece.piece, score] for piece, score in _scores(model)]
+    symbols = [piece.piece for piece in model.pieces if piece.type == _USER_DEFINED]
+    _check(tokenizer, model, symbols)
+    names = [piece.piece for piece in model.pieces]
     if not with_special_pieces:
         for i in _special(tokenizer):
-            vocab[i][0] = _UNSEEN + vocab[i][0]
+            names[i] = _UNSEEN + names[i]
+    for i, piece in enumerate(model.pieces):
+        if piece.type == _UNUSED:
+            names[i] = _UNSEEN + names[i]
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": tokenization.WORD_START,
+        "prepend_scheme": "always" if model.normalizer_spec.add_dummy_prefix else "never",
+        # Pieces of models that were trained without a split at spaces may hold several words.
+        "split": not any(tokenization.WORD_START in name[1:] for name in names),
+    }
+    steps = [metaspace]
+    if model.trainer_spec.model_type == _UNIGRAM:
+        kind = _unigram(tokenizer, model, names)
+    else:
+        kind = _bpe(tokenizer, model, names)
+        if symbols:  # No merge goes across them.
+            pattern = {"Regex": f"[{''.join(map(_escape, symbols))}]"}
+            steps.append({"type": "Split", "pattern": pattern, "behavior": "Isolated"})
+            steps[-1]["invert"] = False
     return {
         "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
-        "pre_tokenizer": _METASPACE,
-        "decoder": _METASPACE,
-        "model": {
-            "type": "Unigram",
-            "unk_id": tokenizer.unk_id,
-            "vocab": vocab,
-            "byte_fallback": False,
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps} if symbols else metaspace,
+        "decoder": metaspace,
+        "model": {**kind, "byte_fallback": model.trainer_spec.byte_fallback},
+    }
+
+
+def _escape(character):
+    return f"\\x{{{ord(character):x}}}"
+
+
+def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]) -> None:
+    """Rejects a SentencePiece model of a kind that the library does not have; names it."""
+    kind = model.trainer_spec.model_type
+    reasons = {
+        "model_type=word": kind not in (_UNIGRAM, _BPE, _CHARACTERS),
+        "treat_whitespace_as_suffix": model.trainer_spec.treat_whitespace_as_suffix,
+        "escape_whitespaces=false": not model.normalizer_spec.escape_whitespaces,
+        "user_defined_symbols of several characters, in a model that is not of unigrams": (
+            kind != _UNIGRAM and any(len(symbol) > 1 for symbol in symbols)
+        ),
+    }
+    if found := [reason for reason, holds in reasons.items() if holds]:
+        raise file_io.InputError(
+            f"{tokenizer.spm_model_file} cannot be written as {NAME}, which has no "
+            f"{' and no '.join(found)}"
+        )
+
+
+def _unigram(tokenizer, model, names):
+    """Returns the description of a unigram model."""
+    scores = _scores(model)
+    return {
+        "type": "Unigram",
+        "unk_id": tokenizer.unk_id,
+        "vocab": [[name, score] for name, score in zip(names, scores, strict=True)],
+    }
+
+
+def _bpe(tokenizer, model, names):
+    """Returns the description of a BPE: of two adjacent pieces the best known piece is made.
+
+    A model of characters is one without merges.
+    """
+    merges = []
+    if model.trainer_spec.model_type == _BPE:
+        scores = {
+            piece.piece: piece.score
+            for piece in model.pieces
+            if piece.type == _NORMAL and not tokenization.is_digit_comma(piece.piece)
+        }
+        # The sort is stable: of equal scores the first piece comes first.
+        for whole in sorted(scores, key=scores.__getitem__, reverse=True):
+            merges += [
+                [whole[:end], whole[end:]]
+                for end in range(1, len(whole))
+                if whole[:end] in scores and whole[end:] in scores
+            ]
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": names[tokenizer.unk_id],
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": True,
+        "vocab": {name: i for i, name in enumerate(names)},
+        "merges": merges,
     }
 
 
@@ -197,12 +331,15 @@ def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[
     """Yields the steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
     yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
-    yield {"type": "NFKD"}
-    yield _replace(tokenization.character_class(unicodedata.combining), "")
+    if not tokenizer.keep_accents:
+        yield {"type": "NFKD"}
+        yield _replace(tokenization.character_class(unicodedata.combining), "")
     if tokenizer.do_lower_case:
         yield from _lower_case()
     charsmap = model.normalizer_spec.precompiled_charsmap
     if charsmap:
+        # The library looks up whole syllables of Korean, not the letters that make them.
+        yield {"type": "NFC"}
         encoded = base64.b64encode(charsmap).decode("ascii")
         yield {"type": "Precompiled", "precompiled_charsmap": encoded}
     if model.normalizer_spec.remove_extra_whitespaces:
@@ -210,16 +347,16 @@ def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[
         yield {"type": "Strip", "strip_left": True, "strip_right": True}
 
 
-def _scores(model: Any) -> Iterator[tuple[Any, float]]:
-    """Yields (piece, score) of every piece, with the score that SentencePiece actually uses."""
+def _scores(model: Any) -> Iterator[float]:
+    """Yields the score of every piece that SentencePiece actually uses."""
     highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
     for piece in model.pieces:
         if piece.type == _USER_DEFINED:
-            yield piece, len(piece.piece.encode()) * highest - 0.1
-        elif tokenization.is_digit_comma(piece.piece):
-            yield piece, _NEVER_CHOSEN
+            yield len(piece.piece.encode()) * highest - 0.1
+        elif piece.type == _BYTE or tokenization.is_digit_comma(piece.piece):
+            yield _NEVER_CHOSEN
         else:
-            yield piece, piece.score
+            yield piece.score
 
 
 # --- WordPiece ------------------------------------------------------------------------------------
@@ -236,12 +373,16 @@ def _wordpiece(
 
     normalizers = [_replace(tokenization.character_class(wordpiece.is_dropped), "")]
     if tokenizer.do_lower_case:
-        normalizers += [*_lower_case(), {"type": "NFD"}]
+        normalizers += _lower_case()
+    if not tokenizer.keep_accents:
+        normalizers.append({"type": "NFD"})
         normalizers.append(_replace(tokenization.character_class(wordpiece.is_accent), ""))
     pattern = {"Regex": tokenization.character_class(str.isspace) + "+"}
     spaces = {"type": "Split", "pattern": pattern, "behavior": "Removed"}
     steps = [{**spaces, "invert": False}]
-    steps += [alone(wordpiece.is_ideograph), alone(wordpiece.is_punctuation)]
+    if tokenizer.rules.split_ideographs:
+        steps.append(alone(wordpiece.is_ideograph))
+    steps.append(alone(wordpiece.is_punctuation))
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
@@ -251,6 +392,6 @@ def _wordpiece(
             "unk_token": tokenizer.inv_vocab[tokenizer.unk_id],
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": wordpiece.MAX_WORD_CHARACTERS,
-            "vocab": tokenizer.vocab,
+            "vocab": dict(list(tokenizer.vocab.items())[: tokenizer.base_size]),
         },
     }

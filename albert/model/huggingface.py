@@ -113,17 +113,6 @@ def read_config(folder: str) -> dict[str, Any]:
     return config
 
 
-def read_lower_case(folder: str) -> bool | None:
-    """Reads whether the tokenizer of a folder lower-cases; None if the setting is missing."""
-    path = os.path.join(folder, "tokenizer_config.json")
-    if not file_io.exists(path):
-        return None
-    lower_case = file_io.read_json(path, "Hugging Face tokenizer", dict).get("do_lower_case")
-    if lower_case not in (True, False, None):
-        raise file_io.InputError(f"{path}: do_lower_case is {lower_case!r}, expected true or false")
-    return lower_case
-
-
 def class_ending(config: dict[str, Any]) -> str | None:
     """Returns the ending that names the head in the class of a ``config.json``, as in `HEADS`."""
     architectures = config.get("architectures")

@@ -10,14 +10,14 @@ import functools
 import json
 import os
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from absl import logging
 
 from albert.io import file_io
 from albert.model import configuration, head_config, label_scale, published, sources, weight_names
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 
 VERSION = 1
 _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
@@ -115,10 +115,9 @@ def load_tokenizer(
       file_io.InputError: the vocabulary is missing, of the wrong kind, or does not fit.
     """
     tokenizer = tokenization.FullTokenizer(
-        vocab_file=source.vocab_file,
-        do_lower_case=source.do_lower_case,
-        spm_model_file=source.spm_model_file,
+        vocab_file=source.vocab_file, spm_model_file=source.spm_model_file, rules=source.rules
     )
+    tokenization.warn_of_unreachable_pieces(tokenizer)
     tokenization.check_vocab_size(tokenizer, config.vocab_size)
     return tokenizer
 
@@ -213,7 +212,8 @@ def _has_checkpoints(path):
 def _meaning(description):
     """Returns what the outputs of a described model depend on."""
     settings = {name: description["settings"].get(name) for name in _MEANING}
-    return {name: description[name] for name in ("kind", "do_lower_case")} | settings
+    rules = text_rules.from_json(description, sources.DESCRIPTION_NAME).to_json()
+    return {"kind": description["kind"], **rules, **settings}
 
 
 def _lacks_description(path, ours, config, source):
@@ -240,7 +240,7 @@ def _description(kind, config, source, settings):
         "kind": kind,
         "spm_model_file": os.path.basename(source.spm_model_file) if is_spm else None,
         "vocab_file": None if is_spm else sources.VOCAB_NAME,
-        "do_lower_case": source.do_lower_case,
+        **source.rules.to_json(),
         sources.RECORDED_CONFIG: config.to_dict(),
         "settings": json.loads(json.dumps(settings)),  # tuples become lists, as in the file
     }
@@ -279,7 +279,8 @@ def _vocabulary_in(path, description):
 def _without_file_names(description):
     """Returns a description without the entries for files, whose contents are compared instead."""
     file_entries = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
-    return {k: v for k, v in description.items() if k not in file_entries}
+    rules = text_rules.from_json(description, sources.DESCRIPTION_NAME).to_json()
+    return {k: v for k, v in (description | rules).items() if k not in file_entries}
 
 
 def _differing_entries(there, ours, name=""):
@@ -310,6 +311,32 @@ def copy_vocabulary(path: str, source: sources.Source) -> None:
     model = source.spm_model_file
     name = os.path.basename(model) if model else sources.VOCAB_NAME
     _copy(_vocabulary_of(source), os.path.join(path, name))
+
+
+def write_rules(path: str, rules: text_rules.TextRules) -> None:
+    """Records in a folder without a description how its texts become pieces."""
+    file_io.write_json(os.path.join(path, sources.RULES_NAME), rules.to_json())
+
+
+def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextRules | None:
+    """Reads how the texts of a checkpoint's folder become pieces, and tries it on its vocabulary.
+
+    Args:
+      checkpoint: prefix, or a file of weights.
+      rules: see `sources.locate`.
+
+    Returns:
+      The rules; None if the folder has no vocabulary, or several.
+
+    Raises:
+      file_io.InputError: the rules, or the vocabulary with them, cannot be read.
+    """
+    vocabularies = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
+    if len(vocabularies) != 1:
+        return None
+    found = sources.rules_beside(checkpoint, rules)
+    tokenization.load(vocabularies[0], found)
+    return found
 
 
 def _copy(source, target):
@@ -374,7 +401,7 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
         checkpoint=_resolve(path) if with_weights else None,
         spm_model_file=inside("spm_model_file"),
         vocab_file=inside("vocab_file"),
-        do_lower_case=description["do_lower_case"],
+        rules=text_rules.from_json(description, name),
     )
     config = configuration.AlbertConfig.from_json_file(config_file)
     if with_weights:
@@ -429,6 +456,7 @@ def write_pretrained(
     """
     if source and (source.spm_model_file or source.vocab_file):
         copy_vocabulary(path, source)
+        write_rules(path, source.rules)
     _write_pretrained_config(os.path.join(path, sources.CONFIG_NAME), config)
     description = {"version": VERSION, "sentence_task": sentence_task}
     file_io.write_json(os.path.join(path, sources.PRETRAINING_NAME), description)

@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
 
 from albert.io import archives, file_io, tables
-from albert.model import configuration, huggingface, published
-from albert.text import wordpiece
+from albert.model import configuration, huggingface, huggingface_tokenizer, published
+from albert.text import text_rules, wordpiece
 
 CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # in google-research/bert
@@ -19,6 +20,7 @@ DESCRIPTION_NAME = "model.json"  # in fine-tuned models
 LABELS_NAME = "labels.json"  # in fine-tuned models with labels
 RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
+RULES_NAME = "text_rules.json"  # how texts become pieces, in models without DESCRIPTION_NAME
 CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
 
 
@@ -31,14 +33,14 @@ class Source:
       checkpoint: prefix of the weights, or a file of Hugging Face weights.
       spm_model_file: SentencePiece model.
       vocab_file: WordPiece vocabulary (next to a SentencePiece model: its list of pieces, unused).
-      do_lower_case: whether the text is lower-cased.
+      rules: how its texts become pieces.
     """
 
     config_file: str
     checkpoint: str | None
     spm_model_file: str | None
     vocab_file: str | None
-    do_lower_case: bool
+    rules: text_rules.TextRules = text_rules.TextRules()
 
 
 def locate(
@@ -47,7 +49,7 @@ def locate(
     hub_handle: str | None = None,
     spm_model_file: str | None = None,
     vocab_file: str | None = None,
-    do_lower_case: bool | None = None,
+    rules: Mapping[str, Any] | None = None,
     from_scratch: bool = False,
     needs_vocabulary: bool = True,
 ) -> Source:
@@ -60,7 +62,8 @@ def locate(
         vocabulary also the folder or the published name of a model, see `published.vocabulary`.
       checkpoint: weights in any form that `checkpoints.resolve` accepts.
       hub_handle: hub module: local folder, ``.tar.gz`` file or URL.
-      do_lower_case: True or False if the user set it; None uses the module's value, else True.
+      rules: values of `text_rules.TextRules` that the user set, by name; they take precedence over
+        those of the model, with a warning.
       from_scratch: start without weights.
       needs_vocabulary: whether a missing vocabulary is an error.
 
@@ -73,15 +76,15 @@ def locate(
     _check_contradictions(checkpoint, hub_handle, from_scratch)
     if not hub_handle:
         check_no_hub_word(config_file, spm_model_file, vocab_file)
-    folder, lower_case, complete = None, None, False
+    folder, complete, hub_rules = None, False, text_rules.TextRules()
     if hub_handle:
         module = resolve_hub(hub_handle)
-        checkpoint, folder = _resolve(module), os.path.join(module, "assets")
-        lower_case, complete = _hub_lower_case(module), True
+        checkpoint, folder, complete = _resolve(module), os.path.join(module, "assets"), True
+        hub_rules = text_rules.TextRules(_hub_lower_case(module))
     elif checkpoint:
         checkpoint = find_checkpoint(checkpoint)
         folder = os.path.dirname(checkpoint) or "."
-        lower_case, complete = _read_folder_settings(folder, checkpoint)
+        complete = _has_description(folder, checkpoint)
     choose = functools.partial(_choose, folder, complete)
     names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
     explicit_file = _existing(CONFIG_FLAG, config_file, hub_handle)
@@ -95,12 +98,11 @@ def locate(
         missing.append(f"{SPM_FLAG} or {VOCAB_FLAG}")
     if missing:
         raise file_io.InputError(_missing_message(missing, folder, hub_handle))
-    if None not in (do_lower_case, lower_case) and do_lower_case != lower_case:
-        logging.warning(
-            "using do_lower_case=%s, although the model has %s", do_lower_case, lower_case
-        )
-    choices = [value for value in (do_lower_case, lower_case, True) if value is not None]
-    return Source(config_file, checkpoint, spm_model_file, vocab_file, choices[0])
+    if hub_handle:
+        chosen = _chosen_rules(hub_rules, rules or {})
+    else:
+        chosen = rules_beside(checkpoint or spm_model_file or vocab_file, rules)
+    return Source(config_file, checkpoint, spm_model_file, vocab_file, chosen)
 
 
 def find_checkpoint(path: str) -> str:
@@ -131,16 +133,56 @@ def _vocabulary(choose, existing, spm_model_file, vocab_file):
     return spm_model_file, vocab_file
 
 
-def _read_folder_settings(folder, checkpoint):
-    """Returns do_lower_case of a folder's model, or None, and whether its files belong together."""
+def _has_description(folder, checkpoint):
+    """Returns whether the files of a folder belong together; rejects other architectures."""
     if huggingface.is_weights_file(checkpoint):
-        huggingface.read_config(folder)  # rejects other architectures
-        return huggingface.read_lower_case(folder), True
-    path = os.path.join(folder, DESCRIPTION_NAME)
-    if not file_io.exists(path):
-        return None, False
-    description = file_io.read_json(path, "model description")
-    return (description.get("do_lower_case") if isinstance(description, dict) else None), True
+        huggingface.read_config(folder)
+        return True
+    return file_io.exists(os.path.join(folder, DESCRIPTION_NAME))
+
+
+def rules_beside(path: str | None, rules: Mapping[str, Any] | None = None) -> text_rules.TextRules:
+    """Reads how texts become pieces in the folder of a file, such as weights or a vocabulary.
+
+    The folders of this package record it, and Hugging Face folders have files of the tokenizer. In
+    others the name of the configuration says who numbers the lines of ``vocab.txt``.
+
+    Args:
+      path: the file; None if there is none.
+      rules: see `locate`.
+
+    Raises:
+      file_io.InputError: a file is damaged, or asks for what this package does not do.
+    """
+    theirs = text_rules.TextRules()
+    if path:
+        theirs = _rules_in(os.path.dirname(path) or ".")
+    return _chosen_rules(theirs, rules or {})
+
+
+def _rules_in(folder):
+    for name in (DESCRIPTION_NAME, RULES_NAME):
+        path = os.path.join(folder, name)
+        if file_io.exists(path):
+            return text_rules.from_json(file_io.read_json(path, "model description", dict), path)
+    names = file_io.listdir(folder) if file_io.is_dir(folder) else []
+    configs = [CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME]
+    config = next((name for name in configs if name in names), CONFIG_NAME)
+    rules = text_rules.TextRules(ids_by_line=config != CONFIG_NAME)
+    if not huggingface_tokenizer.FILES.isdisjoint(names):
+        rules = rules.changed(huggingface_tokenizer.read_rules(folder))
+        if rules.extra_pieces:
+            huggingface_tokenizer.check_ids(folder, rules, vocabularies_in(folder))
+    return rules
+
+
+def _chosen_rules(theirs, ours):
+    """Returns the rules of a model with those that the user set; warns where they differ."""
+    for name, value in ours.items():
+        there = getattr(theirs, name)
+        if value is not None and there not in (value, None, ()):
+            logging.warning("using %s=%s, although the model has %s", name, value, there)
+    return theirs.changed(ours)
 
 
 def _check_recorded_config(folder, config_file):

@@ -7,6 +7,8 @@ __all__ = (
     "corpus_preparation",
     "graphemes",
     "model_inputs",
+    "sample_lines",
+    "text_rules",
     "tokenization",
     "vocabulary",
     "wordpiece",

@@ -5,6 +5,7 @@ No TensorFlow here, so that data workers start quickly. Pieces are `str` everywh
 
 import functools
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io
-from albert.text import wordpiece
+from albert.text import text_rules, wordpiece
 
 WORD_START = wordpiece.WORD_START
 # Names of the reference's module, which users import from here.
@@ -23,6 +24,7 @@ load_vocab = wordpiece.load_vocab
 whitespace_tokenize = wordpiece.whitespace_tokenize
 BasicTokenizer = wordpiece.BasicTokenizer
 WordpieceTokenizer = wordpiece.WordpieceTokenizer
+_FEW_CAPITALS = 0.01  # fraction of pieces with capitals in vocabularies of lower-cased text
 # How SentencePiece draws a segmentation: from this many of the best, with this smoothing.
 _SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 
@@ -40,7 +42,9 @@ def character_class(belongs: Callable[[str], bool]) -> str:
     return f"[{inside}]"
 
 
-def preprocess_text(text: str | bytes, remove_space: bool = True, lower: bool = False) -> str:
+def preprocess_text(
+    text: str | bytes, remove_space: bool = True, lower: bool = False, keep_accents: bool = False
+) -> str:
     """Brings text into the form that the SentencePiece vocabularies were trained on.
 
     White space runs become one space and are stripped at the ends, characters are decomposed
@@ -50,6 +54,7 @@ def preprocess_text(text: str | bytes, remove_space: bool = True, lower: bool = 
       text: str, or UTF-8 bytes.
       remove_space: whether to normalize white space; not for the alignment of single characters.
       lower: whether to lower-case.
+      keep_accents: whether characters stay as they are, for SentencePiece to normalize.
     """
     if not isinstance(text, str):
         text = convert_to_unicode(text)
@@ -57,9 +62,9 @@ def preprocess_text(text: str | bytes, remove_space: bool = True, lower: bool = 
         text = " ".join(text.split())
     # ASCII is its own decomposition; skipping the rest makes most lines ten times faster.
     if not text.isascii():
-        text = wordpiece.decompose("NFKD", text)
+        text = text if keep_accents else wordpiece.decompose("NFKD", text)
         for character in set(text):
-            if unicodedata.combining(character):
+            if not keep_accents and unicodedata.combining(character):
                 text = text.replace(character, "")
             elif "\ud800" <= character <= "\udfff":
                 # Half of a pair, from text that was cut badly; it has no UTF-8 form.
@@ -167,6 +172,19 @@ def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> l
     return convert_by_vocab(inv_vocab, ids)
 
 
+def _any_of(pieces):
+    """Returns the compiled expression, with one group, of any of some pieces; None without any."""
+    longest_first = sorted(pieces, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if pieces else None
+
+
+def _strip_marks(piece, is_mark):
+    """Returns a piece without its marks; composed as it was where it has none."""
+    decomposed = unicodedata.normalize("NFD", piece)
+    without = "".join(c for c in decomposed if not is_mark(c))
+    return piece if without == decomposed else without
+
+
 class FullTokenizer:
     """Text -> pieces -> ids, with SentencePiece if a model is given, else with WordPiece.
 
@@ -174,19 +192,23 @@ class FullTokenizer:
       vocab_file: WordPiece vocabulary; not read when `spm_model_file` is given.
       do_lower_case: whether text is lower-cased (and, for WordPiece, loses its accents).
       spm_model_file: SentencePiece model.
+      rules: all about how texts become pieces, `do_lower_case` too, which is then not used.
 
     Attributes:
       vocab: dict piece -> id.
       inv_vocab: dict id -> piece.
       vocab_size: number of pieces, V.
+      base_size: number of pieces in the vocabulary's file; extra pieces may follow.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
       sp_model: `sentencepiece.SentencePieceProcessor`, None for WordPiece.
       basic_tokenizer, wordpiece_tokenizer: `BasicTokenizer` and `WordpieceTokenizer`; only for
         WordPiece.
-      do_lower_case, vocab_file, spm_model_file: as given.
+      do_lower_case, vocab_file, spm_model_file, rules: as given; casing is true or false.
+      keep_accents: whether letters keep their accents.
 
     Raises:
-      file_io.InputError: no file is given, or it is missing, unsuitable or without special pieces.
+      file_io.InputError: no file is given, or it is missing, unsuitable or without special pieces;
+        or nobody says the casing of a vocabulary with capitals.
     """
 
     def __init__(
@@ -194,8 +216,11 @@ class FullTokenizer:
         vocab_file: str | None = None,
         do_lower_case: bool = True,
         spm_model_file: str | None = None,
+        rules: text_rules.TextRules | None = None,
     ) -> None:
-        self.do_lower_case = do_lower_case
+        self.rules = text_rules.TextRules(do_lower_case) if rules is None else rules
+        self.do_lower_case = self.rules.lower
+        self.keep_accents = not self.rules.strips_accents(bool(spm_model_file))
         self.vocab_file = vocab_file
         self.spm_model_file = spm_model_file
         if spm_model_file:
@@ -204,19 +229,26 @@ class FullTokenizer:
             self.vocab = {piece: i for i, piece in enumerate(pieces)}
         elif vocab_file:
             self.sp_model = None
-            self.vocab = load_vocab(vocab_file)
+            self.vocab = load_vocab(vocab_file, self.rules.ids_by_line)
         else:
             raise file_io.InputError(
                 "a tokenizer needs spm_model_file (SentencePiece) or vocab_file (WordPiece); "
                 "neither was given"
             )
+        self.base_size = len(self.vocab)
+        for piece in self.rules.extra_pieces:
+            self.vocab.setdefault(piece, len(self.vocab))
+        self._extra = _any_of(self.rules.extra_pieces)
         self.inv_vocab = {i: piece for piece, i in self.vocab.items()}
         self.vocab_size = len(self.vocab)
         self.cls_id, self.sep_id, self.mask_id, self.pad_id, self.unk_id = self._special_ids()
+        self._check_casing()
         if self.sp_model:
             self._resplit_ids = self._find_resplit_ids()
         else:
-            self.basic_tokenizer = BasicTokenizer(do_lower_case)
+            self.basic_tokenizer = BasicTokenizer(
+                self.do_lower_case, not self.keep_accents, self.rules.split_ideographs
+            )
             self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
 
     @classmethod
@@ -277,14 +309,59 @@ class FullTokenizer:
         # Adjacent unknown characters make one piece, so an unknown comma can follow a digit.
         return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
 
+    def unreachable_pieces(self) -> list[str]:
+        """Lists the pieces that no text can give, as texts lose capitals or accents before.
+
+        Special and extra pieces do not count.
+        """
+        is_mark = unicodedata.combining if self.sp_model else wordpiece.is_accent
+        return [
+            piece
+            for piece in self._text_pieces()
+            if (self.do_lower_case and piece.lower() != piece)
+            or (not self.keep_accents and _strip_marks(piece, is_mark) != piece)
+        ]
+
+    def _text_pieces(self):
+        """Yields the pieces that texts may give, by their names."""
+        extra = set(self.rules.extra_pieces)
+        for piece in self.vocab:
+            if not (piece in extra or (piece[:1] + piece[-1:] in ("[]", "<>") and len(piece) > 2)):
+                yield piece
+
+    def _check_casing(self):
+        """Rejects a vocabulary with capitals, of which nobody says whether texts keep theirs."""
+        if self.rules.do_lower_case is not None:
+            return
+        capitals = [piece for piece in self._text_pieces() if piece.lower() != piece]
+        if len(capitals) > _FEW_CAPITALS * self.vocab_size:
+            examples = ", ".join(map(repr, capitals[:3]))
+            raise file_io.InputError(
+                f"{self.spm_model_file or self.vocab_file}: {len(capitals)} of its "
+                f"{self.vocab_size} pieces have capitals ({examples}), which lower-cased text "
+                "never gives, and nothing says whether the model's text was lower-cased: give "
+                "nodo_lower_case for a cased model, or do_lower_case"
+            )
+
     def preprocess(self, text: str | bytes) -> str:
         """Applies `preprocess_text` for SentencePiece; WordPiece takes text as it is."""
         if self.sp_model:
-            return preprocess_text(text, lower=self.do_lower_case)
+            return preprocess_text(text, lower=self.do_lower_case, keep_accents=self.keep_accents)
         return convert_to_unicode(text)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the pieces of a text, with or without `preprocess`."""
+        if self._extra is None:
+            return self._tokenize(text)
+        parts = self._extra.split(convert_to_unicode(text))  # every second one is an extra piece
+        return [
+            piece
+            for number, part in enumerate(parts)
+            for piece in ([part] if number % 2 else self._tokenize(part))
+        ]
+
+    def _tokenize(self, text):
+        """Returns the pieces of a text without extra pieces."""
         if self.sp_model is None:
             split = self.wordpiece_tokenizer.tokenize_word
             return [p for word in self.basic_tokenizer.tokenize(text) for p in split(word)]
@@ -297,16 +374,34 @@ class FullTokenizer:
 
     def words(self, text: str) -> list[tuple[str, Sequence[str]]]:
         """Returns the words of a text with the pieces of each; only for WordPiece."""
-        split = self.wordpiece_tokenizer.tokenize_word
-        return [(word, split(word)) for word in self.basic_tokenizer.tokenize(text)]
+        split, words = self.wordpiece_tokenizer.tokenize_word, self.basic_tokenizer.tokenize
+        parts = self._extra.split(text) if self._extra else [text]
+        found: list[tuple[str, Sequence[str]]] = []
+        for number, part in enumerate(parts):
+            if number % 2:
+                found.append((part, (part,)))
+            else:
+                found += [(word, split(word)) for word in words(part)]
+        return found
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text: those of `tokenize`, but faster.
 
         Characters that the vocabulary lacks are always `unk_id`, even where they spell "[CLS]".
         """
+        if self._extra is None:
+            return self._encode(text)
+        parts = self._extra.split(convert_to_unicode(text))
+        return [
+            i
+            for number, part in enumerate(parts)
+            for i in ([self.vocab[part]] if number % 2 else self._encode(part))
+        ]
+
+    def _encode(self, text):
+        """Returns the ids of a text without extra pieces."""
         if self.sp_model is None:
-            return self.convert_tokens_to_ids(self.tokenize(text))
+            return self.convert_tokens_to_ids(self._tokenize(text))
         # Not a batch of one: SentencePiece starts a thread for each batch.
         text = self.preprocess(text)
         ids = self.sp_model.encode(text)
@@ -314,7 +409,7 @@ class FullTokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of several texts, as `encode` computes them."""
-        if self.sp_model is None:
+        if self.sp_model is None or self._extra is not None:
             return [self.encode(text) for text in texts]
         texts = [self.preprocess(text) for text in texts]
         batch = self.sp_model.encode(
@@ -345,6 +440,13 @@ class FullTokenizer:
             ) from None
 
 
+def load(path: str, rules: text_rules.TextRules) -> FullTokenizer:
+    """Loads the tokenizer of a vocabulary, of a kind that its name says."""
+    if path.endswith(".model"):
+        return FullTokenizer(spm_model_file=path, rules=rules)
+    return FullTokenizer(vocab_file=path, rules=rules)
+
+
 def check_vocab_size(tokenizer: Any, config_vocab_size: int) -> None:
     """Compares a tokenizer with the `vocab_size` of a model's config.
 
@@ -369,3 +471,25 @@ def check_vocab_size(tokenizer: Any, config_vocab_size: int) -> None:
             config_vocab_size,
             tokenizer.vocab_size,
         )
+
+
+def warn_of_unreachable_pieces(tokenizer: FullTokenizer) -> None:
+    """Warns if the vocabulary has pieces that no text can give, and says what helps."""
+    pieces = tokenizer.unreachable_pieces()
+    if not pieces:
+        return
+    remedies = ["nodo_lower_case"] if tokenizer.do_lower_case else []
+    if not tokenizer.keep_accents:
+        remedies.append("keep_accents")
+    logging.warning(
+        "%s: %d of %d pieces (%s) can never be found, as texts lose their %s; if the model was "
+        "trained with them, give %s",
+        tokenizer.spm_model_file or tokenizer.vocab_file,
+        len(pieces),
+        tokenizer.vocab_size,
+        ", ".join(pieces[:3]),
+        " and ".join(
+            ["capitals"] * tokenizer.do_lower_case + ["accents"] * (not tokenizer.keep_accents)
+        ),
+        " or ".join(remedies),
+    )

@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from albert.io import file_io
-from albert.text import corpus, tokenization
+from albert.text import corpus, tokenization, wordpiece
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")  # ids 2, 3, 4, after <pad> 0 and <unk> 1
 
 # Always separate pieces.
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 
-# SentencePiece silently ignores longer lines; here they are counted.
+# SentencePiece silently ignores longer lines; here they are cut.
 MAX_SENTENCE_BYTES = 4192
 
 # The first pieces of a WordPiece vocabulary, where BERT's programs look for them.
@@ -53,6 +53,7 @@ class VocabRecipe:
     Attributes:
       vocab_size: V, all special pieces counted.
       do_lower_case: lower-case the text.
+      keep_accents: keep the accents of its letters; cased WordPiece does so in any case.
       character_coverage: fraction of the text's characters that get their own piece.
       input_sentence_size: maximum number of sentences to train on, a random sample; bounds memory.
       num_threads: of SentencePiece; the pieces depend on it, but not on the number of cores.
@@ -61,6 +62,7 @@ class VocabRecipe:
 
     vocab_size: int = 30000
     do_lower_case: bool = True
+    keep_accents: bool = False
     character_coverage: float = 0.99995
     input_sentence_size: int = 10_000_000
     num_threads: int = 1
@@ -217,16 +219,31 @@ def train_vocab(
 def sentences(
     lines: Iterable[str], recipe: VocabRecipe, counts: collections.Counter[str]
 ) -> Iterator[str]:
-    """Yields preprocessed lines; counts those that are ignored."""
+    """Yields preprocessed lines, long ones in parts; counts these and those without text."""
     for line in lines:
-        sentence = tokenization.preprocess_text(line, lower=recipe.do_lower_case)
-        if not sentence:
-            counts["empty"] += 1
-        elif len(sentence.encode()) > MAX_SENTENCE_BYTES:
-            counts["too_long"] += 1
-        else:
-            counts["sentences"] += 1
-            yield sentence
+        sentence = tokenization.preprocess_text(
+            line, lower=recipe.do_lower_case, keep_accents=recipe.keep_accents
+        )
+        parts = list(_parts(sentence))
+        counts["sentences" if parts else "empty"] += 1
+        if len(parts) > 1:
+            counts["cut"] += 1
+        yield from parts
+
+
+def _parts(sentence):
+    """Yields the parts of a text that SentencePiece reads, cut at spaces if there are any."""
+    content = sentence.encode()
+    while len(content) > MAX_SENTENCE_BYTES:
+        end = content.rfind(b" ", 1, MAX_SENTENCE_BYTES + 1)
+        if end < 0:
+            end = MAX_SENTENCE_BYTES
+            while content[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+        yield content[:end].decode()
+        content = content[end:].lstrip(b" ")
+    if content:
+        yield content.decode()
 
 
 def _explain(message, recipe, counts):
@@ -330,7 +347,8 @@ def train_wordpiece(
 
 def _count_words(lines, recipe, counts):
     """Counter of the words that the tokenizer makes of lines."""
-    split = tokenization.BasicTokenizer(recipe.do_lower_case).tokenize
+    strips_accents = recipe.do_lower_case and not recipe.keep_accents
+    split = tokenization.BasicTokenizer(recipe.do_lower_case, strips_accents).tokenize
     words = collections.Counter()
     for line in lines:
         line_words = split(line)
@@ -361,11 +379,6 @@ def _repeat_words(words: Mapping[str, int]) -> Iterator[str]:
             yield " ".join([word] * min(_REPEATED_WORDS, count - start))
 
 
-def wordpiece_text(pieces: Iterable[str]) -> str:
-    """Returns the content of a WordPiece vocabulary: one piece per line."""
-    return "".join(f"{piece}\n" for piece in pieces)
-
-
 def write_wordpiece(prefix: str, pieces: Iterable[str]) -> None:
     """Writes `<prefix>.txt`; a file there is replaced as a whole."""
-    file_io.write_text(f"{prefix}.txt", wordpiece_text(pieces))
+    file_io.write_text(f"{prefix}.txt", wordpiece.vocab_text(pieces))

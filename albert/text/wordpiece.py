@@ -65,11 +65,18 @@ def is_sentencepiece_list(pieces: Iterable[str]) -> bool:
     return begins and not any(piece.startswith("##") for piece in pieces)
 
 
-def load_vocab(path: str) -> dict[str, int]:
-    """Reads a WordPiece vocabulary: one piece per line, its first white-space-separated field.
+def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
+    """Reads a WordPiece vocabulary: one piece per line.
 
-    Ids count distinct pieces from 0. A line of white space alone holds the piece " "; a repeated
-    piece keeps its first id.
+    As google-research/albert counts, ids count distinct pieces from 0; a piece is the first
+    white-space-separated field of its line. A line of white space alone holds the piece " "; a
+    repeated piece keeps its first id.
+
+    Args:
+      path: text file.
+      ids_by_line: ids are numbers of lines, as google-research/bert and Hugging Face count; a
+        repeated piece has its last id. The other lines of it, and blank ones, get the names of
+        pieces that no text gives.
 
     Returns:
       dict piece -> id, in the order of the ids.
@@ -86,9 +93,7 @@ def load_vocab(path: str) -> dict[str, int]:
             "SentencePiece model, give it as spm_model_file"
         )
     lines = content.decode("utf-8-sig").rstrip().split("\n")
-    vocab: dict[str, int] = {}
-    for line in lines:
-        vocab.setdefault((line.split() or [" "])[0], len(vocab))
+    vocab = _ids_by_line(lines) if ids_by_line else _ids_by_piece(lines)
     if len(vocab) == 1:
         raise file_io.InputError(f"vocab_file: {path} must be a list of pieces, one per line")
     if is_sentencepiece_list(vocab):
@@ -97,6 +102,32 @@ def load_vocab(path: str) -> dict[str, int]:
             "from its .model file, give that as spm_model_file"
         )
     return vocab
+
+
+def vocab_text(pieces: Iterable[str]) -> str:
+    """Returns the content of a vocabulary with some pieces; all programs number it equally.
+
+    Args:
+      pieces: different pieces by id, such as those of `load_vocab`.
+    """
+    return "".join(f"{piece}\n" for piece in pieces)
+
+
+def _ids_by_piece(lines):
+    vocab: dict[str, int] = {}
+    for line in lines:
+        vocab.setdefault((line.split() or [" "])[0], len(vocab))
+    return vocab
+
+
+def _ids_by_line(lines):
+    lines = [line.rstrip() for line in lines]
+    last = {line: number for number, line in enumerate(lines)}
+    # Such a piece is never found, as marks are words of their own.
+    return {
+        line if line and last[line] == number else f"[unused_line_{number + 1}]": number
+        for number, line in enumerate(lines)
+    }
 
 
 class _CharacterTable(dict):
@@ -145,9 +176,11 @@ def is_accent(character: str) -> bool:
 def _clean(character):
     if unicodedata.category(character) == "Zs" or character in "\t\n\r":
         return " "
-    if is_dropped(character):
-        return ""
-    return f" {character} " if is_ideograph(character) else character
+    return "" if is_dropped(character) else character
+
+
+def _clean_and_space_ideograph(character):
+    return f" {character} " if is_ideograph(character) else _clean(character)
 
 
 def _space_punctuation(character):
@@ -159,8 +192,9 @@ def _strip_accent_and_space_punctuation(character):
 
 
 _CLEAN = _CharacterTable(_clean)
-_CASED = _CharacterTable(_space_punctuation)
-_UNCASED = _CharacterTable(_strip_accent_and_space_punctuation)
+_CLEAN_AND_SPACED = _CharacterTable(_clean_and_space_ideograph)
+_WITH_ACCENTS = _CharacterTable(_space_punctuation)
+_WITHOUT_ACCENTS = _CharacterTable(_strip_accent_and_space_punctuation)
 
 
 def decompose(form: Any, text: str) -> str:
@@ -192,21 +226,31 @@ class BasicTokenizer:
     """Splits text into words.
 
     Args:
-      do_lower_case: whether text is lower-cased and loses its accents.
+      do_lower_case: whether text is lower-cased.
+      strip_accents: whether it loses its accents; None: if it is lower-cased.
+      split_ideographs: whether each Chinese ideograph is a word.
     """
 
-    def __init__(self, do_lower_case: bool = True) -> None:
+    def __init__(
+        self,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        split_ideographs: bool = True,
+    ) -> None:
         self.do_lower_case = do_lower_case
+        self._strip_accents = do_lower_case if strip_accents is None else strip_accents
+        self._clean = _CLEAN_AND_SPACED if split_ideographs else _CLEAN
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of str or UTF-8 bytes; ideographs and marks are single words."""
         if not isinstance(text, str):
             text = convert_to_unicode(text)
-        text = text.translate(_CLEAN)
-        if self.do_lower_case:
-            text = decompose("NFD", text.lower()).translate(_UNCASED)
+        text = text.translate(self._clean)
+        text = text.lower() if self.do_lower_case else text
+        if self._strip_accents:
+            text = decompose("NFD", text).translate(_WITHOUT_ACCENTS)
         else:
-            text = text.translate(_CASED)
+            text = text.translate(_WITH_ACCENTS)
         return text.split()
 
 

@@ -13,6 +13,7 @@ from albert import run_squad_v1
 from albert.cli import options, training
 from albert.io import file_io
 from albert.model import encoder, layers, sources
+from albert.text import text_rules
 from albert.training import stages
 
 SPM = pathlib.Path(__file__).parent.parent / "testdata" / "tiny.model"
@@ -106,7 +107,9 @@ def test_what_is_no_share_is_refused(started, script, rate):
 
 def test_the_configuration_decides_what_is_not_given(tmp_path, told):
     rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.0}
-    source = sources.Source(str(config_file(tmp_path, **rates)), None, None, None, True)
+    source = sources.Source(
+        str(config_file(tmp_path, **rates)), None, None, None, text_rules.TextRules(True)
+    )
 
     def read(*given):
         values = defined("run_squad_v1")

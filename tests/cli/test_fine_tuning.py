@@ -9,6 +9,7 @@ from albert import run_classifier, run_race, run_squad_v1, run_squad_v2, run_tok
 from albert.cli import command_flags, fine_tuning, options, squad
 from albert.io import file_io
 from albert.model import head_config, sources
+from albert.text import text_rules
 from tests.support import builders
 
 
@@ -55,7 +56,7 @@ REQUIRED = {run_classifier: {"task_name": "SST-2"}, run_race: {"data_dir": "data
 def test_training_without_evaluation_keeps_all_checkpoints_by_default(kind, tmp_path):
     """A later command is to evaluate them, as with the reference."""
     script, keep, evaluate = RUNS[kind]
-    source = sources.Source(None, None, None, None, True)
+    source = sources.Source(None, None, None, None, text_rules.TextRules(True))
     inputs = fine_tuning.Inputs(None, source, None, None, head_config.NO_LAYER)
 
     def kept(**given):

@@ -22,4 +22,4 @@ def test_flags_find_the_files(tmp_path):
     )
     found = options.read(model_settings.ModelToUse, values).find()
     assert (found.config_file, found.spm_model_file) == (str(config), str(builders.SPM))
-    assert found.do_lower_case is False and found.checkpoint is None
+    assert found.rules.do_lower_case is False and found.checkpoint is None

@@ -10,6 +10,7 @@ from albert.cli import fine_tuning, options, squad
 from albert.io import file_io
 from albert.model import head_config, sources
 from albert.tasks.squad import task as squad_task
+from albert.text import text_rules
 from albert.training import optimizers
 
 
@@ -43,7 +44,7 @@ def test_the_optimizer_is_that_of_the_flag(changes, kind):
         settings=squad_task.Settings(64, 16, 16, 5, 8),
         data=lambda evaluator: None,
     )
-    source = sources.Source(None, None, None, None, True)
+    source = sources.Source(None, None, None, None, text_rules.TextRules(True))
     command = squad.Squad(settings, squad_task.V1)
     inputs = fine_tuning.Inputs(None, source, None, None, head_config.NO_LAYER)
     run = fine_tuning.make_run(command, inputs, command.prepare_questions(questions))

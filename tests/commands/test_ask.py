@@ -18,7 +18,7 @@ from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
-from albert.text import graphemes, tokenization
+from albert.text import graphemes, text_rules, tokenization
 from tests.support import builders, squad_samples
 
 CONFIG = builders.tiny_config(initializer_range=0.5)
@@ -33,7 +33,7 @@ LONG = " ".join(
 
 
 def make_folder(folder, kind, settings):
-    source = sources.Source("", None, str(builders.SPM), None, True)
+    source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
     model_folder.write(str(folder), kind, CONFIG, source, dataclasses.asdict(settings))
     task = squad_task.make_task(kind, settings)
     prefix = str(folder / "model.ckpt-7")
@@ -263,7 +263,7 @@ def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_fil
         run_script(ask, **flags, input_file="x")
     with pytest.raises(file_io.InputError, match="num_answers=0 must be at least 1"):
         run_script(ask, **flags, context_file=context_file, num_answers=0)
-    source = sources.Source("", None, str(builders.SPM), None, True)
+    source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
     model_folder.write(str(tmp_path / "other"), "classifier", CONFIG, source, {})
     with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
         run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")

@@ -48,7 +48,7 @@ def test_defaults_are_those_of_the_reference(golden):
     recorded = json.loads((golden / "reference_flags.json").read_text())["create_pretraining_data"]
     default = {name: flag["default"] for name, flag in recorded.items()}
     assert job.dupe_factor == default["dupe_factor"]
-    assert job.do_lower_case == default["do_lower_case"]
+    assert job.rules.lower == default["do_lower_case"]
     assert job.settings == instances.Settings(
         max_seq_length=default["max_seq_length"],
         short_seq_prob=default["short_seq_prob"],
@@ -85,7 +85,7 @@ def test_every_flag_reaches_the_job():
         "--compress",
     )
     assert job.compress
-    assert (job.vocab_file, job.spm_model_file, job.do_lower_case) == ("v", "m", False)
+    assert (job.vocab_file, job.spm_model_file, job.rules.do_lower_case) == ("v", "m", False)
     assert job.dupe_factor == 7
     mask = masking.MaskingConfig(8, 0.2, 5, False, False, True)
     expected = instances.Settings(99, 0.5, "sop", 2**64 - 3, mask, sequence_format="segment_pair")

@@ -29,13 +29,31 @@ P_THRESHOLD = 1e-3  # seeds are fixed, so a test that passes once passes always
         ("ab7", True),
         ("ab.c", False),
         ("..", False),  # two marks: neither a single mark nor a foreign character
-        ("é", True),
+        ("é", False),
         ("ing", False),
         ("ING", False),
     ],
 )
 def test_sentencepiece_word_starts(piece, expected):
     assert masking.starts_word(piece) is expected
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ("▁Вс е ▁люд и ▁рожда ют ся", 3),
+        ("▁γεν ν ιού νται ▁ίσο ι", 2),
+        ("▁يولد ▁ج ميع", 2),
+        ("▁मनुष्य ों ▁को", 2),
+        ("▁W ü rde ▁und – £ 5", 5),
+        ("▁모 든 ▁인간 은", 2),
+        ("▁人人 生 而 自由 。", 5),  # every piece is a word in scripts without blanks
+        ("▁すべて の 人間", 3),
+        ("▁มนุษย์ ทั้งหลาย", 2),
+    ],
+)
+def test_words_outside_ascii_begin_at_their_blanks(pieces, words):
+    assert masking.word_start_table(pieces.split()).sum() == words
 
 
 def test_wordpiece_word_starts():

@@ -45,6 +45,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
         "model.ckpt-best.index",
         "model.ckpt-best.manifest.json",
         "pretraining.json",
+        "text_rules.json",
     ]
     source = sources.locate(checkpoint=str(tmp_path / "out"))
     assert source.spm_model_file.endswith("out/30k-clean.model")

@@ -14,7 +14,7 @@ from albert import export_to_tfhub
 from albert.export import hub_export
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, model_folder, pretraining_heads, sources
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 from tests.support import builders
 
 CONFIG = builders.tiny_config(
@@ -231,7 +231,7 @@ def test_a_keras_layer_takes_the_inputs_of_text_encoders(tmp_path):
     )  # fmt: skip
     model = pretraining_heads.PretrainingModel(config, seed=1, sentence_task="none")
     vocabulary = str(builders.TESTDATA / "tiny_vocab.txt")
-    source = sources.Source(None, None, None, vocabulary, do_lower_case=True)
+    source = sources.Source(None, None, None, vocabulary, text_rules.TextRules(True))
     path = hub_export.export_module(model, source, str(tmp_path / "module"))
     done = subprocess.run(
         [
@@ -262,7 +262,7 @@ def test_a_keras_layer_takes_the_inputs_of_text_encoders(tmp_path):
 def test_our_own_loader_takes_a_module_back_bit_by_bit(module, trained):
     source = sources.locate(hub_handle=str(module))
     assert source.checkpoint == str(module / "variables" / "variables")
-    assert source.do_lower_case is True
+    assert source.rules.do_lower_case is True
     assert encoder.AlbertConfig.from_json_file(source.config_file) == CONFIG
     assert tokenization.FullTokenizer(spm_model_file=source.spm_model_file).vocab_size == 400
     other = pretraining_heads.PretrainingModel(CONFIG, seed=2)
@@ -360,7 +360,7 @@ def test_casing_wordpiece_and_the_lack_of_a_sentence_task_are_kept(tmp_path, run
     assert hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
     assert set(loaded.signatures) == {"tokens", "mlm", "serving_default", "tokenization_info"}
     source = sources.locate(hub_handle=str(tmp_path / "module"))
-    assert source.do_lower_case is False
+    assert source.rules.do_lower_case is False
     assert source.vocab_file.endswith("assets/vocab.txt") and source.spm_model_file is None
     again = pretraining_heads.PretrainingModel(model.config, seed=2, sentence_task="none")
     assert checkpoints.restore(again, source.checkpoint, allow_new_heads=False).new == []

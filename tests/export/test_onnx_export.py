@@ -7,6 +7,7 @@ from albert.export import onnx_export
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder, sources
 from albert.serving import runtimes, serving_folder, trained_model
+from albert.text import text_rules
 from tests.support import builders
 
 onnx = pytest.importorskip("onnx")
@@ -42,7 +43,7 @@ def trained_in(folder, kind, settings, changes):
     """A training's folder with random weights, biases and norms too."""
     sizes = builders.GROUPED | {"vocab_size": 400, "initializer_range": 0.5}  # as many as pieces
     config = encoder.AlbertConfig.from_dict(sizes | changes)
-    source = sources.Source("", "", str(builders.SPM), None, True)
+    source = sources.Source("", "", str(builders.SPM), None, text_rules.TextRules(True))
     made = model_folder.ModelFolder(folder, kind, config, source, settings)
     model_folder.write(folder, kind, config, source, settings)
     model = trained_model.make_model(made)

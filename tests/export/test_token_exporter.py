@@ -7,6 +7,7 @@ import tensorflow as tf
 from albert.export import saved_model_export
 from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import token_predictor
+from albert.text import text_rules
 from tests.support import builders
 
 CONFIG = builders.tiny_config(initializer_range=0.5)
@@ -17,7 +18,7 @@ LENGTH = 16
 @pytest.fixture(scope="module")
 def predictor(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("tokens"))
-    source = sources.Source("", None, str(builders.SPM), None, True)
+    source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
     settings = {"labels": LABELS, "max_seq_length": LENGTH, "columns": {}}
     model_folder.write(folder, "token_classifier", CONFIG, source, settings)
     checkpoints.save(f"{folder}/model.ckpt-7", heads.TokenClassifierModel(CONFIG, 3, seed=4))

@@ -21,6 +21,7 @@ from albert.model import (
     checkpoints,
     encoder,
     huggingface,
+    huggingface_tokenizer,
     layers,
     model_folder,
     sources,
@@ -29,7 +30,7 @@ from albert.serving import choice_predictor, predictors
 from albert.tasks import custom, glue, kinds, pretraining, race, token_classification, word_files
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import null_threshold
-from albert.text import corpus, corpus_cleaning, tokenization
+from albert.text import corpus, corpus_cleaning, text_rules, tokenization
 from albert.training import results, run_record
 from tests.fuzz import forgeries, states
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
@@ -217,7 +218,7 @@ def _descriptions(work):
     yield Reader("config.json", to_json({**config, "model_type": "albert"}),
                  lambda path: huggingface.read_config(folder_of(path)))  # fmt: skip
     yield Reader("tokenizer_config.json", to_json({"do_lower_case": True}),
-                 lambda path: huggingface.read_lower_case(folder_of(path)))  # fmt: skip
+                 lambda path: huggingface_tokenizer.read_rules(folder_of(path)))  # fmt: skip
     yield Reader("best_trial.txt", [b"20:10:0.75"], lambda p: results.read_trial(folder_of(p)))
     block = results.make_block({"eval_accuracy": 0.5}, 10, 0.5).text
     rule = "\n" + "=" * 50 + "\n"
@@ -280,7 +281,7 @@ def _predict(path):
 def _model_folder(work):
     folder = os.path.join(work, "folder")
     row = custom.CustomTask({}, tables.Columns(), ("bad", "good"))
-    source = sources.Source(None, None, str(SPM), None, True)
+    source = sources.Source(None, None, str(SPM), None, text_rules.TextRules(True))
     settings = custom.settings_of(row, 32, 0.1)
     kinds.write_folder(folder, glue.KIND, tiny_config(), source, settings)
     model = glue.make_task(row).build_model(tiny_config(), layers.Compute(), 1)

@@ -13,6 +13,7 @@ from albert.serving import requests, serving_folder
 from albert.tasks import glue
 from albert.tasks.squad import answer_features
 from albert.tasks.squad import features as squad_features
+from albert.text import text_rules
 from albert.training import budget, stuck_runs
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
 from tests.support.builders import SPM, tiny_config
@@ -160,7 +161,7 @@ def _read_request(path):
 
 def _serving(work):
     config = tiny_config(max_position_embeddings=32)
-    source = sources.Source("", None, str(SPM), None, do_lower_case=False)
+    source = sources.Source("", None, str(SPM), None, text_rules.TextRules(False))
     settings = {"max_seq_length": 32, "labels": ["good", "bad"]}
     trained, exported = os.path.join(work, "trained"), os.path.join(work, "exported")
     model_folder.write(trained, glue.KIND, config, source, settings)

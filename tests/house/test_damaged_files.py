@@ -25,7 +25,7 @@ from albert.data import (
 )
 from albert.export import saved_model_export, verification
 from albert.io import archives, file_io, manifests, tables
-from albert.model import encoder, huggingface, sources
+from albert.model import encoder, huggingface, huggingface_tokenizer, sources
 from albert.serving import predictors
 from albert.tasks import custom, pretraining
 from albert.training import results
@@ -238,8 +238,8 @@ def test_other_damaged_files_of_such_a_folder_are_named(tmp_path):
     for name, content, read in (
         ("config.json", "[]", huggingface.read_config),
         ("config.json", '{"model_type": {}}', huggingface.read_config),
-        ("tokenizer_config.json", "3", huggingface.read_lower_case),
-        ("tokenizer_config.json", '{"do_lower_case": "no"}', huggingface.read_lower_case),
+        ("tokenizer_config.json", "3", huggingface_tokenizer.read_rules),
+        ("tokenizer_config.json", '{"do_lower_case": "no"}', huggingface_tokenizer.read_rules),
     ):
         (tmp_path / name).write_text(content)
         with pytest.raises(InputError, match=name.replace(".", r"\.")):
@@ -252,7 +252,7 @@ def test_other_damaged_files_of_such_a_folder_are_named(tmp_path):
 def test_a_hub_module_is_read_but_not_run(golden, tmp_path, monkeypatch):
     monkeypatch.setattr(tf.saved_model, "load", None)
     source = sources.locate(hub_handle=str(golden / "hub_tf1"))
-    assert source.do_lower_case is True
+    assert source.rules.do_lower_case is True
 
     class Root(tf.Module):
         pass
@@ -271,7 +271,7 @@ def test_a_hub_module_is_read_but_not_run(golden, tmp_path, monkeypatch):
     found = sources.locate(
         config_file=str(config), spm_model_file=str(vocabulary), hub_handle=folder
     )
-    assert found.do_lower_case is False
+    assert found.rules.do_lower_case is False
 
 
 # --- folders of fine-tuned models ---------------------------------------------------------------

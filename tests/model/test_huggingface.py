@@ -343,12 +343,12 @@ def test_the_head_of_a_token_classifier_is_not_taken_for_another(tmp_path):
 
 def test_the_folder_says_whether_text_is_lower_cased(tmp_path):
     _, folder = exported(tmp_path, "encoder")
-    assert sources.locate(checkpoint=str(folder)).do_lower_case
+    assert sources.locate(checkpoint=str(folder)).rules.do_lower_case
     config = json.loads((folder / "tokenizer_config.json").read_text())
     config["do_lower_case"] = False
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    assert not sources.locate(checkpoint=str(folder)).do_lower_case
-    assert sources.locate(checkpoint=str(folder), do_lower_case=True).do_lower_case
+    assert not sources.locate(checkpoint=str(folder)).rules.do_lower_case
+    assert sources.locate(checkpoint=str(folder), rules={"do_lower_case": True}).rules.do_lower_case
 
 
 @pytest.mark.parametrize(("here", "there"), [("gelu", "gelu_new"), ("gelu_erf", "gelu")])
@@ -369,7 +369,7 @@ def test_the_description_of_a_model_folder_is_used(tmp_path):
     ):
         folder = tmp_path / kind
         write_model(folder, expected)
-        source = sources.locate(checkpoint=str(folder), do_lower_case=False)
+        source = sources.locate(checkpoint=str(folder), rules={"do_lower_case": False})
         model_folder.write(str(folder), kind, CONFIG, source, settings)
         out = tmp_path / f"{kind}_out"
         assert huggingface_export.export(str(folder), output_dir=str(out)) == expected

@@ -9,6 +9,7 @@ import pytest
 
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
+from albert.text import text_rules
 from tests.support.builders import TESTDATA, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -21,7 +22,7 @@ def source_in(folder, **changes):
     shutil.copy(TESTDATA / "tiny.model", folder / "30k.model")
     shutil.copy(TESTDATA / "tiny_vocab.txt", folder / "words.txt")
     found = {"spm_model_file": str(folder / "30k.model"), "vocab_file": None, **changes}
-    return sources.Source("config.json", None, do_lower_case=True, **found)
+    return sources.Source("config.json", None, rules=text_rules.TextRules(True), **found)
 
 
 def write(folder, source, kind="squad_v1"):
@@ -38,7 +39,7 @@ def test_a_folder_is_all_that_is_needed(tmp_path):
     found = model_folder.read(str(tmp_path / "out"), "squad_v1", "squad_v2")
     assert (found.kind, found.config, found.settings) == ("squad_v1", CONFIG, SETTINGS)
     assert found.source.checkpoint == prefix
-    assert found.source.do_lower_case
+    assert found.source.rules.do_lower_case
     tokenizer = model_folder.load_tokenizer(found.source, found.config)
     assert tokenizer.sp_model is not None
     # Also as the start of another run.
@@ -48,25 +49,32 @@ def test_a_folder_is_all_that_is_needed(tmp_path):
 
 
 def test_a_run_that_starts_from_it_reads_texts_as_it_does(tmp_path, caplog):
-    source = dataclasses.replace(source_in(tmp_path / "elsewhere"), do_lower_case=False)
+    source = dataclasses.replace(
+        source_in(tmp_path / "elsewhere"), rules=text_rules.TextRules(False)
+    )
     write(tmp_path / "out", source)
     folder = str(tmp_path / "out")
     with caplog.at_level("WARNING", logger="absl"):
-        assert sources.locate(checkpoint=folder).do_lower_case is False
+        assert sources.locate(checkpoint=folder).rules.do_lower_case is False
         same = sources.locate(checkpoint=folder, spm_model_file=source.spm_model_file)
-        assert same.do_lower_case is False
+        assert same.rules.do_lower_case is False
         assert not caplog.text
-        assert sources.locate(checkpoint=folder, do_lower_case=True).do_lower_case is True
+        assert (
+            sources.locate(checkpoint=folder, rules={"do_lower_case": True}).rules.do_lower_case
+            is True
+        )
     assert "using do_lower_case=True, although the model has False" in caplog.text
 
 
 def test_wordpiece_vocabularies_are_found_too(tmp_path):
     source = source_in(tmp_path / "elsewhere", spm_model_file=None)
-    source = sources.Source("", None, None, str(tmp_path / "elsewhere" / "words.txt"), False)
+    source = sources.Source(
+        "", None, None, str(tmp_path / "elsewhere" / "words.txt"), text_rules.TextRules(False)
+    )
     write(tmp_path / "out", source)
     found = model_folder.read(str(tmp_path / "out"))
     assert found.source.vocab_file == str(tmp_path / "out" / "vocab.txt")
-    assert not found.source.do_lower_case
+    assert not found.source.rules.do_lower_case
     assert sources.locate(checkpoint=str(tmp_path / "out")).vocab_file.endswith("vocab.txt")
 
 
@@ -153,6 +161,7 @@ def test_what_is_there_is_kept_with_a_warning(tmp_path, caplog):
     out = tmp_path / "out"
     folder = foreign(out, source)
     wide = dataclasses.replace(CONFIG, intermediate_size=32)
+    cased = dataclasses.replace(source, rules=text_rules.TextRules(False))
     cases = [
         (
             CONFIG,
@@ -160,7 +169,7 @@ def test_what_is_there_is_kept_with_a_warning(tmp_path, caplog):
             {**SETTINGS, "labels": ["bad", "good"]},
             r'labels \["good", "bad"\] \(here',
         ),
-        (CONFIG, dataclasses.replace(source, do_lower_case=False), SETTINGS, "do_lower_case true"),
+        (CONFIG, cased, SETTINGS, "do_lower_case true"),
         (wide, source, SETTINGS, r"intermediate_size 16 \(here 32\)"),
     ]
     model_folder.write(folder, "squad_v1", CONFIG, source, SETTINGS, replace=False)

@@ -7,13 +7,14 @@ from absl import logging
 
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder, pretraining_heads, sources
+from albert.text import text_rules
 from tests.support.sources import ROOT
 
 CONFIG = encoder.AlbertConfig(
     vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, max_position_embeddings=16,
 )  # fmt: skip
-NO_FILES = sources.Source("", None, None, None, True)
+NO_FILES = sources.Source("", None, None, None, text_rules.TextRules(True))
 
 
 def test_the_configuration_is_that_of_the_run(tmp_path, monkeypatch):
@@ -54,7 +55,7 @@ def test_the_vocabulary_is_left_where_fine_tuning_finds_it(tmp_path, flag, file,
     assert getattr(found, flag) == str(tmp_path / name)
     model_folder.write_pretrained(str(tmp_path), CONFIG, "sop", found)  # the next run of the folder
     assert sorted(path.name for path in tmp_path.iterdir() if "ckpt" not in path.name) == sorted(
-        [sources.CONFIG_NAME, sources.PRETRAINING_NAME, name]
+        [sources.CONFIG_NAME, sources.PRETRAINING_NAME, sources.RULES_NAME, name]
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from albert.io import file_io
 from albert.model import sources
+from albert.text import text_rules
 
 TINY = pathlib.Path(__file__).parent.parent / "testdata" / "tiny.model"
 
@@ -23,17 +24,17 @@ def test_a_hub_module_brings_everything(golden):
         checkpoint=str(module / "variables" / "variables"),
         spm_model_file=str(module / "assets" / "30k-clean.model"),
         vocab_file=None,
-        do_lower_case=True,
+        rules=text_rules.TextRules(True),
     )
 
 
 def test_the_module_says_whether_text_is_lower_cased_unless_the_user_does(golden, caplog):
     module = str(golden / "hub_tf1")
     with caplog.at_level("WARNING", logger="absl"):
-        assert sources.locate(hub_handle=module).do_lower_case is True
-        assert sources.locate(hub_handle=module, do_lower_case=True).do_lower_case is True
-        assert not caplog.text
-        assert sources.locate(hub_handle=module, do_lower_case=False).do_lower_case is False
+        for given, expected in ((None, True), (True, True), (False, False)):
+            assert not caplog.text
+            found = sources.locate(hub_handle=module, rules={"do_lower_case": given})
+            assert found.rules.do_lower_case is expected
     assert "using do_lower_case=False, although the model has True" in caplog.text
 
 

@@ -10,7 +10,7 @@ from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import choice_predictor
 from albert.tasks import race
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 from tests.support import builders
 
 CONFIG = builders.tiny_config(initializer_range=0.5)
@@ -20,7 +20,7 @@ LENGTHS = (40, 16)
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("race"))
-    source = sources.Source("", None, str(builders.SPM), None, True)
+    source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
     settings = {"max_seq_length": LENGTHS[0], "max_qa_length": LENGTHS[1]}
     model_folder.write(folder, race.KIND, CONFIG, source, settings)
     checkpoints.save(f"{folder}/model.ckpt-7", heads.MultipleChoiceModel(CONFIG, 4, seed=4))

@@ -21,10 +21,11 @@ from albert.serving import (
 )
 from albert.tasks import custom, kinds, race, token_classification, word_files
 from albert.tasks.squad import task as squad_task
+from albert.text import text_rules
 from tests.support import builders, serving_samples
 
 CONFIG = builders.tiny_config(initializer_range=0.5)
-SOURCE = sources.Source("", None, str(builders.SPM), None, True)
+SOURCE = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
 LENGTH = 24
 TEXTS = ["the bread was fine .", "a soup", "the bread was very good . " * 9, "\ud800 \x00 🙂 é"]
 

@@ -11,6 +11,7 @@ from albert.serving import inference, serving_folder
 from albert.tasks import glue
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
+from albert.text import text_rules
 from albert.training import run_record
 from tests.support.builders import SPM, tiny_config
 
@@ -20,7 +21,7 @@ SETTINGS = {"max_seq_length": 32, "labels": ["good", "bad"]}
 
 def trained_in(folder, kind=glue.KIND):
     """A training's folder."""
-    source = sources.Source("", None, str(SPM), None, do_lower_case=False)
+    source = sources.Source("", None, str(SPM), None, text_rules.TextRules(False))
     model_folder.write(str(folder), kind, CONFIG, source, SETTINGS)
     checkpoints.save(str(folder / "model.ckpt-3"), heads.ClassifierModel(CONFIG, 2, seed=1))
     return model_folder.read(str(folder))
@@ -45,7 +46,7 @@ def test_what_is_written_is_read(tmp_path):
     assert found.outputs == ("predictions", "probabilities")
     assert (found.measured, found.null_odds_threshold) == ({"agreement": 1.0}, None)
     assert (found.model.config, found.model.settings) == (CONFIG, SETTINGS)
-    assert not found.model.source.do_lower_case
+    assert not found.model.source.rules.do_lower_case
     assert found.special_ids == {"cls": 2, "sep": 3, "pad": 0, "unk": 1}
     assert model_folder.load_tokenizer(found.model.source, CONFIG).sp_model is not None
     assert [item.damage for item in verification.check(path)] == [None]

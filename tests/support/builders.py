@@ -24,7 +24,7 @@ from albert.model import (
     sources,
 )
 from albert.tasks import custom, glue, kinds
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 
 TESTDATA = pathlib.Path(__file__).parent.parent / "testdata"
 SPM = TESTDATA / "tiny.model"
@@ -143,7 +143,7 @@ def write_classifier(
     """
     config = config or tiny_config()
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
-    source = sources.Source("", None, str(SPM), None, True)
+    source = sources.Source("", None, str(SPM), None, text_rules.TextRules(True))
     settings = custom.settings_of(row, length, 0.1, scale=scale)
     kinds.write_folder(str(folder), glue.KIND, config, source, settings)
     model = glue.make_task(row, scale=scale).build_model(config, layers.Compute(), seed)

@@ -10,6 +10,7 @@ from albert.serving import trained_model
 from albert.tasks import glue, race, token_classification, word_files
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
+from albert.text import text_rules
 from tests.support.builders import SPM, tiny_config
 
 LENGTH = 16  # max_seq_length
@@ -61,7 +62,7 @@ def trained_in(folder, kind, **changes):
     """
     settings, own_changes = _SAMPLES[kind]
     config = tiny_config(**_SIZES | own_changes | changes)
-    source = sources.Source("", None, str(SPM), None, do_lower_case=True)
+    source = sources.Source("", None, str(SPM), None, text_rules.TextRules(True))
     settings = {"max_seq_length": LENGTH, **settings}
     kind_of_folder = glue.KIND if kind == "regression" else kind
     made = model_folder.ModelFolder(str(folder), kind_of_folder, config, source, settings)

@@ -53,7 +53,7 @@ def test_the_recipe(text, tmp_path, run_script, capsys):
     report = capsys.readouterr().out
     assert report.startswith(f"400 pieces in {prefix}.model and {prefix}.vocab")
     assert re.search(r"read: (9\d) lines in 2 file\(s\), \1 used", report)
-    assert "skipped: 0 not drawn (--input_sentence_size=10000000), 0 of more than" in report
+    assert "skipped: 0 not drawn (--input_sentence_size=10000000), 0 empty" in report
 
 
 @pytest.mark.parametrize(("ending", "wordpiece"), [(".model", False), (".txt", True)])
@@ -131,11 +131,11 @@ def test_the_report_tells_of_the_sample(text, tmp_path, run_script, capsys):
     )
 
 
-def test_too_long_sentences_are_counted(text, tmp_path, run_script, capsys):
+def test_long_lines_are_cut_and_counted(text, tmp_path, run_script, capsys):
     with open(tmp_path / "text2", "a") as file:
         file.write("word " * 1000 + "\n")
     run_script(train_vocab, input_file=text, output_prefix=tmp_path / "v", vocab_size=400)
-    assert "1 of more than 4192 bytes" in capsys.readouterr().out
+    assert "  cut: 1 lines of more than 4192 bytes" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Random samples of lines: exact size, any order of the work, bounded memory."""
 
+import collections
 import tracemalloc
 
 import numpy as np
@@ -56,3 +57,17 @@ def test_memory_depends_on_the_sample_alone():
         tracemalloc.stop()
     assert abs(below / 2**64 - 5000 / 2_000_000) < 1e-4
     assert peak < 1.5e6 < 8 * 2_000_000 / 10
+
+
+def test_long_lines_are_cut_at_spaces():
+    recipe, counts = (
+        vocabulary.VocabRecipe(do_lower_case=False, keep_accents=True),
+        collections.Counter(),
+    )
+    lines = ["ein Satz", " ", "wört " * 2000, "あ" * 5000]
+    parts = list(vocabulary.sentences(lines, recipe, counts))
+    assert counts == {"sentences": 3, "empty": 1, "cut": 2}
+    assert all(len(part.encode()) <= vocabulary.MAX_SENTENCE_BYTES for part in parts)
+    assert parts[0] == "ein Satz" and "".join(parts[-4:]) == "あ" * 5000
+    assert " ".join(parts[1:-4]) == ("wört " * 2000).strip()
+    assert list(vocabulary.sentences(["Ärger"], recipe, counts)) == ["Ärger"]

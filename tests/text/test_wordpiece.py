@@ -61,3 +61,13 @@ def test_load_vocab(tmp_path):
 def test_the_word_for_a_hub_modules_file_is_no_file(flag):
     with pytest.raises(file_io.InputError, match=f"{flag}=from_tf_hub stands for the file of"):
         tokenization.FullTokenizer(**{flag: "from_tf_hub"})
+
+
+def test_ids_are_numbers_of_lines_where_the_folder_counts_so(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[UNK]\nfilm\nfilm \n\nthe\n", "utf-8")
+    assert wordpiece.load_vocab(str(path)) == {"[UNK]": 0, "film": 1, " ": 2, "the": 3}
+    by_line = wordpiece.load_vocab(str(path), ids_by_line=True)
+    assert list(by_line) == ["[UNK]", "[unused_line_2]", "film", "[unused_line_4]", "the"]
+    path.write_text(wordpiece.vocab_text(by_line))
+    assert wordpiece.load_vocab(str(path)) == by_line

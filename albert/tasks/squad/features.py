@@ -258,7 +258,8 @@ class Featurizer:
             form = "".join(self._tokenizer.basic_tokenizer.tokenize(character))
             return form or " " * character.isspace()  # no space belongs to a piece
         lower = self._tokenizer.do_lower_case
-        return tokenization.preprocess_text(character, remove_space=False, lower=lower)
+        keeps = self._tokenizer.keep_accents
+        return tokenization.preprocess_text(character, False, lower, keeps)
 
     def _split(self, text):
         """Returns the pieces of a text and what each spells: of an unknown word the word."""

@@ -51,7 +51,7 @@ def fingerprint(
     return {
         **window,
         "alignment": squad_features.ALIGNMENT,
-        "do_lower_case": tokenizer.do_lower_case,
+        **tokenizer.rules.to_json(),
         "vocabulary_sha256": file_io.sha256(tokenizer.spm_model_file or tokenizer.vocab_file or ""),
         "data_sha256": file_io.sha256(data_file),
         "split": split,

@@ -1,0 +1,189 @@
+"""Reads how the tokenizer of a Hugging Face folder makes pieces of texts.
+
+What the toolkit cannot do is refused by the name of its entry, as other ids would be made in
+silence. The vocabulary itself is read by `text.tokenization`.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from albert.io import file_io
+from albert.text import text_rules, tokenization
+
+CONFIG_NAME, FAST_NAME = "tokenizer_config.json", "tokenizer.json"
+_ADDED_NAME = "added_tokens.json"
+FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME))
+# Classes that make pieces as this package does; those without a kind leave that to tokenizer.json.
+_CLASSES = (
+    *("BertTokenizer", "BertTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"),
+    *("PreTrainedTokenizerFast", "TokenizersBackend"),
+)
+# Entry -> the only value that this package has.
+_FIXED = {
+    "do_basic_tokenize": True,
+    "remove_space": True,
+    "clean_text": True,
+    "wordpieces_prefix": "##",
+    "word_tokenizer_type": "basic",
+    "subword_tokenizer_type": "wordpiece",
+    "do_word_tokenize": True,
+    "do_subword_tokenize": True,
+}
+# Entry of the configuration -> (entry of `text_rules.TextRules`, whether it means the opposite).
+_RULES = {
+    "do_lower_case": ("do_lower_case", False),
+    "keep_accents": ("keep_accents", False),
+    "strip_accents": ("keep_accents", True),
+    "tokenize_chinese_chars": ("split_ideographs", False),
+}
+# Entries of BertNormalizer in tokenizer.json, in the same way.
+_NORMALIZER_RULES = {
+    "lowercase": ("do_lower_case", False),
+    "strip_accents": ("keep_accents", True),
+    "handle_chinese_chars": ("split_ideographs", False),
+}
+_SPECIAL = frozenset(("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>"))
+
+
+def read_rules(folder: str) -> dict[str, Any]:
+    """Reads the rules of a folder's tokenizer: values of `text_rules.TextRules` by name.
+
+    ``tokenizer_config.json`` comes before ``tokenizer.json``, as in transformers. Entries that
+    neither file has are missing.
+
+    Raises:
+      file_io.InputError: a file is damaged or asks for what this package does not do; names the
+        entry.
+    """
+    config_path, fast_path = (os.path.join(folder, name) for name in (CONFIG_NAME, FAST_NAME))
+    config, fast = _read(config_path), _read(fast_path)
+    _check_class(config_path, config)
+    normalizer = fast.get("normalizer")
+    normalizer = normalizer if isinstance(normalizer, dict) else {}
+    rules: dict[str, Any] = {}
+    if normalizer.get("type") == "BertNormalizer":
+        _check_fixed(fast_path, normalizer)
+        rules = _values(fast_path, normalizer, _NORMALIZER_RULES)
+    _check_fixed(config_path, config)
+    _check_special(config_path, config)
+    rules |= _values(config_path, config, _RULES)
+    added = _added_tokens(folder)
+    extra = sorted(added, key=lambda name: added[name]["id"])
+    for name in extra:
+        _check_found_as_written(folder, name, added[name], rules.get("do_lower_case") is not False)
+    return rules | ({"extra_pieces": tuple(extra)} if extra else {})
+
+
+def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str]) -> None:
+    """Compares the ids of added tokens with those that the tokenizer gives them.
+
+    Args:
+      folder: Hugging Face folder.
+      rules: what `read_rules` read.
+      vocabularies: paths of the folder's vocabularies.
+
+    Raises:
+      file_io.InputError: they differ; names a token.
+    """
+    if len(vocabularies) != 1:
+        return
+    tokenizer = tokenization.load(vocabularies[0], rules)
+    for name, token in _added_tokens(folder).items():
+        if tokenizer.vocab[name] != token["id"]:
+            raise file_io.InputError(
+                f"{folder}: the added token {name!r} has the id {token['id']}; expected "
+                f"{tokenizer.vocab[name]}, as added tokens follow the vocabulary without gaps"
+            )
+
+
+def _read(path):
+    return file_io.read_json(path, "Hugging Face tokenizer", dict) if file_io.exists(path) else {}
+
+
+def _check_class(path, config):
+    name = config.get("tokenizer_class")
+    if name is not None and name not in _CLASSES:
+        raise file_io.InputError(
+            f"{path}: tokenizer_class is {name!r}, which makes other pieces than this package; "
+            f"expected one of {', '.join(_CLASSES)}"
+        )
+
+
+def _check_fixed(path, entries):
+    for name, only in _FIXED.items():
+        if entries.get(name, only) not in (only, None):
+            raise file_io.InputError(
+                f"{path}: {name} is {entries[name]!r}; this package only has {only!r}, with which "
+                "the pieces of texts would be others than the model's"
+            )
+    never_split = entries.get("never_split")
+    if never_split and not set(map(str, never_split)) <= _SPECIAL:
+        raise file_io.InputError(f"{path}: never_split is {never_split!r}, which is not supported")
+
+
+def _check_special(path, config):
+    """Rejects other names of the special pieces than those that the tokenizer looks for."""
+    for name in ("cls_token", "sep_token", "mask_token", "pad_token", "unk_token"):
+        token = config.get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        if token is not None and token not in _SPECIAL:
+            raise file_io.InputError(
+                f"{path}: {name} is {token!r}; expected one of {', '.join(sorted(_SPECIAL))}"
+            )
+
+
+def _values(path: str, entries: Mapping[str, Any], names: Mapping[str, tuple[str, bool]]):
+    """Returns the values of rules in some entries."""
+    found = {}
+    for name, (rule, is_opposite) in names.items():
+        value = entries.get(name)
+        if value not in (True, False, None):
+            raise file_io.InputError(f"{path}: {name} is {value!r}, expected true or false")
+        if value is not None:
+            found[rule] = value != is_opposite
+    return found
+
+
+def _added_tokens(folder):
+    """Returns {content: token} of a folder's added tokens that are none of the special pieces."""
+    paths = [os.path.join(folder, name) for name in (_ADDED_NAME, CONFIG_NAME, FAST_NAME)]
+    first, config, fast = map(_read, paths)
+    tokens = [(paths[0], {"content": name, "id": i}) for name, i in first.items()]
+    decoder = config.get("added_tokens_decoder")
+    for i, token in (decoder if isinstance(decoder, dict) else {}).items():
+        number = int(i) if i.isdecimal() else None
+        tokens.append((paths[1], {**token, "id": number} if isinstance(token, dict) else token))
+    listed = fast.get("added_tokens")
+    tokens += [(paths[2], token) for token in (listed if isinstance(listed, list) else [])]
+    added: dict[str, dict] = {}
+    for path, token in tokens:
+        if not (
+            isinstance(token, dict)
+            and isinstance(token.get("content"), str)
+            and token["content"]
+            and isinstance(token.get("id"), int)
+        ):
+            raise file_io.InputError(f"{path}: expected an added token, found {token!r}")
+        name = token["content"]
+        if name in _SPECIAL:
+            continue
+        if added.get(name, token)["id"] != token["id"]:
+            raise file_io.InputError(
+                f"{path}: the added token {name!r} has the ids {added[name]['id']} and "
+                f"{token['id']}"
+            )
+        added[name] = {**added.get(name, {}), **token}
+    return added
+
+
+def _check_found_as_written(folder, name, token, lower):
+    """Rejects an added token that transformers finds in other texts than the one it is."""
+    unusual = [key for key in ("lstrip", "rstrip", "single_word") if token.get(key)]
+    if token.get("normalized", True) and lower and any(map(str.isalpha, name)):
+        unusual.append("normalized, which ignores case")
+    if unusual:
+        raise file_io.InputError(
+            f"{folder}: the added token {name!r} is {' and '.join(unusual)}; only tokens that are "
+            "found exactly as written are supported"
+        )

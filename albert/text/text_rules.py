@@ -1,0 +1,83 @@
+"""How the texts of a model become pieces: everything besides its vocabulary.
+
+One value goes with a vocabulary everywhere: it is read from a model's folder or the flags, recorded
+in the folders that this package writes, and given to the tokenizer. No TensorFlow here.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from albert.io import file_io
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRules:
+    """How texts become pieces.
+
+    Attributes:
+      do_lower_case: whether texts are lower-cased; None if neither a flag nor the model says so:
+        they are, unless the vocabulary has pieces with capitals (see `tokenization`).
+      keep_accents: whether letters keep their accents; None for the custom of each kind: with
+        SentencePiece they lose them, with WordPiece where texts are lower-cased.
+      split_ideographs: whether WordPiece makes each Chinese ideograph a word.
+      ids_by_line: whether the ids of ``vocab.txt`` are numbers of lines, as google-research/bert
+        and Hugging Face count, where the last of equal lines counts; otherwise ids count distinct
+        pieces, as google-research/albert does.
+      extra_pieces: pieces after those of the vocabulary, each found in a text as it is written.
+    """
+
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+    split_ideographs: bool = True
+    ids_by_line: bool = False
+    extra_pieces: tuple[str, ...] = ()
+
+    @property
+    def lower(self) -> bool:
+        """Returns whether texts are lower-cased, by default too."""
+        return self.do_lower_case is not False
+
+    def strips_accents(self, sentencepiece: bool) -> bool:
+        """Returns whether letters lose their accents with a vocabulary of the given kind."""
+        if self.keep_accents is not None:
+            return not self.keep_accents
+        return sentencepiece or self.lower
+
+    def changed(self, other: Mapping[str, Any]) -> "TextRules":
+        """Returns the rules with the values of `other` that are not None."""
+        return dataclasses.replace(
+            self, **{name: value for name, value in other.items() if value is not None}
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON-ready entries of a description; `do_lower_case` is true or false."""
+        values = dataclasses.asdict(self)
+        return values | {"do_lower_case": self.lower, "extra_pieces": list(self.extra_pieces)}
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(TextRules))
+
+
+def from_json(description: Mapping[str, Any], path: str) -> TextRules:
+    """Reads the rules from the entries of a description; missing ones have their default.
+
+    Args:
+      description: content of a JSON file, which may have other entries too.
+      path: the file, for messages.
+
+    Raises:
+      file_io.InputError: an entry has an invalid value.
+    """
+    values = {name: description[name] for name in NAMES if name in description}
+    for name, value in values.items():
+        if name == "extra_pieces":
+            valid = isinstance(value, list) and all(isinstance(p, str) and p for p in value)
+        else:
+            valid = isinstance(value, bool) or (value is None and name == "keep_accents")
+        if not valid:
+            raise file_io.InputError(
+                f"{path}: the entry {name} is invalid: {value!r}; restore the file"
+            )
+    extra = tuple(values.pop("extra_pieces", ()))
+    return TextRules(**values, extra_pieces=extra)

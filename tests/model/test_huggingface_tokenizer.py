@@ -1,0 +1,110 @@
+"""Tokenizers of Hugging Face folders: what they ask for is done, or refused by name."""
+
+import json
+
+import pytest
+
+from albert.io import file_io
+from albert.model import huggingface_tokenizer, model_folder, sources
+from albert.text import text_rules, tokenization
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def folder_with(path, lines=(*SPECIAL, "film", "the"), config="config.json", **files):
+    path.mkdir()
+    (path / "vocab.txt").write_text("\n".join(lines) + "\n")
+    (path / config).write_text("{}")
+    for name, content in files.items():
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return path
+
+
+def tokenizer_of(path):
+    vocabulary = str(path / "vocab.txt")
+    return tokenization.FullTokenizer(vocabulary, rules=sources.rules_beside(vocabulary))
+
+
+def test_entries_become_rules(tmp_path):
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": False}
+    config["tokenize_chinese_chars"] = False
+    path = folder_with(tmp_path / "a", tokenizer_config=config)
+    expected = text_rules.TextRules(True, True, False, ids_by_line=True)
+    assert sources.rules_beside(str(path / "model.safetensors")) == expected
+    fast = {"normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}}
+    path = folder_with(tmp_path / "b", tokenizer=fast)
+    assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": False}
+    path = folder_with(tmp_path / "c", tokenizer=fast, tokenizer_config={"do_lower_case": True})
+    assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": True}
+    path = folder_with(tmp_path / "d", tokenizer_config={"keep_accents": True})
+    assert huggingface_tokenizer.read_rules(str(path)) == {"keep_accents": True}
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class is 'BertJapaneseTok"),
+        ({"tokenizer_class": "RobertaTokenizerFast"}, "tokenizer_class is 'RobertaTokenizerFast'"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize is False"),
+        ({"remove_space": False}, "remove_space is False"),
+        ({"never_split": ["<x>"]}, "never_split is"),
+        ({"cls_token": "<s>"}, "cls_token is '<s>'"),
+        ({"strip_accents": "no"}, "strip_accents is 'no'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(tmp_path, entries, words):
+    path = folder_with(tmp_path / "a", tokenizer_config=entries)
+    with pytest.raises(file_io.InputError, match=words):
+        huggingface_tokenizer.read_rules(str(path))
+
+
+def test_added_tokens_are_extra_pieces(tmp_path):
+    token = {"content": "<x>", "lstrip": False, "normalized": False}
+    decoder = {"7": token, "0": {"content": "[PAD]", "special": True}}
+    path = folder_with(
+        tmp_path / "a", added_tokens={"<x>": 7}, tokenizer_config={"added_tokens_decoder": decoder}
+    )
+    made = tokenizer_of(path)
+    assert made.tokenize("the <x> film") == ["the", "<x>", "film"] and made.vocab["<x>"] == 7
+    for name, added, words in (
+        ("b", {"<9>": 8}, "'<9>' has the id 8; expected 7"),
+        ("c", {"new": 7}, "'new' is normalized, which ignores case"),
+    ):
+        path = folder_with(tmp_path / name, added_tokens=added)
+        with pytest.raises(file_io.InputError, match=words):
+            tokenizer_of(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "the"), [("config.json", 8), ("bert_config.json", 8), ("albert_config.json", 6)]
+)
+def test_the_kind_of_folder_says_how_lines_are_numbered(tmp_path, config, the):
+    lines = [*SPECIAL, "film", "", "film ", "the"]
+    if config == "albert_config.json":
+        lines = [*SPECIAL, "film", "film ", "the"]
+    made = tokenizer_of(folder_with(tmp_path / "a", lines, config))
+    assert made.vocab["the"] == the and made.vocab["film"] == (7 if the == 8 else 5)
+    assert [made.inv_vocab[i] for i in range(made.vocab_size)] == list(made.vocab)
+    assert made.encode("film the") == [made.vocab["film"], the]
+
+
+def test_rules_survive_pretraining_and_exports(tmp_path, run_script):
+    import numpy as np
+
+    from albert import export_checkpoints
+    from albert.model import checkpoints, configuration
+
+    lines = [*SPECIAL, "Paris", "film"]
+    path = folder_with(tmp_path / "cased_L-1", lines, "bert_config.json")
+    checkpoints.write_tensors(str(path / "bert_model.ckpt"), {"x": np.zeros(1, np.float32)})
+    arguments = {"albert_directory": path, "checkpoint_name": "bert_model.ckpt"}
+    with pytest.raises(file_io.InputError, match="2 of its|1 of its 7 pieces have capitals"):
+        run_script(export_checkpoints, **arguments, export_path=f"{tmp_path}/out/")
+    run_script(export_checkpoints, **arguments, export_path=f"{tmp_path}/out/", do_lower_case=False)
+    expected = text_rules.TextRules(False, ids_by_line=True)
+    assert sources.rules_beside(f"{tmp_path}/out/bert_model.ckpt") == expected
+    config = configuration.AlbertConfig(7)
+    source = sources.Source("", None, None, str(path / "vocab.txt"), expected)
+    (tmp_path / "pretrained").mkdir()
+    model_folder.write_pretrained(str(tmp_path / "pretrained"), config, "sop", source)
+    assert sources.rules_beside(f"{tmp_path}/pretrained/model.ckpt-1") == expected
