@@ -50,7 +50,7 @@ def find(labels: Sequence[str]) -> list[Entity]:
     return entities
 
 
-class _Counts(NamedTuple):
+class Counts(NamedTuple):
     """Numbers of correct, predicted and true entities."""
 
     right: int
@@ -68,6 +68,27 @@ class _Counts(NamedTuple):
         return dict(zip(SCORES, (precision, recall, f1), strict=True))
 
 
+def count(
+    labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+) -> tuple[dict[str, Counts], Counts]:
+    """Counts the entities in labels and predictions: those of each type, sorted, and all.
+
+    Args:
+      labels, predictions: labels [W] of each sentence.
+    """
+    true, predicted = (
+        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
+        for rows in (labels, predictions)
+    )
+    groups = (true & predicted, predicted, true)
+    kinds = sorted({entity.kind for _, entity in true | predicted})
+    by_kind = {
+        kind: Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
+        for kind in kinds
+    }
+    return by_kind, Counts(*map(len, groups))
+
+
 def scores(
     labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
 ) -> dict[str, float]:
@@ -81,17 +102,11 @@ def scores(
       ``precision_<type>`` and so on. An entity is correct if its words and its type are. Without
       entities in the labels the scores over all are undefined: NaN.
     """
-    true, predicted = (
-        {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
-        for rows in (labels, predictions)
-    )
-    kinds = sorted({entity.kind for _, entity in true | predicted})
-    groups = (true & predicted, predicted, true)
-    result = _Counts(*map(len, groups)).scores()
-    if not true:
+    by_kind, total = count(labels, predictions)
+    result = total.scores()
+    if not total.true:
         result = dict.fromkeys(result, math.nan)
-    for kind in kinds:
-        counts = _Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
+    for kind, counts in by_kind.items():
         result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
     return result
 

@@ -631,7 +631,7 @@ def make_task(
             scale=scale,
         ),
         eval_outputs=eval_outputs,
-        evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation),
+        evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, glue_task.labels),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss"),

@@ -157,11 +157,15 @@ class Evaluator:
     Args:
       scores: (key, function of labels [B] and predictions [B]) pairs.
       deviation: unit of the losses of numbers, see `label_scale`.
+      labels: names of the classes by id; empty for numbers.
     """
 
-    def __init__(self, scores: Sequence[NamedScore], deviation: float = 1.0) -> None:
+    def __init__(
+        self, scores: Sequence[NamedScore], deviation: float = 1.0, labels: Sequence[str] = ()
+    ) -> None:
         self._scores = scores
         self._deviation = deviation
+        self._labels = labels
         self._rows: dict[str, list] = {"label_ids": [], "predictions": [], "per_example_loss": []}
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
@@ -176,6 +180,13 @@ class Evaluator:
         loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
         scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
         return {**scores, "eval_loss": loss, "loss": loss}
+
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """Returns the examples of each class; none if there are no names."""
+        if not self._labels:
+            return ()
+        sides = (np.concatenate(self._rows[name]) for name in ("label_ids", "predictions"))
+        return results.count_classes(self._labels, *sides)
 
     def baseline(self) -> dict[str, float]:
         """Returns the same scores, each of its best constant answer: a class, mean or median."""

@@ -16,7 +16,7 @@ from albert.data import (
     record_values,
 )
 from albert.model import encoder, pretraining_heads
-from albert.training import contracts
+from albert.training import contracts, results
 
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
 
@@ -180,6 +180,10 @@ class Evaluator:
         }
         result["loss"] = sum(value for name, value in result.items() if name.endswith("_loss"))
         return result
+
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """Returns none: the answers are no classes."""
+        return ()
 
     def baseline(self) -> dict[str, float]:
         """Returns no scores: the sums do not show which token is the most frequent."""

@@ -20,7 +20,7 @@ from albert.io import file_io, json_shapes, tables
 from albert.model import head_config
 from albert.tasks import glue, metrics
 from albert.text import model_inputs, tokenization
-from albert.training import contracts
+from albert.training import contracts, results
 
 NUM_CHOICES = 4
 BESIDE_ENDING = 4  # other tokens of an input, at least: one of the article, [CLS] and two [SEP]
@@ -335,7 +335,7 @@ class Evaluator:
     """Accuracy and loss over all questions, and the accuracy of each existing level."""
 
     def __init__(self) -> None:
-        self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),))
+        self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),), labels=_LETTERS)
         self._levels = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
@@ -358,6 +358,10 @@ class Evaluator:
     def baseline(self) -> dict[str, float]:
         """Returns the accuracy and the loss of the best constant answer."""
         return self._all.baseline()
+
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """Returns the questions whose answer is A, B and so on."""
+        return self._all.classes()
 
 
 def _eval_outputs(outputs, features):

@@ -23,7 +23,7 @@ from albert.io import file_io, tables
 from albert.model import head_config
 from albert.tasks import custom, entities, metrics, model_labels, word_files
 from albert.text import model_inputs, tokenization
-from albert.training import contracts
+from albert.training import contracts, results
 
 KIND = "token_classifier"  # kind of model folders
 NAME = "tokens"
@@ -291,13 +291,30 @@ class Evaluator:
     def result(self) -> dict[str, float]:
         """Returns ``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
         rows = self._join()
+        true, predicted = self._names(rows)
+        loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
+        return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
+
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """Returns the entities of each type; of labels that mark no entities, the words."""
+        rows = self._join()
+        if not entities.mark_entities(self._labels):
+            words = rows["first_pieces"] == 1
+            sides = (rows[name][words] for name in ("label_ids", "predictions"))
+            return results.count_classes(self._labels, *sides)
+        by_kind, _ = entities.count(*self._names(rows))
+        return tuple(
+            results.ClassCount(kind, counts.true, counts.predicted, counts.right)
+            for kind, counts in by_kind.items()
+        )
+
+    def _names(self, rows):
+        """Returns the labels, and the predictions, of the words of each sentence."""
         pairs = by_sentence(rows, "label_ids", "predictions")
-        true, predicted = (
+        return (
             [[self._labels[i] for i in row] for row in column]
             for column in zip(*pairs, strict=True)
         )
-        loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
-        return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
 
     def baseline(self) -> dict[str, float]:
         """Returns the same scores if every word gets the most frequent label."""

@@ -83,6 +83,9 @@ class Evaluator(Protocol):
     def baseline(self) -> dict[str, float]:
         """Returns the known scores of the best constant answer."""
 
+    def classes(self) -> Sequence[results.ClassCount]:
+        """Returns the examples of each class; none if the answers are no classes."""
+
 
 def no_metrics(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns no metrics: the default of `Task.signs`, also for tasks that log only losses."""

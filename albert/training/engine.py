@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -31,6 +31,7 @@ from albert.training import (
     evaluation,
     optimizer_table,
     optimizers,
+    results,
     stuck_runs,
     train_step,
     training_log,
@@ -192,6 +193,7 @@ class Engine:
     Attributes:
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; None before the
         first evaluation.
+      classes: examples of each class in the last evaluation, see `contracts.Evaluator`.
     """
 
     def __init__(
@@ -213,6 +215,7 @@ class Engine:
             self.model = task.build_model(model_config, compute, run_config.seed)
         self.baseline: dict[str, float] | None = None
         self.basis: Callable[[], Basis | None] = lambda: None  # of its evaluations
+        self.classes: Sequence[results.ClassCount] = ()
         self.before_save: Callable[[], None] = lambda: None  # called by the chief; may raise
         self._training_means = training_log.RunningMeans(task.training_means)
         self._infer: Callable[[Iterator, list[tf.Tensor]], dict[str, tf.Tensor]] | None = None
@@ -633,6 +636,7 @@ class Engine:
         logging.info("Evaluated %d examples in %.1f s", count, seconds)
         if self.baseline is None:
             self.baseline = evaluator.baseline()
+        self.classes = evaluator.classes()
         further = self.task.further_metrics(self.model)
         return {**evaluator.result(), **further, **self._means_of_training()}
 

@@ -8,7 +8,7 @@ the checkpoints of an earlier or concurrent run. `BestTracker` keeps track of th
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
 
@@ -127,15 +127,23 @@ class BestTracker:
         self._best_is_untrained = self._is_untrained(step)
         self.unscored_best = None
 
-    def write_best(self, metrics: dict[str, Any]) -> None:
+    def write_best(
+        self, metrics: dict[str, Any], classes: Sequence[results.ClassCount] = ()
+    ) -> None:
         """Adds the metrics of `take_best` to the results of an earlier run."""
         if self._is_chief:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
-            run_record.set_result(self._folder, self.best_step, metrics)
+            run_record.set_result(self._folder, self.best_step, metrics, classes)
             run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
 
-    def record(self, prefix: str, step: int, metrics: dict[str, Any]) -> None:
+    def record(
+        self,
+        prefix: str,
+        step: int,
+        metrics: dict[str, Any],
+        classes: Sequence[results.ClassCount] = (),
+    ) -> None:
         """Records the metrics of a checkpoint and copies it if it is the best so far.
 
         Raises:
@@ -159,7 +167,7 @@ class BestTracker:
             checkpoints.replace_best(self._folder, prefix)
         self._write_results(os.path.basename(prefix), step, metrics)
         if is_better:
-            run_record.set_result(self._folder, step, metrics)
+            run_record.set_result(self._folder, step, metrics, classes)
         run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
         with file_io.room_for(self._events), self._writer.as_default(step=step):
             for key, number in metrics.items():
@@ -212,13 +220,14 @@ class _ScoredBest(NamedTuple):
     Attributes:
       prefix, step: prefix and step; a better checkpoint may have replaced it since.
       index: content of the index file, which has the checksums of all values.
-      metrics: metrics of the checkpoint.
+      metrics, classes: metrics of the checkpoint, and counts of the classes.
     """
 
     prefix: str
     step: int
     index: bytes
     metrics: dict
+    classes: Sequence[results.ClassCount]
 
 
 def _score_best(engine, input_fn, tracker):
@@ -243,7 +252,7 @@ def _score_best(engine, input_fn, tracker):
         ) from error
     metrics = engine.evaluate(input_fn)
     tracker.take_best(checkpoints.read_step(prefix), metrics)
-    return _ScoredBest(prefix, step, index, metrics)
+    return _ScoredBest(prefix, step, index, metrics, engine.classes)
 
 
 def _read_index(prefix):
@@ -310,12 +319,13 @@ def evaluate_while_training(
     with _preserving_weights(engine.model):
         scored = _score_best(engine, input_fn, tracker)
     if scored:
-        tracker.write_best(scored.metrics)
+        tracker.write_best(scored.metrics, scored.classes)
 
     def on_checkpoint(prefix, step):
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             logging.info("Evaluating %s", os.path.basename(prefix))
-            tracker.record(prefix, step, {**engine.evaluate(input_fn), **(further or {})})
+            metrics = {**engine.evaluate(input_fn), **(further or {})}
+            tracker.record(prefix, step, metrics, engine.classes)
         stale = patience and distribution.from_chief(engine.strategy, tracker.since_best)
         if not patience or stale < patience:
             return False
@@ -405,13 +415,14 @@ def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestT
 def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
     """Records one checkpoint of `_wait_for_pending`."""
     if scored and prefix == scored.prefix:
-        tracker.record(prefix, step, scored.metrics)
+        tracker.record(prefix, step, scored.metrics, scored.classes)
         return
     folder = engine.run_config.output_dir
     copy = distribution.from_chief(engine.strategy, lambda: _make_copy(folder, prefix))
     if copy:
         checkpoints.restore(engine.model, copy, allow_new_heads=False)
-        tracker.record(copy, step, engine.evaluate(input_fn))
+        metrics = engine.evaluate(input_fn)
+        tracker.record(copy, step, metrics, engine.classes)
     else:
         logging.warning("%s was deleted before it could be evaluated: skipped", prefix)
         tracker.last_step = step
@@ -536,7 +547,7 @@ def report(engine: Any, prefix: str, metrics: dict[str, Any]) -> results.Block |
         blocks = results.put(blocks, block)
     trial = results.read_trial(folder) if form.has_summary else None
     results.write_blocks(folder, blocks, trial and trial.best_step)
-    run_record.set_result(folder, step, metrics)
+    run_record.set_result(folder, step, metrics, engine.classes)
     run_record.set_evaluated(folder, 1, engine.baseline)
     return block
 

@@ -8,7 +8,7 @@ has ``step:best_step:best_value``: the last evaluated step, the best step and it
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ RESULTS = "eval_results.txt"
 AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
 NOT_BETTER = "no better than a constant answer"  # how such a remark begins
+NEVER = "never predicted"  # how a remark on classes begins
+_MAX_CLASSES = 8  # classes that a remark names
 UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
@@ -111,6 +113,43 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
     score, bound = np.float32(value), np.float32(baseline)
     is_better = score < bound if minimize else score > bound
     return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
+
+
+class ClassCount(NamedTuple):
+    """The examples of a class in an evaluation.
+
+    Attributes:
+      name: the label; for entities their type.
+      labels, predictions, right: examples with this label, with this prediction, and with both.
+    """
+
+    name: str
+    labels: int
+    predictions: int
+    right: int
+
+
+def count_classes(
+    names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
+) -> tuple[ClassCount, ...]:
+    """Counts the examples of each class.
+
+    Args:
+      names: the label names by id.
+      labels, predictions: ids [B].
+    """
+    sides = (labels, predictions, labels[labels == predictions])
+    counts = [np.bincount(ids, minlength=len(names)).tolist() for ids in sides]
+    return tuple(ClassCount(*row) for row in zip(names, *counts, strict=True))
+
+
+def remark_on_classes(classes: Iterable[ClassCount]) -> str:
+    """Returns a remark on classes that occur and are never predicted; else ""."""
+    missed = [
+        f"{row.name} (0 of {row.labels})" for row in classes if row.labels > row.predictions == 0
+    ]
+    more = f" and {len(missed) - _MAX_CLASSES} more" if len(missed) > _MAX_CLASSES else ""
+    return f"{NEVER}: {', '.join(missed[:_MAX_CLASSES])}{more}" if missed else ""
 
 
 def _is_metric(key: str) -> bool:

@@ -26,7 +26,7 @@ from absl import logging
 
 import albert
 from albert.io import file_io, json_shapes, processes, signals
-from albert.training import evaluation_basis, stuck_runs
+from albert.training import evaluation_basis, results, stuck_runs
 from albert.training.evaluation_basis import Basis
 
 # --- versions, machine and inputs -----------------------------------------------------------------
@@ -168,6 +168,7 @@ _FLAGS = {"*": {"value": json_shapes.ANY, "source": _TEXT}}
 _INPUTS = {
     "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
 }
+_CLASSES = [{"name": _TEXT, "labels": int, "predictions": int, "right": int}]
 _COST = {"steps": int, "*": json_shapes.NUMBER}
 _BASIS = {
     "sha256": _OPTIONAL, "path": _TEXT, "metric": _OPTIONAL,
@@ -176,7 +177,7 @@ _BASIS = {
 _SESSION = {
     "pid": int, "stages": [_TEXT], "command": [_TEXT], "started": _TEXT, "ended": _OPTIONAL,
     "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
-    "result": _RESULT, "test?": _RESULT,
+    "result": _RESULT, "test?": _RESULT, "classes?": _CLASSES,
     "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
     "inputs?": _INPUTS, "cost?": _COST, "measured_on?": _BASIS,
 }  # fmt: skip
@@ -187,7 +188,7 @@ _RECORD = {
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
     "test?": _RESULT, "cost?": _COST, "remarks?": [_TEXT],
-    "measured_on?": _BASIS,
+    "classes?": _CLASSES, "measured_on?": _BASIS,
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.
@@ -638,12 +639,22 @@ def set_aside_evaluations(folder: str) -> None:
         )
 
 
-def set_result(folder: str, step: int, scores: dict[str, Any]) -> None:
-    """Records the scores of this session's best checkpoint so far."""
+def set_result(
+    folder: str,
+    step: int,
+    scores: dict[str, Any],
+    classes: Sequence[results.ClassCount] = (),
+) -> None:
+    """Records the scores of this session's best checkpoint so far, and the counts of classes."""
 
     def change(record, session):
         session["result"] = {"step": step, **scores}
-        record["result"] = _session_of_result(record)["result"]
+        session["classes"] = [row._asdict() for row in classes]
+        chosen = _session_of_result(record)
+        record["result"], record["classes"] = chosen["result"], chosen.get("classes")
+        for owner in (session, record):
+            if not owner["classes"]:
+                del owner["classes"]
         if (record.get("test") or {}).get("step") != record["result"]["step"]:
             record.pop("test", None)  # scores of a checkpoint that is no longer the best
 

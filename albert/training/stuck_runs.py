@@ -170,6 +170,8 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     texts = [verdict(folder, result.get("step") if has_trained else None)]
     baseline = (record.get("baseline") or {}).get(metric)
     texts.append(results.remark_on_baseline(result.get(metric), baseline, results.is_loss(metric)))
+    counts = (results.ClassCount(**row) for row in record.get("classes", ()))
+    texts.append(results.remark_on_classes(counts))
     if metric in result and result[metric] is None:
         texts.append(f"its {metric} is {results.UNDEFINED}")
     return list(filter(None, texts))

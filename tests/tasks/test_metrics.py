@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 from albert.tasks import metrics
+from albert.training import results
 
 ALL = [
     metrics.accuracy,
@@ -113,6 +114,22 @@ def test_results_are_python_floats(metric):
 def test_wrong_shapes(metric, predictions):
     with pytest.raises(ValueError, match="expected as many predictions as labels"):
         metric([1, 0, 1] if predictions else [], predictions)
+
+
+def test_classes_that_are_never_predicted_are_named():
+    evaluator = metrics.Evaluator((("accuracy", metrics.accuracy),), labels=("a", "b", "c", "d"))
+    rows = {
+        "label_ids": np.array([0, 1, 1, 0, 1, 3]), "predictions": np.array([0, 0, 0, 3, 0, 1]),
+        "per_example_loss": np.zeros(6), "is_real_example": np.array([1, 1, 1, 1, 1, 0]),
+    }  # fmt: skip
+    evaluator.update(rows)
+    found = evaluator.classes()
+    assert found == (("a", 2, 4, 1), ("b", 3, 0, 0), ("c", 0, 0, 0), ("d", 0, 1, 0))
+    assert results.remark_on_classes(found) == "never predicted: b (0 of 3)"
+    assert not results.remark_on_classes(found[:1]) and not results.remark_on_classes(found[2:])
+    many = [results.ClassCount(str(i), 1, 0, 0) for i in range(10)]
+    assert results.remark_on_classes(many).endswith("7 (0 of 1) and 2 more")
+    assert not metrics.Evaluator(()).classes()
 
 
 def test_the_best_constant_answer():

@@ -249,6 +249,7 @@ def test_middle_high_and_overall_are_reported_apart():
     assert result["eval_accuracy_high"] == pytest.approx(2 / 3)
     assert result["eval_loss"] == result["loss"] == pytest.approx((0 + 1 + 2 + 0) / 4)
     assert evaluator.baseline()["eval_accuracy"] == 0.25
+    assert evaluator.classes()[2:] == (("C", 1, 0, 0), ("D", 1, 1, 1))
 
 
 def test_a_level_without_questions_is_left_out():

@@ -66,6 +66,13 @@ def test_scores_of_evaluations(tokenizer):
         "loss": -np.sum(shares * np.log(shares)), "precision": 1 / 3, "recall": 0.5, "f1": 0.4,
         "precision_A": 1 / 3, "recall_A": 0.5, "f1_A": 0.4,
     })  # fmt: skip
+    assert evaluator.classes() == (("A", 2, 1, 1),)  # entities
+    words = token_classification.Evaluator(("NN", "VB", "DT"))
+    words.update({
+        "label_ids": np.array([[0, 1, 2, 0]]), "first_pieces": np.array([[0, 1, 1, 1]]),
+        "predictions": np.array([[2, 1, 0, 1]]), "sentence": np.array([0]), "part": np.array([0]),
+    })  # fmt: skip
+    assert words.classes() == (("NN", 1, 1, 0), ("VB", 1, 2, 1), ("DT", 1, 0, 0))
     assert token_classification.make_task(LABELS, 9).best_metric == "f1"
     assert token_classification.make_task(("NN", "VB"), 9).best_metric == "eval_accuracy"
 

@@ -70,6 +70,9 @@ class MeanError:
         errors = np.concatenate(self.rows)
         return {"count": len(errors), "closeness": -float(errors.mean())}
 
+    def classes(self):
+        return ()
+
     def baseline(self):
         return {}
 

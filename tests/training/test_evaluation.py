@@ -41,6 +41,7 @@ def make_engine(folder, scores=SCORES, form=results.SHORT):
         evaluate=evaluate,
         baseline={"score": 0.25},
         basis=lambda: None,
+        classes=(),
         evaluated=evaluated,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from albert.io import file_io
-from albert.training import run_record
+from albert.training import results, run_record
 from tests.support.processes import wait_until
 from tests.support.sources import ROOT
 
@@ -151,20 +151,24 @@ def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one
 
 
 @pytest.mark.parametrize(
-    ("step", "accuracy", "remarks"),
+    ("step", "accuracy", "found", "remarks"),
     [
-        (2, 0.75, []),
-        (2, 0.5, ["no better than a constant answer (0.5000)"]),
-        (0, 0.75, ["best at step 0"]),
-        (2, math.nan, ["its accuracy is undefined"]),
+        (2, 0.75, 1, []),
+        (2, 0.5, 1, ["no better than a constant answer (0.5000)"]),
+        (0, 0.75, 1, ["best at step 0"]),
+        (2, math.nan, 1, ["its accuracy is undefined"]),
+        (2, 0.795, 0, ["never predicted: no (0 of 23)"]),
     ],
 )
-def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy, remarks):
+def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy, found, remarks):
     path = str(tmp_path)
     with recorder(tmp_path).session(path, ["train"], {}):
         run_record.set_model(path, "sst-2", "accuracy", 10, 5)
-        run_record.set_result(path, step, {"accuracy": accuracy})
+        classes = [results.ClassCount("yes", 89, 112 - found, 89)]
+        classes.append(results.ClassCount("no", 23, found, found))
+        run_record.set_result(path, step, {"accuracy": accuracy}, classes)
         run_record.set_evaluated(path, 2, {"accuracy": 0.5})
+    assert [row["labels"] for row in run_record.read(path)["classes"]] == [89, 23]
     assert run_record.read(path)["remarks"] == run_record.read_remarks(path) == remarks
     run_record.log_remarks(path, remarks)
     assert (f"The model of {path}: {remarks[0]}" in caplog.text) if remarks else not caplog.text

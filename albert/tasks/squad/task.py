@@ -144,6 +144,10 @@ class Evaluator:
         """Returns the scores of `answers`."""
         return self.score(self.answers())
 
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """Returns none: the answers are no classes."""
+        return ()
+
     def baseline(self) -> dict[str, float]:
         """Returns exact match and F1 over all questions if none is answered."""
         dataset = self.questions.dataset
