@@ -8,7 +8,6 @@ Example:
 
 import dataclasses
 import os
-from typing import Any
 
 from absl import flags, logging
 
@@ -49,20 +48,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def read_tensors(prefix: str, folder: str) -> dict[str, Any]:
-    """Returns {name: array} of a checkpoint for a folder, which may describe the unit of answers.
-
-    The description of a regression is not copied: without one, the new checkpoint answers in the
-    unit of the labels.
-    """
-    from albert.model import checkpoints, label_scale, model_folder
-
-    tensors = checkpoints.read_tensors(prefix)
-    scales = [model_folder.described_scale(path) for path in (os.path.dirname(prefix), folder)]
-    is_head = label_scale.HEAD[0] in tensors
-    return label_scale.convert_head(tensors, *scales) if is_head else tensors
-
-
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     from albert.model import checkpoints, huggingface, model_folder, published, sources
@@ -84,7 +69,7 @@ def main(values: flags.FlagValues) -> None:
     rules = model_folder.checked_rules(prefix, settings.text_rules())
     folder = os.path.dirname(target) or "."
     file_io.make_dirs(folder)
-    checkpoints.write_tensors(target, read_tensors(prefix, folder))
+    checkpoints.write_tensors(target, checkpoints.read_tensors(prefix))
     for path in sources.files_beside(prefix):
         copy = os.path.join(folder, os.path.basename(path))
         if os.path.abspath(copy) != os.path.abspath(path):

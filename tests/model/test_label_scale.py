@@ -96,17 +96,17 @@ def model_in_folder(prefix, scale):
     return model
 
 
-def test_files_for_others_answer_in_the_unit_of_the_labels(tmp_path, run_script):
-    """Neither Hugging Face folders nor lone checkpoints have a place for the scale."""
+def test_copies_answer_in_the_unit_of_the_labels(tmp_path, run_script):
+    """A Hugging Face folder has no place for the scale; a copied checkpoint has its description."""
     builders.write_classifier(tmp_path / "run", labels=(), scale=MINUTES, seed=3)
     expected = answers(model_in_folder(f"{tmp_path / 'run'}/model.ckpt-best", MINUTES))
     assert np.abs(expected - 30).max() < 14.5
     huggingface_export.export(str(tmp_path / "run"), output_dir=str(tmp_path / "hf"))
     run_script(
-        export_checkpoints, albert_directory=tmp_path / "run", export_path=tmp_path / "lone/model"
+        export_checkpoints, albert_directory=tmp_path / "run", export_path=tmp_path / "copy/model"
     )
-    for path in (tmp_path / "hf", tmp_path / "lone" / "model"):
-        found = model_in_folder(str(path), label_scale.RAW)
+    for path, scale in ((tmp_path / "hf", label_scale.RAW), (tmp_path / "copy/model", MINUTES)):
+        found = model_in_folder(str(path), scale)
         np.testing.assert_allclose(answers(found), expected, rtol=1e-5)
         model = model_in(HOURS)
         run_classifier.keep_answers(model, checkpoints.restore(model, str(path)))
