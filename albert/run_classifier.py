@@ -164,7 +164,7 @@ def find_glue_task(settings: Settings) -> glue.GlueTask:
         return task
     labels = custom.read_labels(settings.output_dir)
     head = None if labels else find_described_head(settings)
-    if head:
+    if head and not (settings.do_train and head.is_of_other_task(task.name, task.labels)):
         labels = custom.in_order_of(head, task.labels, task.words, f"task {task.name}")
     if labels is None or set(labels) != set(task.labels):
         return task

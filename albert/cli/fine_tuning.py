@@ -678,6 +678,9 @@ def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool
     if head is None or head.means(command.kind, labels, words):
         return None
     difference = head.difference(command.kind, labels)
+    if settings.do_train and head.is_of_other_task(description.get("task_name"), labels):
+        logging.warning("%s. Training starts from that head, see --new_head", difference)
+        return None
     if not settings.do_train:
         raise file_io.InputError(f"{difference}. Train first (--do_train), or use another model")
     logging.warning("%s. The head is new: only the encoder is taken", difference)

@@ -141,7 +141,8 @@ class ModelToUse(ModelFiles):
         from albert.tasks import model_labels
 
         head = None if do_train else model_labels.read_folder(output_dir)
-        if head or not self.init_checkpoint:
+        is_contradicted = self.albert_hub_module_handle or self.from_scratch  # `find` raises
+        if head or not self.init_checkpoint or is_contradicted:
             return head
         self.set_cache_dir()
         return model_labels.read(sources.find_checkpoint(self.init_checkpoint))

@@ -23,6 +23,7 @@ _KINDS = {
     "ForQuestionAnswering": "squad_v1",
 }
 _WITH_LABELS = ("classifier", "token_classifier")
+_OWN_DATA = "custom"  # name of a task that may have any labels
 _SHOWN = 20  # maximum number of labels in messages
 
 
@@ -46,6 +47,15 @@ class ModelHead:
     def is_unnamed(self) -> bool:
         """Returns whether the labels only have transformers' default names, such as LABEL_0."""
         return bool(self.labels) and self.labels == huggingface.default_labels(len(self.labels))
+
+    def is_of_other_task(self, task_name: str | None, labels: Sequence[str]) -> bool:
+        """Returns whether this is the head of another GLUE task with as many, but other labels.
+
+        To start from it is transfer between tasks, not a mistake.
+        """
+        tasks = [name for name in (self.task_name, task_name) if name and name != _OWN_DATA]
+        is_other = len(tasks) == 2 and tasks[0] != tasks[1]
+        return is_other and len(labels) == len(self.labels) and {*labels} != {*self.labels}
 
     def order(
         self,

@@ -57,6 +57,16 @@ def test_other_labels_are_an_error_that_shows_both(labels, theirs):
     assert labels[0] in str(e.value)
 
 
+def test_the_head_of_another_task_of_glue_is_a_start_for_training():
+    head = model_labels.ModelHead("", "classifier", ("0", "1"), "sst-2")
+    entailment = glue.get_task("RTE").labels
+    assert head.is_of_other_task("rte", entailment)
+    assert not head.is_of_other_task("cola", ("0", "1"))
+    assert not head.is_of_other_task("custom", entailment)
+    assert not head.is_of_other_task("mnli", glue.get_task("MNLI").labels)
+    assert not head.is_of_other_task(None, entailment)
+
+
 @pytest.mark.parametrize(
     ("config", "kind", "labels"),
     [
