@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
@@ -26,6 +27,7 @@ from albert.model import (
     sources,
     weight_names,
 )
+from albert.tasks import kinds
 from albert.text import model_inputs
 
 KINDS = ("tokens", "mean", "first", "pooled")
@@ -75,8 +77,32 @@ class _Encoder(encoder.AlbertModel):
     @property
     def used_variables(self) -> list[tf.Variable]:
         """The variables that the vectors depend on, see `heads.Model`."""
-        used = [v for v in self.variables if not v.name.startswith(weight_names.POOLER)]
+        used = [v for v in self.variables if not _is_of_pooler(v.name)]
         return list(self.variables) if self._uses_pooler else used
+
+
+def _check_pooler(model: _Encoder, checkpoint: str) -> None:
+    """Rejects a pooler that was random at the start of a run whose loss does not depend on it."""
+    folder = os.path.dirname(checkpoints.resolve(checkpoint))
+    names = [name for name in checkpoints.random_parts(folder, model) if _is_of_pooler(name)]
+    if names and not _trains_pooler(folder):
+        raise file_io.InputError(
+            f"{checkpoint}: the pooler ({', '.join(names)}) began with random values and was not "
+            "trained, as the model does not use it; take vectors=mean or first"
+        )
+
+
+def _is_of_pooler(name):
+    return name.startswith(weight_names.POOLER)
+
+
+def _trains_pooler(folder):
+    """Returns whether the run of a folder trains the pooler; True if the folder is of no run."""
+    if file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME)):
+        return kinds.KINDS[model_folder.read(folder, with_weights=False).kind].trains_pooler
+    if file_io.exists(os.path.join(folder, sources.PRETRAINING_NAME)):
+        return model_folder.sentence_tasks(folder) != ["none"]
+    return True
 
 
 class Extractor:
@@ -95,7 +121,7 @@ class Extractor:
 
     Raises:
       file_io.InputError: a file of the source is missing or does not fit, a layer is invalid, or
-        the checkpoint lacks the pooler that "pooled" needs.
+        the checkpoint lacks the pooler that "pooled" needs, or has a random one.
     """
 
     def __init__(
@@ -119,6 +145,7 @@ class Extractor:
         self._model = _Encoder(config, seed, kind)
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
+            _check_pooler(self._model, source.checkpoint)
         self._infer = prepared_weights.CompiledModel(self._model, self._vectors, _INPUTS)
 
     def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -57,7 +57,7 @@ class Counts(NamedTuple):
     predicted: int
     true: int
 
-    def scores(self):
+    def scores(self) -> dict[str, float]:
         """Returns precision, recall and F1; 0 instead of a division by 0."""
 
         def ratio(part, whole):

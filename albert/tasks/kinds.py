@@ -35,6 +35,7 @@ class Kind:
       head_variable: prefix of the names of variables that only its head has.
       one_output: whether that head has a single output; False: any number.
       inputs: names of the inputs, all int32 [B, S].
+      trains_pooler: whether its loss depends on the pooler.
       skip_padding: whether the model computes only the real tokens.
       has_labels: whether the description of its folder names labels.
       huggingface_head: key of `huggingface.HEADS`; None if transformers has no such model.
@@ -50,6 +51,7 @@ class Kind:
     head_variable: str
     one_output: bool = False
     inputs: tuple[str, ...] = _TEXT_INPUTS
+    trains_pooler: bool = False
     skip_padding: bool = False
     has_labels: bool = False
     huggingface_head: str | None = None
@@ -123,6 +125,7 @@ _ROWS = (
         name=glue.KIND,  # also of regression, whose models have no labels
         # int32 [B] and float32 [B, K]; of a regression float32 [B] and [B, 1], both the score.
         outputs=("predictions", "probabilities"),
+        trains_pooler=True,
         build=_build_classifier,
         command="run_classifier --task_name=… --data_dir=…",
         head_variable="output_bias",
@@ -146,6 +149,7 @@ _ROWS = (
     Kind(
         name=race.KIND,
         outputs=("logits",),  # float32 [B]: an input is a text with one of the options
+        trains_pooler=True,
         build=_build_choice_scorer,
         command="run_race --nodo_train --nodo_eval --data_dir=…",
         head_variable="output_bias",

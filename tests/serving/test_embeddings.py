@@ -11,8 +11,9 @@ import pytest
 from albert import extract_features
 from albert.export import huggingface_export
 from albert.io import file_io
-from albert.model import pretraining_heads, sources
+from albert.model import checkpoints, heads, model_folder, pretraining_heads, sources
 from albert.serving import embeddings
+from albert.tasks.squad import task as squad_task
 from tests.support import builders
 from tests.support.sources import ROOT
 
@@ -178,6 +179,18 @@ def test_a_random_pooler_makes_no_vectors(folder, texts_file, tmp_path, run_scri
     with pytest.raises(file_io.InputError, match=message):
         run(run_script, **flags, vectors="pooled")
     assert not (tmp_path / "out.jsonl").exists()
+    # A run that starts from it saves a pooler that its loss does not train.
+    squad = squad_task.Settings(32, 8, 8, 3, 10).to_dict()
+    model = heads.SquadV1Model(CONFIG, seed=2)
+    report = checkpoints.restore(model, str(tmp_path / "hf"))
+    started = sources.locate(checkpoint=str(folder))
+    model_folder.write(str(tmp_path / "run"), squad_task.V1, CONFIG, started, squad)
+    checkpoints.save(str(tmp_path / "run" / "model.ckpt-9"), model)
+    (tmp_path / "run" / "load_report.json").write_text(json.dumps(report.to_dict()))
+    own = {**flags, "init_checkpoint": tmp_path / "run"}
+    with pytest.raises(file_io.InputError, match="the pooler .* began with random values and was"):
+        run(run_script, **own, vectors="pooled")
+    run(run_script, **own, vectors="mean")
     run(run_script, **flags, vectors="first")
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len(TEXTS)
 
