@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from albert.io import file_io, json_shapes
+from albert.training import contracts
 
 if TYPE_CHECKING:
     from albert.training import optimizers
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 BUDGET = "budget.json"
 # Start of the program: this module is imported early.
 STARTED = time.monotonic()
-UNKNOWN = 2**31 - 1  # number of steps as long as no step was timed
+UNKNOWN = contracts.NO_LIMIT  # number of steps as long as no step was timed
 # The last step is planned again after this fraction of the budget. A new plan is ignored if it
 # moves the last step by less than this fraction of the remaining steps.
 _REPLAN_FRACTION, _MIN_MOVE = 0.005, 0.01
@@ -138,51 +139,7 @@ def last_step_within(
     return min(fits, UNKNOWN)
 
 
-class Unpaced:
-    """The plan of a run with a fixed number of steps.
-
-    Attributes:
-      pace: the plan as the learning rate reads it; None: the rate depends on the steps alone.
-    """
-
-    pace: "optimizers.Pace | None" = None
-
-    @property
-    def knows_end(self) -> bool:
-        """Whether the last step is known, not only an upper bound."""
-        return True
-
-    def resume(self, step: int) -> int | None:
-        """Resumes from a step; returns the number of steps if it has changed, else None."""
-
-    def steps_to_stop(self, step: int) -> int:
-        """Returns the maximum number of steps before the next `update`; they begin now."""
-        del step
-        return UNKNOWN
-
-    def save(self, step: int) -> None:
-        """Records that a checkpoint is about to be saved."""
-
-    def timing(
-        self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
-    ) -> Callable[[str, int], bool]:
-        """Wraps ``on_checkpoint`` to time its evaluations.
-
-        Args:
-          on_checkpoint: see `engine.Engine.train`.
-          time_evaluation: function that returns about how many seconds an evaluation takes.
-        """
-        del time_evaluation
-        return on_checkpoint
-
-    def update(self, step: int) -> int | None:
-        """Records the end of a call; returns the number of steps if it changes, else None."""
-
-
-UNPACED = Unpaced()
-
-
-class Pacer(Unpaced):
+class Pacer(contracts.Hook):
     """A planner of the last training step, for `engine.Engine.train`.
 
     Args:
@@ -296,7 +253,12 @@ class Pacer(Unpaced):
     def timing(
         self, on_checkpoint: Callable[[str, int], bool], time_evaluation: Callable[[], float]
     ) -> Callable[[str, int], bool]:
-        """See `Unpaced.timing`; the untrained model is not evaluated."""
+        """Wraps ``on_checkpoint`` to time its evaluations; the untrained model is not evaluated.
+
+        Args:
+          on_checkpoint: see `engine.Engine.train`.
+          time_evaluation: function that returns about how many seconds an evaluation takes.
+        """
         # The first call builds the graph of a resumed session, or evaluates nothing.
         is_first = True
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from albert.model.layers import Compute
+    from albert.training.optimizers import Pace
 
+NO_LIMIT = 2**31 - 1  # number of steps
 Rows = Mapping[str, np.ndarray]  # outputs of examples, which are the first axis of each array
 
 
@@ -85,6 +87,38 @@ class Evaluator(Protocol):
 
     def classes(self) -> Sequence[results.ClassCount]:
         """Returns the examples of each class; none if the answers are no classes."""
+
+
+class Hook:
+    """Follows a training run from step to step; does nothing by default.
+
+    Attributes:
+      pace: plan that the learning rate follows; None: the rate depends on the steps alone.
+    """
+
+    pace: "Pace | None" = None
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether the last step is known, not only an upper bound."""
+        return True
+
+    def resume(self, step: int) -> int | None:
+        """Resumes from a step; returns the last step of training if it moves, else None."""
+
+    def steps_to_stop(self, step: int) -> int:
+        """Returns the maximum number of steps before the next `update`; they begin now."""
+        del step
+        return NO_LIMIT
+
+    def update(self, step: int) -> int | None:
+        """Records the end of some steps; returns the last step of training if it moves."""
+
+    def observe(self, step: int, signals: Rows) -> None:
+        """Takes the sums of the task's `signs` over the steps since the last call."""
+
+    def save(self, step: int) -> None:
+        """Records that a checkpoint is about to be saved."""
 
 
 def no_metrics(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:

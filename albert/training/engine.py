@@ -24,7 +24,6 @@ from albert.data.input_pipeline import InputFn
 from albert.io import file_io, progress, signals
 from albert.model import batching, checkpoints, configuration, kernels, layers
 from albert.training import (
-    budget,
     contracts,
     cost,
     distribution,
@@ -32,7 +31,6 @@ from albert.training import (
     optimizer_table,
     optimizers,
     results,
-    stuck_runs,
     train_step,
     training_log,
 )
@@ -229,8 +227,7 @@ class Engine:
         settings: optimizer_table.Settings,
         initialize: Initialize,
         on_checkpoint: OnCheckpoint | None = None,
-        watch: stuck_runs.Unwatched = stuck_runs.UNWATCHED,
-        pacer: budget.Unpaced = budget.UNPACED,
+        hooks: Sequence[contracts.Hook] = (),
         words_per_token: float | None = None,
     ) -> str | None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
@@ -241,8 +238,7 @@ class Engine:
           initialize: gives a fresh run its first weights.
           on_checkpoint: called for each checkpoint to evaluate after it is written; training ends
             if it returns True.
-          watch: gets the learning signals of each step.
-          pacer: may move the last step.
+          hooks: follow the steps, and may move the last one.
           words_per_token: words of the training data per token, for the run's cost; None:
             unknown.
 
@@ -260,15 +256,15 @@ class Engine:
         file_io.make_dirs(config.output_dir)
         if distribution.is_chief(self.strategy):
             checkpoints.clean_up(config.output_dir)
-        self._watch, self._pacer = watch, pacer
+        self._hooks = hooks
         optimizer = self._build_optimizer(settings)
         with evaluation.BackgroundWriter() as self._writer:
             step, ended = self._start(optimizer, initialize, on_checkpoint)
             if ended or step >= config.num_train_steps:
                 logging.info("Nothing to train: already at step %d", step)
                 return self._save_average(optimizer)
-            watch.resume(step)
-            self._end_at(pacer.resume(step))
+            for hook in hooks:
+                self._end_at(hook.resume(step))
             dataset = self._training_data(input_fn, step)
             last = self._last_step()
             until = "" if last is None else f" to {last}"
@@ -311,8 +307,9 @@ class Engine:
         )
 
     def _build_optimizer(self, settings: optimizer_table.Settings) -> optimizers.Optimizer:
+        pace = next((hook.pace for hook in self._hooks if hook.pace), None)
         with self.strategy.scope():
-            optimizer = optimizers.build(settings, self._pacer.pace)
+            optimizer = optimizers.build(settings, pace)
             optimizer.build(self.model.trained_variables)
             if self.run_config.compute.dtype == "float16":
                 optimizer.scale_loss()
@@ -325,7 +322,8 @@ class Engine:
 
     def _last_step(self) -> int | None:
         """Returns the last step; None if it is not known yet."""
-        return self.run_config.num_train_steps if self._pacer.knows_end else None
+        is_known = all(hook.knows_end for hook in self._hooks)
+        return self.run_config.num_train_steps if is_known else None
 
     def _start(
         self,
@@ -384,8 +382,8 @@ class Engine:
         with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
             while step < config.num_train_steps:
                 started = time.monotonic()
-                parts = (config, self._watch, self._pacer)
-                count = min(max_steps, *(part.steps_to_stop(step) for part in parts))
+                stops = [hook.steps_to_stop(step) for hook in self._hooks]
+                count = min(max_steps, config.steps_to_stop(step), *stops)
                 num_steps, totals = run_steps(iterator, tf.constant(count, tf.int32))
                 num_steps = int(num_steps)  # waits for the end
                 signals.allow(_HANG_FACTOR * (time.monotonic() - started))
@@ -394,7 +392,8 @@ class Engine:
                 if step == first_step + 1:  # The first step includes compilation.
                     max_steps = self._steps_per_call(time.monotonic() - started)
                 step += num_steps
-                self._end_at(self._pacer.update(step))
+                for hook in self._hooks:
+                    self._end_at(hook.update(step))
                 config, log.last_step = self.run_config, self._last_step()
                 rate = float(optimizer.learning_rate())
                 signs = _pop_signs(totals)
@@ -406,7 +405,8 @@ class Engine:
                 self._training_means.add(totals)
                 log.update(step, totals, rate, step % config.log_every_steps == 0, work)
                 stop.assign(False)  # Later signals end the next call early.
-                self._watch.update(step, signs)
+                for hook in self._hooks:
+                    hook.observe(step, signs)
                 request, is_saved = self._pending_request(save_time), config.is_saved(step)
                 if is_saved or request:
                     log.before_checkpoint()
@@ -452,8 +452,8 @@ class Engine:
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
             self.before_save()
-            self._watch.save(step)
-            self._pacer.save(step)
+            for hook in self._hooks:
+                hook.save(step)
 
             def written() -> None:
                 _announce_saved(step)

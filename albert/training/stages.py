@@ -142,18 +142,17 @@ def _train(
         further = {"restarts": count} if count else None
         evaluate = None
         if eval_input:
-            evaluate = pacer.timing(
-                evaluation.evaluate_while_training(runner, eval_input, further),
-                functools.partial(runner.time_evaluation, eval_input),
-            )
+            evaluate = evaluation.evaluate_while_training(runner, eval_input, further)
+            if pacer:
+                time_evaluation = functools.partial(runner.time_evaluation, eval_input)
+                evaluate = pacer.timing(evaluate, time_evaluation)
         try:
             average = runner.train(
                 _train_input(data, paths, seed),
                 attempt.optimizer,
                 lambda model: _initialize(model, run),
                 evaluate,
-                watch,
-                pacer,
+                [hook for hook in (watch, pacer) if hook],
                 data.words_per_token,
             )
             if average and eval_input:
@@ -161,7 +160,7 @@ def _train(
             return runner
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(folder, seed, error, on_chief)
-            del runner, evaluate, attempt, pacer  # the next attempt needs their memory
+            del runner, evaluate, attempt, watch, pacer  # the next attempt needs their memory
     raise AssertionError("the last attempt has raised")
 
 
@@ -207,10 +206,10 @@ def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engi
     return runner
 
 
-def make_watch(run: Run) -> stuck_runs.Unwatched:
-    """Makes the `stuck_runs.Watch` that judges a run; `stuck_runs.UNWATCHED` without one."""
+def make_watch(run: Run) -> stuck_runs.Watch | None:
+    """Makes the hook that judges whether a run learns; None if it is not judged."""
     if not run.stuck:
-        return stuck_runs.UNWATCHED
+        return None
     config = run.run_config
     return stuck_runs.Watch(
         run.stuck, config.output_dir, None if run.budget else config.num_train_steps,
@@ -219,8 +218,8 @@ def make_watch(run: Run) -> stuck_runs.Unwatched:
 
 
 def within_budget(
-    run: Run, attempt: int, watch: stuck_runs.Unwatched
-) -> tuple[Run, budget.Unpaced]:
+    run: Run, attempt: int, watch: stuck_runs.Watch | None
+) -> tuple[Run, budget.Pacer | None]:
     """Applies the time budget of a run, if it has one.
 
     Args:
@@ -229,14 +228,14 @@ def within_budget(
       watch: gets the number of steps once it is known.
 
     Returns:
-      The run with the planned number of steps, and the `budget.Pacer` for `Engine.train`. Without
-      a budget: the same run and `budget.UNPACED`.
+      The run with the planned number of steps, and the hook that plans it. Without a budget: the
+      same run and None.
 
     Raises:
       file_io.InputError: the folder holds a run without a budget, or with another one.
     """
     if not run.budget:
-        return run, budget.UNPACED
+        return run, None
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     config, settings = run.run_config, run.budget
     folder = config.output_dir
@@ -244,7 +243,8 @@ def within_budget(
         pace = optimizers.Pace()
     pacer = budget.Pacer(
         settings, folder, attempt, config.save_checkpoints_steps, config.eval_every,
-        on_chief, distribution.is_chief(run.strategy), pace, watch.expect,
+        on_chief, distribution.is_chief(run.strategy), pace,
+        watch.expect if watch else lambda steps, step: None,
     )  # fmt: skip
     if pacer.is_new and on_chief(lambda: bool(checkpoints.numbered(folder))):
         raise file_io.InputError(

@@ -19,7 +19,7 @@ import numpy as np
 from absl import logging
 
 from albert.io import file_io, json_shapes
-from albert.training import results
+from albert.training import contracts, results
 
 STATE = "stuck.json"
 # Verdicts on a run that has ended. With the first two, the run has learned nothing.
@@ -190,31 +190,7 @@ def _read(path):
     return state
 
 
-class Unwatched:
-    """A run that is not judged."""
-
-    def expect(self, num_train_steps: int, step: int = 0) -> None:
-        """Sets the planned number of steps; called at a step, and again when the plan changes."""
-
-    def steps_to_stop(self, step: int) -> int:
-        """Returns the maximum number of steps before the next `update`."""
-        del step
-        return 2**31 - 1
-
-    def resume(self, step: int) -> None:
-        """Resumes from the state saved at a step."""
-
-    def save(self, step: int) -> None:
-        """Saves the state at a step, to resume from."""
-
-    def update(self, step: int, signs: dict[str, Any]) -> None:
-        """Adds the sums of the learning signals since the last call, {name: array}."""
-
-
-UNWATCHED = Unwatched()
-
-
-class Watch(Unwatched):
+class Watch(contracts.Hook):
     """Judges a run by its last steps, once a fraction of its steps is done.
 
     A judgement covers a window of steps after the warm-up; the next follows half a window later.
@@ -248,6 +224,7 @@ class Watch(Unwatched):
         self._warned, self._judgements = None, []
 
     def expect(self, num_train_steps: int, step: int = 0) -> None:
+        """Sets the planned number of steps; called at a step, and again when the plan changes."""
         is_first, self._steps = self._steps is None, num_train_steps
         if not is_first:  # Judgements stay where they are.
             return
@@ -293,10 +270,10 @@ class Watch(Unwatched):
             state = {"told": self._warned, "judgements": self._judgements, "signs": self._saved}
             file_io.write_json(self._path, state)
 
-    def update(self, step: int, signs: dict[str, Any]) -> None:
-        if self._steps is None or step <= self._first or not signs:
+    def observe(self, step: int, signals: contracts.Rows) -> None:
+        if self._steps is None or step <= self._first or not signals:
             return
-        for name, sums in signs.items():
+        for name, sums in signals.items():
             self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)
         if (step - self._first) % self._half:
             return
