@@ -59,7 +59,7 @@ def by_id(rows: Iterable[tuple[str, _Row]]) -> dict[str, _Row]:
         if key in result:
             raise file_io.InputError(
                 f"{row.place}: the id {key!r} is already that of {result[key].place}; ids must "
-                "differ: name another column with --id_column, or none, so that rows are numbered"
+                "differ: name another column with id_column, or none, so that rows are numbered"
             )
         result[key] = row
     return result
@@ -173,7 +173,7 @@ def join(
         raise file_io.InputError(
             f"{path} holds the predictions of other examples than the data: "
             f"{'; '.join(problems) or 'there is no example'}; predict again, or name the column of "
-            "the ids with --id_column"
+            "the ids with id_column"
         )
     return [key for key in examples if key in guesses]
 

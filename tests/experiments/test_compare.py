@@ -135,7 +135,7 @@ def test_files_of_predictions_with_their_answers(tmp_path, capsys):
     for given, message in (
         (arguments[:1], "a.tsv has no run.json next to it: name .* with --labels"),
         ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
-        ([*arguments, "--id_column=text"], "predictions of other examples .* --id_column"),
+        ([*arguments, "--id_column=text"], "predictions of other examples .* id_column"),
     ):
         with pytest.raises(file_io.InputError, match=message):
             call(capsys, *given)
