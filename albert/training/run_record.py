@@ -608,14 +608,15 @@ def _sum_costs(costs):
 def read_differences(folder: str, basis: Basis) -> list[str]:
     """Returns how the basis of a folder's results differs from another; [] if it is unknown.
 
+    The metric is not compared: results hold all of them.
+
     Raises:
       file_io.InputError: the record is damaged.
     """
     if not file_io.exists(os.path.join(folder, RUN)):
         return []
     earlier = read(folder).get("measured_on")
-    parts = (evaluation_basis.READING, evaluation_basis.METRIC)
-    return Basis(**earlier).differences(basis, *parts) if earlier else []
+    return Basis(**earlier).differences(basis, evaluation_basis.READING) if earlier else []
 
 
 def set_basis(folder: str, basis: Basis) -> None:

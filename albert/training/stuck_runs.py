@@ -173,7 +173,7 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     counts = (results.ClassCount(**row) for row in record.get("classes", ()))
     texts.append(results.remark_on_classes(counts))
     if metric in result and result[metric] is None:
-        texts.append(f"its {metric} is {results.UNDEFINED}")
+        texts.append(f"its {metric} is {results.UNDEFINED}: any answers score the same")
     return list(filter(None, texts))
 
 

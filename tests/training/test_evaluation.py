@@ -25,7 +25,12 @@ class Numbers(tf.Module):
         self.step = tf.Variable(0.0, name="step")
 
 
-def make_engine(folder, scores=SCORES, form=results.SHORT):
+def recorded(folder, stages):
+    """The session of a run, whose record says what its results are measured on."""
+    return run_record.Recorder("run_classifier", [], {}, {}).session(str(folder), stages, {})
+
+
+def make_engine(folder, scores=SCORES, form=results.SHORT, basis=None):
     """An engine whose list `evaluated` has the steps that it was asked to evaluate."""
     model, evaluated = Numbers(), []
 
@@ -40,7 +45,7 @@ def make_engine(folder, scores=SCORES, form=results.SHORT):
         strategy=distribution.create_strategy("one_device"),
         evaluate=evaluate,
         baseline={"score": 0.25},
-        basis=lambda: None,
+        basis=lambda: basis,
         classes=(),
         evaluated=evaluated,
     )
@@ -469,10 +474,8 @@ def test_a_score_on_other_data_is_not_kept_and_does_not_compete(folder):
     old, new = (Basis(sha256=name * 64, path="dev.csv", metric="score") for name in "ab")
 
     def train(basis, scores, steps):
-        recorder = run_record.Recorder("run_classifier", [], {}, {})
-        with recorder.session(str(folder), ["train", "eval"], {}):
-            runner = make_engine(folder, scores)
-            runner.basis = lambda: basis
+        with recorded(folder, ["train", "eval"]):
+            runner = make_engine(folder, scores, basis=basis)
             on_checkpoint = evaluation.evaluate_while_training(runner, None)
             for step in steps:
                 runner.model.step.assign(step)
@@ -497,6 +500,21 @@ def test_a_score_on_other_data_is_not_kept_and_does_not_compete(folder):
     assert record["measured_on"] == new.to_dict()
     assert run_record.basis_of_result(str(folder), record) == new
     assert train(new, {}, []).evaluated == []  # nothing has changed since
+
+
+@pytest.mark.parametrize("which", ["all", "last"])
+def test_an_evaluation_on_other_data_keeps_the_earlier_results_aside(folder, which):
+    old, new = (Basis(reading={"max_seq_length": length}) for length in (128, 64))
+    for basis, scores in ((old, SCORES), (new, dict.fromkeys(SCORES, 0.5))):
+        with recorded(folder, ["eval"]):
+            evaluation.evaluate(make_engine(folder, scores, basis=basis), None, which)
+    steps = ["0", "10", "20"] if which == "all" else ["20"]
+    for name, last in (("eval_results.earlier1.txt", SCORES[20]), ("eval_results.txt", 0.5)):
+        text = (folder / name).read_text()
+        assert re.findall("step = (.*)", text) == steps and f"score = {last}\n" in text
+    assert (folder / "best_trial.earlier1.txt").exists() == (which == "all")
+    rows = [row["kind"] for row in run_record.read_metrics(str(folder))]
+    assert sorted(rows) == ["earlier_eval"] * len(steps) + ["eval"] * len(steps)
 
 
 # --- kills --------------------------------------------------------------------------------------

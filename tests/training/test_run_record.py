@@ -156,7 +156,7 @@ def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one
         (2, 0.75, 1, []),
         (2, 0.5, 1, ["no better than a constant answer (0.5000)"]),
         (0, 0.75, 1, ["best at step 0"]),
-        (2, math.nan, 1, ["its accuracy is undefined"]),
+        (2, math.nan, 1, ["its accuracy is undefined: any answers score the same"]),
         (2, 0.795, 0, ["never predicted: no (0 of 23)"]),
     ],
 )
