@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert import export_checkpoints, run_classifier
+from albert.cli import fine_tuning
 from albert.export import huggingface_export
 from albert.io import file_io
 from albert.model import checkpoints, heads, label_scale, model_folder
@@ -121,3 +122,45 @@ def test_folders_without_a_scale_answer_as_before(tmp_path):
     new = [found.prediction for found in text_predictor.TextPredictor(folder).predict(TEXTS)]
     np.testing.assert_allclose(new, 30 + 14.5 * np.array(early), rtol=1e-5)
     assert dataclasses.astuple(model_folder.described_scale(folder)) == (30, 14.5)
+
+
+def scale_of(folder, **given):
+    """The scale that `run_classifier` takes for a regression on two rows, 10 and 40."""
+    values = builders.flag_values(run_classifier, output_dir=folder, **given)
+    settings = fine_tuning.read(run_classifier.Settings, values)
+    return run_classifier.find_scale(settings, run_classifier.find_task(settings))
+
+
+def test_the_scale_of_a_run(tmp_path, caplog):
+    train = tmp_path / "train.csv"
+    train.write_text("text,label\na,10.5\nb,40.5\n")
+    own = {"task_name": "custom", "train_file": train, "label_type": "regression"}
+    new = {**own, "do_train": True}
+    with caplog.at_level("INFO", "absl"):
+        assert scale_of(tmp_path / "new", **new) == label_scale.LabelScale(25.5, 15)
+    assert "2 labels of the train data: 10.5 to 40.5, mean 25.5, deviation 15" in caplog.text
+    assert scale_of(tmp_path / "new", **new, standardize_labels=False).is_raw
+    # A folder with weights keeps their scale: also an early one, which has none.
+    folder = builders.write_classifier(tmp_path / "run", labels=(), scale=MINUTES)
+    early = builders.write_classifier(tmp_path / "early", labels=())
+    for resumes in (new, {**own, "do_eval": True}):
+        assert scale_of(folder, **resumes) == MINUTES
+        assert scale_of(early, **resumes).is_raw
+    with pytest.raises(file_io.InputError, match="trained without --standardize_labels"):
+        scale_of(early, **new, standardize_labels=True)
+    # A model that is only evaluated brings its scale.
+    evaluated = {**own, "do_eval": True, "init_checkpoint": folder}
+    assert scale_of(tmp_path / "other", **evaluated) == MINUTES
+    with pytest.raises(file_io.InputError, match="--standardize_labels: only for regressions"):
+        train.write_text("text,label\na,x\nb,y\n")
+        scale_of(tmp_path / "words", task_name="custom", train_file=train, standardize_labels=True)
+
+
+def test_sts_b_is_trained_as_in_the_reference_unless_asked(tmp_path):
+    (tmp_path / "STS-B").mkdir()
+    rows = [[*"index", *"four", "score"], [*"01234", *"5678", "2"], [*"11234", *"5678", "4"]]
+    (tmp_path / "STS-B" / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    given = {"task_name": "STS-B", "data_dir": tmp_path, "do_train": True}
+    assert scale_of(tmp_path / "out", **given).is_raw
+    asked = scale_of(tmp_path / "out", **given, standardize_labels=True)
+    assert asked == label_scale.LabelScale(3, 1)
