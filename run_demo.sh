@@ -24,6 +24,7 @@ mkdir -p "$out/logs" "$model" "$records" || exit
 set_up_python "$PWD" || exit
 stop_on_signals
 step_number=0
+num_steps=$(grep -cE '^(step|make_records|fine_tune) ' "${BASH_SOURCE[0]}")
 
 # step TEXT COMMAND…: runs one step; its output goes to a log, which is shown if it fails.
 step() {
@@ -31,7 +32,7 @@ step() {
   shift
   step_number=$((step_number + 1))
   log=$out/logs/$step_number.log
-  printf '%d. %s ... ' "$step_number" "$text"
+  printf '%d of %d. %s ... ' "$step_number" "$num_steps" "$text"
   if run_logged "$log" "$PYTHON" -m "$@"; then
     echo "$((SECONDS - started)) s"
   elif [[ -n $INTERRUPTED ]]; then

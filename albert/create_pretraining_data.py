@@ -14,7 +14,15 @@ import time
 
 from absl import flags, logging
 
-from albert.cli import app, options, path_flags, pretraining, text_flags, text_runner
+from albert.cli import (
+    app,
+    next_steps,
+    options,
+    path_flags,
+    pretraining,
+    text_flags,
+    text_runner,
+)
 from albert.data import (
     beam_runner,
     instance_files,
@@ -233,6 +241,14 @@ def main(values: flags.FlagValues) -> None:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {state}") from None
     print(instance_files.report(counts, job, outputs, time.monotonic() - started))
+    records = f"{settings.output_file}-*" if settings.num_shards else settings.output_file
+    flag = "spm_model_file" if job.spm_model_file else "vocab_file"
+    given = {"input_file": records, flag: job.spm_model_file or job.vocab_file or ""}
+    rest = (
+        f"--albert_config_file=albert_config.json --max_seq_length={settings.max_seq_length} "
+        f"--max_predictions_per_seq={settings.masks.max_predictions_per_seq} --output_dir=model"
+    )
+    next_steps.show(next_steps.line("run_pretraining", rest, **given))
 
 
 if __name__ == "__main__":

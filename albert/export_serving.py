@@ -10,7 +10,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, options, path_flags
+from albert.cli import app, next_steps, options, path_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,7 @@ def main(values: flags.FlagValues) -> None:
         max_metric_drop=settings.max_metric_drop,
     )
     logging.info("Wrote %s (%s, %s)", folder.path, folder.format, folder.precision)
+    next_steps.show(next_steps.line("serve", model_dir=folder.path))
 
 
 if __name__ == "__main__":

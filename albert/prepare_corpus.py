@@ -6,11 +6,12 @@ Example:
 """
 
 import dataclasses
+import os
 import time
 
 from absl import flags
 
-from albert.cli import app, options, path_flags
+from albert.cli import app, next_steps, options, path_flags
 from albert.io import file_io, processes, signals
 from albert.text import corpus_cleaning, corpus_preparation
 
@@ -140,6 +141,8 @@ def main(values: flags.FlagValues) -> None:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {state}") from None
     print(f"{corpus_preparation.report_text(report)}\n  {time.monotonic() - started:.1f} s")
+    texts = os.path.join(output_dir, "corpus-*.txt")
+    next_steps.show(next_steps.line("train_vocab", input_file=texts, output_prefix="vocabulary"))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from albert.cli import (
     command_flags,
     distillation,
     model_settings,
+    next_steps,
     options,
     pretraining,
     training,
@@ -124,7 +125,7 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     from albert.tasks import pretraining as pretraining_task
-    from albert.training import stages
+    from albert.training import distribution, stages
 
     command_line = command_flags.CommandLine.of(values, "run_pretraining")
     # First: workers must know of each other.
@@ -148,6 +149,9 @@ def main(values: flags.FlagValues) -> None:
     task = settings.schedule.with_metric(pretraining_task.make_task(*tasks))
     task = pretraining.with_blimp(settings, task, config)
     stages.run(distilled.with_teacher(task), data, run)
+    stages.leave_checkpoints(run, settings.schedule.keep_only_best)
+    if distribution.is_chief(strategy):
+        next_steps.show(*next_steps.after_pretraining(settings.output_dir))
 
 
 if __name__ == "__main__":

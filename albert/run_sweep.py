@@ -18,7 +18,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, command_flags, options, path_flags
+from albert.cli import app, command_flags, next_steps, options, path_flags
 from albert.experiments import (
     report_data,
     sweep,
@@ -317,6 +317,7 @@ def main(values: flags.FlagValues) -> None:
             f"{len(failed)} of {len(runner.trials)} trials failed: {', '.join(failed)}; their logs "
             "say why, --retry_failed runs them again"
         )
+    next_steps.show(next_steps.line("report", runs=settings.output_dir))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from albert.cli import app, options, path_flags, text_runner
+from albert.cli import app, next_steps, options, path_flags, text_runner
 from albert.data import beam_runner
 from albert.io import file_io, processes, signals
 from albert.model import sources
@@ -179,6 +179,11 @@ def main(values: flags.FlagValues) -> None:
         _check_unused(f"{prefix}.model", trained)
         vocabulary.write_vocab(prefix, trained)
     print(_report(settings, len(paths), counts, time.monotonic() - started))
+    given = {"input_file": settings.input_file, "output_file": "records.tf_record"}
+    vocabulary_flag = {"vocab_file": f"{prefix}.txt"}
+    if not settings.wordpiece:
+        vocabulary_flag = {"spm_model_file": f"{prefix}.model"}
+    next_steps.show(next_steps.line("create_pretraining_data", **given, **vocabulary_flag))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ __all__ = (
     "distillation",
     "fine_tuning",
     "model_settings",
+    "next_steps",
     "options",
     "packaged_files",
     "path_flags",

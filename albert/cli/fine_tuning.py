@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import flags, logging
 
-from albert.cli import command_flags, distillation, model_settings, options, path_flags, training
+from albert.cli import (
+    command_flags,
+    distillation,
+    model_settings,
+    next_steps,
+    options,
+    path_flags,
+    training,
+)
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, sources
@@ -513,7 +521,7 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
     if settings.schedule.num_seeds > 1:
         _run_seeds(command, command_line)
         return
-    from albert.training import stages
+    from albert.training import distribution, stages
 
     # First: workers must know of each other.
     strategy = training.make_strategy(settings, command_line)
@@ -544,6 +552,9 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
         remarks = run_record.read_remarks(settings.output_dir)
         run_record.log_remarks(settings.output_dir, remarks)
     stages.complete_folder(stages_run)
+    stages.leave_checkpoints(stages_run, settings.schedule.keep_only_best)
+    if distribution.is_chief(strategy):
+        next_steps.show(*next_steps.after_fine_tuning(command.kind, settings.output_dir))
 
 
 def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> None:
@@ -570,6 +581,7 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
     }
     study = seeds.Study(settings.output_dir, command_line.script, metric, arguments, shared_flags)
     print(seeds.run(study, settings.course.seed, settings.schedule.num_seeds))
+    next_steps.show(next_steps.line("report", runs=settings.output_dir))
 
 
 def find_head(settings: Settings) -> head_config.Head:

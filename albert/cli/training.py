@@ -299,6 +299,11 @@ class Schedule(options.Group):
         "Stop after this many consecutive evaluations without improvement; 0: never.",
         check=options.not_negative,
     )
+    keep_only_best: bool = options.flag(
+        False,
+        "After training with evaluations keep the weights of the best checkpoint alone: much less "
+        "space, but the run cannot be resumed.",
+    )
     budget_minutes: float = options.flag(
         0.0,
         "Above 0: train until this many minutes have passed, with the evaluations; the learning "
@@ -314,7 +319,7 @@ class Schedule(options.Group):
           evaluates: whether it evaluates, in training or alone.
         """
         if not (do_train and evaluates):
-            names = ("eval_every", "early_stopping_patience")
+            names = ("eval_every", "early_stopping_patience", "keep_only_best")
             self.refuse_given("training with evaluations", *names)
         if not do_train:
             self.refuse_given("training", "budget_minutes")

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
@@ -124,6 +125,7 @@ LOAD_REPORT = "load_report.json"
 NEW_BEST = "new-model.ckpt-best"
 ENCODER_PREFIX = "bert/"
 # Steps have 64 bits; a longer number is the name of something else.
+_ANY = "model.ckpt-"  # begins the names of the files of checkpoints
 _NUMBERED = re.compile(r"model\.ckpt-(\d{1,18})$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
 READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
@@ -801,6 +803,33 @@ def prune(folder: str, keep: int) -> None:
         for prefix in [*without_index(folder), *numbered(folder)[:-keep]]:
             delete(prefix)
     update_pointer(folder)
+
+
+def size_in(folder: str) -> int:
+    """Returns the number of bytes of all checkpoints in a folder; 0 without the folder."""
+    if not file_io.is_dir(folder):
+        return 0
+    names = [name for name in file_io.listdir(folder) if name.startswith(_ANY)]
+    return sum(file_io.size(os.path.join(folder, name)) for name in names)
+
+
+def keep_only_best(folder: str) -> None:
+    """Leaves the weights and the step of the best checkpoint of a folder, and no other checkpoint.
+
+    If the process is killed, the best checkpoint is complete, with or without the state of its
+    optimizer. An average of weights stays.
+    """
+    complete_best(folder)
+    best = os.path.join(folder, BEST)
+    tensors, step = read_tensors(best), read_step(best)
+    if step is not None:
+        tensors[weight_names.STEP] = np.int64(step)
+    new = os.path.join(folder, NEW_BEST)
+    write_tensors(new, tensors, with_meta=file_io.exists(f"{best}.meta"))
+    complete_best(folder)
+    for prefix in [*without_index(folder), *numbered(folder)]:
+        delete(prefix)
+    file_io.remove(os.path.join(folder, "checkpoint"))
 
 
 def clean_up(folder: str) -> None:

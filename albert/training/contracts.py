@@ -265,6 +265,13 @@ class Example(Protocol):
 E = TypeVar("E", bound=Example)
 
 
+def _reading(paths: Sequence[str]) -> AbstractContextManager[None]:
+    """Returns `Data.reading` of records that are cached."""
+    from albert.data import record_files
+
+    return record_files.report_damage(paths)
+
+
 def data_of_examples(
     name: str,
     specs: Sequence[FeatureSpec],
@@ -297,28 +304,19 @@ def data_of_examples(
         with distribution.chief_first(cache.strategy):
             if split in cache.shared:
                 path = record_files.shared_name(path, specs, made_with)
+            make = functools.partial(featurize, cuts=cuts)
             if split == "test":
-                rows = (
-                    (example.guid, featurize(example, cuts=cuts)) for example in examples(split)
-                )
+                rows = ((example.guid, make(example)) for example in examples(split))
                 count = record_files.cached_with_ids(path, specs, made_with, lambda: rows)
             else:
                 count = record_files.cached(
-                    path,
-                    specs,
-                    made_with,
-                    lambda: (featurize(example, cuts=cuts) for example in examples(split)),
+                    path, specs, made_with, lambda: map(make, examples(split))
                 )
         if cuts.cut:
             logging.warning("%s: %s", path, cuts.describe())
         if not count:
             raise file_io.InputError(f"the {split} data of {name} has no examples")
         return [path]
-
-    def reading(paths: Sequence[str]) -> AbstractContextManager[None]:
-        from albert.data import record_files
-
-        return record_files.report_damage(paths)
 
     def ids_of(split: str) -> list:
         from albert.data import record_files
@@ -331,6 +329,6 @@ def data_of_examples(
         specs=lambda split: specs,
         records=records_of,
         ids=ids_of,
-        reading=reading,
+        reading=_reading,
         **rest,
     )

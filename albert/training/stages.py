@@ -386,6 +386,29 @@ def _predict(
     return evaluation.report(runner, prefix, metrics)
 
 
+def leave_checkpoints(run: Run, keep_only_best: bool) -> None:
+    """Logs the size of the checkpoints of a successful run, or leaves the best weights alone."""
+    folder = run.run_config.output_dir
+    if not (run.do_train and distribution.is_chief(run.strategy)):
+        return
+    if not (before := checkpoints.size_in(folder)):
+        return
+    best = checkpoints.find_best(folder)
+    if not (keep_only_best and best):
+        hint = "; the flag keep_only_best leaves the weights of the best alone" if best else ""
+        logging.info(
+            "The checkpoints in %s take %s, with what resuming needs%s",
+            folder, file_io.describe(before), hint,
+        )  # fmt: skip
+        return
+    with locks.written_by_one(folder):
+        checkpoints.keep_only_best(folder)
+    logging.info(
+        "Kept only the weights of the best checkpoint in %s: %s of %s; this run cannot be resumed",
+        folder, file_io.describe(checkpoints.size_in(folder)), file_io.describe(before),
+    )  # fmt: skip
+
+
 def complete_folder(run: Run) -> None:
     """Adds missing files to the output folder, such as one that another program has trained.
 

@@ -31,7 +31,7 @@ def test_every_command_is_listed():
 
 @pytest.mark.parametrize("arguments", [("albert",), ("albert.verify", "--path=x")])
 def test_version(arguments):
-    """Of the program, also as a module, and of its commands."""
+    """The program, also as a module, and its commands print it."""
     result = run("-m", *arguments, "--version")
     assert (result.returncode, result.stdout) == (0, f"albert {albert.__version__}\n")
 

@@ -179,7 +179,8 @@ def test_each_seed_is_the_same_command(script, monkeypatch, capsys):
     values = values_of(script, num_seeds=3, seed=7, learning_rate=1e-3, log_every_steps=5)
     importlib.import_module(f"albert.{script}").main(values)
     ((study, numbers),) = studies
-    assert numbers == (7, 3) and capsys.readouterr().out == "the table\n"
+    assert numbers == (7, 3)
+    assert capsys.readouterr().out == ("the table\nNext:\n  python -m albert.report --runs=out\n")
     assert (study.folder, study.script) == ("out", script)
     expected = values_of(script, learning_rate=1e-3, log_every_steps=5)
     child = flags.FlagValues()

@@ -239,6 +239,29 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path, model):
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-100")
 
 
+@pytest.mark.parametrize("pending", [False, True])
+def test_only_the_weights_of_the_best_are_left(tmp_path, model, pending):
+    optimizer = optimizers.create_optimizer(0.1, 2, 0)
+    optimizer.build(model.variables)
+    for step in (5, 10):
+        optimizer.global_step.assign(step)
+        checkpoints.save(str(tmp_path / f"model.ckpt-{step}"), model, optimizer)
+    name = checkpoints.NEW_BEST if pending else checkpoints.BEST
+    checkpoints.copy(str(tmp_path / "model.ckpt-5"), str(tmp_path / name))
+    checkpoints.prune(str(tmp_path), keep=2)
+    before = checkpoints.size_in(str(tmp_path))
+    checkpoints.keep_only_best(str(tmp_path))
+    best = checkpoints.find_best(str(tmp_path))
+    assert {path.name.rpartition(".")[0] for path in tmp_path.iterdir()} <= {
+        *(checkpoints.BEST, f"{checkpoints.BEST}.manifest")
+    }
+    names = checkpoints.reader(best).get_variable_to_shape_map()
+    assert set(names) == {*checkpoints.variables_by_name(model), "global_step"}
+    assert checkpoints.read_step(best) == 5
+    assert checkpoints.damage_of(best) is None
+    assert checkpoints.size_in(str(tmp_path)) < before / 4
+
+
 def test_a_numbered_checkpoint_has_an_empty_meta_file_before_it_is_there(
     tmp_path, model, monkeypatch
 ):

@@ -390,7 +390,7 @@ def test_a_url_is_resolved_by_tensorflow_hub(inputs, tmp_path, run_script, golde
 
 
 @pytest.mark.slow
-def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
+def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script, caplog, capsys):
     flags = glue_flags(
         inputs, tmp_path / "out", do_train=True, do_eval=True, from_scratch=True, train_step=1,
         cached_dir=tmp_path / "cache",
@@ -401,9 +401,18 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script):
     assert [re.sub(r"-\w{8}\.", "-hash.", name) for name in names] == [
         "eval-hash.tf_record", "train-hash.tf_record",
     ]  # fmt: skip
-    run_script(run_classifier, **flags)
+    with caplog.at_level("INFO", logger="absl"):
+        run_script(run_classifier, **flags, keep_only_best=True)
     assert made == {path: path.stat().st_mtime_ns for path in made}
     assert not list((tmp_path / "out").glob("*tf_record"))
+    # What is left can be evaluated and used.
+    assert re.search(r"Kept only the weights .* KiB of .* KiB; this run cannot be", caplog.text)
+    assert [path.name for path in (tmp_path / "out").glob("*.index")] == ["model.ckpt-best.index"]
+    assert f"\n  python -m albert.predict --model_dir={tmp_path}/out " in capsys.readouterr().out
+    caplog.clear()
+    with caplog.at_level("INFO", logger="absl"):
+        run_script(run_classifier, **flags | {"do_train": False, "from_scratch": False})
+    assert "Best: step 1" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Lines that commands print at their end: they can be pasted."""
+
+import importlib
+import shlex
+
+import pytest
+from absl import flags
+
+from albert.cli import next_steps
+from albert.tasks import kinds
+
+
+def parsed(line):
+    """The command of a line, and the values of its flags, which it takes."""
+    python, option, module, *arguments = shlex.split(line)
+    assert (python, option) == ("python", "-m")
+    values = flags.FlagValues()
+    importlib.import_module(module).define_flags(values)
+    values([module, *arguments])
+    return module, values
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_lines_after_fine_tuning(kind):
+    folder = "my models/it's 1"
+    use, serve, report = map(parsed, next_steps.after_fine_tuning(kind, folder))
+    assert use[0] == ("albert.ask" if kind.startswith("squad") else "albert.predict")
+    assert use[1].model_dir == serve[1].model_dir == folder and serve[0] == "albert.serve"
+    assert report[1].runs == [folder]
+
+
+def test_lines_after_pretraining(capsys):
+    lines = next_steps.after_pretraining("model")
+    (module, values), (_, report) = map(parsed, lines)
+    assert (module, values.init_checkpoint, report.runs) == (
+        *("albert.run_classifier", "model", ["model"]),
+    )
+    next_steps.show(*lines)
+    assert capsys.readouterr().out == "Next:\n" + "".join(f"  {line}\n" for line in lines)
