@@ -183,6 +183,30 @@ def test_the_lowest_loss_can_pick_the_best(path, tmp_path):
     assert (tmp_path / "best_trial.txt").read_text().startswith("20:20:0.")
 
 
+@pytest.mark.slow
+def test_scores_of_a_resumed_run_belong_to_the_data_and_settings_of_that_time(path, tmp_path):
+    dev, folder = tmp_path / "dev.csv", tmp_path / "out"
+    data = dataclasses.replace(data_of(path), files=lambda split: [str(dev)])
+
+    def run(text, length, steps):
+        dev.write_text(text)
+        flags = {"max_seq_length": {"value": length, "source": "default"}}
+        recorder = run_record.Recorder("run_line", [], flags, {})
+        changed = make_run(folder, num_train_steps=steps, save_checkpoints_steps=5)
+        stages.run(TASK, data, dataclasses.replace(changed, record=recorder))
+        basis = run_record.read(str(folder))["measured_on"]
+        assert basis["sha256"] == file_io.sha256(str(dev))
+        assert basis["reading"] == {"max_seq_length": length}
+        return evaluated(folder), len(list(folder.glob("eval_results.earlier*")))
+
+    assert run("one", 8, 10) == ([0, 5, 10], 0)
+    best = checkpoints.read_step(str(folder / "model.ckpt-best"))
+    assert run("other", 8, 15) == (sorted({best, 10, 15}), 1)
+    best = checkpoints.read_step(str(folder / "model.ckpt-best"))
+    assert run("other", 16, 15) == (sorted({best, 15}), 2)
+    assert run("other", 16, 15)[1] == 2  # the same again
+
+
 # --- restarts -----------------------------------------------------------------------------------
 
 JUDGED = stuck_runs.Settings(0.5, 0.0, "Try another rate", min_examples=160)
