@@ -10,7 +10,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from albert.cli import command_help, commands, packaged_files
-from albert.io import file_io, requirements, signals, tensorflow_start
+from albert.io import file_io, log_format, requirements, signals, tensorflow_start
 
 # As in setup.py; the oldest tested version.
 _MIN_TENSORFLOW = [2, 18]
@@ -137,6 +137,13 @@ def parse(argv: Sequence[str]) -> list[str]:
         sys.exit(0)
 
 
+def _set_log_format(values):
+    """Sets the form of the log; a server has its own forms."""
+    form = values.log_format if "log_format" in values else log_format.AUTO
+    if form in log_format.FORMATS:
+        log_format.use(form)
+
+
 def run(
     main: Callable[[flags.FlagValues], Any], define_flags: Callable[[flags.FlagValues], None]
 ) -> None:
@@ -166,6 +173,7 @@ def run(
             print(f"error: not a flag: {argv[1:]}; flags look like --name=value", file=sys.stderr)
             return 1
         logging.set_verbosity(logging.INFO)
+        _set_log_format(flags.FLAGS)
         try:
             check_tensorflow()
             with signals.ensure_end():

@@ -8,7 +8,7 @@ from typing import Any
 from absl import flags, logging
 
 from albert.cli import command_flags, model_settings, options, path_flags
-from albert.io import file_io
+from albert.io import file_io, log_format
 from albert.training import budget, optimizer_table
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
@@ -127,6 +127,12 @@ class Course(options.Group):
         maximum=2**31 - 1,
     )
     log_every_steps: int = options.flag(20, "Steps between lines of the log.", minimum=1)
+    log_format: str = options.flag(
+        log_format.AUTO,
+        "Form of the log: short - the time of day, and few numbers of a step. full - also date, "
+        "thread, file and line, and all numbers. auto - short on a terminal, else full.",
+        choices=log_format.FORMATS,
+    )
     save_checkpoints_secs: int = options.flag(
         0,
         "Also save a checkpoint when this many seconds have passed since the last one; it is not "

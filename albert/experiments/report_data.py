@@ -13,7 +13,7 @@ from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 RUN, SWEEP, GLUE, SEEDS = "run", "sweep", "GLUE sweep", "runs over seeds"
 # Flags that locate files or control logging; they do not affect what is learned.
-_PLACES = {"output_dir", "cached_dir", "export_dir", "log_every_steps"}
+_PLACES = {"output_dir", "cached_dir", "export_dir", "log_every_steps", "log_format"}
 _NOT_SCORES = {"kind", "step", "seconds", "checkpoint", "time", "global_step", "best"}
 
 

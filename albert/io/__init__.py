@@ -7,6 +7,7 @@ __all__ = (
     "file_io",
     "json_shapes",
     "locks",
+    "log_format",
     "manifests",
     "processes",
     "progress",

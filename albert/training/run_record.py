@@ -194,7 +194,7 @@ _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUM
 # Flags whose values may change when a run resumes.
 MAY_CHANGE = """
     do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
-    keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
+    log_format keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
 _LOCK = threading.Lock()  # inputs are hashed in a background thread
 

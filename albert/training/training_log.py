@@ -9,11 +9,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert.io import file_io, progress
+from albert.io import file_io, log_format, progress
 from albert.training import run_record
 
 # Keys of the totals: seconds that steps waited for their batches, and tokens without padding.
 INPUT_SECONDS, TOKENS = "input_seconds", "tokens"
+# Values that log lines show in another form than the rest.
+_SPEEDS = ("examples_per_second", "tokens_per_second", "input_share", "tokens_seen")
+_SLOW_INPUT = 0.1  # fraction of the time; a short line shows it from here on
 WORK = "work"  # key of `flops.Work` in the results of a step
 
 
@@ -166,14 +169,12 @@ class TrainingLog:
         values = self._means.take()
         tokens = values.pop(TOKENS, None)  # per step
         values["learning_rate"] = rate
-        line = f"step {step}" + (f"/{self.last_step}" if self.last_step else "")
-        line += "".join(f"  {name} {value:.5g}" for name, value in values.items())
         if self._timed_steps and self._seconds:
-            line += self._speed(step, tokens, values)
+            self._add_speed(tokens, values)
         if self._tokens_seen is not None:
             values["tokens_seen"] = self._tokens_seen
-            line += f"  {self._tokens_seen} tokens"
-        logging.info("%s", line)
+        describe = describe_shortly if log_format.is_short() else describe_fully
+        logging.info("%s", describe(step, self.last_step, values, self._time_left(step)))
         with file_io.room_for(self._folder), self._writer.as_default(step=step):
             for name, value in values.items():
                 write_scalar(name, value)
@@ -183,20 +184,72 @@ class TrainingLog:
         self._reported = step
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
-    def _speed(self, step, tokens, values):
-        """Adds the training speed to the values; returns the speed and the time left as text."""
+    def _add_speed(self, tokens, values):
+        """Adds the training speed, and the fraction of the time spent waiting for input."""
         steps_per_second = self._timed_steps / self._seconds
-        speed = values["examples_per_second"] = self._batch_size * steps_per_second
-        text = f"  {speed:.{1 if speed >= 1 else 4}f} examples/s"
+        values["examples_per_second"] = self._batch_size * steps_per_second
         if tokens is not None:
             values["tokens_per_second"] = tokens * steps_per_second
-            text += f"  {values['tokens_per_second']:.0f} tokens/s"
-        # The fraction of the time spent waiting for input.
         values["input_share"] = self._input_seconds / self._seconds
-        text += f"  input {values['input_share']:.0%}"
-        if self.last_step is None:
-            return text
-        return f"{text}  {progress.duration((self.last_step - step) / steps_per_second)} left"
+
+    def _time_left(self, step):
+        """Returns the seconds until the last step; None: not known."""
+        if self.last_step is None or not (self._timed_steps and self._seconds):
+            return None
+        return (self.last_step - step) * self._seconds / self._timed_steps
+
+
+def describe_fully(
+    step: int, last_step: int | None, values: dict[str, float], time_left: float | None
+) -> str:
+    """Returns the log line of some steps, with all their values.
+
+    Args:
+      step: the last one.
+      last_step: step at which training ends; None: not known.
+      values: {name: mean}, as in ``metrics.jsonl``.
+      time_left: seconds until the last step; None: not known.
+    """
+    line = _place(step, last_step)
+    line += "".join(f"  {name} {x:.5g}" for name, x in values.items() if name not in _SPEEDS)
+    if "examples_per_second" in values:
+        line += f"  {_speed(values)}"
+        if "tokens_per_second" in values:
+            line += f"  {values['tokens_per_second']:.0f} tokens/s"
+        line += f"  input {values['input_share']:.0%}"
+    if time_left is not None:
+        line += f"  {progress.duration(time_left)} left"
+    if "tokens_seen" in values:
+        line += f"  {values['tokens_seen']} tokens"
+    return line
+
+
+def describe_shortly(
+    step: int, last_step: int | None, values: dict[str, float], time_left: float | None
+) -> str:
+    """Returns a line for a terminal: each loss once, scores, rate, speed and the time left.
+
+    The arguments are those of `describe_fully`.
+    """
+    hidden = {*_SPEEDS, "gradient_norm"}
+    losses = [name for name in values if name.endswith("_loss")]
+    hidden |= {name for name in losses if values[name] == values.get("loss")}
+    line = _place(step, last_step)
+    line += "".join(f"  {name} {x:.4g}" for name, x in values.items() if name not in hidden)
+    if "examples_per_second" in values:
+        line += f"  {_speed(values)}"
+        if values["input_share"] >= _SLOW_INPUT:
+            line += f"  input {values['input_share']:.0%}"
+    return line if time_left is None else f"{line}  {progress.duration(time_left)} left"
+
+
+def _place(step, last_step):
+    return f"step {step}" + (f"/{last_step}" if last_step else "")
+
+
+def _speed(values):
+    speed = values["examples_per_second"]
+    return f"{speed:.{1 if speed >= 1 else 4}f} examples/s"
 
 
 def _tokens_seen(rows, step):

@@ -164,3 +164,31 @@ def test_the_memory_of_a_run_stays_flat():
     growth, files, threads = map(float, found.groups())
     # What has to be bound is what each evaluation and each step adds; half of this is chance.
     assert growth < 20 and files <= 2 and threads <= 2, output
+
+
+VALUES = {
+    "classification_loss": 0.6584321, "loss": 0.6584321, "gradient_norm": 1.16, "accuracy": 0.71094,
+    "learning_rate": 1.66667e-05, "examples_per_second": 1537.71, "tokens_per_second": 30344.2,
+    "input_share": 0.012, "tokens_seen": 63143,
+}  # fmt: skip
+
+
+def test_the_short_line_has_each_loss_once_and_four_digits():
+    assert training_log.describe_shortly(80, 100, VALUES, 61.9) == (
+        "step 80/100  loss 0.6584  accuracy 0.7109  learning_rate 1.667e-05  1537.7 examples/s"
+        "  0:01:01 left"
+    )
+    losses = {"masked_lm_loss": 2.5, "sentence_order_loss": 0.25, "loss": 2.75}
+    assert training_log.describe_shortly(20, None, losses, None) == (
+        "step 20  masked_lm_loss 2.5  sentence_order_loss 0.25  loss 2.75"
+    )
+    slow = VALUES | {"input_share": 0.4}
+    assert "examples/s  input 40%  0:00:05 left" in training_log.describe_shortly(8, 9, slow, 5.0)
+
+
+def test_the_full_line_has_all_values():
+    assert training_log.describe_fully(80, 100, VALUES, 61.9) == (
+        "step 80/100  classification_loss 0.65843  loss 0.65843  gradient_norm 1.16"
+        "  accuracy 0.71094  learning_rate 1.6667e-05  1537.7 examples/s  30344 tokens/s  input 1%"
+        "  0:01:01 left  63143 tokens"
+    )
