@@ -517,6 +517,39 @@ def test_an_evaluation_on_other_data_keeps_the_earlier_results_aside(folder, whi
     assert sorted(rows) == ["earlier_eval"] * len(steps) + ["eval"] * len(steps)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_changes_between_sessions_all_results_are_of_one_basis(tmp_path, seed):
+    """Sessions that train or evaluate, on data that changes at random, and back again."""
+    rng = np.random.default_rng(seed)
+    steps = range(0, 60, 10)
+    table = {name: dict(zip(steps, rng.permutation(6) / 8, strict=True)) for name in "abc"}
+    done = 0
+    for _ in range(6):
+        name = "abc"[rng.integers(3)]
+        runner = make_engine(tmp_path, table[name], basis=Basis(sha256=name))
+        trains = done == 0 or rng.integers(2)
+        with recorded(tmp_path, ["train", "eval"] if trains else ["eval"]):
+            if trains:
+                on_checkpoint = evaluation.evaluate_while_training(runner, None)
+                for step in range(max(done - 10, 0), min(done + 20, 60), 10):
+                    if step >= done:
+                        save(str(tmp_path), step)
+                    runner.model.step.assign(step)
+                    on_checkpoint(str(tmp_path / f"model.ckpt-{step}"), step)
+                done = min(done + 20, 60)
+            else:
+                evaluation.evaluate_all(runner, None)
+        blocks = results.read_blocks(str(tmp_path))
+        scores = {block.step: block.values["score"] for block in blocks}
+        assert scores == {step: table[name][step] for step in scores}
+        trained = {step: score for step, score in scores.items() if step}
+        best = max(trained, key=trained.get)
+        assert best_step(tmp_path) == best
+        assert results.read_trial(str(tmp_path))[1:] == (best, trained[best])
+        kinds = {(row["kind"], row["step"]) for row in run_record.read_metrics(str(tmp_path))}
+        assert {step for kind, step in kinds if kind == "eval"} == set(scores)
+
+
 # --- kills --------------------------------------------------------------------------------------
 
 
