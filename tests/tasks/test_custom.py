@@ -365,6 +365,14 @@ def test_a_regression_on_pairs(inputs, tmp_path, run_script):
         [("the bread was lovely .", "the cake")]
     )
     assert next(found).prediction == pytest.approx(float(results[16]), rel=1e-4)
+    # A run in another unit begins with the answers of the model that it starts from.
+    other = {**flags, "output_dir": tmp_path / "raw", "init_checkpoint": tmp_path / "out"}
+    other |= {"from_scratch": False, "standardize_labels": False, "do_predict": False}
+    run_script(run_classifier, **{**other, "train_step": 1, "warmup_step": 0})
+    first = read_results(tmp_path / "raw")[0]
+    assert first["global_step"] == "0"
+    assert float(first["eval_loss"]) == float(first["MSE"])
+    assert float(first["MSE"]) == pytest.approx(float(last["MSE"]), rel=1e-3)
     # Another train file does not change the unit of the weights that exist.
     (tmp_path / "data.jsonl").write_text(content.replace("89", "890"))
     run_script(run_classifier, **{**flags, "train_step": 101, "save_checkpoints_steps": 1})
