@@ -222,13 +222,22 @@ def _labels_of_head(head, files, columns, kind):
     found = KINDS[not head.labels]
     if kind not in (None, found):
         raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {found}")
-    if head.is_unnamed and "dev" in files:
-        names = _Counts.read(files["dev"], columns.label).classes()
+    labeled = next((s for s in ("dev", "test") if _has_labels(files, s, columns)), None)
+    if head.is_unnamed and labeled:
+        names = _Counts.read(files[labeled], columns.label).classes()
         numbers = tuple(map(str, range(len(head.labels))))
         if set(map(tables.label_key, names)) <= set(numbers):
             return in_order_of(head, numbers)
         raise file_io.InputError(head.difference(glue.KIND, label_order(names)))
     return head.labels
+
+
+def _has_labels(files, split, columns):
+    """Returns whether there is a file of a split whose first row has a label."""
+    if split not in files:
+        return False
+    rows = tables.read_file(files[split], _SPLIT_FLAGS[split])
+    return any(columns.label in row for _, row in itertools.islice(rows, 1))
 
 
 def save_labels(output_dir: str, labels: Iterable[str]) -> None:
@@ -352,10 +361,7 @@ class CustomTask:
 
     def is_labeled(self, split: str) -> bool:
         """Returns whether a split has labels; test data has them if its first row does."""
-        if split != "test":
-            return True
-        rows = tables.read_file(self.files[split], _SPLIT_FLAGS[split])
-        return any(self.columns.label in row for _, row in itertools.islice(rows, 1))
+        return split != "test" or _has_labels(self.files, split, self.columns)
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True

@@ -60,7 +60,7 @@ def test_labels_and_kind_are_told_from_the_train_file(tmp_path, labels, found):
     assert task.is_regression == (not found)
     assert task.best_metric == ("eval_accuracy" if found else "pearson")
     keys = [key for key, _ in task.scores]
-    expected = {0: ["pearson", "spearman", "MSE"], 2: ["eval_accuracy", "f1"]}
+    expected = {0: ["pearson", "spearman", "MSE", "MAE", "R2"], 2: ["eval_accuracy", "f1"]}
     assert keys == expected.get(len(found), ["eval_accuracy"])
 
 

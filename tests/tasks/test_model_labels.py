@@ -233,3 +233,18 @@ def test_a_head_of_other_sizes_is_new_only_where_that_is_allowed(theirs):
     model = heads.ClassifierModel(BERT, 3, seed=2)
     assert checkpoints.restore(model, path, new_head=None).new == []
     assert checkpoints.restore(model, path, new_head=True).new == report.new
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_numbers_are_those_of_labels_without_names(tmp_path, split):
+    head = model_labels.ModelHead("config.json", "classifier", NO_NAMES)
+    files = {split: str(write_csv(tmp_path / "file.csv", ["a", "b"], ["1.0", "1.0"]))}
+    task = custom.find_task(files, tables.Columns(), str(tmp_path), head=head)
+    assert task.labels == ("0", "1")
+    assert [row.label for row in task.iter_examples(None, split)] == ["1", "1"]
+    write_csv(tmp_path / "file.csv", ["a", "b"], ["x", "y"])
+    with pytest.raises(file_io.InputError, match="LABEL_1.*, so which of them is which of x, y is"):
+        custom.find_task(files, tables.Columns(), str(tmp_path), head=head)
+    (tmp_path / "file.csv").write_text("text\na\n")
+    files = {"test": files[split]}
+    assert custom.find_task(files, tables.Columns(), str(tmp_path), head=head).labels == NO_NAMES
