@@ -6,22 +6,62 @@ the checkpoints of an earlier or concurrent run. `BestTracker` keeps track of th
 """
 
 import contextlib
+import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert.data.input_pipeline import InputFn
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import distribution, results, run_record, training_log
+from albert.training import contracts, distribution, optimizers, results, run_record, training_log
 from albert.training.evaluation_basis import Basis
 
+Metrics = dict[str, float]
+T = TypeVar("T")
 _MAX_NAMES = 4  # variables that a message names
+
+
+class Config(Protocol):
+    """What this module reads of `engine.RunConfig`."""
+
+    @property
+    def output_dir(self) -> str:
+        """Folder of checkpoints and results."""
+
+    @property
+    def early_stopping_patience(self) -> int:
+        """Evaluations without improvement after which training ends; 0: disabled."""
+
+
+class Engine(Protocol):
+    """What this module needs of `engine.Engine`, which imports it.
+
+    Attributes:
+      baseline: scores of the best constant answer; None before the first evaluation.
+      basis: returns what its evaluations are measured on; None: unknown.
+      classes: examples of each class in the last evaluation.
+    """
+
+    task: contracts.Task
+    model: contracts.Model
+    strategy: tf.distribute.Strategy
+    baseline: dict[str, float] | None
+    basis: Callable[[], Basis | None]
+    classes: Sequence[results.ClassCount]
+
+    @property
+    def run_config(self) -> Config:
+        """The settings of the run."""
+
+    def evaluate(self, input_fn: InputFn) -> dict[str, float]:
+        """Returns the metrics of the current weights over all examples."""
 
 
 class BestTracker:
@@ -37,7 +77,7 @@ class BestTracker:
       resume: whether to continue the files of an earlier run; else they are written from scratch.
       is_chief: False in the workers that must not write; they do not read files either.
       baseline: function that returns the scores of a constant answer; None if they are unknown.
-      form: `results.Form`.
+      form: format of the results.
       random_parts: function that returns the names of variables that had random values at step 0.
       basis: what the scores are measured on; results on another basis are set aside. None: unknown.
     """
@@ -61,10 +101,12 @@ class BestTracker:
         self._form = form
         self._sign = -1.0 if results.is_loss(metric) else 1.0
         self._is_chief = is_chief
-        self.last_step, self.best_step, self.best_value = -1, None, None
-        self.unscored_best = None
-        self._reported_value = None  # the best value among the blocks of the results
-        self._blocks = []
+        self.last_step = -1
+        self.best_step: int | None = None
+        self.best_value: float | None = None
+        self.unscored_best: str | None = None
+        self._reported_value: float | None = None  # the best among the blocks of the results
+        self._blocks: list[results.Block] = []
         if is_chief:
             self._events = os.path.join(folder, "eval")
             file_io.make_dirs(self._events)
@@ -76,7 +118,7 @@ class BestTracker:
             if resume:
                 self._resume()
 
-    def _resume(self):
+    def _resume(self) -> None:
         self._blocks = results.read_blocks(self._folder)
         try:
             trial = results.read_trial(self._folder)
@@ -89,12 +131,13 @@ class BestTracker:
         if self.unscored_best and self._is_score_of_best(trial):
             self.unscored_best = None
             self.best_step, self.best_value = trial.best_step, trial.best_value
-            self._best_is_untrained = self._is_untrained(
-                checkpoints.read_step(checkpoints.find_best(self._folder))
+            best = checkpoints.find_best(self._folder)
+            self._best_is_untrained = best is not None and self._is_untrained(
+                checkpoints.read_step(best)
             )
             self._reported_value = self.best_value
 
-    def _is_score_of_best(self, trial):
+    def _is_score_of_best(self, trial: results.Trial) -> bool:
         """Returns whether a trial is of the existing best checkpoint and of this metric."""
         # The file does not name the metric; the results of that step do.
         blocks = [block for block in self._blocks if block.step == trial.best_step]
@@ -103,20 +146,21 @@ class BestTracker:
             value, best_value = np.float32(value), np.float32(trial.best_value)
         is_score = np.isfinite(value) and value == best_value
         try:
-            return is_score and trial.best_step == _stored_step(self.unscored_best)
+            stored = self.unscored_best and _stored_step(self.unscored_best)
+            return bool(is_score) and trial.best_step == stored
         except file_io.InputError:
             return False  # `_score_best` reports what is wrong with it.
 
-    def _value(self, metrics):
+    def _value(self, metrics: Metrics) -> float:
         if self._metric not in metrics:
             raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
         return float(self._form.number(metrics[self._metric]))
 
-    def _is_untrained(self, step):
+    def _is_untrained(self, step: int | None) -> bool:
         """Returns whether a step has parts with random values; only the chief needs to know."""
         return self._is_chief and step == 0 and bool(self._random_parts())
 
-    def take_best(self, step: int | None, metrics: dict[str, Any]) -> None:
+    def take_best(self, step: int | None, metrics: Metrics) -> None:
         """Sets the metrics of the existing best checkpoint, without writing.
 
         Args:
@@ -127,11 +171,9 @@ class BestTracker:
         self._best_is_untrained = self._is_untrained(step)
         self.unscored_best = None
 
-    def write_best(
-        self, metrics: dict[str, Any], classes: Sequence[results.ClassCount] = ()
-    ) -> None:
+    def write_best(self, metrics: Metrics, classes: Sequence[results.ClassCount] = ()) -> None:
         """Adds the metrics of `take_best` to the results of an earlier run."""
-        if self._is_chief:
+        if self._is_chief and self.best_step is not None:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
             run_record.set_result(self._folder, self.best_step, metrics, classes)
@@ -141,7 +183,7 @@ class BestTracker:
         self,
         prefix: str,
         step: int,
-        metrics: dict[str, Any],
+        metrics: Metrics,
         classes: Sequence[results.ClassCount] = (),
     ) -> None:
         """Records the metrics of a checkpoint and copies it if it is the best so far.
@@ -174,7 +216,7 @@ class BestTracker:
                 training_log.write_scalar(key, number)
             self._writer.flush()
 
-    def _is_better(self, value, best):
+    def _is_better(self, value: float, best: float | None) -> bool:
         """Returns whether a value replaces the best.
 
         Any number is better than None or NaN. Of several NaN the last one counts.
@@ -185,21 +227,32 @@ class BestTracker:
 
     def since_best(self) -> int:
         """Returns the number of evaluated checkpoints after the best one."""
+        if self.best_step is None:
+            return 0
         steps = [block.step for block in self._blocks if block.step is not None]
-        return sum(step > self.best_step for step in steps) if steps else 0
+        return sum(step > self.best_step for step in steps)
 
-    def _write_results(self, name, step, metrics):
+    def _write_results(self, name: str, step: int, metrics: Metrics) -> None:
         _log(self._folder, name, step, metrics, self._form, is_chief=True)
         block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
         self._blocks = results.put(self._blocks, block)
         best_step = self.best_step if self._form.has_summary else None
         results.write_blocks(self._folder, self._blocks, best_step)
         # Written last: after a kill before this line the same checkpoint is evaluated again.
+        assert self.best_step is not None and self.best_value is not None
         trial = results.Trial(self.last_step, self.best_step, self.best_value)
         results.write_trial(self._folder, trial)
 
 
-def _log(folder, name, step, metrics, form, is_chief, kind=run_record.EVAL):
+def _log(
+    folder: str,
+    name: str,
+    step: int,
+    metrics: Metrics,
+    form: results.Form,
+    is_chief: bool,
+    kind: str = run_record.EVAL,
+) -> None:
     """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
     logging.info(
         "Results of %s: %s",
@@ -210,11 +263,12 @@ def _log(folder, name, step, metrics, form, is_chief, kind=run_record.EVAL):
         run_record.append_evaluation(folder, step, name, metrics, kind)
 
 
-def _stored_step(prefix):
+def _stored_step(prefix: str) -> int:
     return checkpoints.read_step(prefix) or 0
 
 
-class _ScoredBest(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _ScoredBest:
     """The existing best checkpoint, with its metrics.
 
     Attributes:
@@ -226,11 +280,11 @@ class _ScoredBest(NamedTuple):
     prefix: str
     step: int
     index: bytes
-    metrics: dict
+    metrics: Metrics
     classes: Sequence[results.ClassCount]
 
 
-def _score_best(engine, input_fn, tracker):
+def _score_best(engine: Engine, input_fn: InputFn, tracker: BestTracker) -> _ScoredBest | None:
     """Evaluates an existing best checkpoint with unknown score; returns None if there is none.
 
     Afterwards the model has its weights. All workers must call this function.
@@ -255,13 +309,13 @@ def _score_best(engine, input_fn, tracker):
     return _ScoredBest(prefix, step, index, metrics, engine.classes)
 
 
-def _read_index(prefix):
+def _read_index(prefix: str) -> bytes:
     with file_io.open_file(f"{prefix}.index", "rb") as file:
-        return file.read()
+        return bytes(file.read())
 
 
 @contextlib.contextmanager
-def _preserving_weights(model):
+def _preserving_weights(model: contracts.Model) -> Iterator[None]:
     """Restores the model's current weights at the end of the block."""
     values = [variable.numpy() for variable in model.variables]
     yield
@@ -269,17 +323,18 @@ def _preserving_weights(model):
         variable.assign(value)
 
 
-def find_best_block(engine: Any) -> results.Block | None:
+def find_best_block(engine: Engine) -> results.Block | None:
     """Returns the `results.Block` of the output folder's best checkpoint; None if unknown."""
     if not distribution.is_chief(engine.strategy):
         return None
     folder = engine.run_config.output_dir
-    trial = results.read_trial(folder)
-    blocks = (block for block in results.read_blocks(folder) if trial)
+    if (trial := results.read_trial(folder)) is None:
+        return None
+    blocks = results.read_blocks(folder)
     return next((block for block in blocks if block.step == trial.best_step), None)
 
 
-def warn_of_start(engine: Any, best: results.Block) -> None:
+def warn_of_start(engine: Engine, best: results.Block) -> None:
     """Warns if step 0 has a better score than the best checkpoint; it had random parts."""
     folder, metric = engine.run_config.output_dir, engine.task.best_metric
     start = next((block for block in results.read_blocks(folder) if block.step == 0), best)
@@ -301,7 +356,7 @@ def warn_of_start(engine: Any, best: results.Block) -> None:
 
 
 def evaluate_while_training(
-    engine: Any, input_fn: Callable, further: dict[str, Any] | None = None
+    engine: Engine, input_fn: InputFn, further: dict[str, float] | None = None
 ) -> Callable[[str, int], bool]:
     """Returns an ``on_checkpoint`` callback for `Engine.train` that evaluates each checkpoint.
 
@@ -310,9 +365,9 @@ def evaluate_while_training(
     score is evaluated first.
 
     Args:
-      engine: `engine.Engine`.
+      engine: evaluates its current weights.
       input_fn: evaluation input.
-      further: {key: number} to add to the results.
+      further: numbers to add to the results.
     """
     patience = engine.run_config.early_stopping_patience
     tracker = _tracker(engine, resume=True)
@@ -321,7 +376,7 @@ def evaluate_while_training(
     if scored:
         tracker.write_best(scored.metrics, scored.classes)
 
-    def on_checkpoint(prefix, step):
+    def on_checkpoint(prefix: str, step: int) -> bool:
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             logging.info("Evaluating %s", os.path.basename(prefix))
             metrics = {**engine.evaluate(input_fn), **(further or {})}
@@ -335,7 +390,7 @@ def evaluate_while_training(
     return on_checkpoint
 
 
-def _tracker(engine, resume):
+def _tracker(engine: Engine, resume: bool) -> BestTracker:
     folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
     task = engine.task
     return BestTracker(
@@ -350,7 +405,7 @@ def _tracker(engine, resume):
     )
 
 
-def _set_aside_others(folder, basis):
+def _set_aside_others(folder: str, basis: Basis | None) -> None:
     """Sets results aside that were measured on another basis, so that they do not compete."""
     differences = run_record.read_differences(folder, basis) if basis else []
     if differences:
@@ -366,13 +421,13 @@ def _set_aside_others(folder, basis):
         run_record.set_basis(folder, basis)
 
 
-def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestTracker:
+def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> BestTracker:
     """Evaluates every checkpoint of the output folder once.
 
     The best checkpoint comes first and is replaced only by a better one; the others follow by step.
 
     Args:
-      engine: `engine.Engine`.
+      engine: evaluates the checkpoints.
       input_fn: evaluation input.
       wait_secs: wait for checkpoints of a concurrent training run until none has appeared for
         this many seconds.
@@ -385,7 +440,7 @@ def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestT
     """
     folder = engine.run_config.output_dir
 
-    def from_chief(make):
+    def from_chief(make: Callable[[], T]) -> T:
         return distribution.from_chief(engine.strategy, make)
 
     if not from_chief(
@@ -395,7 +450,7 @@ def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestT
     tracker = _tracker(engine, resume=False)
     scored = _score_best(engine, input_fn, tracker)
 
-    def find():
+    def find() -> list[tuple[int, str]]:
         return _wait_for_pending(folder, wait_secs, tracker.last_step, scored)
 
     try:
@@ -412,7 +467,14 @@ def evaluate_all(engine: Any, input_fn: Callable, wait_secs: float = 0) -> BestT
     return tracker
 
 
-def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
+def _evaluate_next(
+    engine: Engine,
+    input_fn: InputFn,
+    tracker: BestTracker,
+    scored: _ScoredBest | None,
+    step: int,
+    prefix: str,
+) -> None:
     """Records one checkpoint of `_wait_for_pending`."""
     if scored and prefix == scored.prefix:
         tracker.record(prefix, step, scored.metrics, scored.classes)
@@ -428,7 +490,7 @@ def _evaluate_next(engine, input_fn, tracker, scored, step, prefix):
         tracker.last_step = step
 
 
-def _make_copy(folder, prefix):
+def _make_copy(folder: str, prefix: str) -> str | None:
     """Copies a checkpoint, as a concurrent trainer may delete it; None if it is missing."""
     _delete_copy(folder)
     target = os.path.join(folder, "eval", os.path.basename(prefix))
@@ -441,7 +503,7 @@ def _make_copy(folder, prefix):
     return target
 
 
-def _delete_copy(folder):
+def _delete_copy(folder: str) -> None:
     """Deletes the copies made by `_make_copy`, also in a killed run."""
     folder = os.path.join(folder, "eval")
     for name in file_io.listdir(folder):
@@ -449,7 +511,9 @@ def _delete_copy(folder):
             file_io.remove(os.path.join(folder, name))
 
 
-def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
+def _wait_for_pending(
+    folder: str, wait_secs: float, last_step: int = -1, scored: _ScoredBest | None = None
+) -> list[tuple[int, str]]:
     """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`."""
     deadline = time.time() + wait_secs
     while True:
@@ -460,15 +524,15 @@ def _wait_for_pending(folder, wait_secs, last_step=-1, scored=None):
         time.sleep(1)
 
 
-def _list_steps(folder, scored):
+def _list_steps(folder: str, scored: _ScoredBest | None) -> list[tuple[int, str]]:
     """Returns [(step, prefix)] of a folder's checkpoints and the scored best, once each."""
-    prefixes = {checkpoints.step_of(prefix): prefix for prefix in checkpoints.numbered(folder)}
+    prefixes = {checkpoints.step_of(x) or 0: x for x in checkpoints.numbered(folder)}
     if scored and _is_scored(prefixes.get(scored.step), scored):
         prefixes[scored.step] = scored.prefix
     return sorted(prefixes.items())
 
 
-def _is_scored(prefix, scored):
+def _is_scored(prefix: str | None, scored: _ScoredBest) -> bool:
     """Returns whether a numbered checkpoint is missing or equals the scored best."""
     try:
         return prefix is None or _read_index(prefix) == scored.index
@@ -477,7 +541,7 @@ def _is_scored(prefix, scored):
 
 
 def evaluate(
-    engine: Any, input_fn: Callable, which: str | None = None, wait_secs: float = 0
+    engine: Engine, input_fn: InputFn, which: str | None = None, wait_secs: float = 0
 ) -> results.Block | None:
     """Evaluates without training: all checkpoints, or the one selected by ``checkpoint``.
 
@@ -496,20 +560,20 @@ def evaluate(
     return report(engine, prefix, engine.evaluate(input_fn))
 
 
-def evaluate_average(engine: Any, input_fn: Callable, prefix: str) -> None:
+def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
     """Evaluates the averaged weights of this run and writes ``average_results.txt``.
 
     They do not take part in the choice of the best checkpoint. Afterwards the model has them.
 
     Args:
-      engine: `engine.Engine`.
+      engine: evaluates the weights.
       input_fn: evaluation input.
       prefix: their checkpoint, see `engine.Engine.train`.
     """
     folder, form = engine.run_config.output_dir, engine.task.results_form
     step = distribution.from_chief(engine.strategy, lambda: _stored_step(prefix))
 
-    def is_evaluated():
+    def is_evaluated() -> bool:
         blocks = results.read_blocks(folder, results.AVERAGE_RESULTS)
         return any(block.step == step for block in blocks)
 
@@ -524,7 +588,7 @@ def evaluate_average(engine: Any, input_fn: Callable, prefix: str) -> None:
         results.write_average(folder, results.make_block(metrics, step, form=form))
 
 
-def report(engine: Any, prefix: str, metrics: dict[str, Any]) -> results.Block | None:
+def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | None:
     """Reports the metrics of one checkpoint in the log and the results file.
 
     The results of other checkpoints are kept.
@@ -563,19 +627,25 @@ class BackgroundWriter:
 
     def __init__(self) -> None:
         self._pool = futures.ThreadPoolExecutor(1)
-        self._last = None
+        self._last: futures.Future[None] | None = None
 
     def __enter__(self) -> "BackgroundWriter":
         return self
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.wait()
         self._pool.shutdown()
         if self._last is not None and (error := self._last.exception()):
             logging.error("%s", error)  # in addition to the error that ends the block
 
-    def save(self, prefix: str, model: Any, optimizer: Any, then: Callable[[], Any]) -> None:
+    def save(
+        self,
+        prefix: str,
+        model: contracts.Model,
+        optimizer: optimizers.Optimizer,
+        then: Callable[[], None],
+    ) -> None:
         """Saves like `checkpoints.save`, but only waits until the values are copied.
 
         Args:
@@ -585,7 +655,7 @@ class BackgroundWriter:
         self.wait()
         values = checkpoints.values_of(model, optimizer)
 
-        def write():
+        def write() -> None:
             checkpoints.write_tensors(prefix, values, with_meta=True)
             then()
 

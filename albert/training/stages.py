@@ -139,7 +139,7 @@ def _train(
         attempt, pacer = within_budget(run, count, watch)
         assert attempt.optimizer, "runs that train have one"
         runner = make_engine(task, attempt, seed)
-        further = {"restarts": count} if count else None
+        further: dict[str, float] | None = {"restarts": count} if count else None
         evaluate = None
         if eval_input:
             evaluate = evaluation.evaluate_while_training(runner, eval_input, further)

@@ -177,7 +177,7 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     return list(filter(None, texts))
 
 
-def _read(path):
+def _read(path: str) -> dict[str, Any]:
     """Reads the state saved by `Watch`: judgements, the warning (if any), and sums per step."""
     state = file_io.read_json(path, "learning signals")
     json_shapes.check(state, _SHAPE, path)
@@ -217,11 +217,14 @@ class Watch(contracts.Hook):
         self._path = os.path.join(folder, STATE)
         self._batch_size = batch_size
         self._writes = writes
-        self._steps = None
+        self._steps: int | None = None
         if num_train_steps is not None:
             self.expect(num_train_steps)
-        self._signs, self._previous, self._saved = {}, {}, {}  # sums of half a window each
-        self._warned, self._judgements = None, []
+        self._signs: dict[str, np.ndarray] = {}  # sums of half a window
+        self._previous: dict[str, np.ndarray] = {}  # of the half before
+        self._saved: dict[str, list[dict[str, Any]]] = {}  # both by step
+        self._warned: dict[str, Any] | None = None
+        self._judgements: list[dict[str, Any]] = []
 
     def expect(self, num_train_steps: int, step: int = 0) -> None:
         """Sets the planned number of steps; called at a step, and again when the plan changes."""
@@ -265,7 +268,7 @@ class Watch(contracts.Hook):
         self._saved = {**signs_by_step, str(step): signs}
         self._write()
 
-    def _write(self):
+    def _write(self) -> None:
         if self._writes:
             state = {"told": self._warned, "judgements": self._judgements, "signs": self._saved}
             file_io.write_json(self._path, state)
@@ -286,7 +289,7 @@ class Watch(contracts.Hook):
         if judgement.is_stuck and self._warned is None:
             self._warn(judgement)
 
-    def _warn(self, judgement):
+    def _warn(self, judgement: Judgement) -> None:
         message = (
             f"this run does not learn: in the last {2 * self._half} of {judgement.step} steps, "
             f"{judgement}. {self._settings.advice}"
@@ -316,7 +319,7 @@ _ATTEMPT = {
 _ATTEMPTS_SHAPE = {"given_up": [_ATTEMPT], "moving?": bool}
 
 
-def _attempt_folder(number):
+def _attempt_folder(number: int) -> str:
     return f"attempt_{number}"
 
 
@@ -332,7 +335,7 @@ def read(folder: str) -> list[dict[str, Any]]:
     return _read_attempts(folder)["given_up"]
 
 
-def _read_attempts(folder):
+def _read_attempts(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, ATTEMPTS)
     if not file_io.exists(path):
         return {"given_up": [], "moving": False}
@@ -352,7 +355,7 @@ def _read_attempts(folder):
     return state
 
 
-def _finish_moving(folder):
+def _finish_moving(folder: str) -> list[dict[str, Any]]:
     """Moves the files of an attempt that was just given up; returns the attempts."""
     state = _read_attempts(folder)
     if state.get("moving"):
@@ -381,7 +384,7 @@ def give_up(
     on_chief(functools.partial(_give_up, folder, seed, error))
 
 
-def _give_up(folder, seed, error):
+def _give_up(folder: str, seed: int, error: StuckError) -> None:
     given_up = read(folder)
     judgement = error.judgement
     given_up.append(
