@@ -104,6 +104,7 @@ def make_run(
         init_checkpoint=distilled.checkpoint or source.checkpoint,
         from_scratch=True,
         rename=checkpoints.group_zero_name if settings.init_from_group0 else distilled.rename,
+        new_rows=training.new_rows(settings, config, source),
         check_folder=lambda: model_folder.check_same_pretrained(settings.output_dir, source),
         complete_folder=lambda _: model_folder.write_pretrained(
             settings.output_dir, config, sentence_task, source

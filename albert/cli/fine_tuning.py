@@ -727,6 +727,7 @@ def make_run(
         rename=inputs.rename,
         adapt=prepared.adapt,
         new_head=needs_new_head(command, inputs, prepared),
+        new_rows=training.new_rows(settings, inputs.config, inputs.source),
         check_folder=lambda: model_folder.check_same_model(*model),
         complete_folder=lambda replace: kinds.write_folder(*model, replace),
         do_eval=prepared.do_eval,

@@ -4,6 +4,15 @@ import dataclasses
 from typing import Any
 
 from albert.cli import options
+from albert.io import file_io
+
+
+def _check_pieces(name: str, pieces: tuple[str, ...]) -> None:
+    for piece in pieces:
+        if not piece or piece != piece.strip():
+            raise file_io.InputError(
+                f"--{name}: {piece!r} is not a piece; expected text without blanks around"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,8 +29,18 @@ class TextFlags(options.Group):
         "Keep the accents of letters; by default what the model says, else only the texts of a "
         "cased WordPiece model keep them.",
     )
+    extra_pieces: tuple[str, ...] = options.flag(
+        (),
+        "Words or symbols that become pieces after those of the vocabulary, found in texts exactly "
+        "as written, also with capitals: comma-separated. Training gives them rows of their own.",
+        check=_check_pieces,
+    )
 
     def text_rules(self) -> dict[str, Any]:
         """Returns the values of `text_rules.TextRules` that the user gave, by name."""
-        values = {"do_lower_case": self.do_lower_case, "keep_accents": self.keep_accents}
+        values: dict[str, Any] = {
+            "do_lower_case": self.do_lower_case,
+            "keep_accents": self.keep_accents,
+            "extra_pieces": self.extra_pieces,
+        }
         return {name: value for name, value in values.items() if name in self.given}

@@ -514,6 +514,32 @@ def end_with_estimate(
     sys.exit(0)
 
 
+def _with_extra_rows(settings: Settings, config: Any, source: Any) -> Any:
+    """Returns the configuration with a row for each extra piece."""
+    from albert.model import model_folder
+
+    grown = model_folder.with_extra_rows(config, source)
+    if grown != config and settings.is_frozen:
+        raise file_io.InputError(
+            f"--extra_pieces={','.join(source.rules.extra_pieces)}: the model has no rows for "
+            "them, and those of a frozen encoder are not trained"
+        )
+    if grown != config and settings.do_train:
+        added = grown.vocab_size - config.vocab_size
+        logging.info("%d extra pieces get new rows, which begin at random", added)
+    return grown
+
+
+def new_rows(settings: Settings, config: Any, source: Any) -> int:
+    """Returns the number of rows that training may add: those that `read_config` has added."""
+    from albert.model import configuration
+
+    if not settings.do_train:
+        return 0
+    own = configuration.AlbertConfig.from_json_file(source.config_file)
+    return config.vocab_size - own.vocab_size
+
+
 def read_config(settings: Settings, source: Any) -> Any:
     """Returns the model's configuration with the rates of the flags; training logs them.
 
@@ -529,7 +555,8 @@ def read_config(settings: Settings, source: Any) -> Any:
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     flag_rates = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
     flag_rates = {name: rate for name, rate in flag_rates.items() if rate is not None}
-    new_config = dataclasses.replace(config, **flag_rates)
+    new_config = _with_extra_rows(settings, config, source)
+    new_config = dataclasses.replace(new_config, **flag_rates)
     if settings.do_train:
         frozen = settings.is_frozen
         rates = {name: 0.0 if frozen else getattr(new_config, name) for name in _ENCODER_RATES}

@@ -325,6 +325,7 @@ def restore(
     allow_new_heads: bool = True,
     rename: Callable[[str], str] | None = None,
     new_head: bool | None = False,
+    new_rows: int = 0,
 ) -> LoadReport:
     """Loads a model's weights.
 
@@ -337,6 +338,8 @@ def restore(
         values. Without training, these would be random: give False.
       rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
       new_head: load the encoder only; None: if the head has other sizes, with a warning.
+      new_rows: number of pieces at the end of the vocabulary that the checkpoint may lack; their
+        rows keep their values.
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
@@ -359,6 +362,7 @@ def restore(
     read_names = {source[name] for name in loaded}
     unused = sorted(set(shapes) - read_names - weight_names.training_state(shapes))
     loaded_shapes = {name: shapes[source[name]] for name in loaded}
+    _add_rows(loaded_shapes, variables, new_rows)
     _check_shapes(prefix, loaded_shapes, variables, _mismatch(shapes, variables))
     if not loaded:
         raise file_io.InputError(
@@ -502,6 +506,14 @@ def _check_surplus(prefix, unused, shapes, variables):
         )
 
 
+def _add_rows(shapes, variables, new_rows):
+    """Adds the rows of pieces that a checkpoint may lack to the shapes of its variables."""
+    for name in shapes.keys() & set(weight_names.BY_PIECE):
+        rows, *rest = shapes[name]
+        if rows + new_rows == variables[name].shape[0]:
+            shapes[name] = [rows + new_rows, *rest]
+
+
 def _check_shapes(prefix, shapes, variables, hint=""):
     wrong = [
         f"{name} is {list(shape)} in the checkpoint, {variables[name].shape.as_list()} in the model"
@@ -608,6 +620,8 @@ def _assign(checkpoint, pairs, prefix):
     except READ_ERRORS as error:
         raise _damaged(prefix, error) from error
     for (variable, _), value in zip(pairs, values, strict=True):
+        if len(variable.shape) and len(value) < variable.shape[0]:
+            value = np.concatenate([value, variable.numpy()[len(value) :]])
         variable.assign(value)
 
 

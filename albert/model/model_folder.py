@@ -122,6 +122,23 @@ def load_tokenizer(
     return tokenizer
 
 
+def with_extra_rows(
+    config: configuration.AlbertConfig, source: sources.Source
+) -> configuration.AlbertConfig:
+    """Returns a configuration whose `vocab_size` has a row for each extra piece of a source.
+
+    Raises:
+      file_io.InputError: see `load_tokenizer`.
+    """
+    vocabulary = _vocabulary_of(source)
+    if not (source.rules.extra_pieces and vocabulary):
+        return config
+    own = dataclasses.replace(source.rules, extra_pieces=())
+    tokenization.check_vocab_size(tokenization.load(vocabulary, own), config.vocab_size)
+    size = tokenization.load(vocabulary, source.rules).vocab_size
+    return dataclasses.replace(config, vocab_size=max(size, config.vocab_size))
+
+
 def write(
     path: str,
     kind: str,

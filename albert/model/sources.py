@@ -180,7 +180,7 @@ def _chosen_rules(theirs, ours):
     """Returns the rules of a model with those that the user set; warns where they differ."""
     for name, value in ours.items():
         there = getattr(theirs, name)
-        if value is not None and there not in (value, None, ()):
+        if name != "extra_pieces" and value is not None and there not in (value, None):
             logging.warning("using %s=%s, although the model has %s", name, value, there)
     return theirs.changed(ours)
 

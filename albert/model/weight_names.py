@@ -26,6 +26,7 @@ WORDS = "bert/embeddings/word_embeddings"
 TOKEN_TYPES = "bert/embeddings/token_type_embeddings"
 POOLER = "bert/pooler/"
 TOKEN_HEAD = "cls/token/"  # for one label per word
+BY_PIECE = (WORDS, "cls/predictions/output_bias")  # variables with a row for each piece
 WORDS_HEAD = "cls/predictions/"  # for masked words
 
 

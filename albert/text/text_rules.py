@@ -45,10 +45,10 @@ class TextRules:
         return sentencepiece or self.lower
 
     def changed(self, other: Mapping[str, Any]) -> "TextRules":
-        """Returns the rules with the values of `other` that are not None."""
-        return dataclasses.replace(
-            self, **{name: value for name, value in other.items() if value is not None}
-        )
+        """Returns the rules with the values of `other` that are not None; adds its extra pieces."""
+        values = {name: value for name, value in other.items() if value is not None}
+        extra = dict.fromkeys((*self.extra_pieces, *values.get("extra_pieces", ())))
+        return dataclasses.replace(self, **{**values, "extra_pieces": tuple(extra)})
 
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON-ready entries of a description; `do_lower_case` is true or false."""

@@ -43,7 +43,7 @@ class Run:
       optimizer: its settings; None: the run does not train.
       init_checkpoint: prefix of the weights to start from, or None.
       from_scratch: start from random weights if there is no `init_checkpoint`.
-      rename, new_head: see `checkpoints.restore`.
+      rename, new_head, new_rows: see `checkpoints.restore`.
       adapt: ``(model, LoadReport)`` changes the initial weights to suit the model.
       check_folder: raises if the output folder holds another model, before training.
       complete_folder: ``(replace)`` adds the files that make the output folder usable without
@@ -69,6 +69,7 @@ class Run:
     rename: Callable[[str], str] | None = None
     adapt: Callable[[contracts.Model, checkpoints.LoadReport], None] = lambda model, report: None
     new_head: bool | None = None
+    new_rows: int = 0
     check_folder: Callable[[], None] = lambda: None
     complete_folder: Callable[[bool], None] = lambda replace: None
     do_train: bool = False
@@ -179,7 +180,11 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
     if not run.init_checkpoint:
         return None
     report = checkpoints.restore(
-        model, run.init_checkpoint, rename=run.rename, new_head=run.new_head
+        model,
+        run.init_checkpoint,
+        rename=run.rename,
+        new_head=run.new_head,
+        new_rows=run.new_rows,
     )
     run.adapt(model, report)
     return report

@@ -10,8 +10,9 @@ import pytest
 from albert import run_classifier
 from albert.cli import options
 from albert.io import file_io, tables
+from albert.model import checkpoints, pretraining_heads
 from albert.serving import text_predictor
-from albert.tasks import custom, glue
+from albert.tasks import custom, glue, kinds
 from albert.training import run_record
 from tests.support import builders
 from tests.support.builders import glue_flags, read_results
@@ -430,3 +431,31 @@ def test_glue_tasks_take_no_files(inputs, tmp_path, run_script, changes, message
     flags = {name: value for name, value in flags.items() if value is not None}
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_classifier, **flags)
+
+
+def test_extra_pieces_are_recorded_and_get_rows_that_are_trained(tmp_path, run_script):
+    config = builders.tiny_config()
+    start = pretraining_heads.PretrainingModel(config, seed=3)
+    builders.write_model(tmp_path / "start", start, config)
+    (tmp_path / "train.csv").write_text("text,label\nthe NASA,a\na nasa,b\n<PER> b,a\nc,b\n")
+    flags = {
+        "task_name": "custom", "train_file": tmp_path / "train.csv", "output_dir": tmp_path / "out",
+        "validation_file": tmp_path / "train.csv", "init_checkpoint": tmp_path / "start",
+        "extra_pieces": "NASA,<PER>", "max_seq_length": 8, "train_batch_size": 4,
+        "eval_batch_size": 4, "train_step": 2, "learning_rate": 0.1, "warmup_step": 0,
+    }  # fmt: skip
+    with pytest.raises(file_io.InputError, match="does not fit the configuration"):
+        run_script(run_classifier, **flags, do_eval=True)
+    run_script(run_classifier, **flags, do_train=True, do_eval=True)
+    folder = kinds.read_folder(str(tmp_path / "out"))
+    assert folder.source.rules.extra_pieces == ("NASA", "<PER>")
+    assert folder.config.vocab_size == config.vocab_size + 2
+    name = "bert/embeddings/word_embeddings"
+    rows = checkpoints.read_tensors(str(tmp_path / "out" / "model.ckpt-2"))[name]
+    before = checkpoints.read_tensors(str(tmp_path / "start" / "model.ckpt-best"))[name]
+    assert rows.shape == (config.vocab_size + 2, config.embedding_size)
+    # Words that do not occur stay what they were.
+    assert np.median(np.abs(rows[: len(before)] - before)) < 1e-3
+    used = np.abs(rows[-2:]).max(axis=1)
+    assert (used > 0.1).all()  # two steps of 0.1; new rows begin near 0
+    run_script(run_classifier, **flags, do_predict=True, test_file=tmp_path / "train.csv")
