@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from albert.io.file_io import InputError
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
-from albert.text import graphemes, tokenization
+from albert.text import graphemes, text_rules, tokenization
+from tests.support import builders
 from tests.support.plain_alignment import plain_align, plain_matches
 from tests.support.squad_samples import FIELDS, OTHER_SCRIPTS, TEXT, features_of, training_example
 
@@ -269,6 +270,13 @@ def _letters(folder, form, do_lower_case):
 
 
 @pytest.fixture(scope="module")
+def accents():
+    """A SentencePiece tokenizer that keeps accents, and composes decomposed letters."""
+    rules = text_rules.TextRules(do_lower_case=True, keep_accents=True)
+    return tokenization.FullTokenizer(spm_model_file=str(builders.SPM), rules=rules)
+
+
+@pytest.fixture(scope="module")
 def letters(tmp_path_factory):
     return _letters(tmp_path_factory.mktemp("letters"), "NFD", True)
 
@@ -281,7 +289,7 @@ def cased_letters(tmp_path_factory):
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
 @pytest.mark.parametrize("script", OTHER_SCRIPTS)
 @pytest.mark.parametrize(
-    "vocabulary", ["english", "tokenizer", "wordpiece", "letters", "cased_letters"]
+    "vocabulary", ["english", "tokenizer", "accents", "wordpiece", "letters", "cased_letters"]
 )
 def test_answers_in_other_scripts_come_back_whole(request, vocabulary, script, form):
     tokenizer = request.getfixturevalue(vocabulary)

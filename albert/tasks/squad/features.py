@@ -7,6 +7,7 @@ aligned once for all its questions.
 import dataclasses
 import functools
 import itertools
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -261,6 +262,9 @@ class Featurizer:
         keeps = self._tokenizer.keep_accents
         return tokenization.preprocess_text(character, False, lower, keeps)
 
+    def _decomposed(self, character):
+        return unicodedata.normalize("NFKD", self._form(character))
+
     def _split(self, text):
         """Returns the pieces of a text and what each spells: of an unknown word the word."""
         if self._has_spaces:
@@ -289,9 +293,10 @@ class Featurizer:
             if alignment is not None:
                 return alignment
             # This fails for Korean, whose syllables are decomposed (and composed again by some
-            # vocabularies), and for texts with many vowel signs, which are dropped.
-            texts = ["".join(self._form(c) or c for c in piece) for piece in texts]
-        forms = list(map(self._form, text))
+            # vocabularies), for texts with many vowel signs, which are dropped, and for decomposed
+            # texts whose marks are kept. So both sides are decomposed.
+            texts = ["".join(self._decomposed(c) or c for c in piece) for piece in texts]
+        forms = list(map(self._decomposed if self._has_spaces else self._form, text))
         countable = sum(map(len, forms if self._has_spaces else texts))
         return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
 
