@@ -99,7 +99,7 @@ class Settings(options.Group):
         None,
         "Folders of finished runs of the task, from which --plan takes spread and time; by default "
         "those in --output_dir.",
-        path=path_flags.RUNS,
+        path=path_flags.FOLDER,
     )
     detect: tuple[str, ...] | None = options.flag(
         None, "Differences of the score for which --plan computes seeds, such as 0.01,0.02."

@@ -53,23 +53,32 @@ class Path:
                 yield from file_io.glob(start + ending)
 
 
-# Files of a model or a run, which a file with results may lie next to.
+# Files of a model, next to which results may lie.
 _OF_MODEL = (
-    *("/*ckpt*", "/*.safetensors", "/*.bin", "/*.onnx", "/*.tflite", "/*.pb"),
-    *("/*.json", "/metrics.jsonl", "/eval_results.txt", "/*.model", "/*.vocab", "/vocab.txt"),
+    *("/*ckpt*", "/*.safetensors*", "/*.bin", "/*.onnx", "/*.tflite", "/*.pb"),
+    *("/model.json", "/run.json", "/pretraining.json", "/serving.json", "/*config.json"),
+    *(
+        "/labels.json",
+        "/text_rules.json",
+        "/tokenizer*.json",
+        "/*.model",
+        "/*.vocab",
+        "/vocab*.txt",
+    ),
+    *("/metrics.jsonl", "/eval_results.txt"),
 )
-# Files that training writes in its output folder, under names that belong to its results.
+# Files that training writes in its output folder, in which its initial model may also lie.
 _RESULTS = (
     *("/predictions.*", "/nbest_predictions.json", "/null_odds.json", "/predict_results.txt"),
-    *("/test_results.tsv", "/submit_results.tsv", "/eval_results.txt", "/metrics.jsonl"),
-    *("/run.json", "/model.json", "/labels.json"),
+    *("/test_results.tsv", "/submit_results.tsv"),
 )
+_OF_STUDIES = ("/sweep.json", "/sweep_results.*", "/seeds.json")
 
 INPUT = Path()
 INPUT_OR_STDIN = Path(or_stdin=True)
 INPUTS = Path(has_globs=True)
 MODEL = Path(files=("", ".index", ".data-*", *_OF_MODEL))
-RUNS = Path(files=("", *_OF_MODEL, "/predictions.*", "/test_results.tsv"), has_globs=True)
+RUNS = Path(files=("", *_OF_MODEL, *_RESULTS, *_OF_STUDIES), has_globs=True)
 FOLDER = Path(files=())  # read or written, with its own rules
 OUTPUT = Path(is_output=True)
 RUN_FOLDER = Path(is_output=True, files=_RESULTS)

@@ -12,7 +12,7 @@ import sys
 import pytest
 from absl import flags
 
-from albert.cli import app, command_help
+from albert.cli import app, command_help, options
 from albert.io import file_io
 from tests.support.sources import COMMANDS
 
@@ -259,3 +259,24 @@ def test_no_command_replaces_what_it_reads(script, arguments, tmp_path, monkeypa
     with pytest.raises(file_io.InputError, match="would replace .*, which this command reads"):
         _module(script).main(values)
     assert all((tmp_path / name).read_text() == name for name in contents)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("run_classifier", ["--task_name=x", "--init_checkpoint=m", "--output_dir=m"]),
+        ("run_squad_v1", ["--init_checkpoint=m", "--output_dir=m", "--predict_file=m/dev.json"]),
+        ("run_sweep", ["--spec=spec.json", "--output_dir=m", "--plan_from=m"]),
+        ("report", ["--runs=m", "--output=m/report.html"]),
+    ],
+)
+def test_outputs_may_lie_next_to_inputs(script, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    names = "predictions.tsv predictions.json labels.json eval_results.txt metrics.jsonl run.json"
+    for name in (*names.split(), "model.json", "model.ckpt-best.index", "dev.json", "sweep.json"):
+        (tmp_path / "m" / name).touch()
+    (tmp_path / "m" / "report.html").touch()
+    values = _defined(script)
+    values([script, *arguments])
+    options.read(_module(script).Settings, values)
