@@ -131,16 +131,26 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def find_task(settings: Settings) -> glue.ClassifierTask:
     """Returns the task that a classifier is trained on.
 
-    The model to start from gives the order of its labels.
+    The model to start from gives the order of its labels, or else the teacher.
 
     Raises:
       file_io.InputError: there is no such task, or flags of the other kind of task are given.
     """
-    own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
-    if settings.task_name.lower() != custom.NAME:
-        settings.require("data_dir")
-        settings.refuse_given("--task_name=custom", *own, "label_type")
-        return find_glue_task(settings)
+    is_glue = settings.task_name.lower() != custom.NAME
+    task = find_glue_task(settings) if is_glue else find_own_task(settings)
+    teacher, is_started = settings.teacher.teacher, settings.model.init_checkpoint
+    if not teacher or is_started or custom.read_labels(settings.output_dir):
+        return task
+    head = model_labels.read_folder(teacher)
+    return task.in_order(head.labels) if head and {*head.labels} == {*task.labels} else task
+
+
+def find_own_task(settings: Settings) -> custom.CustomTask:
+    """Returns the task of the user's own files.
+
+    Raises:
+      file_io.InputError: there is no such task, or flags of the other kind of task are given.
+    """
     settings.refuse_given("GLUE tasks", "data_dir")
     columns = tables.Columns(
         settings.text_column,
@@ -159,6 +169,9 @@ def find_task(settings: Settings) -> glue.ClassifierTask:
 
 def find_glue_task(settings: Settings) -> glue.GlueTask:
     """Returns the task of GLUE with its labels in the order of the run or of its initial model."""
+    own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
+    settings.require("data_dir")
+    settings.refuse_given("--task_name=custom", *own, "label_type")
     task = glue.get_task(settings.task_name)
     if task.is_regression:
         return task

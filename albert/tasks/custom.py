@@ -313,6 +313,10 @@ class CustomTask:
     labels: tuple[str, ...]
     name: str = NAME
 
+    def in_order(self, labels: tuple[str, ...]) -> "CustomTask":
+        """Returns the task with the same labels in another order."""
+        return dataclasses.replace(self, labels=labels)
+
     @property
     def is_regression(self) -> bool:
         """Returns whether labels are numbers."""

@@ -77,6 +77,9 @@ class ClassifierTask(Protocol):
     def check_splits(self, splits: Iterable[str]) -> None:
         """Rejects splits that the task does not have."""
 
+    def in_order(self, labels: tuple[str, ...]) -> "ClassifierTask":
+        """Returns the task with the same labels in another order."""
+
     def path(self, data_dir: str, split: str) -> str:
         """Returns the path of the file of a split."""
 

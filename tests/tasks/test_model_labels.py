@@ -7,6 +7,7 @@ import pytest
 from safetensors import numpy as safetensors_numpy
 
 from albert import export_checkpoints, export_to_huggingface, predict, run_classifier
+from albert.cli import options
 from albert.io import file_io, tables
 from albert.model import checkpoints, heads, model_folder
 from albert.serving import predictors
@@ -248,3 +249,17 @@ def test_numbers_are_those_of_labels_without_names(tmp_path, split):
     (tmp_path / "file.csv").write_text("text\na\n")
     files = {"test": files[split]}
     assert custom.find_task(files, tables.Columns(), str(tmp_path), head=head).labels == NO_NAMES
+
+
+def test_a_teacher_gives_the_order_to_a_student_without_initial_model(theirs, tmp_path):
+    path, texts, labels = theirs
+    file = write_csv(tmp_path / "train.csv", texts, [*labels[:5], "yes", "no", "maybe"])
+
+    def labels_of(**changes):
+        flags = {"task_name": "custom", "train_file": file, "output_dir": tmp_path, "teacher": path}
+        values = builders.flag_values(run_classifier, **flags, **changes)
+        return run_classifier.find_task(options.read(run_classifier.Settings, values)).labels
+
+    assert labels_of() == ("yes", "no", "maybe")
+    (tmp_path / "labels.json").write_text('["maybe", "no", "yes"]')
+    assert labels_of() == ("maybe", "no", "yes")
