@@ -500,14 +500,10 @@ class Engine:
             "warm-up"
         )
 
-    def _make_train_loop(
-        self, optimizer: optimizers.Optimizer, iterator: Iterator, stop: tf.Variable
-    ) -> Callable[[Iterator, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]]:
-        """Compiles ``(iterator, count) -> (number of steps, summed results of `train_step.run`)``.
-
-        The loop stops early, after at least one step, if the variable `stop` is true, and after a
-        step whose loss or gradient is not finite.
-        """
+    def _make_step(
+        self, optimizer: optimizers.Optimizer
+    ) -> tf.types.experimental.PolymorphicFunction:
+        """Makes ``(iterator) -> results`` of `train_step.run`, with the wait for the batch."""
         config = self.run_config
 
         def replica_step(features: Tensors) -> dict[str, tf.Tensor]:
@@ -521,7 +517,7 @@ class Engine:
             )
 
         @tf.function(autograph=False)
-        def one_step(iterator: Iterator) -> dict[str, tf.Tensor]:
+        def step(iterator: Iterator) -> dict[str, tf.Tensor]:
             features, waited = _next_with_seconds(self.strategy, iterator)
             # A single thread could otherwise take the whole step before it reads the clock again.
             with tf.control_dependencies([waited]), kernels.releasing_gradients():
@@ -530,6 +526,17 @@ class Engine:
             results = {name: local(value)[0] for name, value in results.items()}
             return {**results, training_log.INPUT_SECONDS: tf.stack([waited, 1.0])}
 
+        return step
+
+    def _make_train_loop(
+        self, optimizer: optimizers.Optimizer, iterator: Iterator, stop: tf.Variable
+    ) -> Callable[[Iterator, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]]:
+        """Compiles ``(iterator, count) -> (number of steps, summed results of `_make_step`)``.
+
+        The loop stops early, after at least one step, if the variable `stop` is true, and after a
+        step whose loss or gradient is not finite.
+        """
+        one_step = self._make_step(optimizer)
         can_stop = distribution.can_stop_alone(self.strategy)
         step_results = one_step.get_concrete_function(iterator).structured_outputs
 
