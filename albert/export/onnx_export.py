@@ -20,7 +20,6 @@ from albert.model import (
     encoder,
     head_config,
     heads,
-    label_scale,
     model_folder,
     weight_names,
 )
@@ -294,7 +293,7 @@ def _classifier(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> N
 def _regression(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     """Adds one number per text, under the output names of the kind of model."""
     scores = _text_scores(model, graph, encoder)
-    scale = label_scale.LabelScale.of(model.folder.settings)
+    scale = model.folder.scale
     if not scale.is_raw:
         scores = graph.node("Mul", scores, graph.number(scale.deviation))
         scores = graph.node("Add", scores, graph.number(scale.mean))

@@ -93,6 +93,15 @@ class ModelFolder:
             )
         return value
 
+    @property
+    def scale(self) -> label_scale.LabelScale:
+        """The unit of a regression; `label_scale.RAW` for other models.
+
+        Raises:
+          file_io.InputError: it is invalid; names the folder.
+        """
+        return _scale_of(self.path, self.settings)
+
     def length(self, name: str = "max_seq_length", minimum: int = 3) -> int:
         """Returns the setting of a length of inputs, in tokens.
 
@@ -369,7 +378,17 @@ def described_head(path: str) -> head_config.Head | None:
 
 def described_scale(path: str) -> label_scale.LabelScale:
     """Returns the scale in the description of a folder; `label_scale.RAW` without one."""
-    return label_scale.LabelScale.of(described_settings(path) or {})
+    return _scale_of(path, described_settings(path) or {})
+
+
+def _scale_of(path, settings):
+    try:
+        return label_scale.LabelScale.of(settings)
+    except file_io.InputError as error:
+        name = os.path.join(path, sources.DESCRIPTION_NAME)
+        raise file_io.InputError(
+            f"{name}: {error}; restore the file, or fine-tune again"
+        ) from error
 
 
 def described_settings(path: str) -> dict[str, Any] | None:

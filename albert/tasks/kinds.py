@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert.io import file_io, tables
-from albert.model import configuration, head_config, label_scale, model_folder, sources
+from albert.model import configuration, head_config, model_folder, sources
 from albert.tasks import (
     custom,
     glue,
@@ -68,8 +68,7 @@ def _build_classifier(folder, compute, head):
 
     labels = custom.labels_of(folder)
     if not labels:
-        scale = label_scale.LabelScale.of(folder.settings)
-        return heads.RegressionModel(folder.config, compute, 0, head=head, scale=scale)
+        return heads.RegressionModel(folder.config, compute, 0, head=head, scale=folder.scale)
     return heads.ClassifierModel(folder.config, len(labels), compute, 0, head=head)
 
 

@@ -1,6 +1,7 @@
 """The unit of a regression's labels: answers, losses, and output layers of other units."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -121,6 +122,11 @@ def test_folders_without_a_scale_answer_as_before(tmp_path):
     folder = builders.write_classifier(tmp_path / "new", labels=(), seed=3, scale=MINUTES)
     new = [found.prediction for found in text_predictor.TextPredictor(folder).predict(TEXTS)]
     np.testing.assert_allclose(new, 30 + 14.5 * np.array(early), rtol=1e-5)
+    broken = json.loads((tmp_path / "new" / "model.json").read_text())
+    broken["settings"]["label_mean"] = "30"
+    (tmp_path / "early" / "model.json").write_text(json.dumps(broken))
+    with pytest.raises(file_io.InputError, match="early/model.json: label_mean='30' must be"):
+        text_predictor.TextPredictor(str(tmp_path / "early"))
     assert dataclasses.astuple(model_folder.described_scale(folder)) == (30, 14.5)
 
 
