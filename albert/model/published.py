@@ -129,6 +129,7 @@ def suggestion(path: str) -> str:
         return ""
     folder = os.path.basename(path)
     return (
-        "models of the Hugging Face Hub are not fetched by name; if this is one: hf download "
-        f"{path} --local-dir={folder} (pip install huggingface_hub), then give the folder {folder}"
+        "models of the Hugging Face Hub are not fetched by name; if this is one, give the folder "
+        f'{folder} after: python -c "from huggingface_hub import snapshot_download; '
+        f"snapshot_download('{path}', local_dir='{folder}')\" (pip install huggingface_hub)"
     )

@@ -148,7 +148,9 @@ def test_names_on_the_hub_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"):
         folder = name.split("/")[-1]
-        advice = f"hf download {name} --local-dir={folder} .* then give the folder {folder}$"
+        advice = (
+            f"give the folder {folder} after: .*snapshot_download.'{name}', local_dir='{folder}'"
+        )
         with pytest.raises(file_io.InputError, match=advice):
             sources.locate(checkpoint=name)
         with pytest.raises(file_io.InputError, match=advice):
