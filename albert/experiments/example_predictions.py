@@ -17,7 +17,7 @@ import numpy.typing as npt
 from albert.experiments import joined_predictions, report_data, report_predictions
 from albert.experiments.joined_predictions import Truth
 from albert.io import file_io, tables
-from albert.tasks import custom, entities, glue, token_classification, word_files
+from albert.tasks import custom, entities, glue, prediction_files, token_classification, word_files
 from albert.tasks.squad import metrics as squad_metrics
 
 _TEXT_LENGTH = 400  # characters of a text that are kept
@@ -364,8 +364,8 @@ def _entity_counts(labels: Sequence[str], predictions: Sequence[str]) -> tuple[i
 _PREDICT = "--do_predict"
 _SQUAD = (("predictions.json",), _PREDICT, _read_answers)
 _READERS: dict[str, tuple[tuple[str, ...], str, Any]] = {
-    "run_classifier": ((tables.PREDICTIONS,), f"{_PREDICT} --test_file", _read_classes),
-    "run_race": ((tables.PREDICTIONS,), _PREDICT, _read_classes),
+    "run_classifier": ((prediction_files.PREDICTIONS,), f"{_PREDICT} --test_file", _read_classes),
+    "run_race": ((prediction_files.PREDICTIONS,), _PREDICT, _read_classes),
     "run_squad_v1": _SQUAD,
     "run_squad_v2": _SQUAD,
     "run_token_classifier": (

@@ -32,7 +32,8 @@ from albert.experiments import (
 )
 from albert.experiments.comparison_sides import Side
 from albert.experiments.report_groups import group_of
-from albert.io import file_io, tables
+from albert.io import file_io
+from albert.tasks import prediction_files
 from albert.training import results, run_record
 
 # Dev scores in percent: of google-research/albert's README for its v2 models, of BERT base with the
@@ -234,7 +235,7 @@ def _predictions(run):
 def _joined_predictions(run):
     if predictions := report_predictions.read_predictions(run):
         source = report_predictions.read_source(run)
-        yield from _compared(source, tables.PREDICTIONS, len(predictions.rows))
+        yield from _compared(source, prediction_files.PREDICTIONS, len(predictions.rows))
         yield from _classifier_predictions(predictions, source.name)
     if answers := report_predictions.read_answers(run):
         source = report_predictions.read_source(run)

@@ -12,7 +12,7 @@ from typing import Any
 from albert.experiments import joined_predictions, report_data
 from albert.experiments.joined_predictions import Truth
 from albert.io import file_io, json_shapes, tables
-from albert.tasks import custom, race
+from albert.tasks import custom, prediction_files, race
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import null_threshold
@@ -111,7 +111,7 @@ def predicts_part(run: report_data.Run) -> bool:
 
 def read_predictions(run: report_data.Run) -> Predictions | None:
     """Reads the predictions of a classifier or of RACE; None if there is nothing to compare."""
-    path = os.path.join(run.folder, tables.PREDICTIONS)
+    path = os.path.join(run.folder, prediction_files.PREDICTIONS)
     if not file_io.exists(path):
         return None
     if not run.predicted:

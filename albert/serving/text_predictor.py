@@ -14,7 +14,7 @@ import numpy as np
 from albert.io import file_io, tables
 from albert.model import batching, model_folder
 from albert.serving import inference, requests
-from albert.tasks import custom, glue
+from albert.tasks import custom, glue, prediction_files
 from albert.text import model_inputs
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -186,8 +186,8 @@ class TextPredictor:
         texts: Iterable[str | Sequence[str] | glue.InputExample],
         batch_size: int = 32,
         batches_ahead: int = 1,
-    ) -> Iterator[tables.Prediction]:
-        """Yields a `tables.Prediction` for each text, in order; ids count from 0.
+    ) -> Iterator[prediction_files.Prediction]:
+        """Yields a `prediction_files.Prediction` for each text, in order; ids count from 0.
 
         Args:
           texts: iterable of str, of pairs of str for a model of two texts, or of examples, which
@@ -210,15 +210,15 @@ class TextPredictor:
         """Returns the batch size for examples of requests that are computed together."""
         return len(examples)
 
-    def to_json(self, result: tables.Prediction) -> dict:
-        """Returns a JSON-ready `tables.Prediction`, with the names of labels."""
-        return tables.to_dict(self.names, self._named(result))
+    def to_json(self, result: prediction_files.Prediction) -> dict:
+        """Returns a JSON-ready `prediction_files.Prediction`, with the names of labels."""
+        return prediction_files.to_dict(self.names, self._named(result))
 
     def write(
         self,
         file: IO[str],
         form: str,
-        results: Iterable[tables.Prediction],
+        results: Iterable[prediction_files.Prediction],
         examples: Iterable[glue.InputExample] | None = None,
     ) -> None:
         """Writes results in one of `output_forms`, with the names of labels.
@@ -231,9 +231,9 @@ class TextPredictor:
             names = ("text", "text_pair")[: 1 + (self.columns.text_pair is not None)]
             further = names, ((e.text_a, e.text_b or "")[: len(names)] for e in examples)
         rows = map(self._named, results)
-        tables.write_predictions(file, form, self.names, rows, further)
+        prediction_files.write_predictions(file, form, self.names, rows, further)
 
-    def _named(self, result: tables.Prediction) -> tables.Prediction:
+    def _named(self, result: prediction_files.Prediction) -> prediction_files.Prediction:
         """Returns a prediction whose labels are those of `names`."""
         if self.names == self.labels:
             return result
@@ -246,7 +246,7 @@ class TextPredictor:
 
     # --- scores ---
 
-    def answers(self, results: Iterable[tables.Prediction]) -> list:
+    def answers(self, results: Iterable[prediction_files.Prediction]) -> list:
         """Returns the labels, or numbers, to compare and score."""
         return [result.prediction for result in results]
 
@@ -258,7 +258,7 @@ class TextPredictor:
 
     def _predict_window(
         self, examples: Sequence[glue.InputExample], batch_size: int
-    ) -> Iterator[tables.Prediction]:
+    ) -> Iterator[prediction_files.Prediction]:
         cuts = [model_inputs.Cuts() for _ in examples]
         features = [
             glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer, count)
@@ -276,7 +276,7 @@ class TextPredictor:
         )
         guids = [example.guid for example in examples]
         truncated = [bool(count.cut) for count in cuts]
-        return tables.predictions(self.labels, guids, indices, probabilities, truncated)
+        return prediction_files.predictions(self.labels, guids, indices, probabilities, truncated)
 
 
 def _example_of(

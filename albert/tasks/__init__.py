@@ -7,6 +7,7 @@ __all__ = (
     "glue",
     "kinds",
     "model_labels",
+    "prediction_files",
     "pretraining",
     "race",
     "token_classification",

@@ -12,7 +12,7 @@ from absl import logging
 
 from albert.io import file_io, tables
 from albert.model import head_config, label_scale, sources
-from albert.tasks import glue, metrics, model_labels
+from albert.tasks import glue, metrics, model_labels, prediction_files
 
 NAME = "custom"
 
@@ -420,10 +420,10 @@ class CustomTask:
         prefix: str | None = None,
     ) -> dict[str, float] | None:
         """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
-        tables.write_classifier_files(output_dir, rows, ids, self.labels)
+        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
         if not self.is_labeled("test"):
             return None
-        return tables.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
+        return prediction_files.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 
     def _label(self, row, place):
         label = tables.name_of(row, self.columns.label, "label_column", place)

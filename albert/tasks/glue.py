@@ -18,7 +18,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, label_scale
-from albert.tasks import metrics
+from albert.tasks import metrics, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
@@ -260,7 +260,7 @@ class GlueTask:
         prefix: str | None = None,
     ) -> None:
         """Writes the files of predictions; see `contracts.Data`."""
-        tables.write_classifier_files(output_dir, rows, ids, self.labels)
+        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
 
 
 class _Reader:
@@ -671,7 +671,7 @@ def make_data(
     def write_predictions(output_dir, rows, ids, prefix=None):
         if predicted == "test":
             return glue_task.write_predictions(output_dir, rows, ids, prefix)
-        return tables.write_classifier_files(output_dir, rows, ids, glue_task.labels)
+        return prediction_files.write_classifier_files(output_dir, rows, ids, glue_task.labels)
 
     return contracts.data_of_examples(
         name=glue_task.name,

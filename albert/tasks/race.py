@@ -16,9 +16,9 @@ import numpy as np
 from absl import logging
 
 from albert.data import tfrecord
-from albert.io import file_io, json_shapes, tables
+from albert.io import file_io, json_shapes
 from albert.model import head_config
-from albert.tasks import glue, metrics
+from albert.tasks import glue, metrics, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
 
@@ -385,10 +385,10 @@ def write_predictions(
     Returns:
       The scores.
     """
-    scores = tables.write_scores(output_dir, Evaluator(), rows)
+    scores = prediction_files.write_scores(output_dir, Evaluator(), rows)
     columns = (ids, rows["predictions"], rows["probabilities"])
-    predictions = tables.predictions(_LETTERS, *columns)
-    tables.write_table(output_dir, _LETTERS, predictions)
+    predictions = prediction_files.predictions(_LETTERS, *columns)
+    prediction_files.write_table(output_dir, _LETTERS, predictions)
     return scores
 
 

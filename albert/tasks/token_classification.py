@@ -21,7 +21,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config
-from albert.tasks import custom, entities, metrics, model_labels, word_files
+from albert.tasks import custom, entities, metrics, model_labels, prediction_files, word_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
 
@@ -440,7 +440,7 @@ class Files:
                 word_files.write_predictions(file, form, self.labels, sentence_predictions)
         if next(self.sentences("test")).labels is None:
             return None
-        return tables.write_scores(output_dir, Evaluator(self.labels), rows)
+        return prediction_files.write_scores(output_dir, Evaluator(self.labels), rows)
 
 
 def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from albert.experiments import example_predictions, report_data, report_predictions
 from albert.io import file_io, tables
-from albert.tasks import custom
+from albert.tasks import custom, prediction_files
 from tests.support import run_folders
 
 BY_ID = tables.Columns(guid="id")
@@ -62,8 +62,10 @@ def test_perfect_predictions_score_1_in_each_form(labels, ids, tmp_path):
     flags = {"text_column": "text", "label_column": "label", "id_column": columns.guid}
     run = run_folders.make_run(tmp_path / "run", data=data, **flags)
     with (run / "predictions.tsv").open("w") as file:
-        guesses = [tables.Prediction(k, x, {n: float(n == x) for n in names}) for k, x in pairs]
-        tables.write_predictions(file, "tsv", names, guesses)
+        guesses = [
+            prediction_files.Prediction(k, x, {n: float(n == x) for n in names}) for k, x in pairs
+        ]
+        prediction_files.write_predictions(file, "tsv", names, guesses)
     kept = report_predictions.read_predictions(report_data.read_run(str(run), "run"))
     assert kept.counts() == [[3, 0], [0, 3]]
 

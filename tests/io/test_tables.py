@@ -1,10 +1,7 @@
-"""Predictions; and rows of csv, tsv, jsonl and plain text, with file and line in every message."""
+"""Rows of csv, tsv, jsonl and plain text, with file and line in every message."""
 
-import io
-import json
 import re
 
-import numpy as np
 import pytest
 
 from albert.io import file_io, tables
@@ -87,16 +84,6 @@ def test_names_in_messages():
     assert tables.name_list(names, 2) == "a, b c, …"
 
 
-def test_probabilities_are_plain_floats():
-    probabilities = np.float32([[0.1, 0.9]])
-    (row,) = tables.predictions(["x", "y"], ["7"], np.int64([1]), probabilities)
-    fields = {"id": "7", "prediction": "y", "probabilities": {"x": 0.1, "y": 0.9}}
-    assert json.loads(json.dumps(row.probabilities)) == fields["probabilities"]
-    assert tables.to_dict(["x", "y"], row) == fields
-    (row,) = tables.predictions([], ["8"], np.float32([0.1]), [None])
-    assert type(row.prediction) is float and row.chosen == "0.1"
-
-
 def test_forms_are_told_from_names():
     assert [tables.format_of(f"x.y.{ending}") for ending in ("CSV", "tsv", "jsonl")] == [
         *("csv", "tsv", "jsonl"),
@@ -139,27 +126,6 @@ def test_texts():
         file_io.InputError, match=r"here: .* no column 'x' \(text_column\); there are a, b"
     ):
         tables.text_of({"a": 1, "b": 2}, "x", "text_column", "here")
-
-
-def test_forms_of_predictions():
-    probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
-    rows = list(tables.predictions(("no", "yes"), ["a", "b"], [1, 0], probabilities))
-    file = io.StringIO()
-    tables.write_predictions(file, "tsv", ("no", "yes"), rows)
-    assert file.getvalue().splitlines() == [
-        "id\tprediction\tprobability_no\tprobability_yes",
-        "a\tyes\t0.1\t0.9",
-        "b\tno\t0.75\t0.25",
-    ]
-    file = io.StringIO()
-    tables.write_predictions(file, "jsonl", ("no", "yes"), rows[:1])
-    assert json.loads(file.getvalue()) == {
-        "id": "a", "prediction": "yes", "probabilities": {"no": 0.1, "yes": 0.9},
-    }  # fmt: skip
-    numbers = list(tables.predictions((), ["a"], np.float32([2.3]), np.zeros((1, 1))))
-    file = io.StringIO()
-    tables.write_predictions(file, "jsonl", (), numbers)
-    assert file.getvalue() == '{"id": "a", "prediction": 2.3}\n'
 
 
 def test_spellings_of_a_whole_number_are_one_label():

@@ -33,7 +33,7 @@ PLAIN = """
     training.budget training.contracts training.optimizer_table training.results
     training.run_record training.stuck_runs training.subsets
     tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.model_labels
-    tasks.race
+    tasks.prediction_files tasks.race
     tasks.squad.answer_features tasks.squad.answers
     tasks.squad.features tasks.squad.metrics tasks.squad.null_threshold tasks.squad.positions
     tasks.squad.question_files

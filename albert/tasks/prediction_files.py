@@ -1,0 +1,187 @@
+"""Writes predictions and scores to the files of an output folder, in the formats of each task."""
+
+import dataclasses
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from albert.io import file_io, tables
+from albert.training.contracts import Evaluator, Rows
+
+PREDICTIONS = "predictions.tsv"
+SCORES = "predict_results.txt"
+_PROBABILITY = "probability_"
+
+Further = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of each row
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """The prediction of a model for one example.
+
+    Attributes:
+      guid: id of the example.
+      prediction: name of the most probable label; for regression the number.
+      probabilities: {label name: probability} in the order of the label ids (plain floats, so
+        that JSON takes them); empty for regression.
+      truncated: whether the text was longer than the model's input and was cut.
+    """
+
+    guid: str
+    prediction: str | float
+    probabilities: dict[str, float]
+    truncated: bool = False
+
+    @property
+    def chosen(self) -> str:
+        """`prediction` as text."""
+        value = self.prediction
+        return value if isinstance(value, str) else _number(value)
+
+
+def _number(value: float) -> str:
+    # str() of a float32 is the shortest text that reads back as the same number.
+    return str(np.float32(value))
+
+
+def _plain(value: Any) -> float:
+    """Returns the shortest number that stands for the same float32, as a float of Python."""
+    return float(_number(value))
+
+
+def predictions(
+    labels: Sequence[str],
+    guids: Iterable[str],
+    indices: Iterable[Any],
+    probabilities: Iterable[Any],
+    truncated: Iterable[bool] = itertools.repeat(False),
+) -> Iterator[Prediction]:
+    """Yields a `Prediction` for each example.
+
+    Args:
+      labels: K label names by id; empty for regression.
+      guids: ids [B].
+      indices: predicted label ids [B]; for regression the numbers.
+      probabilities: float32 [B, K]; not read for regression.
+      truncated: whether each text was cut.
+    """
+    columns = zip(guids, indices, probabilities, strict=True)
+    for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
+        if labels:
+            named = dict(zip(labels, map(_plain, row), strict=True))
+            yield Prediction(guid, labels[index], named, is_cut)
+        else:
+            yield Prediction(guid, _plain(index), {}, is_cut)
+
+
+def _tsv_lines(
+    labels: Sequence[str], rows: Iterable[Prediction], further: Further
+) -> Iterator[str]:
+    names, values = further
+    yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
+    for row, texts in zip(rows, values, strict=False):
+        cells = [re.sub(f"{tables.NOT_IN_NAMES}+", " ", text) for text in texts]
+        yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values()), *cells])
+
+
+def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
+    """Returns a JSON-ready `Prediction`.
+
+    It has id, prediction, for labels their probabilities, and truncated if the text was cut.
+    """
+    fields: dict[str, Any] = {"id": row.guid, "prediction": row.prediction}
+    if labels:
+        fields["probabilities"] = dict(row.probabilities)
+    return fields | ({"truncated": True} if row.truncated else {})
+
+
+def _json_lines(
+    labels: Sequence[str], rows: Iterable[Prediction], further: Further
+) -> Iterator[str]:
+    names, values = further
+    for row, texts in zip(rows, values, strict=False):
+        added = dict(zip(names, texts, strict=True))
+        yield tables.json_line({**to_dict(labels, row), **added}).rstrip("\n")
+
+
+def write_predictions(
+    file: IO[str],
+    form: str,
+    labels: Sequence[str],
+    rows: Iterable[Prediction],
+    further: Further | None = None,
+) -> None:
+    """Writes predictions to an open file, one at a time.
+
+    Args:
+      file: takes text.
+      form: "tsv": id, prediction and ``probability_<label>`` for each label, under a header; or
+        "jsonl": objects with id, prediction and, for labels, their probabilities.
+      labels: label names by id; empty for regression.
+      rows: the predictions.
+      further: names of further columns or keys, and their texts for each prediction; in tsv
+        blanks replace tabs and line breaks.
+    """
+    make_lines = {"tsv": _tsv_lines, "jsonl": _json_lines}[form]
+    file.writelines(
+        f"{line}\n" for line in make_lines(labels, rows, further or ((), itertools.repeat(())))
+    )
+
+
+def write_table(output_dir: str, labels: Sequence[str], rows: Iterable[Prediction]) -> None:
+    """Writes predictions to ``predictions.tsv``; see `write_predictions`."""
+    with file_io.atomic_writer(os.path.join(output_dir, PREDICTIONS)) as file:
+        write_predictions(file, "tsv", labels, rows)
+
+
+def write_classifier_files(
+    output_dir: str, rows: Rows, ids: Sequence[str], labels: Sequence[str]
+) -> None:
+    """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
+
+    The first holds the tab-separated probabilities (for regression the score) of each example. The
+    second has a header, then id and predicted label name (for regression the score). The third has
+    all of these, see `write_predictions`.
+
+    Args:
+      output_dir: folder to write to.
+      rows: arrays in input order: probabilities [B, K], predictions [B].
+      ids: ids of the examples [B].
+      labels: label names by id; empty for regression.
+    """
+    probabilities = np.asarray(rows["probabilities"], np.float32)
+    indices = rows["predictions"]
+    if len(ids) != len(indices):
+        raise ValueError(f"{len(ids)} ids for {len(indices)} predictions")
+    with file_io.atomic_writer(os.path.join(output_dir, "test_results.tsv")) as file:
+        file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
+
+    def named() -> Iterator[Prediction]:
+        return predictions(labels, ids, indices, probabilities)
+
+    with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
+        file.write("index\tprediction\n")
+        file.writelines(f"{row.guid}\t{row.chosen}\n" for row in named())
+    write_table(output_dir, labels, named())
+
+
+def write_scores(output_dir: str, evaluator: Evaluator, rows: Rows) -> dict[str, float]:
+    """Writes the scores of labeled test data to ``predict_results.txt``.
+
+    Args:
+      output_dir: folder to write to.
+      evaluator: a new evaluator of the task.
+      rows: arrays whose first axis is the examples.
+
+    Returns:
+      The scores.
+    """
+    evaluator.update(dict(rows))
+    scores = evaluator.result()
+    lines = [f"{key} = {_number(value)}\n" for key, value in sorted(scores.items())]
+    file_io.write_text(os.path.join(output_dir, SCORES), "".join(lines))
+    return scores
