@@ -66,7 +66,14 @@ def main(values: flags.FlagValues) -> None:
         )
     if os.path.abspath(target) == os.path.abspath(prefix):
         raise file_io.InputError(f"--export_path={settings.export_path} is the checkpoint itself")
-    rules = model_folder.checked_rules(prefix, settings.text_rules())
+    given = settings.text_rules()
+    is_described = file_io.exists(os.path.join(os.path.dirname(prefix), sources.DESCRIPTION_NAME))
+    if given and is_described:
+        raise file_io.InputError(
+            f"--{next(iter(given))}: {sources.DESCRIPTION_NAME} next to the checkpoint says how "
+            "its texts become pieces; leave the flag out"
+        )
+    rules = model_folder.checked_rules(prefix, given)
     folder = os.path.dirname(target) or "."
     file_io.make_dirs(folder)
     checkpoints.write_tensors(target, checkpoints.read_tensors(prefix))
@@ -75,7 +82,7 @@ def main(values: flags.FlagValues) -> None:
         if os.path.abspath(copy) != os.path.abspath(path):
             file_io.copy(path, copy)
             logging.info("Copied %s", copy)
-    if rules:
+    if rules and not is_described:
         model_folder.write_rules(folder, rules)
     model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)

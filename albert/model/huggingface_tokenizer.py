@@ -75,6 +75,27 @@ def read_rules(folder: str) -> dict[str, Any]:
     return rules | ({"extra_pieces": tuple(extra)} if extra else {})
 
 
+def holds_wordpiece(path: str) -> bool:
+    """Returns whether a ``tokenizer.json`` has the vocabulary of a WordPiece model.
+
+    Raises:
+      file_io.InputError: it has, but splits texts into words in another way than BERT.
+    """
+    content = _read(path)
+    model = content.get("model")
+    if not isinstance(model, dict) or model.get("type") != "WordPiece":
+        return False
+    for name, only in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+        part = content.get(name)
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != only:
+            raise file_io.InputError(
+                f"{path}: the {name} is {kind!r}; a WordPiece vocabulary is only read from a file "
+                f"with {only}: give vocab_file"
+            )
+    return True
+
+
 def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str]) -> None:
     """Compares the ids of added tokens with those that the tokenizer gives them.
 

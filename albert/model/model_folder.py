@@ -17,7 +17,7 @@ from absl import logging
 
 from albert.io import file_io
 from albert.model import configuration, head_config, label_scale, published, sources, weight_names
-from albert.text import text_rules, tokenization
+from albert.text import text_rules, tokenization, wordpiece
 
 VERSION = 1
 _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
@@ -327,7 +327,7 @@ def _differing_files(path, description, config, source):
         there = configuration.AlbertConfig.from_json_file(name).to_dict()
         differing = _differing_entries(there, config.to_dict())
     ours, there = _vocabulary_of(source), _vocabulary_in(path, description)
-    if file_io.exists(there) and file_io.sha256(ours) != file_io.sha256(there):
+    if file_io.exists(there) and not _are_same_vocabularies(ours, there):
         differing.append(f"the vocabulary {there} (here {ours})")
     return differing
 
@@ -336,7 +336,17 @@ def copy_vocabulary(path: str, source: sources.Source) -> None:
     """Copies the vocabulary of a `sources.Source` to a folder, with the name that `read` needs."""
     model = source.spm_model_file
     name = os.path.basename(model) if model else sources.VOCAB_NAME
-    _copy(_vocabulary_of(source), os.path.join(path, name))
+    vocabulary, target = _vocabulary_of(source), os.path.join(path, name)
+    if vocabulary.endswith(".json"):
+        file_io.write_text(target, wordpiece.vocab_text(wordpiece.load_vocab(vocabulary)))
+    else:
+        _copy(vocabulary, target)
+
+
+def _are_same_vocabularies(one, other):
+    if one.endswith(".json"):
+        return wordpiece.load_vocab(one) == wordpiece.load_vocab(other)
+    return file_io.sha256(one) == file_io.sha256(other)
 
 
 def write_rules(path: str, rules: text_rules.TextRules) -> None:
@@ -512,7 +522,7 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
             f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
         )
     ours, theirs = _vocabulary_of(source), sources.vocabularies_in(path)
-    if ours and theirs and all(file_io.sha256(there) != file_io.sha256(ours) for there in theirs):
+    if ours and theirs and not any(_are_same_vocabularies(ours, there) for there in theirs):
         raise file_io.InputError(
             f"{path} holds checkpoints of a model with another vocabulary: {', '.join(theirs)} "
             f"(here {ours}); give another output_dir"

@@ -130,6 +130,10 @@ def _vocabulary(choose, existing, spm_model_file, vocab_file):
         spm_model_file = choose(SPM_FLAG, existing(SPM_FLAG, spm_model_file), (), ".model")
     if not spm_model_file:
         vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), VOCAB_NAMES)
+    if not (spm_model_file or vocab_file):
+        vocab_file = choose(VOCAB_FLAG, None, (huggingface_tokenizer.FAST_NAME,))
+        if vocab_file and not huggingface_tokenizer.holds_wordpiece(vocab_file):
+            vocab_file = None
     return spm_model_file, vocab_file
 
 
@@ -345,7 +349,8 @@ def _missing_message(flags, folder, hub_handle):
     if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
         return (
             f"{message}: {folder} has a tokenizer.json, but no spiece.model or "
-            "vocab.txt. Look for it in the folder of the model that this model was fine-tuned from"
+            "vocab.txt, and only WordPiece is read from it. "
+            "Look for it in the folder of the model that this model was fine-tuned from"
         )
     others = [name for name in there if name.endswith(".json") and "config" in name]
     hint = f", but {tables.name_list(others)}" if CONFIG_FLAG in flags and others else ""
@@ -360,21 +365,25 @@ def files_beside(checkpoint: str) -> list[str]:
     folder = os.path.dirname(checkpoint) or "."
     configs = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
     descriptions = (PRETRAINING_NAME, DESCRIPTION_NAME, LABELS_NAME)
-    names = (*configs, *VOCAB_NAMES, *descriptions)
+    names = {*configs, *descriptions, *map(os.path.basename, vocabularies_in(folder))}
     return [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)
-        if name in names or name.endswith((".model", ".vocab"))
+        if name in names or name.endswith(".vocab")
     ]
 
 
 def vocabularies_in(folder: str) -> list[str]:
-    """Lists the vocabularies in a model's folder: SentencePiece models, WordPiece files."""
-    return [
-        os.path.join(folder, name)
-        for name in file_io.listdir(folder)
-        if name.endswith(".model") or name in VOCAB_NAMES
-    ]
+    """Lists the vocabularies in a model's folder: SentencePiece models, WordPiece files.
+
+    Without any it may be the one in ``tokenizer.json``.
+    """
+    names = file_io.listdir(folder)
+    found = [name for name in names if name.endswith(".model") or name in VOCAB_NAMES]
+    fast = os.path.join(folder, huggingface_tokenizer.FAST_NAME)
+    if not found and file_io.exists(fast) and huggingface_tokenizer.holds_wordpiece(fast):
+        return [fast]
+    return [os.path.join(folder, name) for name in found]
 
 
 def resolve_hub(handle: str) -> str:

@@ -66,7 +66,7 @@ def is_sentencepiece_list(pieces: Iterable[str]) -> bool:
 
 
 def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
-    """Reads a WordPiece vocabulary: one piece per line.
+    """Reads a WordPiece vocabulary: one piece per line, or the one in a ``tokenizer.json``.
 
     As google-research/albert counts, ids count distinct pieces from 0; a piece is the first
     white-space-separated field of its line. A line of white space alone holds the piece " "; a
@@ -86,6 +86,8 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
         `HUB_WORD`.
     """
     check_no_hub_word("vocab_file", path)
+    if path.endswith(".json"):
+        return _vocab_of_library(path)
     content = file_io.read_bytes(path, "vocab_file")
     if not is_text(content):
         raise file_io.InputError(
@@ -102,6 +104,29 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
             "from its .model file, give that as spm_model_file"
         )
     return vocab
+
+
+def _vocab_of_library(path):
+    """Reads the vocabulary in a ``tokenizer.json`` of the library `tokenizers`."""
+    model = file_io.read_json(path, "vocab_file", dict).get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    if kind != "WordPiece":
+        raise file_io.InputError(
+            f"vocab_file: {path} holds a model of the type {kind!r}; only WordPiece is read from "
+            "such a file: give spm_model_file or vocab_file"
+        )
+    ids = model.get("vocab")
+    if not isinstance(ids, dict) or not all(type(i) is int and i >= 0 for i in ids.values()):
+        raise file_io.InputError(f"vocab_file: {path} has no vocabulary of pieces and their ids")
+    pieces = {i: piece for piece, i in ids.items()}
+    size = max(pieces, default=-1) + 1
+    if len(pieces) < len(ids) or size > 2 * len(pieces):
+        raise file_io.InputError(f"vocab_file: the ids of {path} repeat, or most are missing")
+    if model.get("continuing_subword_prefix", "##") != "##":
+        raise file_io.InputError(
+            f"vocab_file: {path} has another continuing_subword_prefix than ##"
+        )
+    return {pieces.get(i, f"[unused_line_{i + 1}]"): i for i in range(size)}
 
 
 def vocab_text(pieces: Iterable[str]) -> str:

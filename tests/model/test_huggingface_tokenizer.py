@@ -108,3 +108,46 @@ def test_rules_survive_pretraining_and_exports(tmp_path, run_script):
     (tmp_path / "pretrained").mkdir()
     model_folder.write_pretrained(str(tmp_path / "pretrained"), config, "sop", source)
     assert sources.rules_beside(f"{tmp_path}/pretrained/model.ckpt-1") == expected
+
+
+def fast_file(**changes):
+    vocab = {piece: i for i, piece in enumerate([*SPECIAL, "für", "fur", "##e", "the"])}
+    return {
+        "model": {"type": "WordPiece", "vocab": vocab, "continuing_subword_prefix": "##"},
+        "normalizer": {"type": "BertNormalizer", "lowercase": True, "strip_accents": False},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        **changes,
+    }
+
+
+def test_a_wordpiece_vocabulary_is_read_from_tokenizer_json(tmp_path):
+    path = folder_with(tmp_path / "a", tokenizer=fast_file())
+    (path / "vocab.txt").unlink()
+    (found,) = sources.vocabularies_in(str(path))
+    rules = sources.rules_beside(found)
+    made = tokenization.load(found, rules)
+    assert made.tokenize("The Füre fur") == ["the", "für", "##e", "fur"]
+    assert made.vocab == fast_file()["model"]["vocab"]
+    source = sources.Source("", None, None, found, rules)
+    model_folder.copy_vocabulary(str(tmp_path), source)
+    copy = tokenization.load(str(tmp_path / "vocab.txt"), rules)
+    assert copy.vocab == made.vocab
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"normalizer": {"type": "Lowercase"}}, "the normalizer is 'Lowercase'"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "the pre_tokenizer is 'Whitespace'"),
+    ],
+)
+def test_another_wordpiece_is_refused_by_name(tmp_path, changes, words):
+    path = folder_with(tmp_path / "a", tokenizer=fast_file(**changes))
+    (path / "vocab.txt").unlink()
+    with pytest.raises(file_io.InputError, match=words):
+        sources.vocabularies_in(str(path))
+    unigram = {"type": "Unigram", "vocab": []}
+    (path / "tokenizer.json").write_text(json.dumps({"model": unigram}))
+    assert sources.vocabularies_in(str(path)) == []
+    with pytest.raises(file_io.InputError, match="holds a model of the type 'Unigram'"):
+        tokenization.load(str(path / "tokenizer.json"), text_rules.TextRules())
