@@ -241,15 +241,17 @@ def _glue_dev(run):
 def _table(path, truths, is_part):
     """Reads a table of predictions for examples, see `joined_predictions`."""
     table = joined_predictions.read_table(path)
-    keys = joined_predictions.join_table(truths, path, table, is_part)
+    pairs = joined_predictions.join_table(truths, path, table, is_part)
+    keys = list(pairs)
     texts, labels = (
-        {key: getattr(truths[key], name) for key in keys} for name in ("text", "label")
+        {key: getattr(truth, name) for key, (truth, _) in pairs.items()}
+        for name in ("text", "label")
     )
-    found = {key: table.guesses[key].prediction for key in keys}
+    found = {key: guess.prediction for key, (_, guess) in pairs.items()}
     if not table.labels:
         number_of = joined_predictions.number_of
-        numbers = [number_of(found[key], table.guesses[key].place) for key in keys]
-        right = [number_of(truths[key].label, truths[key].place) for key in keys]
+        numbers = [number_of(b.prediction, b.place) for _, b in pairs.values()]
+        right = [number_of(a.label, a.place) for a, _ in pairs.values()]
         metrics = _metrics_of_numbers(right, numbers)
         return _made(keys, texts, labels, found, {}, metrics)
     metrics = _metrics_of_classes([labels[k] for k in keys], [found[k] for k in keys], table.labels)

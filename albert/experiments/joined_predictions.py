@@ -178,18 +178,29 @@ def join(
     return [key for key in examples if key in guesses]
 
 
-def join_table(truths: Mapping[str, Truth], path: str, table: Table, is_part: bool) -> list[str]:
-    """Returns the ids of the predicted examples in the order of the data; see `join`.
+def join_table(
+    truths: Mapping[str, Truth], path: str, table: Table, is_part: bool
+) -> dict[str, tuple[Truth, Guess]]:
+    """Returns {id: example and prediction} in the order of the data; see `join`.
+
+    The labels of the examples get the names that the model gives them, as in training.
 
     Raises:
       file_io.InputError: ids differ, or an example has a label that the model does not have.
     """
     places = ({key: row.place for key, row in rows.items()} for rows in (truths, table.guesses))
     keys = join(path, *places, is_part)
+    spellings = {truth.label for truth in truths.values()}
+    names = {label: tables.match_label(label, table.labels) for label in spellings}
     for truth in truths.values():
-        if table.labels and truth.label not in table.labels:
+        if table.labels and names[truth.label] is None:
             raise file_io.InputError(
                 f"{truth.place}: the label {truth.label!r} is none of the labels in {path}: "
                 f"{tables.name_list(table.labels)}"
             )
-    return keys
+    pairs = {}
+    for key in keys:
+        truth = truths[key]
+        named = dataclasses.replace(truth, label=names[truth.label] or truth.label)
+        pairs[key] = named, table.guesses[key]
+    return pairs

@@ -120,8 +120,7 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
     if not right:
         return None
     table = joined_predictions.read_table(path)
-    keys = joined_predictions.join_table(right, path, table, predicts_part(run))
-    pairs = [(right[key], table.guesses[key]) for key in keys]
+    pairs = joined_predictions.join_table(right, path, table, predicts_part(run)).values()
     if not table.labels:
         number_of = joined_predictions.number_of
         found = [number_of(b.prediction, b.place) for _, b in pairs]

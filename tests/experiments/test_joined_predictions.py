@@ -35,6 +35,7 @@ LABELS = {
     "booleans": ([False, True], ["false", "true"]),
     "integers": ([0, 1], ["0", "1"]),
     "decimals": ([0.0, 1.0], ["0.0", "1.0"]),
+    "spelled otherwise": ([0.0, "1."], ["0", "1"]),
     "texts": ([" no", "yes "], ["no", "yes"]),
     "text and number": (["1", 2], ["1", "2"]),
 }
