@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,8 +88,12 @@ def environment(tree: str | os.PathLike = ROOT) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def check_output(arguments: list[str], tree: str | os.PathLike = ROOT) -> str:
-    """Runs a command in a source tree; returns what it prints.
+def check_output(
+    arguments: list[str],
+    tree: str | os.PathLike = ROOT,
+    variables: Mapping[str, str] = types.MappingProxyType({}),
+) -> str:
+    """Runs a command in a source tree, with further environment variables; returns what it prints.
 
     Raises:
       SystemExit: it failed; with the end of its log.
@@ -96,7 +101,7 @@ def check_output(arguments: list[str], tree: str | os.PathLike = ROOT) -> str:
     result = subprocess.run(
         arguments,
         cwd=tree,
-        env=environment(tree),
+        env={**environment(tree), **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

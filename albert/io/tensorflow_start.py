@@ -1,5 +1,10 @@
 """Makes the first import of TensorFlow in a process faster, and keeps its notes off the screen.
 
+Also chooses TensorFlow's own allocator, which keeps the memory of a step for the next one. Without
+it the C library gives large tensors back to the system and takes them again, page by page: a
+quarter of the processor time of training a small BERT. TensorFlow makes this choice itself on
+processors for which it turns oneDNN on (AVX512-VNNI and newer).
+
 At its start, the C++ side of TensorFlow prints several lines about its build and about missing
 CUDA drivers. It does so before it reads any setting. So standard error is a pipe meanwhile: a small
 process passes on all lines except these notes. It outlives a crash, so that no message gets lost.
@@ -21,6 +26,8 @@ from albert.io import file_io
 # 0: TensorFlow prints all its notes, 1: no information, 2: no warnings, 3: no errors.
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _QUIET = "2"
+KEEP_MEMORY = "TF_CPU_ALLOCATOR_USE_BFC"  # 0: the C library's allocator
+_MEMORY_LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # by default 64 GiB, whatever the machine has
 _STDERR = 2
 _FILE = r"[\w./-]+\.(?:cc|h|cpp|cu):\d+\] "
 # The forms of lines since TensorFlow 2.20 and before: severity, time, file and line.
@@ -55,9 +62,13 @@ _OPTIMIZERS = "keras.src.optimizers"
 def install() -> None:
     """Prepares the first import of TensorFlow in this process, whenever it comes.
 
-    If the environment variable `LEVEL` asks for TensorFlow's notes, they stay visible.
+    Environment variables that the user has set are kept: `LEVEL` to see TensorFlow's notes, and
+    `KEEP_MEMORY` to choose the allocator.
     """
     os.environ.setdefault(LEVEL, _QUIET)
+    os.environ.setdefault(KEEP_MEMORY, "1")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    os.environ.setdefault(_MEMORY_LIMIT, str(memory >> 20))
     sys.meta_path.insert(0, _Finder())
 
 

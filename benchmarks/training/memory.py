@@ -91,7 +91,7 @@ def main():
             recompute="recompute" in options,
             gradient_accumulation_steps=int(accumulation),
         )
-        compute = settings.of_batch(int(batch_size) * FLAGS.max_seq_length)
+        compute = settings.for_batch(int(batch_size) * FLAGS.max_seq_length)
         shapes = memory.Shapes(config, int(batch_size), FLAGS.max_seq_length, _PREDICTIONS)
         estimate = memory.estimate(shapes, compute, int(accumulation)).total / 2**30
         extra = [f"--gradient_accumulation_steps={accumulation}", f"--precision={precision}"]
