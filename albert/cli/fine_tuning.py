@@ -416,7 +416,7 @@ def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """What a run starts from, before its data is read.
+    """The model and devices that a run starts from, before its data is read.
 
     Attributes:
       checkpoint: weights to start from; of the teacher with --init_from_teacher.

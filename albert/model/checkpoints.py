@@ -164,7 +164,7 @@ class LoadReport:
 
 
 class TrainingState(Protocol):
-    """What checkpoints store of an optimizer: its slots, the step and the average of weights."""
+    """The part of an optimizer that checkpoints store: slots, step and average of weights."""
 
     global_step: tf.Variable
     average: tf.Module | None

@@ -279,7 +279,7 @@ def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) ->
 
 
 class CheckpointReader(Protocol):
-    """What is used of a `tf.train.CheckpointReader`, and what other formats offer in its place."""
+    """The methods of a `tf.train.CheckpointReader` that are used; readers of other formats too."""
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]: ...
     def has_tensor(self, name: str) -> bool: ...

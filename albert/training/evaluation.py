@@ -29,7 +29,7 @@ _MAX_NAMES = 4  # variables that a message names
 
 
 class Config(Protocol):
-    """What this module reads of `engine.RunConfig`."""
+    """The settings of `engine.RunConfig` that this module reads."""
 
     @property
     def output_dir(self) -> str:
@@ -41,7 +41,7 @@ class Config(Protocol):
 
 
 class Engine(Protocol):
-    """What this module needs of `engine.Engine`, which imports it.
+    """The members of `engine.Engine` that this module uses; that module imports this one.
 
     Attributes:
       baseline: scores of the best constant answer; None before the first evaluation.
