@@ -51,7 +51,7 @@ class InputExample:
 
 
 class ClassifierTask(Protocol):
-    """The members of a task that training and evaluation need: a `GlueTask` or a task on the user's files.
+    """The members of a task that are used: of a `GlueTask` or of a task on the user's files.
 
     Attributes:
       labels: label names in the order of their ids; empty for regression.
