@@ -205,12 +205,12 @@ def server_settings(settings: Settings) -> "server.Settings":
 
 
 def _loader(settings: Settings, folder: str, threads: int | None) -> Callable:
-    def load(go_on):
+    def load(should_continue):
         # Imports TensorFlow; the port already answers while that happens.
         from albert.serving import served_model
 
         model = served_model.load(folder, settings.runtime, threads, settings.max_batch_tokens)
-        served_model.warm(model, settings.max_batch_size, go_on)
+        served_model.warm(model, settings.max_batch_size, should_continue)
         return model
 
     return load

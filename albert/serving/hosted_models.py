@@ -2,9 +2,12 @@
 
 import concurrent.futures
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert.serving import batcher
+
+if TYPE_CHECKING:
+    from albert.serving.served_model import ServedModel
 
 LOADING, READY, STOPPING = "loading", "ready", "stopping"
 VERSION = "1"  # the only version of every model
@@ -26,7 +29,7 @@ class HostedModel:
 
     Attributes:
       name: as above.
-      model: `served_model.ServedModel`; None while it is being loaded.
+      model: None while it is being loaded.
       state: `LOADING`, `READY` or `STOPPING`.
     """
 
@@ -34,7 +37,7 @@ class HostedModel:
         self, name: str, is_only: bool, on_batch: Callable[[int, float], None], **options: Any
     ) -> None:
         self.name = name
-        self.model: Any = None
+        self.model: ServedModel | None = None
         self.state = LOADING
         self._is_only = is_only
         self._options = options | {"on_batch": on_batch}
@@ -44,8 +47,8 @@ class HostedModel:
         """Returns the number of waiting rows."""
         return len(self._batcher) if self._batcher is not None else 0
 
-    def start(self, model: Any) -> None:
-        """Starts answering requests with a `served_model.ServedModel`."""
+    def start(self, model: "ServedModel") -> None:
+        """Starts answering requests."""
         self.model = model
         self._batcher = batcher.Batcher(model.answer, **self._options)
         if self.state == LOADING:
@@ -60,12 +63,13 @@ class HostedModel:
         if self._batcher is not None:
             self._batcher.close()
 
-    def check_ready(self) -> None:
-        """Raises `Loading` or `batcher.Closed` unless requests are accepted."""
-        if self.state == LOADING:
-            raise Loading("the model is still being loaded")
+    def loaded(self) -> "ServedModel":
+        """Returns the model; raises `Loading` or `batcher.Closed` unless requests are accepted."""
         if self.state == STOPPING:
             raise batcher.Closed("the server is stopping")
+        if self.state == LOADING or self.model is None:
+            raise Loading("the model is still being loaded")
+        return self.model
 
     def submit(self, rows: list[batcher.Row]) -> concurrent.futures.Future:
         """Queues the rows of a request; see `batcher.Batcher.submit`."""
@@ -75,6 +79,7 @@ class HostedModel:
     @property
     def path(self) -> str:
         """Path of requests in the toolkit's own format, of a model that is loaded."""
+        assert self.model is not None
         entry: str = self.model.form.entry
         return entry if self._is_only else f"/models/{self.name}{entry}"
 

@@ -8,13 +8,16 @@ and of binary tensor data.
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from albert.io import file_io, json_shapes
 from albert.serving import hosted_models, requests, tensors
+
+if TYPE_CHECKING:
+    from albert.serving.served_model import IdModel
 
 ROOT = "/v2"
 LIVE, READY = f"{ROOT}/health/live", f"{ROOT}/health/ready"
@@ -26,13 +29,6 @@ _TENSOR = {"name", "shape", "datatype", "parameters", "data"}
 _INTEGERS = {"INT32": "<i4", "INT64": "<i8", "UINT32": "<u4", "UINT64": "<u8"}
 _LONGEST_ID = 256
 _PREFIX = 4  # bytes before each text of a binary tensor: its length, little endian
-
-
-def paths(name: str) -> list[str]:
-    """Returns all paths of a model."""
-    model = f"{ROOT}/models/{name}"
-    version = f"{model}/versions/{hosted_models.VERSION}"
-    return [path + end for path in (model, version) for end in ("", "/ready", "/infer")]
 
 
 # --- descriptions -------------------------------------------------------------------------------
@@ -48,7 +44,7 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
 
     The parameter "form" of each tensor tells which belong together: "texts" or "ids".
     """
-    model = hosted.model
+    model = hosted.loaded()
     forms = {
         "texts": (
             tensors.text_inputs(model.form),
@@ -97,16 +93,55 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reply:
-    """A reply.
+class InferenceRequest:
+    """A request of this protocol.
 
     Attributes:
-      head: bytes of JSON.
-      tail: bytes of binary tensors; empty if all are in the JSON.
+      model: name of the model.
+      request_id: the client's name of the request; "" without one.
+      outputs: the outputs of the reply.
     """
 
-    head: bytes
-    tail: bytes
+    examples: list[requests.Example]
+    model: str
+    request_id: str
+    outputs: Sequence[Output]
+
+    def encode(self, results: Sequence[requests.Result]) -> requests.Reply:
+        """Returns the reply, with binary tensors after the JSON."""
+        described, tail = [], []
+        for output in self.outputs:
+            values = self._values(output.tensor, results)
+            row: dict[str, Any] = {
+                "name": output.tensor.name,
+                "datatype": output.tensor.datatype,
+                "shape": list(values.shape),
+            }
+            if output.is_binary:
+                tail.append(_packed(values, output.tensor.datatype))
+                row["parameters"] = {"binary_data_size": len(tail[-1])}
+            else:
+                row["data"] = values.ravel().tolist()
+            described.append(row)
+        reply = {
+            "model_name": self.model,
+            "model_version": hosted_models.VERSION,
+            "outputs": described,
+        }
+        if self.request_id:
+            reply["id"] = self.request_id
+        head = json.dumps(reply, allow_nan=False).encode()
+        if not tail:
+            return requests.Reply(head, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/octet-stream", HEAD_SIZE: str(len(head))}
+        return requests.Reply(head + b"".join(tail), headers)
+
+    def _values(self, tensor: tensors.Tensor, results: Sequence[requests.Result]) -> np.ndarray:
+        """Returns an output of all examples, or of the ids."""
+        if isinstance(self.examples[0], requests.Ids):
+            return np.asarray(results[0][tensor.name])
+        kind = object if tensor.datatype == tensors.BYTES else None
+        return np.array([tensor.of(result) for result in results], kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +155,7 @@ class _Array:
 
 def read(
     body: bytes, head_size: str | None, hosted: hosted_models.HostedModel, limits: requests.Limits
-) -> requests.Request:
+) -> InferenceRequest:
     """Reads a request.
 
     Args:
@@ -128,9 +163,6 @@ def read(
       head_size: the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
       hosted: the model.
       limits: `requests.Limits`.
-
-    Returns:
-      `requests.Request`, whose `reply` returns a `Reply`.
 
     Raises:
       file_io.InputError: the request is invalid; names the field, what was expected and found.
@@ -151,21 +183,17 @@ def read(
     parameters = _parameters(value, "", {"binary_data_output": bool})
     inputs = _inputs(value.get("inputs"), body[size:], limits)
     model = hosted.model
-    examples: list[Any]
+    assert model is not None
+    examples: list[requests.Example]
     if model.ids and inputs.keys() & {tensor.name for tensor in model.ids.inputs}:
         examples, output_tensors = [_ids(inputs, model.ids)], model.ids.outputs
     else:
         rows = _rows(inputs, model.form)
-        examples = requests.read_all(rows, "inputs", model.form, limits)
+        examples = [*requests.read_all(rows, "inputs", model.form, limits)]
         output_tensors = tensors.text_outputs(model.kind, model.labels)
     is_binary = parameters.get("binary_data_output", False)
     outputs = _outputs(value.get("outputs"), output_tensors, is_binary)
-    by_text = not isinstance(examples[0], requests.Ids)
-
-    def reply(results: list[dict]) -> Reply:
-        return _reply(hosted.name, name, outputs, results if by_text else results[0])
-
-    return requests.Request(examples, reply)
+    return InferenceRequest(examples, hosted.name, name, outputs)
 
 
 def _head_size(text: str | None, limit: int) -> int:
@@ -324,8 +352,8 @@ def _rows(inputs: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _ids(inputs: dict[str, _Array], ids: Any) -> requests.Ids:
-    """Returns the checked ids of a request; `ids` is `served_model.IdModel`."""
+def _ids(inputs: dict[str, _Array], ids: "IdModel") -> requests.Ids:
+    """Returns the checked ids of a request."""
     expected = [tensor.name for tensor in ids.inputs]
     if sorted(inputs) != sorted(expected):
         raise file_io.InputError(
@@ -374,37 +402,6 @@ def _outputs(value: Any, output_tensors: Sequence[tensors.Tensor], is_binary: bo
 
 
 # --- replies ------------------------------------------------------------------------------------
-
-
-def _reply(
-    name: str, request_id: str, outputs: Iterable[Output], results: list[dict] | dict[str, Any]
-) -> Reply:
-    """Returns a `Reply`; `results` are those of texts, or a dict of arrays for ids."""
-    described, tail = [], []
-    for output in outputs:
-        tensor = output.tensor
-        if isinstance(results, dict):
-            values = np.asarray(results[tensor.name])
-        else:
-            values = np.array(
-                [tensor.of(result) for result in results],
-                object if tensor.datatype == tensors.BYTES else None,
-            )
-        row: dict[str, Any] = {
-            "name": tensor.name,
-            "datatype": tensor.datatype,
-            "shape": list(values.shape),
-        }
-        if output.is_binary:
-            tail.append(_packed(values, tensor.datatype))
-            row["parameters"] = {"binary_data_size": len(tail[-1])}
-        else:
-            row["data"] = values.ravel().tolist()
-        described.append(row)
-    reply = {"model_name": name, "model_version": hosted_models.VERSION, "outputs": described}
-    if request_id:
-        reply["id"] = request_id
-    return Reply(json.dumps(reply, allow_nan=False).encode(), b"".join(tail))
 
 
 def _packed(values: np.ndarray, datatype: str) -> bytes:

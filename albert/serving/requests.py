@@ -12,8 +12,8 @@ import itertools
 import json
 import string
 import unicodedata
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from albert.io import file_io, json_shapes, tables
 from albert.serving import batcher
@@ -298,17 +298,61 @@ def measured(form: Form, example: dict[str, Any] | Ids, max_seq_length: int) -> 
 # --- requests and replies -----------------------------------------------------------------------
 
 
+Result = dict[str, Any]  # of an example, ready for JSON; of `Ids` arrays by name
+Example = dict[str, Any] | Ids  # a dict as `Form.read` makes it
+
+
 @dataclasses.dataclass(frozen=True)
-class Request:
-    """A parsed request.
+class Reply:
+    """The body of a reply and its headers."""
 
-    Attributes:
-      examples: dicts as `Form.read` makes them, or a single `Ids`.
-      reply: function from their results, also dicts, to the value of the JSON reply.
-    """
+    body: bytes
+    headers: Mapping[str, str]
 
-    examples: list
-    reply: Callable
+
+def json_reply(value: Any) -> Reply:
+    """Returns a reply in JSON."""
+    return Reply(to_json(value).encode(), {"Content-Type": "application/json; charset=utf-8"})
+
+
+class Request(Protocol):
+    """A decoded request."""
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """The examples to answer; ids are alone."""
+
+    def encode(self, results: Sequence[Result]) -> Reply:
+        """Returns the reply with the results of the examples, in their order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnRequest:
+    """A request in the toolkit's own format, with one example or a list."""
+
+    examples: list[dict[str, Any]]
+    is_list: bool
+
+    def encode(self, results: Sequence[Result]) -> Reply:
+        """Returns the reply: the result, or a list of results."""
+        return json_reply({"results": results} if self.is_list else results[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFlowRequest:
+    """A request in the format of TensorFlow Serving, with rows or columns."""
+
+    examples: list[dict[str, Any]]
+    has_columns: bool
+
+    def encode(self, results: Sequence[Result]) -> Reply:
+        """Returns the reply: rows or columns. Those with a single field have no name."""
+        # All must have the outputs of the model's metadata.
+        rows = [{k: v for k, v in result.items() if k != TRUNCATED} for result in results]
+        if not self.has_columns:
+            return json_reply({"predictions": [_unnamed(row) for row in rows]})
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        return json_reply({"outputs": _unnamed(columns)})
 
 
 def parse(body: bytes) -> Any:
@@ -331,37 +375,24 @@ def read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
     return [form.read(value, f"{name}[{i}]", limits) for i, value in enumerate(values)]
 
 
-def read(body: bytes, form: Form, limits: Limits) -> Request:
-    """Reads a request in the toolkit's own format.
-
-    Args:
-      body: bytes of JSON.
-      form: `Form` of the model.
-      limits: `Limits`.
-
-    Returns:
-      `Request`.
-
-    Raises:
-      file_io.InputError: the request is invalid; see `Form.read`.
-    """
+def read(body: bytes, form: Form, limits: Limits) -> OwnRequest:
+    """Reads a request in the toolkit's own format; see `Form.read`."""
     value = parse(body)
     json_shapes.check(value, dict, "the request")
     if _EXAMPLES not in value:
-        return Request([form.read(value, "", limits)], lambda results: results[0])
+        return OwnRequest([form.read(value, "", limits)], is_list=False)
     if len(value) > 1:
         raise file_io.InputError(
             f"the request: expected only {_EXAMPLES}, found {', '.join(value)}"
         )
     examples = read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
-    return Request(examples, lambda results: {"results": results})
+    return OwnRequest(examples, is_list=True)
 
 
-def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
-    """Reads a request in the format of TensorFlow Serving; see `read`.
+def read_tensorflow(body: bytes, form: Form, limits: Limits) -> TensorFlowRequest:
+    """Reads a request in the format of TensorFlow Serving; see `Form.read`.
 
-    If an example has a single field, its values may come without a name. Results with a single
-    field have no name.
+    If an example has a single field, its values may come without a name.
     """
     value = parse(body)
     json_shapes.check(value, dict, "the request")
@@ -379,23 +410,16 @@ def read_tensorflow(body: bytes, form: Form, limits: Limits) -> Request:
         instances = value["instances"]
         if form.bare and isinstance(instances, list):
             instances = [_named(form, part) for part in instances]
-        return Request(
-            read_all(instances, "instances", form, limits),
-            lambda results: {"predictions": [_unnamed(row) for row in _tensors(results)]},
-        )
+        examples = read_all(instances, "instances", form, limits)
+        return TensorFlowRequest(examples, has_columns=False)
     examples = read_all(_rows(value["inputs"], form), "inputs", form, limits)
-    return Request(examples, lambda results: {"outputs": _columns(_tensors(results))})
+    return TensorFlowRequest(examples, has_columns=True)
 
 
 def _named(form: Form, value: Any) -> dict[str, Any]:
     """Adds the name of the only field to an example without it."""
     is_named = isinstance(value, dict) and value.keys() != {"b64"}
     return value if is_named else {str(form.bare): value}
-
-
-def _tensors(results: list[dict]) -> list[dict]:
-    """Returns results without `TRUNCATED`: all must have the outputs of the model's metadata."""
-    return [{k: v for k, v in result.items() if k != TRUNCATED} for result in results]
 
 
 def _unnamed(result: dict[str, Any]) -> Any:
@@ -414,12 +438,6 @@ def _rows(inputs: Any, form: Form) -> list[dict]:
             f"inputs: expected fields with the same number of values, found {counts}"
         )
     return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
-
-
-def _columns(results: list[dict]) -> Any:
-    """Converts rows to columns."""
-    columns = {name: [result[name] for result in results] for name in results[0]}
-    return _unnamed(columns)
 
 
 def to_json(value: Any) -> str:

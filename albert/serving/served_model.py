@@ -6,8 +6,8 @@ Letters in shapes: S sequence.
 import dataclasses
 import gc
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from absl import logging
 
@@ -34,26 +34,53 @@ class IdModel:
     max_length: int
 
 
-@dataclasses.dataclass(frozen=True)
-class ServedModel:
+class ServedModel(Protocol):
     """A loaded model.
 
     Attributes:
       kind: see `model_folder.ModelFolder`.
-      form: `requests.Form` of its examples.
+      form: the form of its examples.
       max_seq_length: S of the training.
-      answer: function from a list of examples, computed together, to a list of JSON-ready dicts;
-        `requests.Ids` are computed apart, to arrays by name.
       labels: label names by id; empty for regression and for kinds without labels.
-      ids: `IdModel`; None if it takes texts only.
+      ids: None if it takes texts only.
     """
 
     kind: str
     form: requests.Form
     max_seq_length: int
-    answer: Callable
-    labels: tuple[str, ...] = ()
-    ids: IdModel | None = None
+    labels: tuple[str, ...]
+    ids: IdModel | None
+
+    def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
+        """Returns the results of examples, computed together; `requests.Ids` are computed apart."""
+
+
+class LoadedModel:
+    """The model of a folder, which a predictor computes."""
+
+    def __init__(self, folder: model_folder.ModelFolder, predictor: predictors.Predictor) -> None:
+        self._predictor = predictor
+        self.kind = folder.kind
+        self.form, self.max_seq_length = predictor.form, predictor.max_seq_length
+        has_labels = kinds.KINDS[folder.kind].has_labels
+        self.labels = custom.names_of(folder) if has_labels else ()
+        self.ids: IdModel | None = _id_model(folder, self.labels)
+
+    def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
+        """See `ServedModel`."""
+        texts = [example for example in examples if not isinstance(example, requests.Ids)]
+        answers = iter(self._answer_texts(texts) if texts else ())
+        return [
+            self._predictor.infer(one.features) if isinstance(one, requests.Ids) else next(answers)
+            for one in examples
+        ]
+
+    def _answer_texts(self, texts: Sequence[dict[str, Any]]) -> list[requests.Result]:
+        predictor = self._predictor
+        examples = [predictor.of_request(fields) for fields in texts]
+        results = predictor.predict(examples, predictor.batch_size(examples))
+        rows = map(predictor.to_json, results)
+        return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
 
 def load(
@@ -61,8 +88,8 @@ def load(
     runtime: str = "auto",
     threads: int | None = None,
     max_batch_tokens: int | None = None,
-) -> ServedModel:
-    """Loads the `ServedModel` of the folder of a fine-tuning run, or of a serving folder.
+) -> LoadedModel:
+    """Loads the model of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
       model_dir: the folder.
@@ -80,34 +107,7 @@ def load(
 
         trained_model.set_threads(threads)
     model = dataclasses.replace(model, max_batch_tokens=max_batch_tokens)
-    predictor = predictors.load(model, runtime, threads)
-
-    def answer_texts(requested):
-        examples = [predictor.of_request(fields) for fields in requested]
-        results = predictor.predict(examples, predictor.batch_size(examples))
-        rows = map(predictor.to_json, results)
-        return [{k: v for k, v in row.items() if k != "id"} for row in rows]
-
-    def answer(requested):
-        texts = [example for example in requested if not isinstance(example, requests.Ids)]
-        if len(texts) == len(requested):
-            return answer_texts(texts)
-        answered = iter(answer_texts(texts) if texts else ())
-        return [
-            predictor.infer(one.features) if isinstance(one, requests.Ids) else next(answered)
-            for one in requested
-        ]
-
-    kind = model.folder.kind
-    labels = custom.names_of(model.folder) if kinds.KINDS[kind].has_labels else ()
-    return ServedModel(
-        kind,
-        predictor.form,
-        predictor.max_seq_length,
-        answer,
-        labels,
-        _id_model(model.folder, labels),
-    )
+    return LoadedModel(model.folder, predictors.load(model, runtime, threads))
 
 
 def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdModel:
@@ -150,7 +150,9 @@ def shapes(max_seq_length: int, max_batch_size: int) -> list[tuple[int, int]]:
     return [(1, n) for n in sorted(lengths)] + [(n, max_seq_length) for n in rows]
 
 
-def warm(model: ServedModel, max_batch_size: int, go_on: Callable[[], bool] = lambda: True) -> None:
+def warm(
+    model: ServedModel, max_batch_size: int, should_continue: Callable[[], bool] = lambda: True
+) -> None:
     """Runs a model with inputs of all lengths, which traces its graph.
 
     In float32 nothing is compiled for a shape (see `kernels.for_block`), but the first use of a
@@ -158,13 +160,11 @@ def warm(model: ServedModel, max_batch_size: int, go_on: Callable[[], bool] = la
     so the garbage collector ignores them: scanning them takes longer than a short text.
 
     Args:
-      model: `ServedModel`.
-      max_batch_size: maximum number of rows.
-      go_on: function without arguments, called before each input; False stops the warm-up.
+      should_continue: called before each input; False stops the warm-up.
     """
     started, tried = time.monotonic(), shapes(model.max_seq_length, max_batch_size)
     for rows, tokens in tried:
-        if not go_on():
+        if not should_continue():
             return
         model.answer([_sample(model.form, tokens)] * rows)
     gc.collect()

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 from aiohttp import web
@@ -34,6 +34,9 @@ from albert.serving import (
     try_page,
 )
 
+if TYPE_CHECKING:
+    from albert.serving.served_model import ServedModel
+
 _RETRY_WHEN_LOADED = {"Retry-After": "5"}  # seconds
 _GONE = 499  # counted for clients that left before their answer
 _METRICS = "/metrics"
@@ -44,6 +47,7 @@ _FOR_OPERATORS = {*_HEALTH, _METRICS, inference_protocol.LIVE, inference_protoco
 _MODEL, _ID = web.RequestKey("model", str), web.RequestKey("id", str)
 _SEVERAL = "this server has several models"
 # A name or an address, and perhaps a port.
+_PARAMETER = re.compile(r"\{(\w+)\}")  # of a path
 _HOST_HEADER = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
 ANY_HOST = "*"
 
@@ -116,6 +120,42 @@ class _Refusal(Exception):
         self.headers = headers or {}
 
 
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
+_Decode = Callable[
+    [bytes, Mapping[str, str], hosted_models.HostedModel, requests.Limits], requests.Request
+]
+
+
+def _decode_own(
+    body: bytes,
+    headers: Mapping[str, str],
+    hosted: hosted_models.HostedModel,
+    limits: requests.Limits,
+) -> requests.Request:
+    assert hosted.model is not None
+    return requests.read(body, hosted.model.form, limits)
+
+
+def _decode_tensorflow(
+    body: bytes,
+    headers: Mapping[str, str],
+    hosted: hosted_models.HostedModel,
+    limits: requests.Limits,
+) -> requests.Request:
+    assert hosted.model is not None
+    return requests.read_tensorflow(body, hosted.model.form, limits)
+
+
+def _decode_inference(
+    body: bytes,
+    headers: Mapping[str, str],
+    hosted: hosted_models.HostedModel,
+    limits: requests.Limits,
+) -> requests.Request:
+    head_size = headers.get(inference_protocol.HEAD_SIZE)
+    return inference_protocol.read(body, head_size, hosted, limits)
+
+
 class Server:
     """A server of one or several models.
 
@@ -129,13 +169,11 @@ class Server:
         names = settings.model_names or (settings.model_name,)
         self._models = {name: self._hosted(name, len(names) == 1) for name in names}
         # Paths that metrics name; all others are "other", as clients can make up any number.
-        self._paths = {*_FOR_OPERATORS, "/predict", "/ask"}
-        self._paths.update((tensorflow_protocol.MODELS, inference_protocol.ROOT))
-        self._paths.update((openapi.DOCUMENT, openapi.PAGE, try_page.PATH))
-        for name in names:
-            self._paths.update((f"/models/{name}/predict", f"/models/{name}/ask"))
-            self._paths.update(tensorflow_protocol.paths(name))
-            self._paths.update(inference_protocol.paths(name))
+        self._paths = {
+            path.format(name=name, version=hosted_models.VERSION)
+            for _, path, _ in self._routes()
+            for name in names
+        }
         hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
@@ -165,13 +203,8 @@ class Server:
 
     # --- start and stop ---
 
-    def start(self, model: Any, name: str | None = None) -> None:
-        """Starts answering requests for a model.
-
-        Args:
-          model: `served_model.ServedModel`.
-          name: its name; None: the only one.
-        """
+    def start(self, model: "ServedModel", name: str | None = None) -> None:
+        """Starts answering requests for a model; without a name for the only one."""
         (self._models[name] if name else self._only()).start(model)
 
     def refuse_new(self) -> None:
@@ -247,35 +280,43 @@ class Server:
         app = web.Application(
             middlewares=[self._guard], client_max_size=self._settings.max_request_bytes
         )
-        router, model = app.router, tensorflow_protocol.MODELS + "/{name:[^/:]+}"
-        version = model + "/versions/{version:[^/:]+}"
-        router.add_get("/livez", self._live)
-        for path in ("/readyz", "/healthz"):
-            router.add_get(path, self._health)
-        router.add_get(_METRICS, self._show_metrics)
-        router.add_get(openapi.DOCUMENT, self._openapi)
-        router.add_get(openapi.PAGE, self._docs)
-        if self._settings.page:
-            router.add_get(try_page.PATH, try_page.show)
-        for path in ("/predict", "/ask", "/models/{name}/predict", "/models/{name}/ask"):
-            router.add_post(path, self._answer_own)
-        router.add_get(tensorflow_protocol.MODELS, self._list)
-        for path in (model, version):
-            router.add_get(path, self._status)
-            router.add_get(f"{path}/metadata", self._metadata)
-            router.add_post(f"{path}:predict", self._answer_tensorflow)
-        self._add_inference_protocol(router)
+        add = {"GET": app.router.add_get, "POST": app.router.add_post}
+        for method, path, answer in self._routes():
+            add[method](_PARAMETER.sub(r"{\1:[^/:]+}", path), answer)
         return app
 
-    def _add_inference_protocol(self, router: web.UrlDispatcher) -> None:
-        router.add_get(inference_protocol.ROOT, self._server_metadata)
-        router.add_get(inference_protocol.LIVE, self._server_live)
-        router.add_get(inference_protocol.READY, self._server_ready)
-        model = inference_protocol.ROOT + "/models/{name}"
-        for path in (model, model + "/versions/{version}"):
-            router.add_get(path, self._model_metadata)
-            router.add_get(f"{path}/ready", self._model_ready)
-            router.add_post(f"{path}/infer", self._infer)
+    def _routes(self) -> list[tuple[str, str, _Handler]]:
+        """Returns (method, path, handler) of all paths."""
+        routes: list[tuple[str, str, _Handler]] = [
+            ("GET", "/livez", self._live),
+            ("GET", "/readyz", self._health),
+            ("GET", "/healthz", self._health),
+            ("GET", _METRICS, self._show_metrics),
+            ("GET", openapi.DOCUMENT, self._openapi),
+            ("GET", openapi.PAGE, self._docs),
+            ("GET", tensorflow_protocol.MODELS, self._list),
+            ("GET", inference_protocol.ROOT, self._server_metadata),
+            ("GET", inference_protocol.LIVE, self._server_live),
+            ("GET", inference_protocol.READY, self._server_ready),
+        ]
+        if self._settings.page:
+            routes.append(("GET", try_page.PATH, try_page.show))
+        for path in ("/predict", "/ask", "/models/{name}/predict", "/models/{name}/ask"):
+            routes.append(("POST", path, self._answer_own))
+        for version in ("", "/versions/{version}"):
+            model = f"{tensorflow_protocol.MODELS}/{{name}}{version}"
+            routes += [
+                ("GET", model, self._status),
+                ("GET", f"{model}/metadata", self._metadata),
+                ("POST", f"{model}:predict", self._answer_tensorflow),
+            ]
+            model = f"{inference_protocol.ROOT}/models/{{name}}{version}"
+            routes += [
+                ("GET", model, self._model_metadata),
+                ("GET", f"{model}/ready", self._model_ready),
+                ("POST", f"{model}/infer", self._answer_inference),
+            ]
+        return routes
 
     async def _live(self, _: web.Request) -> web.Response:
         return http_connections.json_reply({"status": "live"})
@@ -308,12 +349,10 @@ class Server:
         return http_connections.json_reply(tensorflow_protocol.status(self._named(request)))
 
     async def _metadata(self, request: web.Request) -> web.Response:
-        hosted = self._named(request)
-        hosted.check_ready()
-        return http_connections.json_reply(tensorflow_protocol.metadata(hosted))
+        return http_connections.json_reply(tensorflow_protocol.metadata(self._named(request)))
 
     async def _answer_tensorflow(self, request: web.Request) -> web.Response:
-        return await self._answer(request, self._named(request), requests.read_tensorflow)
+        return await self._answer(request, self._named(request), _decode_tensorflow)
 
     async def _answer_own(self, request: web.Request) -> web.Response:
         if "name" not in request.match_info and len(self._models) > 1:
@@ -321,11 +360,11 @@ class Server:
             raise _Refusal(404, f"{request.path}: {_SEVERAL}, which are asked at {paths}")
         hosted = self._named(request) if "name" in request.match_info else self._only()
         request[_MODEL] = hosted.name
-        hosted.check_ready()
-        if not request.path.endswith(hosted.model.form.entry):
-            kind, path = hosted.model.kind, hosted.path
+        model = hosted.loaded()
+        if not request.path.endswith(model.form.entry):
+            kind, path = model.kind, hosted.path
             raise _Refusal(404, f"{request.path}: a model of kind {kind} is asked at {path}")
-        return await self._answer(request, hosted, requests.read)
+        return await self._answer(request, hosted, _decode_own)
 
     async def _server_metadata(self, _: web.Request) -> web.Response:
         metadata = inference_protocol.server_metadata(albert.__version__)
@@ -338,29 +377,14 @@ class Server:
         return _readiness(self._is_ready())
 
     async def _model_metadata(self, request: web.Request) -> web.Response:
-        hosted = self._named(request)
-        hosted.check_ready()
-        return http_connections.json_reply(inference_protocol.metadata(hosted))
+        return http_connections.json_reply(inference_protocol.metadata(self._named(request)))
 
     async def _model_ready(self, request: web.Request) -> web.Response:
         hosted = self._named(request)
         return _readiness(hosted.state == hosted_models.READY, name=hosted.name)
 
-    async def _infer(self, request: web.Request) -> web.Response:
-        hosted = self._named(request)
-        head_size = request.headers.get(inference_protocol.HEAD_SIZE)
-
-        def read(body, _, limits):
-            return inference_protocol.read(body, head_size, hosted, limits)
-
-        reply = await self._result(request, hosted, read)
-        headers = {"Content-Type": "application/json"}
-        if reply.tail:
-            headers = {
-                "Content-Type": "application/octet-stream",
-                inference_protocol.HEAD_SIZE: str(len(reply.head)),
-            }
-        return web.Response(body=reply.head + reply.tail, headers=headers)
+    async def _answer_inference(self, request: web.Request) -> web.Response:
+        return await self._answer(request, self._named(request), _decode_inference)
 
     def _only(self) -> hosted_models.HostedModel:
         (hosted,) = self._models.values()
@@ -380,26 +404,15 @@ class Server:
         return hosted
 
     async def _answer(
-        self,
-        request: web.Request,
-        hosted: hosted_models.HostedModel,
-        read: Callable[..., requests.Request],
+        self, request: web.Request, hosted: hosted_models.HostedModel, decode: _Decode
     ) -> web.Response:
-        return http_connections.json_reply(await self._result(request, hosted, read))
-
-    async def _result(
-        self,
-        request: web.Request,
-        hosted: hosted_models.HostedModel,
-        read: Callable[..., requests.Request],
-    ) -> Any:
-        """Returns what the `reply` of a parsed request makes of the model's results."""
+        """Decodes a request, has the model compute the results, and encodes them."""
         request[_MODEL] = hosted.name
-        hosted.check_ready()
+        model = hosted.loaded()
         body = await self._body(request)
-        form, length = hosted.model.form, hosted.model.max_seq_length
-        parsed = read(body, form, self._settings.limits)
-        rows = [requests.measured(form, value, length) for value in parsed.examples]
+        decoded = decode(body, request.headers, hosted, self._settings.limits)
+        length = model.max_seq_length
+        rows = [requests.measured(model.form, value, length) for value in decoded.examples]
         future = asyncio.wrap_future(hosted.submit(rows))
         timeout = self._settings.request_timeout
         try:
@@ -407,7 +420,8 @@ class Server:
         except TimeoutError:
             message = f"no answer within {timeout:g} seconds"
             raise _Refusal(503, message, {"Retry-After": "5"}) from None
-        return parsed.reply(results)
+        reply = decoded.encode(results)
+        return web.Response(body=reply.body, headers=reply.headers)
 
     async def _body(self, request: web.Request) -> bytes:
         limit, timeout = self._settings.max_request_bytes, self._settings.read_timeout
@@ -423,7 +437,7 @@ class Server:
             detail = f"{size} bytes" if size else "more"
             raise _Refusal(
                 413, f"the request: expected at most {limit} bytes, found {detail}"
-            ) from (None)
+            ) from None
         except TimeoutError:
             raise _Refusal(408, f"the request did not come within {timeout:g} seconds") from None
         except web.RequestPayloadError as error:

@@ -18,13 +18,6 @@ _STATES = {
 _TYPES = {tensors.BYTES: "DT_STRING", tensors.INT32: "DT_INT32", tensors.FP32: "DT_FLOAT"}
 
 
-def paths(name: str) -> list[str]:
-    """Returns all paths of a model."""
-    model = f"{MODELS}/{name}"
-    version = f"{model}/versions/{hosted_models.VERSION}"
-    return [path + end for path in (model, version) for end in ("", "/metadata", ":predict")]
-
-
 def status(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     """Returns the reply with the state of a model."""
     version = {
@@ -40,7 +33,7 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
 
     Inputs and outputs are those for texts; see `tensors`.
     """
-    model = hosted.model
+    model = hosted.loaded()
     signature = {
         "inputs": _described(tensors.text_inputs(model.form)),
         "outputs": _described(tensors.text_outputs(model.kind, model.labels)),

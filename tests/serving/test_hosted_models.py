@@ -143,9 +143,7 @@ def test_several_models_must_be_named():
 def test_versions_and_metadata_are_those_of_tensorflow_serving():
     async def scenario(client, server):
         asked = {"instances": ["a"]}
-        paths = tensorflow_protocol.paths("m")
-        assert len(paths) == 6
-        for path in (paths[0], paths[3]):
+        for path in ("/v1/models/m", "/v1/models/m/versions/1"):
             assert (await servers.post(client, f"{path}:predict", asked))[1] == {
                 "predictions": ["a"]
             }
@@ -153,7 +151,8 @@ def test_versions_and_metadata_are_those_of_tensorflow_serving():
             assert version["version"] == "1" and version["state"] == "AVAILABLE"
             _, reply, _ = await servers.get(client, f"{path}/metadata")
             assert reply["model_spec"] == {"name": "m", "signature_name": "", "version": "1"}
-            found = reply["metadata"]["signature_def"]["signature_def"]["serving_default"]
+            signature = tensorflow_protocol.SIGNATURE
+            found = reply["metadata"]["signature_def"]["signature_def"][signature]
             assert found["method_name"] == "tensorflow/serving/predict"
             assert found["inputs"] == {
                 "text": {

@@ -268,14 +268,12 @@ def test_forms_of_several_fields_and_their_outputs():
     def texts(name, *values, shape=None):
         return of_texts(*values, name=name, shape=shape or [len(values)])
 
-    question = dataclasses.replace(
-        served_model.ServedModel("squad_v1", requests.QUESTION, 64, None), labels=()
-    )
+    question = EchoModel(kind="squad_v1", form=requests.QUESTION, labels=())
     number = of_texts(5, name="num_answers", datatype="INT64")
     body = {"inputs": [texts("question", "q"), texts("context", "c"), number]}
     parsed = read(json.dumps(body).encode(), None, question)
     assert parsed.examples == [{"question": "q", "context": "c", "num_answers": 5}]
-    reply = json.loads(parsed.reply([{"answer": "", "answers": []}]).head)
+    reply = json.loads(parsed.encode([{"answer": "", "answers": []}]).body)
     assert output_of(reply, "answer")["data"] == [""]
     choice = dataclasses.replace(question, kind="multiple_choice", form=requests.CHOICE)
     options = texts("options", "1", "2", "3", "4", shape=[2, 2])
@@ -283,7 +281,7 @@ def test_forms_of_several_fields_and_their_outputs():
     parsed = read(json.dumps(body).encode(), None, choice)
     assert [row["options"] for row in parsed.examples] == [["1", "2"], ["3", "4"]]
     row = {"prediction": "A", "answer": "1", "probabilities": {"A": 0.75, "B": 0.25}}
-    reply = json.loads(parsed.reply([row, row]).head)
+    reply = json.loads(parsed.encode([row, row]).body)
     assert output_of(reply, "probabilities")["shape"] == [2, 2]
     words = dataclasses.replace(question, kind="token_classifier", form=requests.WORDS)
     for name in ("words", "text"):
@@ -295,7 +293,7 @@ def test_forms_of_several_fields_and_their_outputs():
     assert parsed.examples == [{"words": ["a", "b"]}, {"words": ["c", "d"]}]
     number = dataclasses.replace(question, kind="classifier", form=requests.ONE_TEXT)
     parsed = read(json.dumps({"inputs": [of_texts("a")]}).encode(), None, number)
-    reply = json.loads(parsed.reply([{"prediction": 2.5}]).head)
+    reply = json.loads(parsed.encode([{"prediction": 2.5}]).body)
     assert output_of(reply, "prediction") == {
         "name": "prediction", "datatype": "FP32", "shape": [1], "data": [2.5]
     }  # fmt: skip

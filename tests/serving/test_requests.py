@@ -24,6 +24,10 @@ def read_tensorflow(value, form=ONE_TEXT):
     return read(value, form, reader=requests.read_tensorflow)
 
 
+def reply_of(request, results):
+    return json.loads(request.encode(results).body)
+
+
 @pytest.mark.parametrize(
     ("form", "example", "expected"),
     [
@@ -40,10 +44,10 @@ def read_tensorflow(value, form=ONE_TEXT):
 )  # fmt: skip
 def test_examples(form, example, expected):
     one = read(example, form)
-    assert one.examples == [expected] and one.reply([{"x": 1}]) == {"x": 1}
+    assert one.examples == [expected] and reply_of(one, [{"x": 1}]) == {"x": 1}
     several = read({"examples": [example, example]}, form)
     assert several.examples == [expected] * 2
-    assert several.reply([{"x": 1}, {"x": 2}]) == {"results": [{"x": 1}, {"x": 2}]}
+    assert reply_of(several, [{"x": 1}, {"x": 2}]) == {"results": [{"x": 1}, {"x": 2}]}
     rows = read_tensorflow({"instances": [example], "signature_name": "serving_default"}, form)
     columns = read_tensorflow({"inputs": {key: [part] for key, part in example.items()}}, form)
     assert rows.examples == columns.examples == [expected]
@@ -52,14 +56,14 @@ def test_examples(form, example, expected):
 def test_results_in_the_form_of_tensorflow_serving():
     results = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
     rows, columns = read_tensorflow({"instances": ["x"]}), read_tensorflow({"inputs": ["x"]})
-    assert rows.reply(results) == {"predictions": results}
-    assert columns.reply(results) == {"outputs": {"a": [1, 3], "b": [2, 4]}}
+    assert reply_of(rows, results) == {"predictions": results}
+    assert reply_of(columns, results) == {"outputs": {"a": [1, 3], "b": [2, 4]}}
     numbers = [{"prediction": 1.5}, {"prediction": 2.5}]
-    assert rows.reply(numbers) == {"predictions": [1.5, 2.5]}
-    assert columns.reply(numbers) == {"outputs": [1.5, 2.5]}
+    assert reply_of(rows, numbers) == {"predictions": [1.5, 2.5]}
+    assert reply_of(columns, numbers) == {"outputs": [1.5, 2.5]}
     numbers[1]["truncated"] = True  # an output that the metadata of the model does not have
-    assert rows.reply(numbers) == {"predictions": [1.5, 2.5]}
-    assert columns.reply(numbers[::-1]) == {"outputs": [2.5, 1.5]}
+    assert reply_of(rows, numbers) == {"predictions": [1.5, 2.5]}
+    assert reply_of(columns, numbers[::-1]) == {"outputs": [2.5, 1.5]}
 
 
 def test_values_of_a_single_field_need_no_name():
