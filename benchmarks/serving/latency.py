@@ -150,9 +150,10 @@ def random_model(folder):
     """Writes the folder of a run that has not learned anything: of two labels, for single texts."""
     from albert.model import checkpoints, encoder, heads, sources
     from albert.tasks import custom, glue, kinds
+    from albert.text import text_rules
 
     config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
-    source = sources.Source("", None, FLAGS.spm_model_file, None, do_lower_case=True)
+    source = sources.Source("", None, FLAGS.spm_model_file, None, text_rules.TextRules(True))
     row = glue.get_task("SST-2")
     settings = custom.settings_of(row, 512, 0)
     kinds.write_folder(folder, glue.KIND, config, source, settings)

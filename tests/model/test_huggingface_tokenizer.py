@@ -6,7 +6,7 @@ import pytest
 
 from albert.io import file_io
 from albert.model import huggingface_tokenizer, model_folder, sources
-from albert.text import text_rules, tokenization
+from albert.text import sample_lines, text_rules, tokenization
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -151,3 +151,26 @@ def test_another_wordpiece_is_refused_by_name(tmp_path, changes, words):
     assert sources.vocabularies_in(str(path)) == []
     with pytest.raises(file_io.InputError, match="holds a model of the type 'Unigram'"):
         tokenization.load(str(path / "tokenizer.json"), text_rules.TextRules())
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("strip_accents", [True, False, None])
+@pytest.mark.parametrize("handle_chinese_chars", [True, False])
+def test_ids_are_those_of_the_library(tmp_path, lowercase, strip_accents, handle_chinese_chars):
+    tokenizers = pytest.importorskip("tokenizers")
+    letters = sorted({c for line in sample_lines.SENTENCES for c in line if not c.isspace()})
+    words = [w for line in sample_lines.SENTENCES for w in line.split()][::3]
+    pieces = dict.fromkeys([*SPECIAL, *letters[::2], *(f"##{c}" for c in letters), *words])
+    rules = {"lowercase": lowercase, "strip_accents": strip_accents, "clean_text": True}
+    rules["handle_chinese_chars"] = handle_chinese_chars
+    content = fast_file(normalizer={"type": "BertNormalizer", **rules}, version="1.0")
+    content["model"] |= {"vocab": {piece: i for i, piece in enumerate(pieces)}}
+    content["model"] |= {"unk_token": "[UNK]", "max_input_chars_per_word": 100}
+    content["added_tokens"] = []
+    path = folder_with(tmp_path / "a", tokenizer=content)
+    (path / "vocab.txt").unlink()
+    fast = str(path / "tokenizer.json")
+    made = tokenization.load(fast, sources.rules_beside(fast))
+    theirs = tokenizers.Tokenizer.from_file(fast)
+    for line in sample_lines.lines(made):
+        assert theirs.encode(line, add_special_tokens=False).ids == made.encode(line), line

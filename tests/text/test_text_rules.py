@@ -70,7 +70,7 @@ def test_accents_of_sentencepiece_are_kept_on_request(accented):
     assert decomposed == kept
 
 
-def test_nobody_lower_cases_a_vocabulary_with_capitals_in_silence(words, accented):
+def test_a_vocabulary_with_capitals_needs_its_casing(words, accented):
     for path in (words, accented):
         with pytest.raises(file_io.InputError, match="have capitals .* give nodo_lower_case"):
             tokens("x", path)
