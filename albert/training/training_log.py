@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,23 +10,24 @@ import tensorflow as tf
 from absl import logging
 
 from albert.io import file_io, log_format, progress
-from albert.training import run_record
+from albert.training import cost, run_record
 
 # Keys of the totals: seconds that steps waited for their batches, and tokens without padding.
 INPUT_SECONDS, TOKENS = "input_seconds", "tokens"
 # Values that log lines show in another form than the rest.
 _SPEEDS = ("examples_per_second", "tokens_per_second", "input_share", "tokens_seen")
 _SLOW_INPUT = 0.1  # fraction of the time; a short line shows it from here on
+Totals = Mapping[str, np.ndarray]  # (sum, weight) by name
 WORK = "work"  # key of `flops.Work` in the results of a step
 
 
-def write_scalar(name: str, value: Any) -> None:
+def write_scalar(name: str, value: float) -> None:
     """Writes a number to the TensorBoard events."""
     # TensorFlow caches every Python number that becomes a tensor, so memory would grow.
     tf.summary.scalar(name, np.float32(value))
 
 
-def divide(totals: dict[str, Any]) -> dict[str, float]:
+def divide(totals: Totals) -> dict[str, float]:
     """Converts {name: (sum, weight)} to {name: mean}; the mean is 0 if the weight is 0."""
     return {name: float(s / w) if w else 0.0 for name, (s, w) in totals.items()}
 
@@ -43,9 +44,9 @@ class RunningMeans:
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
         self._names = names
-        self._totals = {}
+        self._totals: dict[str, np.ndarray] = {}  # (sum, weight)
 
-    def add(self, totals: dict[str, Any]) -> None:
+    def add(self, totals: Totals) -> None:
         """Adds {name: (sum, weight)} of new steps."""
         for name in totals if self._names is None else self._names:
             own = np.asarray(totals[name], np.float64)
@@ -68,7 +69,7 @@ class TrainingLog:
       last_step: step at which training ends, also an attribute; None: not yet known.
       batch_size: examples per step over all replicas.
       created: `time.time()` when the work before the first step began.
-      meter: `cost.Meter` that was started; None: the cost is not recorded.
+      meter: was started; None: the cost is not recorded.
     """
 
     def __init__(
@@ -78,16 +79,15 @@ class TrainingLog:
         last_step: int | None,
         batch_size: int,
         created: float,
-        meter: Any = None,
+        meter: cost.Meter | None = None,
     ) -> None:
         self.last_step = last_step
         self._batch_size = batch_size
         self._step = first_step
         self._folder, self._created = folder, created
-        self._quiet = folder is None
         self._meter = meter
         self._open = contextlib.ExitStack()
-        if not self._quiet:
+        if folder is not None:
             rows = run_record.start_training(folder, first_step)
             self._tokens_seen = _tokens_seen(rows, first_step)
             with file_io.room_for(folder):
@@ -98,34 +98,41 @@ class TrainingLog:
         self._means = RunningMeans()
         self._started = created
         self._first = True
-        self._reported = None  # the last reported step
+        self._reported: int | None = None  # the last reported step
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
     def __enter__(self) -> "TrainingLog":
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._open.close()
-        if not self._quiet:
+        if self._folder is not None:
             if self._meter:
                 self._meter.report()
             run_record.set_steps(self._folder, self._step)
 
     def before_checkpoint(self) -> None:
         """Saves the number of tokens for a run that resumes from this step, and the cost so far."""
-        if not self._quiet and self._reported != self._step and self._tokens_seen is not None:
+        if self._folder is None:
+            return
+        if self._reported != self._step and self._tokens_seen is not None:
             run_record.append_save(self._folder, self._step, self._tokens_seen)
-        if not self._quiet and self._meter:
+        if self._meter:
             self._meter.write()
 
     def after_checkpoint(self) -> None:
         """Excludes the time since the last update (saving, evaluating) from the speed."""
-        if not self._quiet:
+        if self._folder is not None:
             run_record.set_steps(self._folder, self._step)
         self._started = time.time()
 
     def update(
-        self, step: int, totals: dict[str, Any], rate: float, report: bool, work: Any = None
+        self,
+        step: int,
+        totals: Totals,
+        rate: float,
+        report: bool,
+        work: np.ndarray | None = None,
     ) -> None:
         """Adds the steps since the last call; the first call must follow one step.
 
@@ -137,7 +144,7 @@ class TrainingLog:
           report: whether to log a line.
           work: array [6], the sums of `flops.Work` over the new steps; None: unknown.
         """
-        if self._quiet:
+        if self._folder is None:
             return
         steps = step - self._step
         elapsed = time.time() - self._started
@@ -163,9 +170,9 @@ class TrainingLog:
             self._meter.add_steps(steps, tokens, work)
         self._means.add(totals)
         if report or step == self.last_step:
-            self._report(step, rate)
+            self._report(self._folder, step, rate)
 
-    def _report(self, step, rate):
+    def _report(self, folder: str, step: int, rate: float) -> None:
         values = self._means.take()
         tokens = values.pop(TOKENS, None)  # per step
         values["learning_rate"] = rate
@@ -175,16 +182,16 @@ class TrainingLog:
             values["tokens_seen"] = self._tokens_seen
         describe = describe_shortly if log_format.is_short() else describe_fully
         logging.info("%s", describe(step, self.last_step, values, self._time_left(step)))
-        with file_io.room_for(self._folder), self._writer.as_default(step=step):
+        with file_io.room_for(folder), self._writer.as_default(step=step):
             for name, value in values.items():
                 write_scalar(name, value)
-        run_record.append_training(self._folder, step, self._started - self._created, values)
+        run_record.append_training(folder, step, self._started - self._created, values)
         if self._meter:
             self._meter.write_if_due()
         self._reported = step
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
-    def _add_speed(self, tokens, values):
+    def _add_speed(self, tokens: float | None, values: dict[str, float]) -> None:
         """Adds the training speed, and the fraction of the time spent waiting for input."""
         steps_per_second = self._timed_steps / self._seconds
         values["examples_per_second"] = self._batch_size * steps_per_second
@@ -192,7 +199,7 @@ class TrainingLog:
             values["tokens_per_second"] = tokens * steps_per_second
         values["input_share"] = self._input_seconds / self._seconds
 
-    def _time_left(self, step):
+    def _time_left(self, step: int) -> float | None:
         """Returns the seconds until the last step; None: not known."""
         if self.last_step is None or not (self._timed_steps and self._seconds):
             return None
@@ -243,16 +250,16 @@ def describe_shortly(
     return line if time_left is None else f"{line}  {progress.duration(time_left)} left"
 
 
-def _place(step, last_step):
+def _place(step: int, last_step: int | None) -> str:
     return f"step {step}" + (f"/{last_step}" if last_step else "")
 
 
-def _speed(values):
+def _speed(values: Mapping[str, float]) -> str:
     speed = values["examples_per_second"]
     return f"{speed:.{1 if speed >= 1 else 4}f} examples/s"
 
 
-def _tokens_seen(rows, step):
+def _tokens_seen(rows: Iterable[Mapping[str, Any]], step: int) -> int | None:
     """Returns the number of tokens of earlier steps, or None if the run's rows do not have it."""
     if not step:
         return 0
