@@ -24,7 +24,7 @@ from albert.data import (
     tfrecord,
 )
 from albert.io import file_io
-from albert.text import tokenization
+from albert.text import model_inputs, tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # random streams
@@ -320,7 +320,7 @@ class Masker:
             return np.array(rows, dtype=object)
 
         features = self.read(serialized, seq_length)
-        names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
+        names = (*model_inputs.NAMES, "next_sentence_labels")
         inputs = [number, *(features[name] for name in names[:3])]
         inputs.append(features[names[3]][:, 0])
         return tf.ensure_shape(tf.numpy_function(mask, inputs, tf.string), [None])

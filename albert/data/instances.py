@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from albert.data import masking, sentence_pairs, sequence_formats, tfrecord
-from albert.text import corpus, tokenization
+from albert.text import corpus, model_inputs, tokenization
 
 FINGERPRINT = "vocabulary_fingerprint"
 _FINGERPRINT_BITS = 63  # fit in an int64
@@ -266,7 +266,7 @@ def feature_specs(
       with_sentence_labels: include ``next_sentence_labels``, which only a sentence task needs.
     """
     spec = tfrecord.FeatureSpec
-    sequences = ["input_ids", "input_mask", "segment_ids"]
+    sequences = [*model_inputs.NAMES]
     if with_boundaries:
         sequences.append("token_boundary")
     predicted = {

@@ -28,8 +28,9 @@ from albert.model import (
     saved_model_files,
     sources,
 )
+from albert.text import model_inputs
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
+_INPUTS = (*model_inputs.NAMES, "masked_lm_positions", "masked_lm_ids")
 
 
 class Scorer:

@@ -18,10 +18,10 @@ import tensorflow as tf
 from albert.export import graphs, saved_model_export
 from albert.io import file_io
 from albert.model import encoder, pretraining_heads, sources
-from albert.text import text_rules, tokenization, wordpiece
+from albert.text import model_inputs, text_rules, tokenization, wordpiece
 
 _INTERFACES = (
-    ("input_ids", "input_mask", "segment_ids"),
+    model_inputs.NAMES,
     ("input_word_ids", "input_mask", "input_type_ids"),
 )
 # The name of the masked positions in each interface.

@@ -23,10 +23,9 @@ from albert.model import checkpoints, encoder, heads, layers, model_folder, tens
 from albert.serving import serving_folder
 from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
-from albert.text import tokenization
+from albert.text import model_inputs, tokenization
 from albert.training import contracts, engine
 
-MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
 SAVED_MODEL = "saved_model"
 TFLITE_NAME = "albert_model.tflite"
 # The names that the reference gives the logits of SQuAD 1.1 in its SavedModel.
@@ -65,12 +64,14 @@ class _ExampleServer(tf.Module):
     ) -> None:
         super().__init__()
         self._model = model
-        self._specs = tuple(spec for spec in specs if spec.name in MODEL_INPUTS)
+        self._specs = tuple(spec for spec in specs if spec.name in model_inputs.NAMES)
         self._threshold = threshold
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="input")], autograph=False)
     def serve(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = tensor_batching.trim(input_pipeline.parse(self._specs, examples), MODEL_INPUTS)
+        features = tensor_batching.trim(
+            input_pipeline.parse(self._specs, examples), model_inputs.NAMES
+        )
         outputs = self._model(features, training=False)
         answer = {name: outputs[name] for name in ("probabilities", "predictions")}
         if self._threshold is not None:
@@ -208,14 +209,14 @@ class _SquadServer(tf.Module):
 def _function(method: Callable, batch_size: int | None, seq_length: int | None) -> Callable:
     """Makes a `tf.function` of a method with named int32 inputs [batch_size, seq_length]."""
     shape = [batch_size, seq_length]
-    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in MODEL_INPUTS]
+    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in model_inputs.NAMES]
     return tf.function(method, input_signature=specs, autograph=False)
 
 
 def _lite_model(server: _SquadServer, max_seq_length: int, path: str) -> bytes:
     """Builds the bytes of the TensorFlow Lite model for a path."""
     function = _function(server.__call__, 1, max_seq_length)
-    about = {"inputs": MODEL_INPUTS, "outputs": _LITE_OUTPUTS}
+    about = {"inputs": model_inputs.NAMES, "outputs": _LITE_OUTPUTS}
     return litert_export.convert(server, {"serving_default": function}, about, path)
 
 
@@ -480,10 +481,10 @@ def export_ids(model: Any, export_dir: str) -> str:
     """
     module = tf.Module()
     module.model = model
-    specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in MODEL_INPUTS]
+    specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in model_inputs.NAMES]
 
     def serve(*inputs):
-        features = dict(zip(MODEL_INPUTS, inputs, strict=True))
+        features = dict(zip(model_inputs.NAMES, inputs, strict=True))
         outputs = model(features, training=False)
         return {name: outputs[name] for name in ("predictions", "probabilities")}
 

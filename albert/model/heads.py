@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints, encoder, head_config, kernels, label_scale, layers
+from albert.text import model_inputs
 
 # --- what all models share ------------------------------------------------------------------------
 
@@ -524,8 +525,11 @@ class MultipleChoiceModel(_LabelModel):
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, C], predictions int32 [B]."""
-        inputs = ("input_ids", "input_mask", "segment_ids")
-        folded = {name: self._fold(name, features[name]) for name in inputs if name in features}
+        folded = {
+            name: self._fold(name, features[name])
+            for name in model_inputs.NAMES
+            if name in features
+        }
         if ENCODER_OUTPUT in features:  # [B, C, H]
             pooled = features[ENCODER_OUTPUT]
             folded[ENCODER_OUTPUT] = tf.reshape(pooled, [-1, pooled.shape[-1]])

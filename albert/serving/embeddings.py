@@ -31,7 +31,6 @@ from albert.tasks import kinds
 from albert.text import model_inputs
 
 KINDS = ("tokens", "mean", "first", "pooled")
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
 _BATCHES_AHEAD = 16  # read at a time, to batch texts of similar length
 _CHUNK = 1 << 20
 _DECIMALS = 6  # of numbers in jsonl
@@ -146,10 +145,10 @@ class Extractor:
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
             _check_pooler(self._model, source.checkpoint)
-        self._infer = prepared_weights.CompiledModel(self._model, self._vectors, _INPUTS)
+        self._infer = prepared_weights.CompiledModel(self._model, self._vectors, model_inputs.NAMES)
 
     def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
-        encoded = self._model(*(features[name] for name in _INPUTS))
+        encoded = self._model(*(features[name] for name in model_inputs.NAMES))
         if self._kind == "pooled":
             return encoded.pooled_output
         layers = [encoded.all_encoder_layers[layer] for layer in self._layers]
@@ -173,7 +172,7 @@ class Extractor:
             packed = zip(*(self._pack(text) for text in window), strict=True)
             columns = {
                 name: np.stack(column).astype(np.int32)
-                for name, column in zip(_INPUTS, packed, strict=True)
+                for name, column in zip(model_inputs.NAMES, packed, strict=True)
             }
             outputs = {}
             for indices, batch in batching.trimmed_batches(columns, batch_size):

@@ -552,9 +552,8 @@ def _label_id(example, task):
 def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecord.FeatureSpec, ...]:
     """Returns the `tfrecord.FeatureSpec` of each feature of `convert_example`."""
     spec = tfrecord.FeatureSpec
-    sequences = ("input_ids", "input_mask", "segment_ids")
     return (
-        *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
+        *(spec(name, "int64", (seq_length,), sequence=True) for name in model_inputs.NAMES),
         spec("label_ids", "float32" if is_regression else "int64"),
         spec("is_real_example", "int64"),
     )

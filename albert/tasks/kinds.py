@@ -19,8 +19,7 @@ from albert.tasks import (
     word_files,
 )
 from albert.tasks.squad import task as squad_task
-
-_TEXT_INPUTS = ("input_ids", "input_mask", "segment_ids")
+from albert.text import model_inputs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Kind:
     command: str
     head_variable: str
     one_output: bool = False
-    inputs: tuple[str, ...] = _TEXT_INPUTS
+    inputs: tuple[str, ...] = model_inputs.NAMES
     trains_pooler: bool = False
     skip_padding: bool = False
     has_labels: bool = False
@@ -170,7 +169,7 @@ _ROWS = (
     ),
     Kind(
         name=squad_task.V2,
-        inputs=(*_TEXT_INPUTS, "p_mask"),
+        inputs=(*model_inputs.NAMES, "p_mask"),
         outputs=(
             *("start_top_log_probs", "start_top_index"),  # float32 and int32 [B, N]
             *("end_top_log_probs", "end_top_index"),  # [B, N * M], the ends of start n at n * M...

@@ -312,10 +312,9 @@ def _featurize(example, max_seq_length, max_qa_length, tokenizer, cuts):
 def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
     """Returns the `tfrecord.FeatureSpec` of each feature: sequences [C, S] and scalars."""
     spec = tfrecord.FeatureSpec
-    sequences = ("input_ids", "input_mask", "segment_ids")
     shape = (NUM_CHOICES, seq_length)
     return (
-        *(spec(name, "int64", shape, sequence=True) for name in sequences),
+        *(spec(name, "int64", shape, sequence=True) for name in model_inputs.NAMES),
         spec("label_ids", "int64"),
         spec("is_real_example", "int64"),
         spec("level", "int64"),

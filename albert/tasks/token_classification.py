@@ -208,7 +208,7 @@ def convert_part(
 def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
     """Returns the `tfrecord.FeatureSpec` of each feature of `convert_part`."""
     spec = tfrecord.FeatureSpec
-    sequences = ("input_ids", "input_mask", "segment_ids", "label_ids", "first_pieces")
+    sequences = (*model_inputs.NAMES, "label_ids", "first_pieces")
     return (
         *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
         spec("sentence", "int64"),

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+NAMES = ("input_ids", "input_mask", "segment_ids")  # of what `pack` returns
+
 
 @dataclasses.dataclass
 class Cuts:

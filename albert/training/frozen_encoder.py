@@ -22,6 +22,7 @@ from albert.data.input_options import Tensors
 from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io, locks, progress
 from albert.model import batching, checkpoints, configuration, heads, layers, weight_names
+from albert.text import model_inputs
 from albert.training import contracts, distribution, engine, stages
 
 
@@ -69,7 +70,6 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
 MANIFEST = "manifest.json"
 _VERSION = 1
 _LOCK = "lock"
-_TEXT = ("input_ids", "input_mask", "segment_ids")
 _BLOCK = 2048  # number of records that are read at a time and sorted by length
 Texts = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask and segments, int32 [N, S] each
 Encode = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of `Texts`
@@ -140,7 +140,7 @@ class OutputCache:
         Features of texts [B, S] get [B, S', H], S' the longest of them, or [B, H]; those of choices
         [B, C, S] get [B, C, H].
         """
-        texts = [features[name] for name in _TEXT]
+        texts = [features[name] for name in model_inputs.NAMES]
         outputs = tf.numpy_function(self._look_up, texts, _STORED[self._dtype])
         middle = [None] if self._is_sequence else []
         outputs.set_shape([*texts[0].shape[:-1], *middle, self._width])
@@ -338,11 +338,11 @@ def _blocks(
     paths: Sequence[str], specs: Sequence[FeatureSpec], check: Callable[[Tensors], Tensors]
 ) -> Iterator[Texts]:
     """Yields the texts of records."""
-    specs = [spec for spec in specs if spec.name in _TEXT]
+    specs = [spec for spec in specs if spec.name in model_inputs.NAMES]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
         features = check(input_pipeline.parse(specs, serialized))
         ids, mask, segments = (
-            tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in _TEXT
+            tf.reshape(features[n], [-1, features[n].shape[-1]]).numpy() for n in model_inputs.NAMES
         )
         yield ids, mask, segments
 
@@ -428,7 +428,7 @@ class _Encoder:
             if name.startswith(checkpoints.ENCODER_PREFIX) and variable.name in used_names
         }
         self._check_best(folder)
-        signature = [tf.TensorSpec([None, None], tf.int32)] * len(_TEXT)
+        signature = [tf.TensorSpec([None, None], tf.int32)] * len(model_inputs.NAMES)
         self._encode = tf.function(self._outputs, input_signature=signature, autograph=False)
         is_sequence = self._encode.get_concrete_function().structured_outputs.shape.rank == 3
         self.cache = OutputCache(
@@ -440,7 +440,7 @@ class _Encoder:
         )
 
     def _outputs(self, *texts: tf.Tensor) -> tf.Tensor:
-        outputs = self._model.encoder_output(dict(zip(_TEXT, texts, strict=True)))
+        outputs = self._model.encoder_output(dict(zip(model_inputs.NAMES, texts, strict=True)))
         return tf.bitcast(outputs, tf.uint16) if outputs.dtype == tf.bfloat16 else outputs
 
     def encode(self, *texts: np.ndarray) -> np.ndarray:

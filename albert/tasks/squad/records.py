@@ -16,7 +16,7 @@ from albert.data import tfrecord
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad.features import SquadExample, SquadFeatures
-from albert.text import tokenization
+from albert.text import model_inputs, tokenization
 
 V1, V2 = "squad_v1", "squad_v2"  # kinds of tasks, in the names of files
 # A worker takes about half a second to start, the time of 4,000 questions.
@@ -28,7 +28,7 @@ _WORKER = "from albert.tasks.squad import records; records.worker_main()"
 def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureSpec, ...]:
     """Returns the `tfrecord.FeatureSpec` of each feature of the records."""
     spec = tfrecord.FeatureSpec
-    sequences = ("input_ids", "input_mask", "segment_ids", "p_mask")
+    sequences = (*model_inputs.NAMES, "p_mask")
     scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
     return (
         spec("unique_ids", "int64"),
