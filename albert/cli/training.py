@@ -9,6 +9,7 @@ from absl import flags, logging
 
 from albert.cli import command_flags, model_settings, options, path_flags
 from albert.io import file_io, log_format
+from albert.model import configuration, model_folder, sources
 from albert.training import budget, optimizer_table
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
@@ -514,10 +515,10 @@ def end_with_estimate(
     sys.exit(0)
 
 
-def _with_extra_rows(settings: Settings, config: Any, source: Any) -> Any:
+def _with_extra_rows(
+    settings: Settings, config: configuration.AlbertConfig, source: sources.Source
+) -> configuration.AlbertConfig:
     """Returns the configuration with a row for each extra piece."""
-    from albert.model import model_folder
-
     grown = model_folder.with_extra_rows(config, source)
     if grown != config and settings.is_frozen:
         raise file_io.InputError(
@@ -530,29 +531,17 @@ def _with_extra_rows(settings: Settings, config: Any, source: Any) -> Any:
     return grown
 
 
-def new_rows(settings: Settings, config: Any, source: Any) -> int:
+def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sources.Source) -> int:
     """Returns the number of rows that training may add: those that `read_config` has added."""
-    from albert.model import configuration
-
-    if not settings.do_train:
+    if not (settings.do_train and source.rules.extra_pieces):
         return 0
     own = configuration.AlbertConfig.from_json_file(source.config_file)
     return config.vocab_size - own.vocab_size
 
 
-def read_config(settings: Settings, source: Any) -> Any:
-    """Returns the model's configuration with the rates of the flags; training logs them.
-
-    Args:
-      settings: settings of the command.
-      source: `sources.Source`.
-
-    Returns:
-      `encoder.AlbertConfig`.
-    """
-    from albert.model import encoder
-
-    config = encoder.AlbertConfig.from_json_file(source.config_file)
+def read_config(settings: Settings, source: sources.Source) -> configuration.AlbertConfig:
+    """Returns the model's configuration with the rates of the flags; training logs them."""
+    config = configuration.AlbertConfig.from_json_file(source.config_file)
     flag_rates = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
     flag_rates = {name: rate for name, rate in flag_rates.items() if rate is not None}
     new_config = _with_extra_rows(settings, config, source)

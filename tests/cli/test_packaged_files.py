@@ -92,7 +92,7 @@ def test_a_nested_recipe_of_the_package_reaches_the_settings():
     values(["run_classifier", *packaged_files.expand(words)])
     assert values.albert_config_file == str(PACKAGE / "configs" / "albert_base_v2_6_layers.json")
     assert values.task_name == "SST-2"
-    said = command_flags.sources(values, words)
+    said = command_flags.find_sources(values, words)
     assert said["task_name"] == "flag file recipes/distilbert_SST-2.flags"
     assert command_flags.read_trial_flags("run_classifier", words[:2])["task_name"] == "SST-2"
 
