@@ -20,12 +20,11 @@ from absl import flags
 
 from albert.cli import app, command_flags, next_steps, options, path_flags
 from albert.experiments import (
+    power,
     report_data,
     sweep,
     sweep_journal,
     sweep_plan,
-    sweep_points,
-    sweep_power,
     sweep_results,
 )
 from albert.io import file_io, signals
@@ -230,20 +229,20 @@ def describe_plan(settings: Settings, plan: sweep_plan.Plan, common: Mapping[str
       file_io.InputError: the spread over seeds is not known, the finished runs are of another task,
         or a difference is not a number above 0.
     """
-    folders = list(settings.plan_from or ()) or sweep_power.find_finished(settings.output_dir)
-    runs = sweep_power.read_runs(report_data.find_folders(folders) if folders else [], plan.metric)
+    folders = list(settings.plan_from or ()) or power.find_finished(settings.output_dir)
+    runs = power.read_runs(report_data.find_folders(folders) if folders else [], plan.metric)
     if runs is not None:
-        sweep_power.check_task(runs, plan.script, common.get("task_name"))
+        power.check_task(runs, plan.script, common.get("task_name"))
     if settings.assumed_deviation is not None:
-        spread = sweep_power.assume_spread(settings.assumed_deviation)
+        spread = power.assume_spread(settings.assumed_deviation)
     elif runs is None:
         raise file_io.InputError(
             "plan: the spread of the score over seeds is not known: name finished runs with "
             "--plan_from, or give --assumed_deviation"
         )
     else:
-        spread = sweep_power.measure_spread(runs)
-    return sweep_power.describe(
+        spread = power.measure_spread(runs)
+    return power.describe(
         plan, spread, runs, _differences(settings.detect), settings.parallel,
         settings.baseline is not None,
     )  # fmt: skip
@@ -281,7 +280,7 @@ def check_baseline(plan: sweep_plan.Plan, folder: str, baseline: str | None) -> 
     if sweep_journal.is_sweep(folder):
         trials += [t for t in sweep_journal.read(folder)[1] if t.name == baseline]
     try:
-        sweep_points.find(sweep_points.of_trials(trials), baseline)
+        sweep_journal.find_point(sweep_journal.points_of(trials), baseline)
     except file_io.InputError as error:
         raise file_io.InputError(f"baseline: {error}") from error
 

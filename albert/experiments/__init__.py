@@ -25,8 +25,6 @@ __all__ = (
     "sweep_comparison",
     "sweep_journal",
     "sweep_plan",
-    "sweep_points",
-    "sweep_power",
     "sweep_results",
     "trackers",
     "trial_processes",

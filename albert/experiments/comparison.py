@@ -200,6 +200,21 @@ def compare(
     return Compared(name, minimize, level, scored, tuple(pairs), _notes(scored, pairs))
 
 
+def compare_two(sides: Sequence[Side]) -> Compared:
+    """Compares two sides.
+
+    Raises:
+      file_io.InputError: there are not two, or they cannot be compared.
+    """
+    if len(sides) != 2:
+        names = ", ".join(side.name for side in sides)
+        raise file_io.InputError(
+            f"compare: expected two sides, found {len(sides)} ({names}); python -m "
+            "albert.compare takes more"
+        )
+    return compare(sides)
+
+
 def _named(sides, name):
     return next(side for side in sides if side.name == name)
 

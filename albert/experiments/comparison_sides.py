@@ -17,7 +17,6 @@ from albert.experiments import (
     report_data,
     seeds,
     sweep_journal,
-    sweep_points,
 )
 from albert.io import file_io, tables
 from albert.training import evaluation_basis, results, run_record, stuck_runs
@@ -168,7 +167,7 @@ def read(
 
     Args:
       names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, see
-        `sweep_points.find`; files of predictions; globs of folders.
+        `sweep_journal.find_point`; files of predictions; globs of folders.
       labels: file of the right answers for files of predictions outside of a run's folder.
       columns: columns of this file.
       only_recorded: whether to omit points of sweeps of which no run has left a record yet.
@@ -208,7 +207,7 @@ def _read_name(name, labels, columns, only_recorded):
     for folder in report_data.find_folders([name]):
         kind = report_data.kind_of(folder)
         if kind in (report_data.SWEEP, report_data.GLUE):
-            for point in sweep_points.read(folder):
+            for point in sweep_journal.read_points(folder):
                 parts = (os.path.join(folder, trial.name) for trial in point.trials)
                 if not only_recorded or any(map(has_record, parts)):
                     yield _read_point(folder, point.name)
@@ -321,7 +320,7 @@ def _scores(run):
 def _read_point(folder, text):
     """Returns the side of a point of a sweep."""
     try:
-        point = sweep_points.find(sweep_points.read(folder), text)
+        point = sweep_journal.find_point(sweep_journal.read_points(folder), text)
     except file_io.InputError as error:
         raise file_io.InputError(f"runs: {folder}/{text}: {error}") from error
     trials = point.trials

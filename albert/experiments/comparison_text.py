@@ -1,14 +1,14 @@
-"""Writes a comparison as text, Markdown, LaTeX, CSV or JSON."""
+"""Writes a comparison as text, Markdown, LaTeX, CSV or JSON, and as blocks of a page."""
 
 import csv
 import dataclasses
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert.experiments import statistics
-from albert.experiments.comparison import Compared, Examples, Finding, Pair, SideScore
+from albert.experiments.comparison import Change, Compared, Examples, Finding, Pair, SideScore
 
 COSTS = {
     "seconds": "seconds",
@@ -26,6 +26,7 @@ _LATEX = {
 }
 SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
 PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
+_MAX_CHANGES = 50  # examples per direction: each has a text of up to some hundred characters
 _CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
 
 
@@ -360,3 +361,84 @@ FORMATS: dict[str, Callable[[Compared, int], str]] = {
 def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> str:
     """Returns a comparison in one of `FORMATS`, with some of the changed examples."""
     return FORMATS[form](compared, num_examples)
+
+
+# --- blocks of a page -----------------------------------------------------------------------------
+
+
+def verdict_blocks(compared: Compared) -> Iterator[dict]:
+    """Yields the verdicts over seeds and over examples, with what they rest on."""
+    (pair,) = compared.pairs
+    header = [name for name in PAIRS if name not in ("pair", "p (Holm)")]
+    places = [PAIRS.index(name) for name in header]
+    rows = [[row[place] for place in places] for row in pair_rows(pair)]
+    yield {"table": header, "rows": rows}
+    lower = "lower" if compared.minimize else "higher"
+    yield {
+        "note": f"Differences are those of {pair.second} minus {pair.first}; {lower} is better. "
+        f"The interval holds the true difference in {compared.level:.0%} of such experiments. p "
+        "is the probability of a difference this large if there were none."
+    }
+    yield from ({"note": text} for text in _remark_texts(compared, pair))
+
+
+def _remark_texts(compared, pair):
+    """Yields sentences about methods, and about what restricts the comparison."""
+    if pair.seeds is not None:
+        yield _method(f"Over seeds ({compared.metric})", pair.seeds.comparison)
+    if pair.with_stuck is not None:
+        result = pair.with_stuck
+        p = p_value(result.p)
+        yield (
+            f"With the runs that did not learn: {result.verdict} ({result.difference:+.4f}, p {p})."
+        )
+    if pair.examples is not None:
+        examples = pair.examples
+        over = f"Over the {examples.count:,} examples of {examples.data} ({examples.metric})"
+        yield _method(over, examples.finding.comparison)
+        if examples.note:
+            yield f"{examples.note[0].upper()}{examples.note[1:]}."
+    yield from compared.notes
+
+
+def _method(over, result):
+    pairs = "in pairs" if result.paired else "without pairs"
+    note = f"; {result.note}" if result.note else ""
+    return f"{over}: {result.method}, {pairs}{note}."
+
+
+def change_blocks(compared: Compared) -> Iterator[dict]:
+    """Yields the examples that only one side has right, in both directions."""
+    (pair,) = compared.pairs
+    if pair.examples is None:
+        yield {"note": f"Not known: {pair.why_not_examples}."}
+        return
+    examples = pair.examples
+    if not examples.gained and not examples.lost:
+        yield {"note": "No example changed sides."}
+        return
+    several = max(map(len, examples.seeds)) > 1
+    for name, other, rows in (
+        (pair.second, pair.first, examples.gained),
+        (pair.first, pair.second, examples.lost),
+    ):
+        most = "most runs of " if several else ""
+        count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
+        yield {"heading": f"{count} that {most}{name} and not {most}{other} have right"}
+        yield {
+            "table": ["example", "text", "right", pair.first, pair.second],
+            "rows": [_change_cells(r, several) for r in rows[:_MAX_CHANGES]],
+        }
+        if len(rows) > _MAX_CHANGES:
+            yield {
+                "note": f"The first {_MAX_CHANGES} of {len(rows):,}; the JSON of python -m "
+                "albert.compare has all."
+            }
+
+
+def _change_cells(change: Change, several: bool) -> list[str]:
+    sides = ((change.first, change.first_right), (change.second, change.second_right))
+    guesses = [
+        f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides
+    ]
+    return [change.key, change.text, change.label, *guesses]

@@ -13,19 +13,19 @@ import importlib.resources
 import json
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from albert.experiments import (
     charts,
+    comparison,
     comparison_text,
     glue_table,
     report_axes,
-    report_comparison,
     report_curves,
     report_data,
     report_groups,
     report_predictions,
-    report_scores,
+    statistics,
     sweep_comparison,
     sweep_plan,
     sweep_results,
@@ -46,6 +46,7 @@ PUBLISHED = {
     "BERT base, RoBERTa's inputs": {"MNLI": 84.7, "SST-2": 92.7},
     "Lambert": {"MNLI": 89.0},
 }
+_SAME = 1.001  # ratio of costs up to which they are the same
 _MAX_FLAGS = 12  # columns of settings in a table of runs
 
 
@@ -331,7 +332,7 @@ def runs_page(
         f"{_title(runs[0])}: {len(runs)} runs",
         [],
         [
-            ("Scores and costs", [*notes, *report_scores.blocks(sides, cost_axis)]),
+            ("Scores and costs", [*notes, *score_blocks(sides, cost_axis)]),
             ("What differs", _table_of_runs(sides)),
             ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
         ],
@@ -340,7 +341,7 @@ def runs_page(
 
 def _ranked(sides):
     """Returns sides, best first, since only the first lines of a figure have names."""
-    return [row.side for row in report_scores.score_sides(sides)] or sides
+    return [row.side for row in score_sides(sides)] or sides
 
 
 def _table_of_runs(sides):
@@ -353,7 +354,7 @@ def _table_of_runs(sides):
     restarted = any(run.given_up for run in runs)
     tested = any(run.test_score is not None for run in runs)
     costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in side_runs]
-    cost_names = report_scores.cost_names(costs)
+    cost_names = _cost_names(costs)
     header = ["run", *columns, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
     header += [f"{metric} (test)"] if tested else []
     header += [comparison_text.COSTS[name] for name in cost_names]
@@ -396,7 +397,7 @@ def comparison_page(
       file_io.InputError: there are not two sides, they cannot be compared, or no run has recorded
         the axis.
     """
-    compared = report_comparison.compare(sides)
+    compared = comparison.compare_two(sides)
     (pair,) = compared.pairs
     runs = [run.record for run in report_groups.recorded(sides)]
     report_axes.check(runs, axis)
@@ -405,13 +406,114 @@ def comparison_page(
         f"{pair.second} against {pair.first}",
         [],
         [
-            ("Verdict", report_comparison.verdict(compared)),
-            ("Scores and costs", report_scores.blocks(sides, cost_axis)),
-            ("Examples that changed sides", report_comparison.changes(compared)),
+            ("Verdict", comparison_text.verdict_blocks(compared)),
+            ("Scores and costs", score_blocks(sides, cost_axis)),
+            ("Examples that changed sides", comparison_text.change_blocks(compared)),
             ("What differs", _table_of_runs(sides) if runs else []),
             ("Curves together", report_curves.together(groups, axis)),
         ],
     )
+
+
+# --- scores and costs -----------------------------------------------------------------------------
+
+
+def score_sides(sides: Sequence[Side]) -> list[comparison.SideScore]:
+    """Returns the scores of sides, best first; [] without evaluations or SciPy."""
+    metric = next((side.best_metric for side in sides if side.best_metric), None)
+    if metric is None or not statistics.is_installed():
+        return []
+    scored = [comparison.score_side(side, metric) for side in sides]
+    sign = 1 if results.is_loss(metric) else -1
+    without_mean = [row for row in scored if row.mean is None]
+    with_mean = [row for row in scored if row.mean is not None]
+    return [*sorted(with_mean, key=lambda row: sign * row.mean.estimate), *without_mean]
+
+
+def score_blocks(
+    sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False
+) -> Iterator[dict]:
+    """Yields the table of scores and costs, the intervals, and scores against cost.
+
+    Args:
+      sides: the sides of the report.
+      axis: unit of the costs in the figure.
+      in_sweep: whether the page has a table of the sweep with the intervals, so that this one only
+        needs means and costs.
+    """
+    if len(sides) > 1 and not statistics.is_installed():
+        yield {"note": f"{statistics.NOT_INSTALLED}."}
+    scored = score_sides(sides)
+    if not scored:
+        return
+    several = any(len(row.side.runs) > 1 for row in scored)
+    if several or in_sweep:
+        yield _score_table(scored, with_runs=not in_sweep)
+    metric, name = scored[0].side.best_metric, scored[0].name
+    bars = [_bar(row, axis) for row in scored if row.mean is not None]
+    figures = []
+    if several:
+        limit = charts.MAX_BARS
+        for start in range(0, len(bars), limit):
+            caption = f"{name}: mean over seeds, its 95% interval, and each run as a dot"
+            figures.append((caption, charts.intervals(metric, bars[start : start + limit])))
+    cost_figures, note = _against_cost(metric, name, bars, axis)
+    yield {"figures": [*figures, *cost_figures]}
+    if note:
+        yield {"note": note}
+
+
+def _score_table(scored: Sequence[comparison.SideScore], with_runs: bool) -> dict:
+    """Returns the table of sides with their scores and the mean cost of a run.
+
+    Args:
+      scored: the sides.
+      with_runs: whether to show intervals, runs and remarks.
+    """
+    costs = _cost_names([row.cost for row in scored])
+    names = ["side", "mean", "interval", "runs", "remarks"] if with_runs else ["side", "mean"]
+    places = [comparison_text.SIDES.index(name) for name in names]
+    # Costs stand next to the score.
+    first = names.index("interval") + 1 if with_runs else len(names)
+    rows = []
+    for row in scored:
+        texts = comparison_text.side_row(row)
+        cells = [texts[place].replace(" to ", "\u00a0to\u00a0") for place in places]
+        spent = [comparison_text.cost(name, row.cost.get(name)) for name in costs]
+        rows.append([*cells[:first], *spent, *cells[first:]])
+    header = [*names[:first], *(comparison_text.COSTS[name] for name in costs), *names[first:]]
+    return {"table": header, "rows": rows}
+
+
+def _cost_names(costs: Sequence[dict]) -> list[str]:
+    """Returns the fields of `run_record.Cost` that at least one of the costs has."""
+    return [n for n in comparison_text.COSTS if any(cost.get(n) is not None for cost in costs)]
+
+
+def _bar(row, axis):
+    mean, cost = row.mean, row.cost.get(axis.field)
+    cost = None if cost is None else axis.scale * cost
+    values = [*row.scores.values()]
+    return charts.Bar(row.side.name, mean.estimate, mean.low, mean.high, values, cost)
+
+
+def _against_cost(metric, name, bars, axis):
+    """Returns the figure of scores against cost, in a list, and a note."""
+    with_cost = [bar for bar in bars if bar.cost]
+    unit = "steps" if axis == report_axes.STEPS else axis.label
+    if not with_cost:
+        return [], f"No run has recorded its {unit}: scores are not drawn against cost."
+    lacking = [bar.label for bar in bars if not bar.cost]
+    note = f"Not drawn against cost: {', '.join(lacking)}, without {unit}." if lacking else ""
+    lowest, highest = min(bar.cost for bar in with_cost), max(bar.cost for bar in with_cost)
+    if len(with_cost) > 1 and highest <= _SAME * lowest:
+        return [], f"A run of each costs the same, {lowest:.4g} {unit}. {note}".rstrip()
+    if len(with_cost) < 2:
+        return [], note
+    caption = f"{name} against the mean cost of a run in {unit}"
+    if len(with_cost) > charts.MAX_NAMED:
+        caption += f"; gray: the other {len(with_cost) - charts.MAX_NAMED}"
+    return [(caption, charts.score_by_cost(metric, with_cost, unit))], note
 
 
 # --- sweeps -------------------------------------------------------------------------------------
@@ -448,7 +550,7 @@ def sweep_page(
         [
             ("Parameters", [{"figures": _sweep_figures(sweep, axes), "wide": True}]),
             ("Table", [{"table": header, "rows": rows, "best": is_best}, *notes]),
-            ("Scores and costs", report_scores.blocks(sides, cost_axis, in_sweep=True)),
+            ("Scores and costs", score_blocks(sides, cost_axis, in_sweep=True)),
             ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
             ("Failures", [_failures(summary)]),
         ],

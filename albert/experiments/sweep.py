@@ -19,7 +19,6 @@ from albert.experiments import (
     sweep_comparison,
     sweep_journal,
     sweep_plan,
-    sweep_points,
     sweep_results,
     sweep_search,
     trial_processes,
@@ -61,7 +60,7 @@ class Sweep:
       parallel: number of trials that run at the same time.
       say: function that prints a line about an event.
       poll_seconds: time between two checks of the trials.
-      baseline: the point to compare the others with, see `sweep_points.find`; None: the
+      baseline: the point to compare the others with, see `sweep_journal.find_point`; None: the
         best one.
 
     Raises:
@@ -100,8 +99,8 @@ class Sweep:
         """Returns the current table with its comparison, see `sweep_comparison.add`."""
         baseline = None
         if self._baseline is not None:
-            points = sweep_points.of_trials(self.trials)
-            baseline = points.index(sweep_points.find(points, self._baseline))
+            points = sweep_journal.points_of(self.trials)
+            baseline = points.index(sweep_journal.find_point(points, self._baseline))
         folders = (os.path.join(self._folder, trial.name) for trial in self.trials)
         restarts = sum(map(seeds.count_restarts, folders))
         difference = sweep_results.find_difference(self._folder, self.trials)

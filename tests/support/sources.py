@@ -50,12 +50,12 @@ PLAIN = """
     experiments.example_statistics experiments.exported_runs experiments.glue_table
     experiments.joined_predictions
     experiments.model_card experiments.power experiments.report experiments.report_axes
-    experiments.report_comparison experiments.report_curves experiments.report_data
-    experiments.report_groups experiments.report_predictions experiments.report_scores
+    experiments.report_curves experiments.report_data
+    experiments.report_groups experiments.report_predictions
     experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
     experiments.sweep_comparison
-    experiments.sweep_journal experiments.sweep_plan experiments.sweep_points
-    experiments.sweep_power experiments.sweep_results experiments.sweep_search
+    experiments.sweep_journal experiments.sweep_plan
+    experiments.sweep_results experiments.sweep_search
     experiments.trackers experiments.trial_processes
 """.split()
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from albert.experiments import comparison, report_comparison, statistics
+from albert.experiments import comparison, comparison_text, statistics
 from albert.io import file_io
 
 
@@ -34,19 +34,19 @@ def notes_of(blocks):
 
 
 def test_what_is_not_known_is_said():
-    table, *notes = report_comparison.verdict(made())
+    table, *notes = comparison_text.verdict_blocks(made())
     assert table["table"] == ["over", "difference", "interval", "p", "verdict"]
     assert table["rows"] == [
         ["seeds", "-", "-", "-", "not known: no seeds"],
         ["examples", "-", "-", "-", "not known: no predictions"],
     ]
     assert "b minus a; higher is better" in notes[0]["note"] and notes[1] == {"note": "A note."}
-    assert list(report_comparison.changes(made())) == [{"note": "Not known: no predictions."}]
+    assert list(comparison_text.change_blocks(made())) == [{"note": "Not known: no predictions."}]
 
 
 def test_verdicts_name_their_methods():
     found = made(seeds=finding(0.01), with_stuck=finding(0.2).comparison, examples=examples(1))
-    table, *blocks = report_comparison.verdict(found)
+    table, *blocks = comparison_text.verdict_blocks(found)
     assert table["rows"][0] == [
         "seeds", "+0.1000", "0.0500 to 0.1500", "0.010", "b is better by 0.1",
     ]  # fmt: skip
@@ -57,7 +57,7 @@ def test_verdicts_name_their_methods():
 
 
 def test_at_most_fifty_examples_are_shown_and_the_rest_is_counted():
-    blocks = list(report_comparison.changes(made(examples=examples(51))))
+    blocks = list(comparison_text.change_blocks(made(examples=examples(51))))
     assert (
         blocks[0]["heading"] == "51 examples that most runs of b and not most runs of a have right"
     )
@@ -71,10 +71,10 @@ def test_at_most_fifty_examples_are_shown_and_the_rest_is_counted():
     ]
     assert blocks[2]["note"].startswith("The first 50 of 51;")
     assert blocks[3]["heading"].startswith("0 examples that most runs of a and not")
-    blocks = list(report_comparison.changes(made(examples=examples(0))))
+    blocks = list(comparison_text.change_blocks(made(examples=examples(0))))
     assert blocks == [{"note": "No example changed sides."}]
 
 
 def test_other_numbers_of_sides_are_refused():
     with pytest.raises(file_io.InputError, match=r"compare: expected two sides, found 0"):
-        report_comparison.compare([])
+        comparison.compare_two([])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from albert.experiments import report, report_axes, report_groups, report_scores, statistics
+from albert.experiments import report, report_axes, report_groups, statistics
 from tests.support import browser, run_folders
 
 FLOP = report_axes.AXES["flop"]
@@ -22,7 +22,7 @@ def test_costs_stand_next_to_scores_best_first(tmp_path):
             cost = {"steps": 10, "tokens": 2000 + 2000 * seed, "flop": 10**9}
             path = tmp_path / f"r{rate}_{seed}"
             run_folders.make_run(path, seed=seed + shift, learning_rate=rate, cost=cost)
-    table, figures, note = report_scores.blocks(read(tmp_path), FLOP)
+    table, figures, note = report.score_blocks(read(tmp_path), FLOP)
     assert table["table"] == ["side", "mean", "interval", "FLOP", "tokens", "runs", "remarks"]
     assert [row[:2] for row in table["rows"]] == [
         ["learning_rate=0.2", "0.8650"],
@@ -39,14 +39,14 @@ def test_losses_are_better_if_they_are_low(tmp_path):
     for rate in (0.1, 0.2):
         path = tmp_path / f"r{rate}"
         run_folders.make_run(path, seed=round(10 * rate), learning_rate=rate, metric="eval_loss")
-    assert [row.side.name for row in report_scores.score_sides(read(tmp_path))] == ["r0.1", "r0.2"]
+    assert [row.side.name for row in report.score_sides(read(tmp_path))] == ["r0.1", "r0.2"]
 
 
 def test_without_scipy_a_note_says_what_to_install(tmp_path, monkeypatch):
     for seed in (1, 2):
         run_folders.make_run(tmp_path / f"r{seed}", learning_rate=seed)
     monkeypatch.setattr(statistics, "is_installed", lambda: False)
-    assert list(report_scores.blocks(read(tmp_path), FLOP)) == [
+    assert list(report.score_blocks(read(tmp_path), FLOP)) == [
         {"note": f"{statistics.NOT_INSTALLED}."}
     ]
 

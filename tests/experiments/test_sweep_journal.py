@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.experiments import sweep_points
+from albert.experiments import sweep_journal
 from albert.experiments.sweep_journal import Trial
 from albert.io import file_io
 
@@ -16,7 +16,7 @@ TRIALS = [trial(2 * i + j, seed=j, rate=rate, do_lower_case=True)
 
 
 def test_points_are_named_by_their_values():
-    points = sweep_points.of_trials(TRIALS)
+    points = sweep_journal.points_of(TRIALS)
     names = ["rate=1e-05;do_lower_case=true", "rate=2e-05;do_lower_case=true"]
     assert [point.name for point in points] == names
     assert [[trial.seed for trial in point.trials] for point in points] == [[0, 1]] * 2
@@ -24,9 +24,9 @@ def test_points_are_named_by_their_values():
 
 def test_trials_by_name_keep_it_and_repeated_points_differ():
     named = [trial(i, seed=i, name=f"RTE/seed_{i}") for i in range(2)] + [trial(2, name="CoLA")]
-    assert [point.name for point in sweep_points.of_trials(named)] == ["RTE", "CoLA"]
+    assert [point.name for point in sweep_journal.points_of(named)] == ["RTE", "CoLA"]
     twice = [trial(0, rate=1), trial(1, rate=1)]
-    assert [p.name for p in sweep_points.of_trials(twice)] == ["rate=1", "rate=1;trial_0001"]
+    assert [p.name for p in sweep_journal.points_of(twice)] == ["rate=1", "rate=1;trial_0001"]
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_trials_by_name_keep_it_and_repeated_points_differ():
     ],
 )
 def test_a_point_is_found_by_name_values_or_trial(text):
-    points = sweep_points.of_trials(TRIALS)
-    assert sweep_points.find(points, text) is points[1]
+    points = sweep_journal.points_of(TRIALS)
+    assert sweep_journal.find_point(points, text) is points[1]
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_a_point_is_found_by_name_values_or_trial(text):
 )
 def test_no_point_or_several_are_refused(text, message):
     with pytest.raises(file_io.InputError, match=message):
-        sweep_points.find(sweep_points.of_trials(TRIALS), text)
+        sweep_journal.find_point(sweep_journal.points_of(TRIALS), text)
