@@ -32,7 +32,7 @@ _FIRST_ALBERT_ZH = "bert/encoder/layer_shared/"  # begins its names of shared la
 _MAX_LISTED = 5  # maximum number of names that a message lists
 _FILE_OF_CHECKPOINT = re.compile(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$")
 # Suffix for the files of a damaged checkpoint, so that no search finds them.
-ASIDE = ".damaged"
+QUARANTINE = ".damaged"
 
 
 def path_of(prefix: str) -> str:
@@ -104,14 +104,14 @@ def is_outdated(prefix: str) -> bool:
     return min(file_io.changed(prefix + part) for part in endings) > file_io.changed(path)
 
 
-def set_aside(prefix: str) -> None:
+def quarantine(prefix: str) -> None:
     """Renames the files of a damaged checkpoint, so that it is no longer found.
 
     The index is renamed first, so that a partial checkpoint is never taken for a whole one.
     """
     for part in [".index", *filter(".index".__ne__, parts(prefix)), ENDING]:
         if file_io.exists(prefix + part):
-            file_io.rename(prefix + part, prefix + part + ASIDE)
+            file_io.rename(prefix + part, prefix + part + QUARANTINE)
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
@@ -900,7 +900,7 @@ def last_whole(folder: str) -> str | None:
     for prefix in sorted(prefixes, key=_step, reverse=True):
         damage = damage_of(prefix, renew=True)
         if damage is None:
-            _set_aside(damaged, prefix)
+            _quarantine_all(damaged, prefix)
             return prefix
         damaged[prefix] = damage
     if damaged:
@@ -912,17 +912,17 @@ def last_whole(folder: str) -> str | None:
     return None
 
 
-def _set_aside(damaged, whole):
+def _quarantine_all(damaged, whole):
     for prefix, damage in damaged.items():
         first, last = step_of(whole) + 1, step_of(prefix)
-        set_aside(prefix)
+        quarantine(prefix)
         logging.error(
             "The checkpoint %s is damaged: %s. Its files were renamed to %s.*%s. Resuming from "
             "%s: steps %d to %d are repeated",
             prefix,
             damage,
             prefix,
-            ASIDE,
+            QUARANTINE,
             whole,
             first,
             last,

@@ -101,22 +101,27 @@ def matmul(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
     return product(a, b)
 
 
-def laid_out(kernel: tf.Tensor) -> tf.Tensor:
+def transposed_for_matmul(kernel: tf.Tensor) -> tf.Tensor:
     """Returns a kernel [inputs, outputs] as `product` reads it fastest.
 
-    Matrix units multiply up to a fifth faster by a transposed second factor. A kernel is laid out
+    Matrix units multiply up to a fifth faster by a transposed second factor. A kernel is transposed
     once for all layers, so the transposition costs little.
     """
     return tf.transpose(kernel) if has_matrix_units(kernel.dtype) else kernel
 
 
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Computes ``x @ kernel`` for x [rows, inputs] and a kernel [inputs, outputs], `laid_out`."""
+    """Computes ``x @ kernel`` [rows, outputs].
+
+    Args:
+      x: [rows, inputs].
+      kernel: [inputs, outputs] after `transposed_for_matmul`.
+    """
     return matmul(x, kernel, transpose_b=has_matrix_units(x.dtype))
 
 
 def split_outputs(kernel: tf.Tensor, sizes: list[int]) -> list[tf.Tensor]:
-    """Splits a kernel [inputs, outputs] that is `laid_out` between its outputs."""
+    """Splits a kernel [inputs, outputs], after `transposed_for_matmul`, between its outputs."""
     return tf.split(kernel, sizes, 0 if has_matrix_units(kernel.dtype) else 1)
 
 

@@ -186,9 +186,9 @@ class BlockSeeds(NamedTuple):
 
 
 def _prepared(dense, dtype):
-    """Returns kernels (`kernels.laid_out`) and biases in a type."""
+    """Returns kernels (`kernels.transposed_for_matmul`) and biases in a type."""
     for x in (tf.cast(x, dtype) for x in dense):
-        yield kernels.laid_out(x) if len(x.shape) == 2 else x
+        yield kernels.transposed_for_matmul(x) if len(x.shape) == 2 else x
 
 
 class SelfAttention(tf.Module):

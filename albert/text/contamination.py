@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from albert.io import file_io
-from albert.text import duplicates
+from albert.text import words
 
 RUN_WORDS = 13
 _START = 80  # characters of a text that identify it
@@ -39,7 +39,7 @@ class Index:
     """Runs of words of evaluation sets.
 
     Attributes:
-      hashes: [G] uint64, rising; see `duplicates.runs`.
+      hashes: [G] uint64, rising; see `words.runs`.
       text_of: [G] int32, number of a text that has the run.
       set_of: [T] int16, place of each text's set in `names`.
       starts: T begins of the texts.
@@ -58,9 +58,9 @@ class Index:
         """Returns (places [M], texts [M]): where runs begin in a document, and texts with them.
 
         Args:
-          hashes: [N] uint64, see `duplicates.word_hashes`.
+          hashes: [N] uint64, see `words.word_hashes`.
         """
-        runs = duplicates.runs(hashes, RUN_WORDS)
+        runs = words.runs(hashes, RUN_WORDS)
         if not len(self.hashes) or not len(runs):
             return np.zeros(0, np.int64), np.zeros(0, np.int32)
         nearest = np.minimum(np.searchsorted(self.hashes, runs), len(self.hashes) - 1)
@@ -90,12 +90,12 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
         for path in _files(name, data_dir):
             set_counts["files"] += 1
             for text in dict.fromkeys(_texts(path)):
-                words = duplicates.words(text)
+                text_words = words.split(text)
                 set_counts["texts"] += 1
-                if len(words) < RUN_WORDS:
+                if len(text_words) < RUN_WORDS:
                     set_counts["short_texts"] += 1
                     continue
-                runs = duplicates.runs(duplicates.word_hashes(words), RUN_WORDS)
+                runs = words.runs(words.word_hashes(text_words), RUN_WORDS)
                 set_counts["runs"] += len(runs)
                 hash_chunks.append(runs)
                 text_chunks.append(np.full(len(runs), len(set_of), np.int32))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import NoneType
 
 from albert.io import archives, file_io
-from albert.text import corpus, duplicates
+from albert.text import corpus, words
 
 LINES = ("paragraphs", "sentences", "wrapped")
 # Control characters other than white space, and invisible characters: soft hyphens, spaces without
@@ -261,7 +261,7 @@ class Cleaner:
         """Returns whether sentences have enough words for a document."""
         if not sentences:
             counts["documents_without_text"] += 1
-        elif sum(len(duplicates.words(text)) for text in sentences) < self._cleaning.min_words:
+        elif sum(len(words.split(text)) for text in sentences) < self._cleaning.min_words:
             counts["documents_too_short"] += 1
         else:
             return True

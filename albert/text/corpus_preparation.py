@@ -21,7 +21,7 @@ import numpy as np
 from absl import logging
 
 from albert.io import file_io, locks, processes, progress
-from albert.text import contamination, corpus_cleaning, duplicates
+from albert.text import contamination, corpus_cleaning, duplicates, words
 
 VERSION = 1
 REPORT = "report.json"
@@ -245,12 +245,11 @@ class _Reader:
                 if not pieces:
                     continue
                 content = "\n\n".join(map("\n".join, pieces)).encode()
-                words = duplicates.words(content.decode())
                 texts.write(content)
                 sizes.append(len(content))
-                keys.append(duplicates.text_hash(content.decode()))
+                keys.append(words.text_hash(content.decode()))
                 if self._signer:
-                    signature = self._signer.sign(duplicates.word_hashes(words))
+                    signature = self._signer.sign(words.word_hashes(words.split(content.decode())))
                     signatures.write(signature.tobytes())
             for kind, values in zip(_KINDS[3:], (sizes, keys), strict=True):
                 with file_io.open_file(_part(self._folder, number, kind), "wb") as file:
@@ -261,7 +260,7 @@ class _Reader:
         """Returns lists of sentences without evaluation sets; writes what is found to a file."""
         if self._index is None or not sentences:
             return [sentences] if sentences else []
-        hashes = [duplicates.word_hashes(duplicates.words(text)) for text in sentences]
+        hashes = [words.word_hashes(words.split(text)) for text in sentences]
         places, texts = self._index.find(np.concatenate(hashes))
         if not len(places):
             return [sentences]
@@ -371,7 +370,7 @@ class _Documents:
         with file_io.open_file(path, "wb") as file:
             for text in self.texts(gone):
                 lines = {line for line in text.split("\n") if len(line) >= MIN_BOILERPLATE}
-                file.write(array.array("Q", map(duplicates.text_hash, lines)).tobytes())
+                file.write(array.array("Q", map(words.text_hash, lines)).tobytes())
         if not file_io.size(path):
             return lambda: iter(())
         hashes = np.frombuffer(file_io.map_bytes(path), np.uint64)
@@ -413,7 +412,7 @@ class _Statistics:
         self.document_sentences: collections.Counter[int] = collections.Counter()
 
     def add(self, sentences: Sequence[str]) -> None:
-        lengths = [len(duplicates.words(sentence)) for sentence in sentences]
+        lengths = [len(words.split(sentence)) for sentence in sentences]
         self.sentence_words.update(lengths)
         self.document_sentences[len(sentences)] += 1
         self.totals.update(
@@ -466,7 +465,7 @@ def _write(
 def _is_boilerplate(line: str, boilerplate: set[int]) -> bool:
     if not boilerplate or len(line) < MIN_BOILERPLATE:
         return False
-    return duplicates.text_hash(line) in boilerplate
+    return words.text_hash(line) in boilerplate
 
 
 def _report(counts, statistics, preparation, index, documents, gone, folder):

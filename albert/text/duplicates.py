@@ -12,18 +12,14 @@ Shapes: D documents, K hashes of a signature.
 """
 
 import functools
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert.io import file_io
+from albert.text import words
 
-_WIDE = "\u2e80-\u9fff\uf900-\ufaff"  # from CJK radicals to ideographs, kana among them
-_WORD = re.compile(rf"(?=\w)[{_WIDE}]|[^\W_{_WIDE}]+")
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with random-like bits: 2**64 / golden ratio
 RUN_WORDS = 5
 NUM_HASHES = 128  # K; the standard error of an estimated similarity is at most 0.5 / sqrt(K)
 # Documents of one band that are all compared with each other; of more, each with this many.
@@ -32,45 +28,6 @@ _PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
 _PAIRS_AT_A_TIME = 1 << 14
 _HALF, _LOW_HALF = 32, 2**32 - 1  # of a pair of places in 64 bits; two billion are enough
 _SEED = 1  # of the signatures' hashes
-
-
-def words(text: str) -> list[str]:
-    """Returns the words of a text, in order."""
-    return _WORD.findall(text.lower())
-
-
-def text_hash(text: str) -> int:
-    """Returns 64 bits of the BLAKE2 hash of a text."""
-    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-_word_hash = functools.lru_cache(maxsize=1 << 17)(text_hash)
-
-
-def word_hashes(word_list: Sequence[str]) -> np.ndarray:
-    """Returns a [N] uint64 hash of each of N words."""
-    return np.fromiter(map(_word_hash, word_list), np.uint64, len(word_list))
-
-
-def runs(hashes: np.ndarray, length: int) -> np.ndarray:
-    """Returns a [N - length + 1] uint64 hash of each run of words; [0] if there are too few.
-
-    Args:
-      hashes: [N] uint64, see `word_hashes`.
-      length: number of words in a run, at least 1.
-    """
-    count = max(0, len(hashes) - length + 1)
-    total = np.zeros((count, *hashes.shape[1:]), np.uint64)
-    for place in range(length):
-        total = total * _FACTOR + hashes[place : place + count]
-        total ^= total >> np.uint64(29)
-    return total
-
-
-def row_hashes(rows: np.ndarray) -> np.ndarray:
-    """Returns a [N] uint64 hash of each row of [N, M] uint64."""
-    return runs(rows.T, rows.shape[1])[0]
 
 
 def _datasketch() -> Any:
@@ -98,9 +55,9 @@ class Signer:
         """Returns the [K] uint32 signature of a document.
 
         Args:
-          hashes: [N] uint64 of its words, see `word_hashes`.
+          hashes: [N] uint64 of its words, see `words.word_hashes`.
         """
-        run_hashes = runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
+        run_hashes = words.runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
         signature = self._empty.copy()
         signature.update_batch(np.unique(run_hashes >> np.uint64(32)).tolist())
         return signature.hashvalues.astype(np.uint32)
@@ -183,7 +140,7 @@ class Signatures:
         for table in self._tables:
             for start in range(0, len(table), rows):
                 part = table[start : start + rows, columns].astype(np.uint64)
-                yield row_hashes(part)
+                yield words.row_hashes(part)
 
     def of(self, places: np.ndarray) -> np.ndarray:
         """Returns the [*, K] signatures of the documents at these places."""

@@ -269,7 +269,7 @@ def test_a_kill_never_leaves_a_manifest_of_other_files(folder, monkeypatch):
         lambda: checkpoints.write_tensors(prefix, tensors, with_meta=True),
         lambda: checkpoints.replace_best(str(folder), str(folder / "model.ckpt-10")),
         lambda: checkpoints.delete(prefix),
-        lambda: checkpoints.set_aside(prefix),
+        lambda: checkpoints.quarantine(prefix),
     ]
     changes = {name: getattr(file_io, name) for name in ("rename", "remove", "copy", "link")}
 

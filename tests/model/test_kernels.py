@@ -211,16 +211,16 @@ def test_matrix_units_are_read_from_the_processors_features(tmp_path):
 
 
 @pytest.mark.parametrize("matrix_units", [False, True])
-def test_laid_out_kernels_are_those_of_plain_products(monkeypatch, matrix_units):
+def test_transposed_kernels_give_plain_products(monkeypatch, matrix_units):
     monkeypatch.setattr(kernels, "has_matrix_units", lambda dtype: matrix_units)
     rng = np.random.default_rng(1)
     x, kernel = (tf.constant(rng.integers(-4, 5, shape), "float32") for shape in ((4, 7), (7, 5)))
     with tf.GradientTape() as tape:
         tape.watch(kernel)
-        laid_out = kernels.laid_out(kernel)
-        found = [kernels.product(x, part) for part in kernels.split_outputs(laid_out, [2, 3])]
+        prepared = kernels.transposed_for_matmul(kernel)
+        found = [kernels.product(x, part) for part in kernels.split_outputs(prepared, [2, 3])]
         found = tf.concat(found, 1)
-    assert laid_out.shape == ([5, 7] if matrix_units else [7, 5])
+    assert prepared.shape == ([5, 7] if matrix_units else [7, 5])
     np.testing.assert_array_equal(found, x.numpy() @ kernel.numpy())
     upstream = tf.constant(rng.integers(-4, 5, (4, 5)), "float32")
     gradient = tape.gradient(found, kernel, upstream)

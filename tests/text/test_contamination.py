@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert.io import file_io
-from albert.text import contamination, duplicates
+from albert.text import contamination, words
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
@@ -27,7 +27,7 @@ def data_dir(tmp_path):
 
 
 def find(index, text):
-    return index.find(duplicates.word_hashes(duplicates.words(text)))
+    return index.find(words.word_hashes(words.split(text)))
 
 
 def test_texts_of_all_sets_are_found(data_dir):

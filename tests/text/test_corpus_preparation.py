@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from albert.io import file_io, locks
-from albert.text import contamination, corpus_cleaning, corpus_preparation, duplicates
+from albert.text import contamination, corpus_cleaning, corpus_preparation, words
 from albert.text.corpus_cleaning import Cleaning
 from albert.text.corpus_preparation import Preparation
 from tests.support.sources import ROOT
@@ -197,7 +197,7 @@ def test_statistics_and_files_of_limited_size(tmp_path, monkeypatch):
     found, sentences = report["written"], sum(documents, [])
     assert found["files"] == len(list((tmp_path / "out").glob("corpus-0000?.txt"))) > 2
     assert (found["documents"], found["sentences"]) == (9, len(sentences))
-    assert found["words"] == sum(len(duplicates.words(text)) for text in sentences)
+    assert found["words"] == sum(len(words.split(text)) for text in sentences)
     assert found["characters"] == sum(map(len, sentences))
     assert found["sentences_in_a_document"]["median"] == 6
     assert found["words_in_a_sentence"]["mean"] == 12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert.io import file_io
-from albert.text import duplicates
+from albert.text import duplicates, words
 
 
 def test_repeated_keys_in_chunks_and_parts():
@@ -49,8 +49,8 @@ def write_signatures(tmp_path, texts, size):
         path = tmp_path / f"{start}"
         path.write_bytes(
             b"".join(
-                signer.sign(duplicates.word_hashes(words)).tobytes()
-                for words in texts[start : start + size]
+                signer.sign(words.word_hashes(text)).tobytes()
+                for text in texts[start : start + size]
             )
         )
         paths.append(str(path))

@@ -1,0 +1,34 @@
+"""Words of any script, and numbers of their runs."""
+
+import numpy as np
+
+from albert.text import words
+
+
+def test_words_of_several_scripts():
+    assert words.split("The cat's 2 MATS, naïve_x!") == "the cat s 2 mats naïve x".split()
+    assert words.split("我来了 ok、カメラ") == ["我", "来", "了", "ok", "カ", "メ", "ラ"]
+    assert words.split(" … ") == []
+
+
+def test_runs_are_equal_where_words_are_and_depend_on_their_order():
+    one = words.word_hashes("a b c d e".split())
+    other = words.word_hashes("x b c d b c d".split())
+    assert one.dtype == np.uint64 and len(set(one.tolist())) == 5
+    runs, others = words.runs(one, 3), words.runs(other, 3)
+    assert len(runs) == 3 and len(others) == 5
+    assert runs[1] == others[1] == others[4]
+    assert len({*runs.tolist(), *others.tolist()}) == 3 + 5 - 2
+    assert not len(words.runs(one, 6))
+
+
+def test_numbers_are_the_same_in_every_process():
+    assert words.text_hash("schön") == 16027104507019958084
+    assert words.word_hashes(["schön"]).tolist() == [16027104507019958084]
+
+
+def test_rows():
+    rows = np.array([[1, 2], [2, 1], [1, 2]], np.uint64)
+    mixed = words.row_hashes(rows)
+    assert mixed[0] == mixed[2] != mixed[1]
+    assert mixed[0] == words.runs(rows[0], 2)[0]
