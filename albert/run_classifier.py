@@ -19,6 +19,7 @@ from albert.cli import (
     command_flags,
     distillation,
     fine_tuning,
+    fine_tuning_settings,
     model_settings,
     options,
     path_flags,
@@ -40,7 +41,7 @@ _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(fine_tuning.ClassifierSettings):
+class Settings(fine_tuning_settings.ClassifierSettings):
     """Settings of the command."""
 
     data_dir: str | None = options.flag(
@@ -106,7 +107,7 @@ class Settings(fine_tuning.ClassifierSettings):
         return self.cached_dir or self.output_dir
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training; see `fine_tuning.Settings`."""
+        """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
         values = super().described_values(description)
         columns = description.get("columns")
         is_own = self.task_name.lower() == custom.NAME
@@ -186,7 +187,7 @@ def find_glue_task(settings: Settings) -> glue.GlueTask:
 
 def find_described_head(settings: Settings) -> model_labels.ModelHead | None:
     """Returns the head of the initial model; None if it is not known or must be new."""
-    if settings.study.new_head:
+    if settings.head_layer.new_head:
         return None
     return settings.model.find_described_head(settings.do_train, settings.output_dir)
 
@@ -214,7 +215,7 @@ def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.Lab
     wanted = settings.standardize_labels if is_given else task.name == custom.NAME
     if settings.do_train:
         measured = glue.measure_labels(task, settings.data_dir)
-        if not fine_tuning.has_checkpoints(folder):
+        if not fine_tuning_settings.has_checkpoints(folder):
             return measured if wanted else label_scale.RAW
     if is_given and wanted == existing.is_raw:
         raise file_io.InputError(
@@ -357,7 +358,7 @@ class Classifier(fine_tuning.Command):
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = fine_tuning.read(Settings, values)
+    settings = fine_tuning_settings.read(Settings, values)
     task = find_task(settings)
     settings.check()
     stages = {"train": settings.do_train, "dev": settings.do_eval}

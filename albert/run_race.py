@@ -15,6 +15,7 @@ from albert.cli import (
     app,
     command_flags,
     fine_tuning,
+    fine_tuning_settings,
     model_settings,
     options,
     path_flags,
@@ -32,7 +33,7 @@ _DATA = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(fine_tuning.StepSettings):
+class Settings(fine_tuning_settings.StepSettings):
     """Settings of the command."""
 
     data_dir: str = options.flag(
@@ -76,7 +77,7 @@ class Settings(fine_tuning.StepSettings):
     train_step: int = options.count(12000, "Total number of steps.")
     warmup_step: int = options.flag(1000, "Steps over which the learning rate rises from 0.")
     save_checkpoints_steps: int = options.count(100, "Steps between checkpoints.")
-    num_keep_checkpoint: int = fine_tuning.keep_flag()
+    num_keep_checkpoint: int = fine_tuning_settings.keep_flag()
 
     @property
     def output_dropout_prob(self) -> float:
@@ -148,7 +149,7 @@ class Race(fine_tuning.Command):
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = fine_tuning.read(Settings, values)
+    settings = fine_tuning_settings.read(Settings, values)
     settings.check()
     fine_tuning.run(Race(settings), command_flags.CommandLine.of(values, "run_race"))
 

@@ -11,7 +11,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, command_flags, fine_tuning, options, squad
+from albert.cli import app, command_flags, fine_tuning, fine_tuning_settings, options, squad
 from albert.tasks.squad import records as squad_records
 
 
@@ -29,7 +29,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = fine_tuning.read(Settings, values)
+    settings = fine_tuning_settings.read(Settings, values)
     settings.check()
     if not settings.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")

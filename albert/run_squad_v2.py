@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, command_flags, fine_tuning, options, squad
+from albert.cli import app, command_flags, fine_tuning, fine_tuning_settings, options, squad
 from albert.io import file_io
 from albert.tasks.squad import records as squad_records
 
@@ -57,7 +57,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = fine_tuning.read(Settings, values)
+    settings = fine_tuning_settings.read(Settings, values)
     settings.check()
     command_line = command_flags.CommandLine.of(values, "run_squad_v2")
     fine_tuning.run(squad.Squad(settings, squad_records.V2), command_line)

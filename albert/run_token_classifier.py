@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert.cli import app, command_flags, fine_tuning, model_settings, options, path_flags
+from albert.cli import (
+    app,
+    command_flags,
+    fine_tuning,
+    fine_tuning_settings,
+    model_settings,
+    options,
+    path_flags,
+)
 from albert.tasks import custom, token_classification, word_files
 from albert.training import contracts
 
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(fine_tuning.ClassifierSettings):
+class Settings(fine_tuning_settings.ClassifierSettings):
     """Settings of the command."""
 
     train_file: str | None = options.flag(
@@ -67,7 +75,7 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
     files = {split: path for split, path in paths.items() if path}
     columns = word_files.Columns(settings.words_column, settings.label_column)
     folder = settings.output_dir
-    checkpoint = None if settings.study.new_head else checkpoint
+    checkpoint = None if settings.head_layer.new_head else checkpoint
     labels = token_classification.find_labels(folder, files, columns, checkpoint)
     return token_classification.Files(files, columns, labels)
 
@@ -129,7 +137,7 @@ class TokenClassifier(fine_tuning.Command):
 
 
 def main(values: flags.FlagValues) -> None:
-    settings = fine_tuning.read(Settings, values)
+    settings = fine_tuning_settings.read(Settings, values)
     settings.check()
     command_line = command_flags.CommandLine.of(values, "run_token_classifier")
     fine_tuning.run(TokenClassifier(settings), command_line)

@@ -1,28 +1,21 @@
-"""The shared `main` of all fine-tuning commands, and the settings that they share."""
+"""A fine-tuning command as a class, and `run`, which all such commands share."""
 
 import abc
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from absl import flags, logging
+from absl import logging
 
-from albert.cli import (
-    command_flags,
-    distillation,
-    model_settings,
-    next_steps,
-    options,
-    path_flags,
-    training,
-)
+from albert.cli import command_flags, distillation, model_settings, next_steps, training
+from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_checkpoints
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, sources
 from albert.tasks import glue, model_labels
 from albert.text import tokenization
-from albert.training import contracts, run_record, stuck_runs, subsets
+from albert.training import contracts, run_record, subsets
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -33,385 +26,7 @@ if TYPE_CHECKING:
     from albert.training.engine import Engine
 
 CACHE_FOLDER = "encoder_cache"
-_LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
-# Flags that decide which inputs a model sees, or which answers are found, as in its description.
-_LENGTHS = (
-    *("max_seq_length", "max_qa_length", "doc_stride", "max_query_length"),
-    *("n_best_size", "max_answer_length", "start_n_top", "end_n_top"),
-)
 _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the runs of a study
-
-
-# --- groups of flags ------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Schedule(training.Schedule):
-    """Flags for evaluation, early stopping, the check for learning, and seeds."""
-
-    stuck_after: float = options.flag(
-        0.2,
-        "Fraction of the steps after which a run that does not learn logs a warning; 0: never.",
-        check=options.fraction,
-    )
-    num_restarts: int = options.flag(
-        0,
-        "Times that a run that does not learn is restarted, with seeds that no other run has.",
-        check=options.not_negative,
-    )
-    num_seeds: int = options.count(
-        1, "Runs to make, the first with --seed, each in a folder seed_<n>."
-    )
-
-    def check(self, do_train: bool, evaluates: bool) -> None:
-        """Rejects contradictions; see `training.Schedule.check`.
-
-        Raises:
-          file_io.InputError: names the flags and what is possible.
-        """
-        super().check(do_train, evaluates)
-        if self.num_restarts and not (do_train and self.stuck_after):
-            raise file_io.InputError("--num_restarts needs --do_train and --stuck_after above 0")
-        if self.num_seeds == 1:
-            return
-        if not (do_train and evaluates):
-            raise file_io.InputError(
-                "--num_seeds needs training with evaluations, to compare the runs"
-            )
-        if "TF_CONFIG" in os.environ:
-            raise file_io.InputError("--num_seeds is for one worker, but TF_CONFIG is set")
-
-    def judgement(
-        self, learning_rate: float | str, warmup_fraction: float, recipe: str | None
-    ) -> stuck_runs.Settings | None:
-        """Returns how the run is judged; None: no check for learning."""
-        if not (self.stuck_after and recipe):
-            return None
-        advice = (
-            f"learning_rate={learning_rate} with {warmup_fraction:.0%} of the steps as warm-up: "
-            f"try a lower rate, a longer warm-up, the settings in {recipe}, or another seed "
-            "(num_restarts); load_report.json says whether the encoder was loaded"
-        )
-        return stuck_runs.Settings(self.stuck_after, warmup_fraction, advice, self.num_restarts)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Study(options.Group):
-    """Flags for a frozen encoder and its cache, a hidden layer, and fractions of the data."""
-
-    section = options.TRAINING
-    sections = {
-        options.DATA: "train_fraction eval_fraction",
-        options.MODEL: "head_hidden_size head_activation head_input_activation head_dropout_prob",
-    }
-
-    freeze_encoder: bool = options.flag(
-        False, "Train only the head; the encoder does not change and has no dropout."
-    )
-    cache_encoder_outputs: bool = options.flag(
-        False,
-        "With --freeze_encoder: run the encoder over the data once and keep its outputs in files, "
-        "which all steps then read.",
-    )
-    encoder_cache_dir: str | None = options.flag(
-        None,
-        "Folder of the files of --cache_encoder_outputs, which runs can share; by default "
-        "encoder_cache next to the feature records.",
-        path=path_flags.FOLDER,
-    )
-    head_hidden_size: int | None = options.flag(
-        None,
-        "Size of a dense layer between the encoder and the output layer; by default, and with 0, "
-        "there is none. Later runs in the same folder use the recorded size.",
-    )
-    head_activation: str = options.flag(
-        "relu",
-        "Activation of the output of the layer of --head_hidden_size.",
-        choices=configuration.ACTIVATIONS,
-    )
-    head_input_activation: str = options.flag(
-        "linear",
-        "Activation of the encoder's output, before the layer of --head_hidden_size.",
-        choices=configuration.ACTIVATIONS,
-    )
-    head_dropout_prob: float = options.flag(
-        0.0, "Dropout of the output of the layer of --head_hidden_size, in training."
-    )
-    new_head: bool = options.flag(
-        False,
-        "Start with a new head, even if the initial model has one for the same labels.",
-    )
-    train_fraction: float = options.flag(
-        1.0,
-        "Fraction of the training examples to train on, drawn by --seed; a smaller fraction is "
-        "part of a larger one.",
-        check=subsets.check_fraction,
-    )
-    eval_fraction: float = options.flag(
-        1.0,
-        "Fraction of the dev examples to evaluate on, drawn by --seed.",
-        check=subsets.check_fraction,
-    )
-
-    @property
-    def head(self) -> head_config.Head:
-        """Returns the head that the flags describe."""
-        if not self.head_hidden_size:
-            return head_config.NO_LAYER
-        names = ("head_hidden_size", *_LAYER_FLAGS)
-        return head_config.Head(**{name: getattr(self, name) for name in names})
-
-    def check(self) -> None:
-        """Rejects flags that would have no effect.
-
-        Raises:
-          file_io.InputError: names the flags.
-        """
-        if not self.head_hidden_size:
-            names = [name for name in _LAYER_FLAGS if name in self.given]
-            self.refuse_given("a layer of --head_hidden_size", *names)
-        if not self.freeze_encoder:
-            self.refuse_given("--freeze_encoder", "cache_encoder_outputs")
-        if not self.cache_encoder_outputs:
-            self.refuse_given("--cache_encoder_outputs", "encoder_cache_dir")
-
-
-def keep_flag() -> Any:
-    """Returns the flag for the number of checkpoints to keep; its name differs by command."""
-    return options.flag(
-        5,
-        "Checkpoints kept in addition to the best; 0 keeps all, as training without evaluation "
-        "does unless the flag is given.",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(training.Settings, abc.ABC):
-    """Settings of every fine-tuning command."""
-
-    do_predict: bool = options.flag(False, "Predict the test data.")
-    predict_batch_size: int = options.count(8, "Examples per prediction step, over all devices.")
-    model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
-    schedule: Schedule = options.group(Schedule)
-    study: Study = options.group(Study)
-
-    @property
-    def export_dir(self) -> str | None:
-        """Returns the folder to export to; None for commands without a flag of this name."""
-        return None
-
-    @property
-    def is_frozen(self) -> bool:
-        """Returns whether the encoder is frozen."""
-        return self.study.freeze_encoder
-
-    @property
-    @abc.abstractmethod
-    def evaluates(self) -> bool:
-        """Returns whether training evaluates each checkpoint."""
-
-    @property
-    @abc.abstractmethod
-    def eval_batch(self) -> int:
-        """Returns the number of examples per evaluation step."""
-
-    @property
-    @abc.abstractmethod
-    def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
-
-    @property
-    def record_dir(self) -> str:
-        """Returns the folder of the records of features."""
-        return self.output_dir
-
-    @property
-    def trained_folder(self) -> str:
-        """Returns the folder that may describe the model of the run.
-
-        Without training this is that of the weights to use, see `checkpoint_to_use`.
-        """
-        folder, path = self.output_dir, self.course.checkpoint
-        if path in ("best", "last", "all"):
-            path = None
-        elif path is None and not self.course.eval_wait_secs and not has_checkpoints(folder):
-            path = self.model.init_checkpoint
-        if self.do_train or not path:
-            return folder
-        self.model.set_cache_dir()
-        return os.path.dirname(sources.find_checkpoint(path))
-
-    def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training that the settings of a model's folder describe.
-
-        Raises:
-          file_io.InputError: a length is no number above 0.
-        """
-        values = {n: description[n] for n in _LENGTHS if hasattr(self, n) and n in description}
-        for name, value in values.items():
-            if type(value) is not int or value < 1:
-                raise file_io.InputError(
-                    f"{self.trained_folder}: the setting {name} of its description is {value!r}, "
-                    "which training never writes: restore the file, or fine-tune again"
-                )
-        return values
-
-    def check_work(self, *names: str) -> None:
-        """Rejects a run without any of the stages; raises `file_io.InputError`.
-
-        Args:
-          names: flags of the stages.
-        """
-        if not any(getattr(self, name) for name in names):
-            stages = ", ".join(f"--{name}" for name in names)
-            raise file_io.InputError(f"nothing to do: none of {stages} is given")
-
-    def check(self) -> None:
-        """Rejects contradictions before any work.
-
-        Raises:
-          file_io.InputError: names the flags.
-        """
-        self.optimizer.check()
-        self.schedule.check(self.do_train, self.evaluates)
-        if self.schedule.num_seeds > 1 and self.export_dir:
-            raise file_io.InputError(
-                "--export_dir: only for one run, such as the best of --num_seeds"
-            )
-        self.study.check()
-        if self.study.freeze_encoder:
-            self._check_frozen()
-        if self.study.cache_encoder_outputs:
-            self._check_cache()
-        if self.study.new_head and not self.do_train:
-            raise file_io.InputError("--new_head needs --do_train: a new head has random weights")
-
-    def _check_frozen(self):
-        if not self.do_train:
-            raise file_io.InputError(
-                "--freeze_encoder needs --do_train: only training changes weights"
-            )
-        purpose = "an encoder that is trained (--freeze_encoder)"
-        self.compute.refuse_given(purpose, "recompute")
-        self.dropout.refuse_given(purpose, "hidden_dropout_prob", "attention_probs_dropout_prob")
-        if self.compute.estimate_memory:
-            raise file_io.InputError(
-                "--estimate_memory counts the training of the whole model; leave out "
-                "--freeze_encoder"
-            )
-
-    def _check_cache(self):
-        checkpoint = self.course.checkpoint
-        if checkpoint not in (None, "best", "last"):
-            raise file_io.InputError(
-                f"--cache_encoder_outputs: --checkpoint={checkpoint} may have another encoder "
-                "than the cache; give best or last"
-            )
-        if self.model.from_scratch and self.schedule.num_restarts:
-            raise file_io.InputError(
-                "--cache_encoder_outputs: with --from_scratch another seed means another encoder; "
-                "leave out --num_restarts"
-            )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StepSettings(Settings):
-    """Settings of commands that evaluate dev data and train for a number of steps."""
-
-    do_eval: bool = options.flag(
-        False, "Evaluate: each checkpoint as it is saved, or all existing ones."
-    )
-    eval_batch_size: int = options.count(8, "Examples per evaluation step, over all devices.")
-    train_step: int = options.count(1000, "Total number of steps.")
-    warmup_step: int = options.flag(0, "Steps over which the learning rate rises from 0.")
-
-    @property
-    def evaluates(self) -> bool:
-        """Returns whether training evaluates each checkpoint."""
-        return self.do_eval
-
-    @property
-    def eval_batch(self) -> int:
-        """Returns the number of examples per evaluation step."""
-        return self.eval_batch_size
-
-    def check(self) -> None:
-        """Rejects contradictions; see `Settings.check`."""
-        self.course.check_waiting(self.do_train, self.do_eval)
-        super().check()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierSettings(StepSettings):
-    """Settings of the commands that classify texts or words and export their models."""
-
-    export_dir: str | None = options.flag(
-        None,
-        "Write a SavedModel of the best checkpoint to a new folder in here.",
-        path=path_flags.FOLDER,
-    )
-    export_text: bool = options.flag(
-        False, "With --export_dir: also write a SavedModel that takes strings."
-    )
-    classifier_dropout_prob: float = options.flag(
-        0.1, "Dropout of the pooled output.", check=options.fraction
-    )
-    keep_checkpoint_max: int = keep_flag()
-
-    @property
-    def output_dropout_prob(self) -> float:
-        """Returns the dropout of the head's input."""
-        return self.classifier_dropout_prob
-
-    @property
-    def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
-        return self.keep_checkpoint_max
-
-    def check(self) -> None:
-        """Rejects contradictions; see `Settings.check`."""
-        self.check_work("do_train", "do_eval", "do_predict", "export_dir")
-        if self.export_text and not self.export_dir:
-            raise file_io.InputError("--export_text needs --export_dir")
-        super().check()
-
-
-_Settings = TypeVar("_Settings", bound=Settings)
-
-
-def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
-    """Returns the settings of parsed flags; those of a trained model are read from its folder.
-
-    A run that does not train sees the inputs that its model was trained on: lengths and columns
-    whose flags are omitted become those of the folder.
-
-    Raises:
-      file_io.InputError: a value is invalid; the message names the flag or the folder.
-    """
-    settings = options.read(kind, values)
-    folder = settings.trained_folder
-    description = None if settings.do_train else model_folder.described_settings(folder)
-    if description is None:
-        return settings
-    trained = settings.described_values(description)
-    differing = {name: value for name, value in trained.items() if values[name].value != value}
-    for name, value in differing.items():
-        if values[name].present:
-            logging.info(
-                "--%s=%s: the model in %s was trained with %s",
-                name,
-                values[name].value,
-                folder,
-                value,
-            )
-        else:
-            setattr(values, name, value)
-    if omitted := [f"{n}={v}" for n, v in differing.items() if not values[n].present]:
-        logging.info("As in the training of %s: %s", folder, ", ".join(omitted))
-    return options.read(kind, values)
-
-
-# --- the shared main ------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -580,7 +195,7 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
         if name not in left_out
     }
     study = seeds.Study(settings.output_dir, command_line.script, metric, arguments, shared_flags)
-    print(seeds.run(study, settings.course.seed, settings.schedule.num_seeds))
+    print(seeds.run(study, settings.loop.seed, settings.schedule.num_seeds))
     next_steps.show(next_steps.line("report", runs=settings.output_dir))
 
 
@@ -592,12 +207,12 @@ def find_head(settings: Settings) -> head_config.Head:
     """
     from albert.model import checkpoints
 
-    ours, folder = settings.study.head, settings.output_dir
+    ours, folder = settings.head_layer.head, settings.output_dir
     existing = model_folder.described_head(folder)
     if existing is None or is_same_head(existing, ours):
         return ours
     if not settings.do_train:
-        return ours if "head_hidden_size" in settings.study.given else existing
+        return ours if "head_hidden_size" in settings.head_layer.given else existing
     if checkpoints.numbered(folder):
         raise file_io.InputError(
             f"{folder} holds a run with {describe_head(existing)}, but this run would have "
@@ -632,12 +247,12 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
             f"--teacher={teacher.teacher} has {describe_head(theirs)}, this run "
             f"{describe_head(ours)}: both must have the same head"
         )
-    if settings.study.cache_encoder_outputs:
+    if settings.frozen.cache_encoder_outputs:
         raise file_io.InputError(
             "--cache_encoder_outputs: the --teacher reads each text at every step, so no time is "
             "saved; leave it out"
         )
-    if settings.study.freeze_encoder and any(teacher.weights[2:]):
+    if settings.frozen.freeze_encoder and any(teacher.weights[2:]):
         raise file_io.InputError(
             f"--distill_weights={teacher.distill_weights}: with --freeze_encoder the hidden states "
             "do not change, so the third weight must be 0"
@@ -665,13 +280,6 @@ def model_to_export(
     return saved_model_export.model_to_serve(task, inputs.config, prefix)
 
 
-def has_checkpoints(folder: str) -> bool:
-    """Returns whether a folder has a checkpoint of a run."""
-    from albert.model import checkpoints
-
-    return bool(checkpoints.numbered(folder) or checkpoints.find_best(folder))
-
-
 def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool | None:
     """Returns whether the run cannot use the head of the model that it starts from, and logs why.
 
@@ -683,8 +291,8 @@ def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool
     settings = command.settings
     folder, description = settings.output_dir, prepared.description
     resumes = has_checkpoints(folder)
-    if settings.study.new_head or not inputs.checkpoint or (settings.do_train and resumes):
-        return settings.study.new_head or None
+    if settings.head_layer.new_head or not inputs.checkpoint or (settings.do_train and resumes):
+        return settings.head_layer.new_head or None
     head = model_labels.read_folder(folder) if resumes else model_labels.read(inputs.checkpoint)
     labels, words = description.get("labels", ()), glue.words_of(description.get("task_name"))
     if head is None or head.means(command.kind, labels, words):
@@ -743,9 +351,9 @@ def make_run(
 def checkpoint_to_use(settings: Settings, inputs: Inputs) -> str | None:
     """Returns --checkpoint; by default the initial model if nothing trains or has trained."""
     folder = settings.output_dir
-    waits = settings.do_train or settings.course.eval_wait_secs
-    if settings.course.checkpoint or waits or has_checkpoints(folder):
-        return settings.course.checkpoint
+    waits = settings.do_train or settings.loop.eval_wait_secs
+    if settings.loop.checkpoint or waits or has_checkpoints(folder):
+        return settings.loop.checkpoint
     return inputs.checkpoint
 
 
@@ -771,19 +379,19 @@ def apply_options(
     from albert.data import record_values
     from albert.training import frozen_encoder
 
-    task, study = settings.schedule.with_metric(prepared.task), settings.study
+    task, frozen = settings.schedule.with_metric(prepared.task), settings.frozen
     data = prepared.data.checked(record_values.limits_of_model(run.model_config))
     if settings.do_train:
-        frozen_encoder.check_resume(settings.output_dir, study.freeze_encoder)
-    if study.freeze_encoder:
+        frozen_encoder.check_resume(settings.output_dir, frozen.freeze_encoder)
+    if frozen.freeze_encoder:
         task = frozen_encoder.freeze(task)
     if prepared.draws_fractions:
         fractions = {
-            "train": ("train_fraction", study.train_fraction),
-            "dev": ("eval_fraction", study.eval_fraction),
+            "train": ("train_fraction", settings.fractions.train_fraction),
+            "dev": ("eval_fraction", settings.fractions.eval_fraction),
         }
-        data = subsets.subset(data, fractions, settings.course.seed, run.strategy)
-    if study.cache_encoder_outputs:
-        folder = study.encoder_cache_dir or os.path.join(settings.record_dir, CACHE_FOLDER)
+        data = subsets.subset(data, fractions, settings.loop.seed, run.strategy)
+    if frozen.cache_encoder_outputs:
+        folder = frozen.encoder_cache_dir or os.path.join(settings.record_dir, CACHE_FOLDER)
         data = frozen_encoder.cached_data(data, task, run, folder)
     return task, data

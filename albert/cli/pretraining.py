@@ -204,8 +204,8 @@ class Settings(training.Settings):
         if not self.do_train and not self.do_eval:
             raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
         if self.do_train:
-            self.course.refuse_given("--do_eval alone", "checkpoint")
-        self.course.check_waiting(self.do_train, self.do_eval)
+            self.loop.refuse_given("--do_eval alone", "checkpoint")
+        self.loop.check_waiting(self.do_train, self.do_eval)
         self.optimizer.check()
         self.blimp.check(self.do_eval)
         self.teacher.check(self)
@@ -288,7 +288,7 @@ def find_masker(
         source.vocab_file, spm_model_file=source.spm_model_file, rules=source.rules
     )
     tokenization.check_vocab_size(tokenizer, vocab_size)
-    return dynamic_masking.make_masker(config, files, tokenizer, settings.course.seed)
+    return dynamic_masking.make_masker(config, files, tokenizer, settings.loop.seed)
 
 
 def check_vocabulary(
@@ -348,8 +348,8 @@ def find_sentence_tasks(settings: Settings, strategy: "tf.distribute.Strategy") 
     from albert.training import distribution
 
     path, checkpoint = settings.output_dir, None
-    if settings.course.checkpoint not in (None, "all", "best", "last"):
-        checkpoint = checkpoints.resolve(settings.course.checkpoint)
+    if settings.loop.checkpoint not in (None, "all", "best", "last"):
+        checkpoint = checkpoints.resolve(settings.loop.checkpoint)
         path = os.path.dirname(checkpoint)
     possible = distribution.from_chief(
         strategy, lambda: model_folder.sentence_tasks(path, checkpoint)

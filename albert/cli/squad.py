@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from albert.cli import fine_tuning, options, path_flags
+from albert.cli import fine_tuning, fine_tuning_settings, options, path_flags
 from albert.io import file_io
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import selection
@@ -19,7 +19,7 @@ _FILES = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(fine_tuning.Settings):
+class Settings(fine_tuning_settings.Settings):
     """Settings of both commands."""
 
     output_dir: str = options.flag(
@@ -75,7 +75,7 @@ class Settings(fine_tuning.Settings):
         "Fraction of the steps in which the learning rate rises from 0.",
         check=options.unit_interval,
     )
-    keep_checkpoint_max: int = fine_tuning.keep_flag()
+    keep_checkpoint_max: int = fine_tuning_settings.keep_flag()
     n_best_size: int = options.count(
         20, "Answers kept per question; for SQuAD 1.1 also starts and ends tried per window."
     )
@@ -118,14 +118,14 @@ class Settings(fine_tuning.Settings):
                 raise file_io.InputError(f"--{stage} needs --{name}")
         super().check()
         squad_features.check_lengths(self.max_seq_length, self.doc_stride, self.max_query_length)
-        takes_all = self.course.checkpoint == "all"
+        takes_all = self.loop.checkpoint == "all"
         walks = self.do_predict and not self.do_train and takes_all
         if takes_all and not walks:
             raise file_io.InputError(
                 "--checkpoint=all is for --do_predict alone: training scores every checkpoint "
                 "anyway"
             )
-        if self.course.eval_wait_secs and not walks:
+        if self.loop.eval_wait_secs and not walks:
             raise file_io.InputError("--eval_wait_secs is for --do_predict --checkpoint=all alone")
 
     def num_train_steps(self, num_questions: int) -> int:
@@ -144,10 +144,10 @@ class Settings(fine_tuning.Settings):
 
     def selections(self) -> tuple[selection.Selection, selection.Selection]:
         """Returns the selections of the training file and of the file to answer."""
-        criteria, seed = (self.answerable_only, self.drop_longer_than), self.course.seed
+        criteria, seed = (self.answerable_only, self.drop_longer_than), self.loop.seed
         return (
-            selection.Selection(*criteria, self.study.train_fraction, "train_fraction", seed),
-            selection.Selection(*criteria, self.study.eval_fraction, "eval_fraction", seed),
+            selection.Selection(*criteria, self.fractions.train_fraction, "train_fraction", seed),
+            selection.Selection(*criteria, self.fractions.eval_fraction, "eval_fraction", seed),
         )
 
 
@@ -224,7 +224,7 @@ class Squad(fine_tuning.Command):
         if settings.do_train:
             steps = settings.num_train_steps(len(questions.train_examples))
         has_answers = settings.do_predict and questions.answers_known
-        if settings.course.checkpoint == "all" and not has_answers:
+        if settings.loop.checkpoint == "all" and not has_answers:
             raise file_io.InputError(
                 "--checkpoint=all evaluates every checkpoint, but the answers of "
                 f"{settings.predict_file} are not known"
@@ -262,6 +262,6 @@ def _scores_all(settings: Settings) -> bool:
     """Returns whether prediction alone scores all checkpoints, because none is best yet."""
     from albert.model import checkpoints
 
-    folder, checkpoint = settings.output_dir, settings.course.checkpoint
+    folder, checkpoint = settings.output_dir, settings.loop.checkpoint
     is_open = checkpoint is None and not checkpoints.find_best(folder)
     return checkpoint == "all" or (is_open and bool(checkpoints.numbered(folder)))

@@ -115,7 +115,7 @@ class Compute(options.Group):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Course(options.Group):
+class TrainingLoop(options.Group):
     """Flags for the stages, the checkpoints and the log of a training run."""
 
     section = options.TRAINING
@@ -383,7 +383,7 @@ class Settings(options.Group):
     save_checkpoints_steps: int = options.count(1000, "Steps between checkpoints.")
     devices: Devices = options.group(Devices)
     compute: Compute = options.group(Compute)
-    course: Course = options.group(Course)
+    loop: TrainingLoop = options.group(TrainingLoop)
     model: model_settings.ModelFiles = options.group(model_settings.ModelFiles)
     optimizer: Optimizer = options.group(Optimizer)
     dropout: Dropout = options.group(Dropout)
@@ -450,7 +450,7 @@ def run_config(
         raise file_io.InputError(
             f"{keep_checkpoint_max} checkpoints cannot be kept: give a number, or 0 to keep all"
         )
-    course, schedule = settings.course, settings.schedule
+    loop, schedule = settings.loop, settings.schedule
     return engine.RunConfig(
         output_dir=settings.output_dir,
         num_train_steps=num_train_steps,
@@ -458,11 +458,11 @@ def run_config(
         eval_batch_size=eval_batch_size,
         predict_batch_size=predict_batch_size,
         save_checkpoints_steps=settings.save_checkpoints_steps,
-        save_checkpoints_secs=course.save_checkpoints_secs,
+        save_checkpoints_secs=loop.save_checkpoints_secs,
         keep_checkpoint_max=keep_checkpoint_max,
         iterations_per_loop=settings.devices.iterations_per_loop,
-        log_every_steps=course.log_every_steps,
-        seed=course.seed,
+        log_every_steps=loop.log_every_steps,
+        seed=loop.seed,
         gradient_accumulation_steps=settings.compute.gradient_accumulation_steps,
         compute=settings.compute.for_batch(settings.train_batch_size * settings.max_seq_length),
         eval_every=schedule.eval_every,
@@ -575,8 +575,8 @@ def run_arguments(
     return {
         "optimizer": _optimizer(settings, steps, warmup_steps, schedule),
         "do_train": settings.do_train,
-        "checkpoint": settings.course.checkpoint,
-        "eval_wait_secs": settings.course.eval_wait_secs,
+        "checkpoint": settings.loop.checkpoint,
+        "eval_wait_secs": settings.loop.eval_wait_secs,
         "stuck": settings.schedule.judgement(flags.learning_rate, warmup_fraction, recipe),
         "budget": _budget(settings, steps, schedule) if minutes else None,
     }

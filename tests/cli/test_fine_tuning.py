@@ -6,7 +6,7 @@ import pytest
 from absl import flags
 
 from albert import run_classifier, run_race, run_squad_v1, run_squad_v2, run_token_classifier
-from albert.cli import command_flags, fine_tuning, options, squad
+from albert.cli import command_flags, fine_tuning, fine_tuning_settings, options, squad
 from albert.io import file_io
 from albert.model import head_config, sources
 from albert.text import text_rules
@@ -17,8 +17,8 @@ from tests.support import builders
     "script", [run_classifier, run_token_classifier, run_race, run_squad_v1, run_squad_v2]
 )
 def test_every_script_has_them(script):
-    assert issubclass(script.Settings, fine_tuning.Settings)
-    assert set(options.names(fine_tuning.Settings)) <= set(options.names(script.Settings))
+    assert issubclass(script.Settings, fine_tuning_settings.Settings)
+    assert set(options.names(fine_tuning_settings.Settings)) <= set(options.names(script.Settings))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def read_alone(script, folder, **given):
     """The settings, and the parsed flags, of a command that does not train."""
     given = {"do_train": False, "output_dir": folder, **given}
     values = builders.flag_values(script, **given)
-    return fine_tuning.read(script.Settings, values), values
+    return fine_tuning_settings.read(script.Settings, values), values
 
 
 def describe(folder, settings):

@@ -113,11 +113,11 @@ def test_a_seed_beyond_32_bits_is_refused(settings):
 
 
 def test_waiting_for_checkpoints_is_for_evaluation_alone(settings):
-    course = settings("--eval_wait_secs=5").course
-    course.check_waiting(do_train=False, do_eval=True)
+    loop = settings("--eval_wait_secs=5").loop
+    loop.check_waiting(do_train=False, do_eval=True)
     for stages in ((True, True), (False, False)):
         with pytest.raises(file_io.InputError, match="--eval_wait_secs: only for --do_eval alone"):
-            course.check_waiting(*stages)
+            loop.check_waiting(*stages)
 
 
 @pytest.mark.parametrize("gains", [True, False])

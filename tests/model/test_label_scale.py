@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert import export_checkpoints, run_classifier
-from albert.cli import fine_tuning
+from albert.cli import fine_tuning_settings
 from albert.export import huggingface_export
 from albert.io import file_io
 from albert.model import checkpoints, heads, label_scale, model_folder
@@ -133,7 +133,7 @@ def test_folders_without_a_scale_answer_as_before(tmp_path):
 def scale_of(folder, **given):
     """The scale that `run_classifier` takes for a regression on two rows, 10 and 40."""
     values = builders.flag_values(run_classifier, output_dir=folder, **given)
-    settings = fine_tuning.read(run_classifier.Settings, values)
+    settings = fine_tuning_settings.read(run_classifier.Settings, values)
     return run_classifier.find_scale(settings, run_classifier.find_task(settings))
 
 
