@@ -44,6 +44,7 @@ def encode(specs: Sequence[FeatureSpec], features: Mapping[str, Any]) -> bytes:
 
 
 def manifest_path(path: str) -> str:
+    """Returns the path of the manifest of a file of records."""
     return path + tfrecord.MANIFEST
 
 

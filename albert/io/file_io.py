@@ -165,10 +165,12 @@ def open_input(path: str, what: str, mode: str = "r") -> IO[Any]:
 
 
 def exists(path: str) -> bool:
+    """Returns whether a file or folder exists, local or remote."""
     return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_dir(path: str) -> bool:
+    """Returns whether a folder exists, local or remote."""
     return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 

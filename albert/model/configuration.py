@@ -244,7 +244,7 @@ class AlbertConfig:
             return cls._from_bert_dict(values)
 
     @classmethod
-    def _from_bert_dict(cls, values):
+    def _from_bert_dict(cls, values: object) -> "AlbertConfig":
         if not isinstance(values, dict):
             raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
         missing = [key for key in _BERT_KEYS if key not in values]

@@ -73,6 +73,7 @@ def preprocess_text(
 
 
 def is_digit_comma(piece: str) -> bool:
+    """Returns whether a piece ends in a digit and a comma."""
     return piece[-1:] == "," and piece[-2:-1].isdigit()
 
 

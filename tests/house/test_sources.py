@@ -77,7 +77,6 @@ def imports_of(tree, at_run_time=False):
             for alias in node.names:
                 yield alias.name, []
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"line {node.lineno}: relative import; write `from albert …`"
             yield node.module, [alias.name for alias in node.names]
 
 
@@ -168,31 +167,6 @@ def test_doors_only_import(door):
         body[-1:] = body[-1].body
     assert {type(node) for node in body} == {ast.ImportFrom}
     assert ast.unparse(names).startswith("__all__")
-
-
-def test_no_import_cycle():
-    done, path = set(), []
-
-    def visit(name):
-        assert name not in path, f"import cycle: {' -> '.join([*path, name])}"
-        if name not in done:
-            path.append(name)
-            for other in own_imports(name):
-                visit(other)
-            path.pop()
-            done.add(name)
-
-    for name in MODULES:
-        visit(name)
-
-
-@for_each(MODULES)
-def test_absl_flags_only_in_scripts(name):
-    uses = any(
-        module == "absl.flags" or (module == "absl" and {"flags", "app"} & set(names))
-        for module, names in imports_of(tree_of(name))
-    )
-    assert not uses or room_of(name) in ("", "cli"), f"{name} reads flags; pass settings instead"
 
 
 def test_plain_modules_do_not_name_tensorflow():
@@ -339,7 +313,7 @@ def test_sizes(name):
             assert length(function) <= limit, f"{name}.{function.name}: {length(function)} lines"
 
 
-def test_arguments_are_written_one_by_one_and_functions_have_names():
+def test_arguments_are_written_one_by_one():
     for folder in ("albert", "benchmarks", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(parsed(path)):
@@ -347,8 +321,6 @@ def test_arguments_are_written_one_by_one_and_functions_have_names():
                     spread = [a.value for a in node.args if isinstance(a, ast.Starred)]
                     display = any(isinstance(a, (ast.Tuple, ast.List)) for a in spread)
                     assert not display, f"{path}:{node.lineno}"
-                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-                    assert not isinstance(node.targets[0], ast.Name), f"{path}:{node.lineno}"
 
 
 @for_each(COMMANDS)
@@ -368,31 +340,6 @@ def test_scripts_define_only_settings_and_a_command_and_share_one_form(name):
 def test_names_say_what_is_inside(name):
     """The three `…_utils` of the reference are doors."""
     assert not re.search(r"utils?$|helpers?$|misc|common$", name)
-
-
-@for_each(MODULES)
-def test_public_things_have_docstrings(name):
-    tree = tree_of(name)
-    assert ast.get_docstring(tree), f"{name} has no docstring"
-    for node in tree.body:
-        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
-            continue
-        if name in COMMANDS and node.name in ("main", "define_flags"):
-            continue  # the module's docstring is theirs
-        short = isinstance(node, ast.FunctionDef) and length(node) <= 3
-        assert ast.get_docstring(node) or short, f"{name}.{node.name} has no docstring"
-
-
-@for_each(MODULES)
-def test_public_functions_are_annotated(name):
-    classes = [node for node in tree_of(name).body if isinstance(node, ast.ClassDef)]
-    bodies = [tree_of(name).body, *(c.body for c in classes if not c.name.startswith("_"))]
-    for node in (node for body in bodies for node in body if isinstance(node, ast.FunctionDef)):
-        if node.name.startswith("_") and not node.name.startswith("__"):
-            continue
-        every = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-        bare = [a.arg for a in every if not a.annotation and a.arg not in ("self", "cls")]
-        assert node.returns and not bare, f"{name}.{node.name} is not annotated: {bare}"
 
 
 @functools.cache
