@@ -24,7 +24,7 @@ from albert.cli import (
 )
 from albert.cli.pretraining import Settings
 from albert.model import configuration, model_folder, sources
-from albert.training import contracts, run_record
+from albert.training import contracts, run_session
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -87,7 +87,7 @@ def make_run(
     distilled: distillation.Distillation,
     sentence_task: str,
     strategy: "tf.distribute.Strategy",
-    recorder: run_record.Recorder,
+    recorder: run_session.Recorder,
 ) -> "stages.Run":
     """Returns the run that trains for a sentence task."""
     from albert.model import checkpoints

@@ -16,7 +16,7 @@ from albert.cli import packaged_files
 from albert.experiments import trial_processes
 from albert.io import file_io
 from albert.model import sources
-from albert.training import run_record
+from albert.training import run_record, run_session
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 CALLER, PROGRAM = "caller", "program"  # flags set by the caller of `main`, and flags changed later
@@ -53,14 +53,14 @@ class CommandLine:
         changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
         return dataclasses.replace(self, flags=changed)
 
-    def recorder(self, source: sources.Source, teacher: str | None = None) -> run_record.Recorder:
+    def recorder(self, source: sources.Source, teacher: str | None = None) -> run_session.Recorder:
         """Returns the recorder of the run.
 
         Args:
           source: the initial model.
           teacher: checkpoint or folder of its teacher, if it has one.
         """
-        return run_record.Recorder(
+        return run_session.Recorder(
             script=self.script,
             command=["python", "-m", f"albert.{self.script}", *self.words],
             flags=dict(self.flags),
@@ -126,7 +126,7 @@ def _name(values, word):
 
 
 def _inputs(source, teacher):
-    """Returns the files of the initial model and of the teacher; see `run_record.Recorder`."""
+    """Returns the files of the initial model and of the teacher; see `run_session.Recorder`."""
     files = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
     files = {role: (path, [path]) for role, path in files.items() if path}
     if source.checkpoint:

@@ -15,7 +15,7 @@ from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, sources
 from albert.tasks import glue, model_labels
 from albert.text import tokenization
-from albert.training import contracts, run_record, subsets
+from albert.training import contracts, run_record, run_session, subsets
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -311,7 +311,7 @@ def make_run(
     command: Command,
     inputs: Inputs,
     prepared: Prepared,
-    recorder: run_record.Recorder | None = None,
+    recorder: run_session.Recorder | None = None,
 ) -> "stages.Run":
     """Returns the run of a command."""
     from albert.tasks import kinds

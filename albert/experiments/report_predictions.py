@@ -17,7 +17,7 @@ from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad.features import SquadExample
-from albert.training import run_record
+from albert.training import run_facts, run_record
 
 NUM_WORST = 10
 _CONTEXT = 160  # characters shown on each side of an answer
@@ -50,7 +50,7 @@ def read_source(run: report_data.Run) -> Source:
             "not known."
         )
         return Source(path, warning)
-    now = run_record.describe_input(path, _files(run))["sha256"]
+    now = run_facts.describe_input(path, _files(run))["sha256"]
     if now == before:
         return Source(path, "")
     change = f"it is now {now[:16]}…" if now else "it cannot be read any more"

@@ -6,7 +6,7 @@ import sys
 
 import albert
 from albert.io import file_io, processes, signals
-from albert.training import budget, run_record
+from albert.training import budget, run_facts, run_record
 
 # Times and checkpoint paths in lines of metrics may differ.
 _OF_THE_MOMENT = (
@@ -52,7 +52,7 @@ def changed_inputs(record: dict) -> list[str]:
         elif entry["sha256"] is None:
             changed.append(f"{role}: the run ended before {entry['path']} was hashed")
         else:
-            new_entry = run_record.describe_input(entry["path"], files)
+            new_entry = run_facts.describe_input(entry["path"], files)
             if new_entry["sha256"] != entry["sha256"]:
                 changed.append(
                     f"{role}: {entry['path']} is another file than before "

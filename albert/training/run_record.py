@@ -5,151 +5,22 @@ the run that trained; a run that only evaluates or predicts in the same folder a
 ``metrics.jsonl`` has a line for each training report and for each evaluation.
 """
 
-import contextlib
 import dataclasses
-import datetime
-import functools
-import hashlib
-import importlib.metadata
 import json
 import math
 import os
-import platform
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
 from absl import logging
 
-import albert
-from albert.io import file_io, json_shapes, processes, signals
-from albert.training import evaluation_basis, results, stuck_runs
+from albert.io import file_io, json_shapes
+from albert.training import evaluation_basis, results, run_facts, stuck_runs
 from albert.training.evaluation_basis import Basis
 
-# --- versions, machine and inputs -----------------------------------------------------------------
-
-# Maximum bytes hashed per input; of larger inputs, only the ends of long files are hashed.
-MAX_BYTES = 1 << 30
-# Maximum number of listed file names, to keep ``run.json`` short (RACE has a file per passage).
-MAX_NAMES = 1000
-_CHUNK = 1 << 20  # bytes read at a time
-
-
-def versions() -> dict[str, str | None]:
-    """Returns {name: version} of the libraries in use; None for unknown versions."""
-    tensorflow = sys.modules.get("tensorflow")
-    libraries = {"albert": albert.__version__, "python": platform.python_version()}
-    libraries["tensorflow"] = tensorflow.__version__ if tensorflow else _installed("tensorflow")
-    return {**libraries, **{name: _installed(name) for name in ("numpy", "sentencepiece")}}
-
-
-@functools.cache
-def _installed(name):
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def host() -> dict[str, Any]:
-    """Returns the name, processor, usable cores and bytes of memory of this machine.
-
-    What is unknown is None.
-    """
-    processor = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError), file_io.open_file("/proc/cpuinfo") as file:
-        lines = (line.partition(":") for line in file)
-        processor = next((v.strip() for k, _, v in lines if k.strip() == "model name"), processor)
-    memory = None
-    with contextlib.suppress(ValueError, OSError, AttributeError):
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "name": platform.node(),
-        "processor": processor,
-        "cores": processes.num_cores(),
-        "memory": memory,
-    }
-
-
-def git_commit() -> str | None:
-    """Returns the commit of the package's own repository, with "-dirty" after local changes.
-
-    Returns:
-      The commit, or None if the package is not in its own repository.
-    """
-    root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
-
-    def git(command, *options):
-        result = subprocess.run(
-            ["git", "-C", root, command, *(f"--{option}" for option in options)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return result.stdout.strip()
-
-    try:
-        # The package may be in another repository, such as one that contains the environment.
-        if os.path.realpath(git("rev-parse", "show-toplevel")) != os.path.realpath(root):
-            return None
-        return git("describe", "always", "dirty", "abbrev=40", "exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
-    """Returns the entry of an input in ``run.json``.
-
-    Args:
-      path: name of the input: a file, a folder or the prefix of a checkpoint.
-      files: paths of its files.
-
-    Returns:
-      dict with "path", "bytes" and "sha256" (None if a file cannot be read). For several files
-      it also has their number as "count" and, up to `MAX_NAMES`, their paths as "files". Inputs
-      larger than `MAX_BYTES` are hashed by the lengths and ends of their files, within seconds.
-    """
-    described = {"path": path, "bytes": None, "sha256": None}
-    if len(files) > 1:
-        described["count"] = len(files)
-        if len(files) <= MAX_NAMES:
-            described["files"] = list(files)
-    try:
-        described["bytes"] = sum(map(file_io.size, files))
-        limit = MAX_BYTES // len(files) if described["bytes"] > MAX_BYTES else MAX_BYTES
-        hashes = [_sha256(file, limit) for file in files]
-    except OSError as error:
-        logging.warning("%s cannot be hashed: %s", path, error)
-        return described
-    if len(files) == 1:
-        return {**described, "sha256": hashes[0]}
-    text = "".join(f"{os.path.basename(f)} {h}\n" for f, h in zip(files, hashes, strict=True))
-    return {**described, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def _sha256(path, limit):
-    """Hashes a file or, if it is longer than `limit` bytes, its length and its two ends."""
-    length = file_io.size(path)
-    if length <= limit:
-        return file_io.sha256(path)
-    digest = hashlib.sha256(str(length).encode())
-    with file_io.open_file(path, "rb") as file:
-        for start in (0, length - limit // 2):
-            file.seek(start)
-            rest = limit // 2
-            while rest and (chunk := file.read(min(rest, _CHUNK))):
-                digest.update(chunk)
-                rest -= len(chunk)
-    return digest.hexdigest()
-
-
-# --- the files of the record ----------------------------------------------------------------------
-
-
+Json = dict[str, Any]  # a record, a session of one, or a row of metrics
 FORMAT = 1
 RUN, METRICS = "run.json", "metrics.jsonl"
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
@@ -158,7 +29,6 @@ EVAL = "eval"
 AVERAGE = "average"  # kind of a line with the scores of averaged weights
 EARLIER = "earlier_"  # prefix of the kind of a line with scores on other data
 PREDICT = "predict"
-MESSAGE_LENGTH = 1000  # TensorFlow's messages can fill pages
 _TEXT, _OPTIONAL = str, (str, NoneType)
 _STEP = (int, NoneType)
 _SCORES = {"step": int, "*": (*json_shapes.NUMBER, NoneType)}
@@ -196,13 +66,13 @@ MAY_CHANGE = """
     do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
     log_format keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
-_LOCK = threading.Lock()  # inputs are hashed in a background thread
+LOCK = threading.Lock()  # inputs are hashed in a background thread
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read(folder: str) -> dict[str, Any]:
+def read(folder: str) -> Json:
     """Reads a folder's ``run.json`` as a dict; docs/run_record.md describes it.
 
     Raises:
@@ -235,7 +105,7 @@ def changed_data(folders: Sequence[str]) -> list[list[str]]:
     """
     hashes: dict[tuple[str, ...], str | None] = {}
 
-    def is_changed(record: dict[str, Any], entry: dict[str, Any]) -> bool:
+    def is_changed(record: Json, entry: Json) -> bool:
         names = entry.get("files") or [entry["path"]]
         files = tuple(os.path.join(record["directory"], name) for name in names)
         if entry["sha256"] is None or len(files) != entry.get("count", 1):
@@ -243,7 +113,7 @@ def changed_data(folders: Sequence[str]) -> list[list[str]]:
         if not all(map(file_io.exists, files)):
             return False
         if files not in hashes:
-            hashes[files] = describe_input(entry["path"], files)["sha256"]
+            hashes[files] = run_facts.describe_input(entry["path"], files)["sha256"]
         return hashes[files] not in (None, entry["sha256"])
 
     found = []
@@ -348,7 +218,7 @@ class Cost:
         return "cost: " + ", ".join(part for part in parts if part)
 
 
-def _rounded(count):
+def _rounded(count: int) -> str:
     """Formats a count, such as "12.3 million"."""
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if count >= size:
@@ -369,7 +239,7 @@ def read_cost(folder: str) -> Cost | None:
     return Cost(**{k: v for k, v in cost.items() if k in names}) if cost else None
 
 
-def read_metrics(folder: str) -> list[dict[str, Any]]:
+def read_metrics(folder: str) -> list[Json]:
     """Reads the lines of a folder's ``metrics.jsonl`` as dicts in order; [] if it is missing.
 
     An incomplete last line, as left by a killed run, is skipped.
@@ -380,7 +250,7 @@ def read_metrics(folder: str) -> list[dict[str, Any]]:
     return _read_rows(os.path.join(folder, METRICS))[0]
 
 
-def _read_rows(path):
+def _read_rows(path: str) -> tuple[list[Json], bool]:
     """Reads the rows of a metrics file, and whether its last line is complete."""
     if not file_io.exists(path):
         return [], True
@@ -401,7 +271,7 @@ def _read_rows(path):
 # --- metrics.jsonl ------------------------------------------------------------------------------
 
 
-def start_training(folder: str, step: int) -> list[dict[str, Any]]:
+def start_training(folder: str, step: int) -> list[Json]:
     """Prepares the files of a folder for training that starts or resumes at a step.
 
     Lines of later steps, which will be written again, and an incomplete line are removed.
@@ -421,7 +291,7 @@ def start_training(folder: str, step: int) -> list[dict[str, Any]]:
     return earlier_rows
 
 
-def append_training(folder: str, step: int, seconds: float, values: dict[str, Any]) -> None:
+def append_training(folder: str, step: int, seconds: float, values: Json) -> None:
     """Appends a line for the steps since the last line.
 
     Args:
@@ -453,7 +323,7 @@ def append_save(folder: str, step: int, tokens_seen: int) -> None:
 
 
 def append_evaluation(
-    folder: str, step: int, checkpoint: str, scores: dict[str, Any], kind: str = EVAL
+    folder: str, step: int, checkpoint: str, scores: Json, kind: str = EVAL
 ) -> None:
     """Appends a line for an evaluation; it replaces an earlier line of its kind and step.
 
@@ -477,16 +347,16 @@ def append_evaluation(
     _append_row(path, {"kind": kind, "step": step, "checkpoint": checkpoint, **scores})
 
 
-def _read_rows_or_rename(path):
+def _read_rows_or_rename(path: str) -> tuple[list[Json], bool]:
     """Reads the rows of a metrics file; renames a damaged file and returns no rows."""
     try:
         return _read_rows(path)
     except file_io.InputError as error:
-        _rename_damaged(path, error)
+        rename_damaged(path, error)
         return [], True
 
 
-def _rename_damaged(path, error):
+def rename_damaged(path: str, error: file_io.InputError) -> None:
     """Renames a damaged file, so that its content is not lost."""
     target, count = f"{path}.damaged", 1
     while file_io.exists(target):
@@ -496,11 +366,11 @@ def _rename_damaged(path, error):
     logging.warning("%s; renamed it to %s and started a new file", error, target)
 
 
-def _line(row):
+def _line(row: Json) -> str:
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _append_row(path, row):
+def _append_row(path: str, row: Json) -> None:
     try:
         with file_io.room_for(path), file_io.open_file(path, "a") as file:
             file.write(_line(row))
@@ -508,7 +378,7 @@ def _append_row(path, row):
         raise file_io.InputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _write_rows(path, rows):
+def _write_rows(path: str, rows: Iterable[Json]) -> None:
     file_io.write_text(path, "".join(map(_line, rows)))
 
 
@@ -530,7 +400,7 @@ def plain(value: Any) -> Any:
 # --- changes to run.json ------------------------------------------------------------------------
 
 
-def update(folder: str, change: Callable[[dict[str, Any]], Any]) -> None:
+def update(folder: str, change: Callable[[Json], Any]) -> None:
     """Changes a folder's ``run.json``, if it exists.
 
     Failures are logged as a warning, and the run continues.
@@ -540,7 +410,7 @@ def update(folder: str, change: Callable[[dict[str, Any]], Any]) -> None:
       change: function that modifies the record, a dict, in place.
     """
     path = os.path.join(folder, RUN)
-    with _LOCK:
+    with LOCK:
         try:
             if not file_io.exists(path):
                 return
@@ -551,10 +421,10 @@ def update(folder: str, change: Callable[[dict[str, Any]], Any]) -> None:
             logging.warning("%s is incomplete for this run: %s", path, error)
 
 
-def _change_session(folder, change):
+def change_session(folder: str, change: Callable[[Json, Json], None]) -> None:
     """Calls ``change(record, session)`` with the running session of this process, if any."""
 
-    def change_record(record):
+    def change_record(record: Json) -> None:
         own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
         if own:
             change(record, own[-1])
@@ -565,16 +435,16 @@ def _change_session(folder, change):
 def set_steps(folder: str, step: int) -> None:
     """Records the step that this session's training has reached."""
 
-    def change(record, session):
+    def change(record: Json, session: Json) -> None:
         if TRAIN in session["stages"]:
             session["last_step"] = step
             if session["first_step"] is None:
                 session["first_step"] = step
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
-def add_cost(folder: str, spent: dict[str, Any]) -> None:
+def add_cost(folder: str, spent: Json) -> None:
     """Adds to the cost of this session, and to that of the run.
 
     Args:
@@ -582,7 +452,7 @@ def add_cost(folder: str, spent: dict[str, Any]) -> None:
       spent: {name: number} of fields of `Cost`; unknown values have no entry.
     """
 
-    def change(record, session):
+    def change(record: Json, session: Json) -> None:
         session["cost"] = _sum_costs([session["cost"], spent] if "cost" in session else [spent])
         record.pop("cost", None)
         # Sessions that were killed before they wrote anything count as having no steps.
@@ -591,10 +461,10 @@ def add_cost(folder: str, spent: dict[str, Any]) -> None:
             costs = [s["cost"] for s in record["sessions"] if "cost" in s]
             record["cost"] = _sum_costs(costs)
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
-def _sum_costs(costs):
+def _sum_costs(costs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Adds up the entries that all costs have; of the peak memory it takes the maximum."""
     names = [name for name in costs[0] if all(name in cost for cost in costs)]
     combine = {"peak_memory": max}
@@ -622,10 +492,10 @@ def read_differences(folder: str, basis: Basis) -> list[str]:
 def set_basis(folder: str, basis: Basis) -> None:
     """Records what this session and the results of its folder are measured on."""
 
-    def change(record, session):
+    def change(record: Json, session: Json) -> None:
         record["measured_on"] = session["measured_on"] = basis.to_dict()
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
 def set_aside_evaluations(folder: str) -> None:
@@ -643,15 +513,16 @@ def set_aside_evaluations(folder: str) -> None:
 def set_result(
     folder: str,
     step: int,
-    scores: dict[str, Any],
+    scores: Json,
     classes: Sequence[results.ClassCount] = (),
 ) -> None:
     """Records the scores of this session's best checkpoint so far, and the counts of classes."""
 
-    def change(record, session):
+    def change(record: Json, session: Json) -> None:
         session["result"] = {"step": step, **scores}
         session["classes"] = [row._asdict() for row in classes]
-        chosen = _session_of_result(record)
+        chosen = session_of_result(record)
+        assert chosen, "this session has one"
         record["result"], record["classes"] = chosen["result"], chosen.get("classes")
         for owner in (session, record):
             if not owner["classes"]:
@@ -659,7 +530,7 @@ def set_result(
         if (record.get("test") or {}).get("step") != record["result"]["step"]:
             record.pop("test", None)  # scores of a checkpoint that is no longer the best
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
 def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) -> None:
@@ -671,15 +542,15 @@ def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) ->
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; or None.
     """
 
-    def change(record, session):
-        if _describes(record, session) or _session_of_result(record) is session:
+    def change(record: Json, session: Json) -> None:
+        if describes(record, session) or session_of_result(record) is session:
             record.update(evaluated=count, baseline=baseline or {})
             record["remarks"] = stuck_runs.remarks(folder, record)
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
-def set_test(folder: str, checkpoint: str, step: int, scores: dict[str, Any]) -> None:
+def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
     """Records the scores on labeled test data.
 
     Args:
@@ -690,12 +561,12 @@ def set_test(folder: str, checkpoint: str, step: int, scores: dict[str, Any]) ->
       scores: {name: number}.
     """
 
-    def change(record, session):
+    def change(record: Json, session: Json) -> None:
         session["test"] = {"step": step, **scores}
         if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
             record["test"] = session["test"]
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
 def set_model(folder: str, task: str, best_metric: str, total: int, trained: int) -> None:
@@ -708,21 +579,22 @@ def set_model(folder: str, task: str, best_metric: str, total: int, trained: int
       total, trained: number of all parameters and of the trained ones.
     """
 
-    def change(record, session):
-        if _describes(record, session):
+    def change(record: Json, session: Json) -> None:
+        if describes(record, session):
             record.update(task=task, best_metric=best_metric)
             record["parameters"] = {"total": total, "trained": trained}
 
-    _change_session(folder, change)
+    change_session(folder, change)
 
 
-def _trains(session):
+def trains(session: Json) -> bool:
+    """Returns whether training is one of a session's stages."""
     return TRAIN in session["stages"]
 
 
-def _describes(record, session):
+def describes(record: Json, session: Json) -> bool:
     """Returns whether the record describes this session's run, not an earlier session's."""
-    return _trains(session) or not any(map(_trains, record["sessions"]))
+    return trains(session) or not any(map(trains, record["sessions"]))
 
 
 def read_basis(folder: str) -> Basis:
@@ -734,204 +606,30 @@ def read_basis(folder: str) -> Basis:
     return basis_of_result(folder, read(folder))
 
 
-def basis_of_result(folder: str, record: dict[str, Any]) -> Basis:
+def basis_of_result(folder: str, record: Json) -> Basis:
     """Returns what the result of a record was measured on.
 
     Args:
       folder: output folder.
       record: dict of its ``run.json``.
     """
-    session = _session_of_result(record)
+    session = session_of_result(record)
     if session and "measured_on" in session:
         return Basis(**session["measured_on"])
     return evaluation_basis.of_record(folder, record)
 
 
-def _session_of_result(record):
+def session_of_result(record: Json) -> Json | None:
     """Returns the last training session with a result, else another session with one, or None."""
     sessions = [session for session in record["sessions"] if session["result"]]
-    return sorted(sessions, key=_trains)[-1] if sessions else None
-
-
-# --- a session ----------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Recorder:
-    """The facts about a run that are known at its start.
-
-    Attributes:
-      script: name of the script, without the package.
-      command: list of the arguments of the command.
-      flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
-        or the name of another origin.
-      inputs: {role: (path, list of its files)}, such as "vocabulary".
-      description: settings of the model in the folder's ``model.json``; None: there is none.
-    """
-
-    script: str
-    command: list
-    flags: dict
-    inputs: dict
-    description: dict[str, Any] | None = None
-
-    def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
-        """Returns what evaluations of files are measured on; this reads the files.
-
-        Args:
-          task: name of the task.
-          metric: score that picks the best checkpoint.
-          path, files: see `describe_input`.
-        """
-        data = describe_input(path, files) if files else None
-        return evaluation_basis.of_values(self.flags, task, metric, data, self.description)
-
-    @contextlib.contextmanager
-    def session(self, folder: str, stages: Sequence[str], inputs: dict[str, Any]) -> Iterator[None]:
-        """Logs the settings, and maintains a folder's ``run.json`` while the block runs.
-
-        Args:
-          folder: existing output folder.
-          stages: the stages to run, from "train", "eval" and "predict".
-          inputs: additional inputs, in the form of the class attribute.
-
-        Raises:
-          OSError: the file cannot be written.
-        """
-        log_settings(self.flags)
-        inputs = {**self.inputs, **inputs}
-        with _LOCK:
-            earlier = _begin(self, folder, stages, inputs)
-        is_over = threading.Event()
-        hashing = threading.Thread(
-            target=_describe_inputs, args=(folder, inputs, earlier, is_over), daemon=True
-        )
-        hashing.start()
-        try:
-            yield
-        except BaseException as error:
-            is_over.set()  # the hashes are no longer needed
-            message = str(error)[:MESSAGE_LENGTH] or type(error).__name__
-            _end(folder, INTERRUPTED if signals.root_interrupt(error) else FAILED, message)
-            raise
-        hashing.join()
-        _end(folder, DONE)
-
-
-def log_settings(flags: dict[str, Any]) -> None:
-    """Logs the flags that differ from their defaults, grouped by their source."""
-    groups = {}
-    for name, flag in sorted(flags.items()):
-        if flag["source"] != "default":
-            groups.setdefault(flag["source"], []).append(f"{name}={_text(flag['value'])}")
-    logging.info("Settings (all others are defaults):")
-    for source, settings in sorted(groups.items(), reverse=True):
-        logging.info("  %s: %s", source, "  ".join(settings))
-
-
-def _text(value):
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _now():
-    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _begin(recorder, folder, stages, inputs):
-    """Writes the facts that are known immediately; returns the earlier record, or None."""
-    path = os.path.join(folder, RUN)
-    try:
-        earlier = read(folder) if file_io.exists(path) else None
-    except file_io.InputError as error:
-        earlier = _rename_damaged(path, error)
-    started = _now()
-    session = {
-        "pid": os.getpid(), "stages": list(stages), "command": recorder.command, "result": None,
-        "started": started, "ended": None, "status": RUNNING, "first_step": None, "last_step": None,
-    }  # fmt: skip
-    record = {
-        "format": FORMAT, "script": recorder.script, "command": recorder.command,
-        "directory": os.getcwd(), "flags": recorder.flags, "versions": versions(),
-        "host": host(), "git_commit": None, "parameters": None, "started": started,
-        "result": None, "sessions": [], "inputs": {
-            r: {"path": name, "bytes": None, "sha256": None} for r, (name, _) in inputs.items()
-        },
-    }  # fmt: skip
-    if earlier:
-        _add_bases(folder, earlier)
-        record = _add_session(earlier, record, session)
-    record["sessions"].append(session)
-    if _describes(record, session):
-        record.update(status=RUNNING, ended=None)
-        record.pop("message", None)
-    file_io.write_json(path, plain(record))
-    return earlier
-
-
-def _add_bases(folder, record):
-    """Adds what the results of an earlier version were measured on; it recorded only flags."""
-    if record["result"] and "measured_on" not in record:
-        basis = evaluation_basis.of_record(folder, record).to_dict()
-        record["measured_on"] = basis
-        session = _session_of_result(record)
-        if session:
-            session.setdefault("measured_on", basis)
-
-
-def _add_session(earlier, record, session):
-    """Returns the record of a folder in which another session starts."""
-    for other in earlier["sessions"]:
-        # One process may evaluate while another trains, but no two processes do the same.
-        if other["status"] == RUNNING and _trains(other) == _trains(session):
-            other.update(status=INTERRUPTED, message="ended silently, perhaps killed")
-    if not _describes(earlier, session):
-        return earlier
-    session["changed"] = differences(earlier, plain(record), ("flags", "versions", "host"))
-    if _trains(session) and any(map(_trains, earlier["sessions"])):
-        _warn_of_changes(session["changed"])
-    history = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
-    return {**earlier, **record, **history}
-
-
-def _warn_of_changes(changed):
-    """Warns of relevant flags whose values have changed since the training started."""
-    settings = [
-        f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
-        for name, values in changed.items()
-        if name.startswith("flags.") and name.removeprefix("flags.") not in MAY_CHANGE
-    ]
-    if settings:
-        logging.warning("Resuming with other settings: %s", ", ".join(settings))
-
-
-def _describe_inputs(folder, inputs, earlier, is_over):
-    """Adds the facts that take time, in a background thread, unless the run `is_over`."""
-    descriptions = {r: describe_input(path, files) for r, (path, files) in inputs.items()}
-    new = {"git_commit": git_commit(), "inputs": descriptions}
-
-    def change(record, session):
-        if is_over.is_set():
-            return
-        if not _describes(record, session):
-            session.update(new)
-            return
-        record.update(new)
-        if earlier:
-            # A run that was killed early has not recorded the hashes of its inputs.
-            inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
-            old_facts = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
-            session["changed"].update(differences(old_facts, new, tuple(old_facts)))
-
-    _change_session(folder, change)
+    return sorted(sessions, key=trains)[-1] if sessions else None
 
 
 # The field of an entry that is compared, by part; other parts are compared as a whole.
 _ENTRY = {"flags": "value", "inputs": "sha256"}
 
 
-def differences(
-    one: dict[str, Any], other: dict[str, Any], parts: Sequence[str]
-) -> dict[str, dict[str, Any]]:
+def differences(one: Json, other: Json, parts: Sequence[str]) -> dict[str, Json]:
     """Returns the differences of two records as {"part.name": {"before": …, "after": …}}.
 
     Args:
@@ -951,13 +649,3 @@ def differences(
             if values[0] != values[1]:
                 changes[f"{part}.{name}"] = dict(zip(("before", "after"), values, strict=True))
     return changes
-
-
-def _end(folder, status, message=None):
-    def change(record, session):
-        ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
-        session.update(ended)
-        if _describes(record, session):
-            record.update(ended)
-
-    _change_session(folder, change)

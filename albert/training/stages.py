@@ -25,6 +25,7 @@ from albert.training import (
     optimizers,
     results,
     run_record,
+    run_session,
     stuck_runs,
 )
 from albert.training.evaluation_basis import Basis
@@ -77,7 +78,7 @@ class Run:
     do_predict: bool = False
     checkpoint: str | None = None
     eval_wait_secs: int = 0
-    record: run_record.Recorder | None = None
+    record: run_session.Recorder | None = None
     before_save: Callable[[], None] = lambda: None
     basis: Callable[[], Basis | None] = lambda: None
     stuck: stuck_runs.Settings | None = None

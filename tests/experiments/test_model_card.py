@@ -10,7 +10,7 @@ from albert import export_checkpoints
 from albert.experiments import model_card
 from albert.io import file_io
 from albert.model import huggingface
-from albert.training import run_record
+from albert.training import run_record, run_session
 
 HOST = {"name": "secret", "processor": "a processor", "cores": 2, "memory": 1}
 
@@ -33,7 +33,7 @@ def write_run(
     }
     roles = {"train_data": data.replace("dev", "train"), "eval_data": data, **inputs}
     path = str(folder)
-    recorder = run_record.Recorder(script, [], flags, {})
+    recorder = run_session.Recorder(script, [], flags, {})
     with recorder.session(path, ["train", "eval"], {}):
         run_record.set_model(path, task, "eval_accuracy", 10, 5)
         run_record.start_training(path, 0)

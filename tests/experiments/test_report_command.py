@@ -15,7 +15,7 @@ from albert.io import file_io
 from albert.tasks import race
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import null_threshold
-from albert.training import run_record
+from albert.training import run_record, run_session
 from tests.support import run_folders
 from tests.support.sources import ROOT
 
@@ -138,7 +138,7 @@ def test_predictions_of_a_later_session_are_paired_with_its_data(tmp_path):
     columns = {"text_column": "text", "label_column": "label"}
     run = run_folders.make_run(tmp_path / "run", data=tmp_path / "a.tsv", **columns)
     path = str(tmp_path / "b.tsv")
-    recorder = run_record.Recorder("run_classifier", [], {}, {"predict_data": (path, [path])})
+    recorder = run_session.Recorder("run_classifier", [], {}, {"predict_data": (path, [path])})
     with recorder.session(str(run), ["predict"], {}):
         (run / "predictions.tsv").write_text(
             "id\tprediction\tprobability_bad\tprobability_good\n0\tbad\t0.6\t0.4\n"
@@ -158,7 +158,7 @@ def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     found = race.files("data", "test", high_only=True)
     assert [tmp_path / path for path in found] == files
-    recorder = run_record.Recorder(
+    recorder = run_session.Recorder(
         "run_race",
         [],
         {

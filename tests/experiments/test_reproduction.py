@@ -10,7 +10,7 @@ from albert import reproduce, run_classifier
 from albert.cli import command_flags
 from albert.experiments import reproduction
 from albert.io import file_io
-from albert.training import budget, run_record
+from albert.training import budget, run_record, run_session
 from tests.support.builders import flag_values
 
 
@@ -34,7 +34,7 @@ def run(tmp_path):
             ("vocabulary", folder / "data" / "vocabulary"),
         )
     }
-    write_run(folder, run_record.Recorder("run_classifier", [], flags, inputs))
+    write_run(folder, run_session.Recorder("run_classifier", [], flags, inputs))
     return folder
 
 
@@ -59,7 +59,7 @@ def repeat(monkeypatch, change=0.0, seen=None):
             seen.append((words, directory))
         folder = next(w for w in words if w.startswith("--output_dir=")).partition("=")[2]
         file_io.make_dirs(folder)
-        write_run(folder, run_record.Recorder("run_classifier", [], {}, {}), change)
+        write_run(folder, run_session.Recorder("run_classifier", [], {}, {}), change)
 
     monkeypatch.setattr(reproduction, "run", run)
 
@@ -202,7 +202,7 @@ def test_a_default_that_was_another_one_is_given(run):
 def test_lines_of_a_resumed_run_are_compared_where_they_cover_the_same_steps(run, tmp_path):
     """Its first line after the start is the mean of fewer steps; changes are listed."""
     flags = {"seed": flag(4), "output_dir": flag("x")}
-    recorder = run_record.Recorder("run_classifier", [], flags, {})
+    recorder = run_session.Recorder("run_classifier", [], flags, {})
     write_run(run, recorder, first=3, last=5, change=0.125)  # a line for steps 4 and 5
     other = tmp_path / "other"
     other.mkdir()
@@ -218,7 +218,7 @@ def test_a_run_that_did_not_end_is_compared_as_far_as_it_came(run, tmp_path):
     (run / "run.json").write_text(json.dumps(record))
     other = tmp_path / "other"
     other.mkdir()
-    write_run(other, run_record.Recorder("run_classifier", [], {}, {}), last=8)
+    write_run(other, run_session.Recorder("run_classifier", [], {}, {}), last=8)
     equal, different, circumstances = reproduction.compare(str(run), str(other))
     assert "training: 2 lines" in equal and "evaluation: 2 lines" in equal
     assert not different

@@ -10,7 +10,7 @@ import pytest
 
 from albert.experiments import seeds
 from albert.io import file_io
-from albert.training import results, run_record
+from albert.training import results, run_record, run_session
 
 SCORES = {7: 0.5, 8: 0.75, 9: 0.7, 10: 0.9}
 
@@ -37,7 +37,7 @@ def start_run(made, failing=(), told=(), scores=SCORES, short=(), steps=(), test
 
 def record(folder, step, score):
     """Leaves a ``run.json`` with four checkpoints, a baseline and a score on test data."""
-    recorder = run_record.Recorder("run_x", ["x"], {}, {})
+    recorder = run_session.Recorder("run_x", ["x"], {}, {})
     with recorder.session(folder, ["train", "eval", "predict"], {}):
         run_record.set_model(folder, "x", "f1", 10, 10)
         run_record.set_result(folder, step, {"f1": 0.5})
@@ -57,7 +57,7 @@ def start_recorded(made, data, **flags):
         file_io.make_dirs(folder)
         values = {name: {"value": value, "source": "default"} for name, value in flags.items()}
         inputs = {role: (str(path), [str(path)]) for role, path in data.items()}
-        recorder = run_record.Recorder("run_x", ["x"], values, inputs)
+        recorder = run_session.Recorder("run_x", ["x"], values, inputs)
         with recorder.session(folder, ["train", "eval"], {}):
             results.write_trial(folder, results.Trial(100, 50, SCORES[seed]))
         return 0

@@ -31,7 +31,7 @@ from albert.tasks import custom, glue, kinds, pretraining, race, token_classific
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import null_threshold
 from albert.text import corpus, corpus_cleaning, text_rules, tokenization
-from albert.training import results, run_record
+from albert.training import results, run_record, run_session
 from tests.fuzz import forgeries, states
 from tests.fuzz.reader import Reader, content_of, folder_of, to_json
 from tests.support import builders
@@ -248,7 +248,7 @@ def _read_record(path):
     file_io.make_dirs(card)
     fields = model_card.CardFields()
     model_card.write(card, folder_of(path), model_card.transformers_form("encoder"), 2, fields)
-    recorder = run_record.Recorder(record["script"], ["x"], record["flags"], {})
+    recorder = run_session.Recorder(record["script"], ["x"], record["flags"], {})
     with recorder.session(folder_of(path), ["train"], {}):
         run_record.start_training(folder_of(path), 1)
 
@@ -260,7 +260,7 @@ def _run_records(work):
     flags = {name: {"value": value, "source": "caller"} for name, value in values.items()}
     inputs = {"vocabulary": (str(SPM), [str(SPM)]), "init_checkpoint": ("x", ["x.a", "x.b"])}
     for _ in range(2):
-        recorder = run_record.Recorder("run_classifier", ["python"], flags, inputs)
+        recorder = run_session.Recorder("run_classifier", ["python"], flags, inputs)
         with recorder.session(folder, ["train", "eval"], {}):
             run_record.set_model(folder, "sst-2", "eval_accuracy", 10, 5)
             run_record.start_training(folder, 0)

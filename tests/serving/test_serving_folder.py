@@ -12,7 +12,7 @@ from albert.tasks import glue
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad import task as squad_task
 from albert.text import text_rules
-from albert.training import run_record
+from albert.training import run_record, run_session
 from tests.support.builders import SPM, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -58,7 +58,7 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_remarks_on_the_score_of_the_model_come_along(tmp_path, caplog):
     trained, path = trained_in(tmp_path / "run"), str(tmp_path / "run")
-    with run_record.Recorder("run_classifier", [], {}, {}).session(path, ["train"], {}):
+    with run_session.Recorder("run_classifier", [], {}, {}).session(path, ["train"], {}):
         run_record.set_model(path, "custom", "eval_accuracy", 10, 5)
         run_record.set_result(path, 3, {"eval_accuracy": 0.5})
         run_record.set_evaluated(path, 2, {"eval_accuracy": 0.5})

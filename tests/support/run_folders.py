@@ -7,7 +7,7 @@ import random
 
 from albert.experiments import seeds as study
 from albert.experiments import sweep_journal, sweep_plan
-from albert.training import run_record
+from albert.training import run_record, run_session
 
 
 def make_run(folder, script="run_classifier", task="custom", metric="eval_accuracy", **settings):
@@ -24,7 +24,7 @@ def make_run(folder, script="run_classifier", task="custom", metric="eval_accura
     cost = settings.pop("cost", None)
     data, baseline, test = (settings.pop(name, None) for name in ("data", "baseline", "test"))
     flags = {"task_name": task, "learning_rate": 0.001, "seed": 1, **settings}
-    recorder = run_record.Recorder(
+    recorder = run_session.Recorder(
         script=script,
         command=["python", "-m", f"albert.{script}", "--text_column=a b"],
         flags={n: {"value": v, "source": "command line"} for n, v in flags.items()},
@@ -106,7 +106,7 @@ def grow_run(folder, status=run_record.DONE, **settings):
     flags = record["flags"] | {
         name: {"value": value, "source": "command line"} for name, value in settings.items()
     }
-    recorder = run_record.Recorder(record["script"], record["command"], flags, {})
+    recorder = run_session.Recorder(record["script"], record["command"], flags, {})
     scores = {record["best_metric"]: 0.9, "eval_loss": 0.1}
     with contextlib.suppress(RuntimeError), recorder.session(path, ["train", "eval"], {}):
         run_record.start_training(path, 10)

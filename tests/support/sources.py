@@ -31,7 +31,8 @@ PLAIN = """
     data.instances
     data.masking data.sentence_pairs data.sequence_formats data.shuffling data.tfrecord
     training.budget training.contracts training.optimizer_table training.results
-    training.run_record training.stuck_runs training.subsets
+    training.run_facts training.run_record training.run_session training.stuck_runs
+    training.subsets
     tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.model_labels
     tasks.prediction_files tasks.race
     tasks.squad.answer_features tasks.squad.answers

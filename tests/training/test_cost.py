@@ -7,7 +7,7 @@ import pytest
 
 from albert.io import file_io, usage
 from albert.model import layers
-from albert.training import cost, flops, run_record, training_log
+from albert.training import cost, flops, run_record, run_session, training_log
 from tests.support.builders import make_model
 
 WORK = (8, 192, 4608, 104, 0, 0)
@@ -30,7 +30,7 @@ class Clock:
 
 
 def session(folder, stages=("train",)):
-    recorder = run_record.Recorder("run_classifier", ["python"], {}, {})
+    recorder = run_session.Recorder("run_classifier", ["python"], {}, {})
     return recorder.session(str(folder), stages, {})
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import distribution, evaluation, results, run_record
+from albert.training import distribution, evaluation, results, run_record, run_session
 from albert.training.evaluation_basis import Basis
 from tests.support import reference_folder
 
@@ -27,7 +27,7 @@ class Numbers(tf.Module):
 
 def recorded(folder, stages):
     """The session of a run, whose record says what its results are measured on."""
-    return run_record.Recorder("run_classifier", [], {}, {}).session(str(folder), stages, {})
+    return run_session.Recorder("run_classifier", [], {}, {}).session(str(folder), stages, {})
 
 
 def make_engine(folder, scores=SCORES, form=results.SHORT, basis=None):

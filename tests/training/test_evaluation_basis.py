@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert.io import file_io
-from albert.training import evaluation_basis, run_record
+from albert.training import evaluation_basis, run_record, run_session
 from albert.training.evaluation_basis import METRIC, READING, Basis
 
 FLAGS = {
@@ -84,7 +84,7 @@ def test_a_record_of_version_1_0_has_its_basis_in_flags_inputs_and_model_json(tm
     dev.write_text("text,label\n")
     (tmp_path / "model.json").write_text(json.dumps({"settings": DESCRIPTION}))
     flags = {name: {"value": value, "source": "default"} for name, value in FLAGS.items()}
-    recorder = run_record.Recorder(
+    recorder = run_session.Recorder(
         "run_classifier", [], flags, {"eval_data": (str(dev), [str(dev)])}
     )
     with recorder.session(folder, ["train", "eval"], {}):
@@ -95,7 +95,7 @@ def test_a_record_of_version_1_0_has_its_basis_in_flags_inputs_and_model_json(tm
     assert run_record.basis_of_result(folder, run_record.read(folder)) == expected
     # The next session has other values in their place, and the result still has its own.
     changed = {**flags, "max_seq_length": {"value": 64, "source": "default"}}
-    with run_record.Recorder("run_classifier", [], changed, {}).session(folder, ["train"], {}):
+    with run_session.Recorder("run_classifier", [], changed, {}).session(folder, ["train"], {}):
         (tmp_path / "model.json").unlink()
     assert run_record.basis_of_result(folder, run_record.read(folder)) == expected
     assert run_record.read_differences(folder, basis(data=data, max_seq_length=64)) == [

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from albert.io import file_io
-from albert.training import results, run_record
+from albert.training import results, run_record, run_session
 from tests.support.processes import wait_until
 from tests.support.sources import ROOT
 
@@ -33,7 +33,7 @@ def recorder(folder, **changes):
         "script": "run_classifier", "command": ["python"], "flags": FLAGS,
         "inputs": {"data": (str(data), [str(data)])},
     }  # fmt: skip
-    return run_record.Recorder(**{**settings, **changes})
+    return run_session.Recorder(**{**settings, **changes})
 
 
 def train(folder, first, last, scores=None, **changes):
@@ -214,10 +214,10 @@ def test_how_a_run_ended(tmp_path, error, status, message):
 
 KILLED = """
 import sys
-from albert.training import run_record
+from albert.training import run_record, run_session
 folder = sys.argv[1]
 flags = {"seed": {"value": 1, "source": "default"}}
-with run_record.Recorder("run_classifier", [], flags, {}).session(folder, ["train"], {}):
+with run_session.Recorder("run_classifier", [], flags, {}).session(folder, ["train"], {}):
     run_record.start_training(folder, 0)
     for step in range(1, 10**6):
         run_record.append_training(folder, step, 0.0, {"loss": 1.0})

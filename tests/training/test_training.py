@@ -23,6 +23,7 @@ from albert.training import (
     learning_signals,
     optimizer_table,
     run_record,
+    run_session,
     stages,
     stuck_runs,
 )
@@ -191,7 +192,7 @@ def test_scores_of_a_resumed_run_belong_to_the_data_and_settings_of_that_time(pa
     def run(text, length, steps):
         dev.write_text(text)
         flags = {"max_seq_length": {"value": length, "source": "default"}}
-        recorder = run_record.Recorder("run_line", [], flags, {})
+        recorder = run_session.Recorder("run_line", [], flags, {})
         changed = make_run(folder, num_train_steps=steps, save_checkpoints_steps=5)
         stages.run(TASK, data, dataclasses.replace(changed, record=recorder))
         basis = run_record.read(str(folder))["measured_on"]

@@ -1,0 +1,198 @@
+"""A session of a run: what `run_record` says about it from its start to its end."""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from albert.io import file_io, signals
+from albert.training import evaluation_basis, run_facts, run_record
+from albert.training.evaluation_basis import Basis
+from albert.training.run_record import Json
+
+Inputs = Mapping[str, tuple[str, Sequence[str]]]  # {role: (path, its files)}, as "vocabulary"
+_MESSAGE_LENGTH = 1000  # TensorFlow's messages can fill pages
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorder:
+    """The facts about a run that are known at its start.
+
+    Attributes:
+      script: name of the script, without the package.
+      command: arguments of the command.
+      flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
+        or the name of another origin.
+      description: settings of the model in the folder's ``model.json``.
+    """
+
+    script: str
+    command: Sequence[str]
+    flags: Mapping[str, Mapping[str, Any]]
+    inputs: Inputs
+    description: Json | None = None
+
+    def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
+        """Returns what evaluations of files are measured on; this reads the files.
+
+        The metric picks the best checkpoint; `path` and `files` are as in
+        `run_facts.describe_input`.
+        """
+        data = run_facts.describe_input(path, files) if files else None
+        return evaluation_basis.of_values(self.flags, task, metric, data, self.description)
+
+    @contextlib.contextmanager
+    def session(self, folder: str, stages: Sequence[str], inputs: Inputs) -> Iterator[None]:
+        """Logs the settings, and maintains an existing folder's ``run.json`` during the block.
+
+        The stages are from "train", "eval" and "predict"; the inputs add to the recorder's.
+
+        Raises:
+          OSError: the file cannot be written.
+        """
+        log_settings(self.flags)
+        inputs = {**self.inputs, **inputs}
+        with run_record.LOCK:
+            earlier = _begin(self, folder, stages, inputs)
+        is_over = threading.Event()
+        hashing = threading.Thread(
+            target=_describe_inputs, args=(folder, inputs, earlier, is_over), daemon=True
+        )
+        hashing.start()
+        try:
+            yield
+        except BaseException as error:
+            is_over.set()  # the hashes are no longer needed
+            message = str(error)[:_MESSAGE_LENGTH] or type(error).__name__
+            is_interrupt = signals.root_interrupt(error)
+            _end(folder, run_record.INTERRUPTED if is_interrupt else run_record.FAILED, message)
+            raise
+        hashing.join()
+        _end(folder, run_record.DONE)
+
+
+def log_settings(flags: Mapping[str, Mapping[str, Any]]) -> None:
+    """Logs the flags that differ from their defaults, grouped by their source."""
+    groups: dict[str, list[str]] = {}
+    for name, flag in sorted(flags.items()):
+        if flag["source"] != "default":
+            value = flag["value"]
+            text = value if isinstance(value, str) else json.dumps(value)
+            groups.setdefault(flag["source"], []).append(f"{name}={text}")
+    logging.info("Settings (all others are defaults):")
+    for source, settings in sorted(groups.items(), reverse=True):
+        logging.info("  %s: %s", source, "  ".join(settings))
+
+
+def _now() -> str:
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Inputs) -> Json | None:
+    """Writes the facts that are known immediately; returns the earlier record."""
+    path = os.path.join(folder, run_record.RUN)
+    earlier = None
+    try:
+        earlier = run_record.read(folder) if file_io.exists(path) else None
+    except file_io.InputError as error:
+        run_record.rename_damaged(path, error)
+    started = _now()
+    session: Json = {
+        "pid": os.getpid(), "stages": list(stages), "command": recorder.command, "result": None,
+        "started": started, "ended": None, "status": run_record.RUNNING,
+        "first_step": None, "last_step": None,
+    }  # fmt: skip
+    record: Json = {
+        "format": run_record.FORMAT, "script": recorder.script, "command": recorder.command,
+        "directory": os.getcwd(), "flags": recorder.flags, "versions": run_facts.versions(),
+        "host": run_facts.host(), "git_commit": None, "parameters": None, "started": started,
+        "result": None, "sessions": [], "inputs": {
+            r: {"path": name, "bytes": None, "sha256": None} for r, (name, _) in inputs.items()
+        },
+    }  # fmt: skip
+    if earlier:
+        _add_bases(folder, earlier)
+        record = _add_session(earlier, record, session)
+    record["sessions"].append(session)
+    if run_record.describes(record, session):
+        record.update(status=run_record.RUNNING, ended=None)
+        record.pop("message", None)
+    file_io.write_json(path, run_record.plain(record))
+    return earlier
+
+
+def _add_bases(folder: str, record: Json) -> None:
+    """Adds what the results of an earlier version were measured on; it recorded only flags."""
+    if record["result"] and "measured_on" not in record:
+        basis = evaluation_basis.of_record(folder, record).to_dict()
+        record["measured_on"] = basis
+        if session := run_record.session_of_result(record):
+            session.setdefault("measured_on", basis)
+
+
+def _add_session(earlier: Json, record: Json, session: Json) -> Json:
+    """Returns the record of a folder in which another session starts."""
+    trains = run_record.trains(session)
+    for other in earlier["sessions"]:
+        # One process may evaluate while another trains, but no two processes do the same.
+        if other["status"] == run_record.RUNNING and run_record.trains(other) == trains:
+            other.update(status=run_record.INTERRUPTED, message="ended silently, perhaps killed")
+    if not run_record.describes(earlier, session):
+        return earlier
+    parts = ("flags", "versions", "host")
+    session["changed"] = run_record.differences(earlier, run_record.plain(record), parts)
+    if trains and any(map(run_record.trains, earlier["sessions"])):
+        _warn_of_changes(session["changed"])
+    history = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
+    return {**earlier, **record, **history}
+
+
+def _warn_of_changes(changed: Mapping[str, Json]) -> None:
+    """Warns of relevant flags whose values have changed since the training started."""
+    settings = [
+        f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
+        for name, values in changed.items()
+        if name.startswith("flags.") and name.removeprefix("flags.") not in run_record.MAY_CHANGE
+    ]
+    if settings:
+        logging.warning("Resuming with other settings: %s", ", ".join(settings))
+
+
+def _describe_inputs(
+    folder: str, inputs: Inputs, earlier: Json | None, is_over: threading.Event
+) -> None:
+    """Adds the facts that take time, in a background thread, unless the run `is_over`."""
+    descriptions = {r: run_facts.describe_input(*input) for r, input in inputs.items()}
+    new = {"git_commit": run_facts.git_commit(), "inputs": descriptions}
+
+    def change(record: Json, session: Json) -> None:
+        if is_over.is_set():
+            return
+        if not run_record.describes(record, session):
+            session.update(new)
+            return
+        record.update(new)
+        if earlier:
+            # A run that was killed early has not recorded the hashes of its inputs.
+            inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
+            old_facts = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
+            changed = run_record.differences(old_facts, new, tuple(old_facts))
+            session["changed"].update(changed)
+
+    run_record.change_session(folder, change)
+
+
+def _end(folder: str, status: str, message: str | None = None) -> None:
+    def change(record: Json, session: Json) -> None:
+        ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
+        session.update(ended)
+        if run_record.describes(record, session):
+            record.update(ended)
+
+    run_record.change_session(folder, change)
