@@ -5,7 +5,6 @@ from albert.io import requirements
 with requirements.explained():
     from albert.model.checkpoints import (
         BEST,
-        ENCODER_PREFIX,
         NEW_BEST,
         READ_ERRORS,
         LoadReport,
@@ -33,6 +32,7 @@ with requirements.explained():
         without_index,
         write_tensors,
     )
+    from albert.model.weight_names import ENCODER_PREFIX
 
 __all__ = [
     "BEST",

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert.io import file_io, json_shapes, manifests
-from albert.model import huggingface, published, weight_names
+from albert.model import huggingface, published, weight_matching, weight_names
 
 # --- manifests ------------------------------------------------------------------------------------
 
@@ -28,7 +28,6 @@ VERSION = 1
 ENDING = ".manifest.json"
 # Files without which a checkpoint cannot be read.
 _PART = re.compile(r"\.(index|data-\d+-of-\d+)$")
-_FIRST_ALBERT_ZH = "bert/encoder/layer_shared/"  # begins its names of shared layers
 _MAX_LISTED = 5  # maximum number of names that a message lists
 _FILE_OF_CHECKPOINT = re.compile(r"\.(index|meta|manifest\.json|data-\d+-of-\d+)$")
 # Suffix for the files of a damaged checkpoint, so that no search finds them.
@@ -123,7 +122,6 @@ AVERAGE = "model.ckpt-average"
 LOAD_REPORT = "load_report.json"
 # A whole copy of the checkpoint that is about to replace the best one.
 NEW_BEST = "new-model.ckpt-best"
-ENCODER_PREFIX = "bert/"
 # Steps have 64 bits; a longer number is the name of something else.
 _ANY = "model.ckpt-"  # begins the names of the files of checkpoints
 _NUMBERED = re.compile(r"model\.ckpt-(\d{1,18})$")
@@ -348,91 +346,31 @@ def restore(
     """
     prefix = resolve(path)
     _check_manifest(prefix)
-    checkpoint = reader(prefix)
-    shapes = checkpoint.get_variable_to_shape_map()
-    _check_layout(prefix, shapes)
-    variables = variables_by_name(model)
-    source = {name: rename(name) if rename else name for name in variables}
-    loaded = sorted(name for name in variables if source[name] in shapes)
-    if new_head is None:
-        new_head = _has_other_head(prefix, loaded, source, shapes, variables)
-    if new_head:
-        loaded = [name for name in loaded if name.startswith(ENCODER_PREFIX)]
-    new = sorted(set(variables) - set(loaded))
-    read_names = {source[name] for name in loaded}
-    unused = sorted(set(shapes) - read_names - weight_names.training_state(shapes))
-    loaded_shapes = {name: shapes[source[name]] for name in loaded}
-    _add_rows(loaded_shapes, variables, new_rows)
-    _check_shapes(prefix, loaded_shapes, variables, _mismatch(shapes, variables))
-    if not loaded:
-        raise file_io.InputError(
-            f"{prefix} has no variable of this model; it holds {sorted(shapes)[:10]}"
-        )
-    _check_surplus(prefix, unused if strict and not rename else [], shapes, variables)
-    optional = getattr(checkpoint, "optional", ())
-    missing = _missing(model, variables, new, optional if allow_new_heads else None)
-    if strict and missing:
-        hint = _hint(shapes, variables, missing, allow_new_heads)
-        raise file_io.InputError(f"{prefix} lacks {missing}; it has unused {unused}; {hint}")
-    _assign(checkpoint, [(variables[name], source[name]) for name in loaded], prefix)
-    return LoadReport(prefix, loaded, new, unused)
+    checkpoint, variables = reader(prefix), variables_by_name(model)
+    there = checkpoint.get_variable_to_shape_map()
+    match = weight_matching.Match.between(prefix, _shapes(variables), there, rename)
+    if new_head or (new_head is None and match.has_other_head()):
+        match = match.encoder_only()
+    match.check_shapes(new_rows)
+    if strict and not rename:
+        match.check_surplus()
+    if strict:
+        trained = _names_in(model, "trained_variables")
+        optional = getattr(checkpoint, "optional", ()) if allow_new_heads else None
+        match.check_missing(_names_in(model, "used_variables"), trained, optional)
+    pairs = [(variables[name], source) for name, source in match.pairs.items()]
+    _assign(checkpoint, pairs, prefix)
+    return LoadReport(prefix, match.loaded, match.new, match.unused)
 
 
-def _check_layout(prefix, shapes):
-    """Rejects a checkpoint of a network that resembles ours and has other names."""
-    if any(name.startswith(_FIRST_ALBERT_ZH) for name in shapes):
-        raise file_io.InputError(
-            f"{prefix} has the first layout of brightmart/albert_zh ({_FIRST_ALBERT_ZH}), which "
-            "is another network: take the same model with a name in _google, or a published one, "
-            "such as albert_base_zh"
-        )
+def _shapes(variables: Mapping[str, tf.Variable]) -> dict[str, list[int]]:
+    return {name: variable.shape.as_list() for name, variable in variables.items()}
 
 
-def _has_other_head(prefix, loaded, source, shapes, variables):
-    """Returns whether a variable outside the encoder has another shape; warns if so."""
-    sizes = {
-        name: (list(shapes[source[name]]), variables[name].shape.as_list())
-        for name in loaded
-        if not name.startswith(ENCODER_PREFIX)
-    }
-    differing = {name: pair for name, pair in sizes.items() if pair[0] != pair[1]}
-    for name, (there, here) in list(differing.items())[:1]:
-        logging.warning(
-            "The head of %s has other sizes than that of this run, so a new one is trained: %s is "
-            "%s there, %s here",
-            prefix,
-            name,
-            there,
-            here,
-        )
-    return bool(differing)
-
-
-def _missing(model, variables, new, optional):
-    """Returns the names of new variables with which the model would compute random numbers.
-
-    Args:
-      model: the model; variables that it does not use may be new.
-      variables: {name: variable} of the model.
-      new: names of the variables that the checkpoint lacks.
-      optional: prefixes of parts of the encoder that may be new if the model is trained; None if
-        it is not trained.
-    """
-    used = _used(model, variables)
-    trained_names = {v.name for v in getattr(model, "trained_variables", model.variables)}
-
-    def becomes_trained(name):
-        if optional is None or variables[name].name not in trained_names:
-            return False
-        return not name.startswith(ENCODER_PREFIX) or name.startswith(optional)
-
-    return [name for name in new if name in used and not becomes_trained(name)]
-
-
-def _used(model, variables):
-    """Returns the names of {name: variable} of those that the outputs of the model depend on."""
-    used_names = {v.name for v in getattr(model, "used_variables", model.variables)}
-    return [name for name, variable in variables.items() if variable.name in used_names]
+def _names_in(model: tf.Module, attribute: str) -> list[str]:
+    """Returns the names of the variables in an attribute of a model; of all if it has none."""
+    names = {variable.name for variable in getattr(model, attribute, model.variables)}
+    return [name for name, variable in variables_by_name(model).items() if variable.name in names]
 
 
 def write_report(folder: str, report: LoadReport | None) -> None:
@@ -449,7 +387,7 @@ def random_parts(folder: str, model: Any) -> list[str]:
 
     These are all variables if the folder does not say which were loaded.
     """
-    used, path = _used(model, variables_by_name(model)), os.path.join(folder, LOAD_REPORT)
+    used, path = _names_in(model, "used_variables"), os.path.join(folder, LOAD_REPORT)
     if not file_io.exists(path):
         return used
     try:
@@ -461,68 +399,9 @@ def random_parts(folder: str, model: Any) -> list[str]:
     return [name for name in used if name in report["new"]]
 
 
-def _hint(shapes, variables, missing, is_trained):
-    """Returns what to do about missing variables."""
-    encoder = [name for name in missing if name.startswith(ENCODER_PREFIX)]
-    if not encoder and any(name.startswith(weight_names.WORDS_HEAD) for name in missing):
-        return (
-            "this checkpoint has no head for masked words: expected a pre-trained model, such as "
-            "the folder of a pre-training run, or a Hugging Face folder of a model for masked words"
-        )
-    if not encoder:
-        return "this checkpoint has no head for the task: fine-tune first (do_train)"
-    if not all(name.startswith(weight_names.POOLER) for name in encoder):
-        config = "does the configuration file belong to this checkpoint?"
-        return _mismatch(shapes, variables) or config
-    if is_trained:
-        return (
-            "this checkpoint has no pooler, and a frozen encoder would keep a random one: train "
-            "it (without freeze_encoder)"
-        )
-    return (
-        "this checkpoint has no pooler, as models for masked words, questions or words have none: "
-        "fine-tune first (do_train), or take what does without it, such as vectors=mean or first"
-    )
-
-
 def group_zero_name(name: str) -> str:
     """Returns the name of the variable of group 0 that corresponds to a variable of any group."""
     return re.sub(r"/group_\d+/", "/group_0/", name)
-
-
-def _mismatch(shapes, variables):
-    """Explains how a checkpoint's shapes differ from a model's variables."""
-    here = {name: variable.shape.as_list() for name, variable in variables.items()}
-    return weight_names.explain_mismatch(shapes, here)
-
-
-def _check_surplus(prefix, unused, shapes, variables):
-    """Rejects a checkpoint with more layers than the model: it would be another network."""
-    surplus = [name for name in unused if name.startswith(f"{ENCODER_PREFIX}encoder/")]
-    if surplus:
-        raise file_io.InputError(
-            f"{prefix} has encoder variables that the configuration lacks, such as {surplus[0]}; "
-            f"{_mismatch(shapes, variables)}"
-        )
-
-
-def _add_rows(shapes, variables, new_rows):
-    """Adds the rows of pieces that a checkpoint may lack to the shapes of its variables."""
-    for name in shapes.keys() & set(weight_names.BY_PIECE):
-        rows, *rest = shapes[name]
-        if rows + new_rows == variables[name].shape[0]:
-            shapes[name] = [rows + new_rows, *rest]
-
-
-def _check_shapes(prefix, shapes, variables, hint=""):
-    wrong = [
-        f"{name} is {list(shape)} in the checkpoint, {variables[name].shape.as_list()} in the model"
-        for name, shape in shapes.items()
-        if list(shape) != variables[name].shape.as_list()
-    ]
-    if wrong:
-        listing = "; ".join([*sorted(wrong), *filter(None, [hint])])
-        raise file_io.InputError(f"{prefix} does not fit the configuration: {listing}")
 
 
 def check_path(path: str) -> None:
@@ -646,7 +525,7 @@ def restore_training_state(prefix: str, model: tf.Module, optimizer: TrainingSta
             f"cannot resume from {prefix}: it lacks {missing[:5]} ({len(missing)} in total). To "
             "start a run from its weights, give it as init_checkpoint with another output_dir"
         )
-    _check_shapes(prefix, {name: shapes[name] for name in variables}, variables)
+    weight_matching.check_shapes(prefix, {x: shapes[x] for x in variables}, _shapes(variables))
     _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
 
 

@@ -13,7 +13,14 @@ from typing import Any
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, head_config, kernels, label_scale, layers
+from albert.model import (
+    encoder,
+    head_config,
+    kernels,
+    label_scale,
+    layers,
+    weight_names,
+)
 from albert.text import model_inputs
 
 # --- what all models share ------------------------------------------------------------------------
@@ -69,7 +76,7 @@ class Model(tf.Module):
         """The `used_variables` that training changes; only they have optimizer slots."""
         if not self._is_frozen:
             return self.used_variables
-        prefix = checkpoints.ENCODER_PREFIX  # also the prefix of the pooler
+        prefix = weight_names.ENCODER_PREFIX
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
 
     def prepare_weights(self) -> list:

@@ -24,6 +24,7 @@ BLOCK_MATRICES = re.compile(r"^bert/encoder/transformer/.*/kernel$")
 MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 WORDS = "bert/embeddings/word_embeddings"
 TOKEN_TYPES = "bert/embeddings/token_type_embeddings"
+ENCODER_PREFIX = "bert/"  # also of the pooler
 POOLER = "bert/pooler/"
 TOKEN_HEAD = "cls/token/"  # for one label per word
 BY_PIECE = (WORDS, "cls/predictions/output_bias")  # variables with a row for each piece

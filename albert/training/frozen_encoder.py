@@ -54,7 +54,7 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
         return
     names = checkpoints.reader(last[0]).get_variable_to_shape_map()
     slots = weight_names.training_state(names) - {weight_names.STEP}
-    was_frozen = not any(name.startswith(checkpoints.ENCODER_PREFIX) for name in slots)
+    was_frozen = not any(name.startswith(weight_names.ENCODER_PREFIX) for name in slots)
     if slots and was_frozen != is_frozen:
         how, here = ("frozen", "trained") if was_frozen else ("trained", "frozen")
         raise file_io.InputError(
@@ -425,7 +425,7 @@ class _Encoder:
         self._variables = {
             name: variable
             for name, variable in sorted(variables.items())
-            if name.startswith(checkpoints.ENCODER_PREFIX) and variable.name in used_names
+            if name.startswith(weight_names.ENCODER_PREFIX) and variable.name in used_names
         }
         self._check_best(folder)
         signature = [tf.TensorSpec([None, None], tf.int32)] * len(model_inputs.NAMES)

@@ -1,0 +1,188 @@
+"""Matches the variables of a model with those of a checkpoint, by their names and shapes."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from absl import logging
+
+from albert.io import file_io
+from albert.model import weight_names
+
+_FIRST_ALBERT_ZH = "bert/encoder/layer_shared/"  # begins its names of shared layers
+
+Shapes = Mapping[str, Sequence[int]]  # {variable: shape}
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """The variables of a model that a checkpoint has a value for.
+
+    Attributes:
+      prefix: of the checkpoint, for messages.
+      here: shapes in the model.
+      there: shapes in the checkpoint.
+      pairs: {name here: name there} of the variables to load.
+    """
+
+    prefix: str
+    here: Shapes
+    there: Shapes
+    pairs: Mapping[str, str]
+
+    @classmethod
+    def between(
+        cls, prefix: str, here: Shapes, there: Shapes, rename: Callable[[str], str] | None = None
+    ) -> "Match":
+        """Matches the names here, or what `rename` makes of them, with those there.
+
+        Raises:
+          file_io.InputError: the checkpoint is of a network that resembles ours.
+        """
+        if any(name.startswith(_FIRST_ALBERT_ZH) for name in there):
+            raise file_io.InputError(
+                f"{prefix} has the first layout of brightmart/albert_zh ({_FIRST_ALBERT_ZH}), "
+                "which is another network: take the same model with a name in _google, or a "
+                "published one, such as albert_base_zh"
+            )
+        sources = {name: rename(name) if rename else name for name in sorted(here)}
+        pairs = {name: source for name, source in sources.items() if source in there}
+        return cls(prefix, here, there, pairs)
+
+    def encoder_only(self) -> "Match":
+        """Returns the match without the variables outside the encoder."""
+        pairs = {a: b for a, b in self.pairs.items() if a.startswith(weight_names.ENCODER_PREFIX)}
+        return dataclasses.replace(self, pairs=pairs)
+
+    @property
+    def loaded(self) -> list[str]:
+        """Names here of the variables to load, sorted."""
+        return list(self.pairs)
+
+    @property
+    def new(self) -> list[str]:
+        """Names here of the other variables, sorted."""
+        return sorted(self.here.keys() - self.pairs.keys())
+
+    @property
+    def unused(self) -> list[str]:
+        """Names there of weights that the model does not have, sorted."""
+        read = {*self.pairs.values(), *weight_names.training_state(self.there)}
+        return sorted(self.there.keys() - read)
+
+    def has_other_head(self) -> bool:
+        """Returns whether a variable outside the encoder has another shape; warns if so."""
+        for name, source in self.pairs.items():
+            there, here = list(self.there[source]), list(self.here[name])
+            if not name.startswith(weight_names.ENCODER_PREFIX) and there != here:
+                logging.warning(
+                    "The head of %s has other sizes than that of this run, so a new one is "
+                    "trained: %s is %s there, %s here",
+                    self.prefix,
+                    name,
+                    there,
+                    here,
+                )
+                return True
+        return False
+
+    def check_shapes(self, new_rows: int = 0) -> None:
+        """Rejects shapes that differ, and a checkpoint that matches nothing.
+
+        Args:
+          new_rows: number of pieces at the end of the vocabulary that the checkpoint may lack.
+        """
+        shapes = {name: self.there[source] for name, source in self.pairs.items()}
+        for name in shapes.keys() & set(weight_names.BY_PIECE):
+            rows, *rest = shapes[name]
+            if rows + new_rows == self.here[name][0]:
+                shapes[name] = [rows + new_rows, *rest]
+        check_shapes(self.prefix, shapes, self.here, self._explanation())
+        if not shapes:
+            raise file_io.InputError(
+                f"{self.prefix} has no variable of this model; it holds {sorted(self.there)[:10]}"
+            )
+
+    def check_surplus(self) -> None:
+        """Rejects a checkpoint with more layers than the model: it would be another network."""
+        surplus = [
+            name
+            for name in self.unused
+            if name.startswith(f"{weight_names.ENCODER_PREFIX}encoder/")
+        ]
+        if surplus:
+            raise file_io.InputError(
+                f"{self.prefix} has encoder variables that the configuration lacks, such as "
+                f"{surplus[0]}; {self._explanation()}"
+            )
+
+    def check_missing(
+        self, used: Collection[str], trained: Collection[str], optional: tuple[str, ...] | None
+    ) -> None:
+        """Rejects a checkpoint without variables that would then have random values.
+
+        Args:
+          used: names of the variables that the outputs of the model depend on.
+          trained: names of the variables that training would change.
+          optional: prefixes of parts of the encoder that may be new if the model is trained; None
+            if it is not trained.
+        """
+
+        def becomes_trained(name: str) -> bool:
+            if optional is None or name not in trained:
+                return False
+            return not name.startswith(weight_names.ENCODER_PREFIX) or name.startswith(optional)
+
+        missing = [name for name in self.new if name in used and not becomes_trained(name)]
+        if missing:
+            hint = self._hint(missing, is_trained=optional is not None)
+            raise file_io.InputError(
+                f"{self.prefix} lacks {missing}; it has unused {self.unused}; {hint}"
+            )
+
+    def _explanation(self) -> str:
+        """Explains how the sizes of the checkpoint differ from the model's; "" if unknown."""
+        return weight_names.explain_mismatch(self.there, self.here)
+
+    def _hint(self, missing: list[str], is_trained: bool) -> str:
+        """Returns what to do about missing variables."""
+        encoder = [name for name in missing if name.startswith(weight_names.ENCODER_PREFIX)]
+        if not encoder and any(name.startswith(weight_names.WORDS_HEAD) for name in missing):
+            return (
+                "this checkpoint has no head for masked words: expected a pre-trained model, such "
+                "as the folder of a pre-training run, or a Hugging Face folder of a model for "
+                "masked words"
+            )
+        if not encoder:
+            return "this checkpoint has no head for the task: fine-tune first (do_train)"
+        if not all(name.startswith(weight_names.POOLER) for name in encoder):
+            config = "does the configuration file belong to this checkpoint?"
+            return self._explanation() or config
+        if is_trained:
+            return (
+                "this checkpoint has no pooler, and a frozen encoder would keep a random one: "
+                "train it (without freeze_encoder)"
+            )
+        return (
+            "this checkpoint has no pooler, as models for masked words, questions or words have "
+            "none: fine-tune first (do_train), or take what does without it, such as vectors=mean "
+            "or first"
+        )
+
+
+def check_shapes(prefix: str, there: Shapes, here: Shapes, explanation: str = "") -> None:
+    """Rejects shapes of the same names that differ.
+
+    Args:
+      prefix: of the checkpoint.
+      there: shapes in the checkpoint.
+      here: shapes in the model, of at least these names.
+      explanation: what to add to the message.
+    """
+    wrong = [
+        f"{name} is {list(shape)} in the checkpoint, {list(here[name])} in the model"
+        for name, shape in sorted(there.items())
+        if list(shape) != list(here[name])
+    ]
+    if wrong:
+        listing = "; ".join([*wrong, *filter(None, [explanation])])
+        raise file_io.InputError(f"{prefix} does not fit the configuration: {listing}")
