@@ -109,9 +109,7 @@ def make_run(
         complete_folder=lambda _: model_folder.write_pretrained(
             settings.output_dir, config, sentence_task, source
         ),
-        do_eval=settings.do_eval,
-        record=recorder,
-        **training.run_arguments(
+        training=training.make_training(
             settings,
             steps,
             settings.num_warmup_steps,
@@ -119,6 +117,10 @@ def make_run(
             start_warmup_step=settings.start_warmup_step,
             average_last=settings.average_last,
         ),
+        do_eval=settings.do_eval,
+        checkpoint=settings.loop.checkpoint,
+        eval_wait_secs=settings.loop.eval_wait_secs,
+        record=recorder,
     )
 
 

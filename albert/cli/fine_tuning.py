@@ -338,13 +338,12 @@ def make_run(
         new_rows=training.new_rows(settings, inputs.config, inputs.source),
         check_folder=lambda: model_folder.check_same_model(*model),
         complete_folder=lambda replace: kinds.write_folder(*model, replace),
+        training=training.make_training(settings, steps, prepared.num_warmup_steps, command.recipe),
         do_eval=prepared.do_eval,
         do_predict=settings.do_predict,
+        checkpoint=checkpoint_to_use(settings, inputs),
+        eval_wait_secs=settings.loop.eval_wait_secs,
         record=recorder and dataclasses.replace(recorder, description=description),
-        **{
-            **training.run_arguments(settings, steps, prepared.num_warmup_steps, command.recipe),
-            "checkpoint": checkpoint_to_use(settings, inputs),
-        },
     )
 
 

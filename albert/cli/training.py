@@ -2,15 +2,20 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
 from albert.cli import command_flags, model_settings, options, path_flags
 from albert.io import file_io, log_format
 from albert.model import configuration, model_folder, sources
-from albert.training import budget, optimizer_table
+from albert.training import budget, contracts, optimizer_table, stuck_runs
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model import layers
+    from albert.training import engine, stages
 
 PRECISIONS = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 AUTO = "auto"
@@ -100,8 +105,8 @@ class Compute(options.Group):
         False, "Print what training with these flags needs and what would fit, and end."
     )
 
-    def for_batch(self, positions: int) -> Any:
-        """Returns the `layers.Compute` for a batch with this many positions."""
+    def for_batch(self, positions: int) -> "layers.Compute":
+        """Returns the computation for a batch with this many positions."""
         from albert.model import layers
 
         # Each part has its own gradients of shared weights, so saving memory needs a single part.
@@ -331,8 +336,8 @@ class Schedule(options.Group):
         if not do_train:
             self.refuse_given("training", "budget_minutes")
 
-    def with_metric(self, task: Any) -> Any:
-        """Returns the `contracts.Task` with the metric that picks the best checkpoint.
+    def with_metric(self, task: contracts.Task) -> contracts.Task:
+        """Returns the task with the metric that picks the best checkpoint.
 
         Raises:
           file_io.InputError: the task has no such metric; the message lists its metrics.
@@ -346,8 +351,10 @@ class Schedule(options.Group):
             )
         return dataclasses.replace(task, best_metric=metric)
 
-    def judgement(self, learning_rate: Any, warmup_fraction: float, recipe: str | None) -> Any:
-        """Returns the `stuck_runs.Settings` of a run; None: no check for learning."""
+    def judgement(
+        self, learning_rate: float | str, warmup_fraction: float, recipe: str | None
+    ) -> stuck_runs.Settings | None:
+        """Returns how the run is judged; None: no check for learning."""
         return None
 
 
@@ -403,8 +410,10 @@ class Settings(options.Group):
 # --- parts of a run -------------------------------------------------------------------------------
 
 
-def make_strategy(settings: Settings, command: command_flags.CommandLine) -> Any:
-    """Returns the `tf.distribute.Strategy` of the flags, which all workers must share.
+def make_strategy(
+    settings: Settings, command: command_flags.CommandLine
+) -> "tf.distribute.Strategy":
+    """Returns the devices of the flags, which all workers must share.
 
     Raises:
       file_io.InputError: flags contradict each other or the devices are missing.
@@ -442,8 +451,8 @@ def run_config(
     eval_batch_size: int,
     predict_batch_size: int,
     keep_checkpoint_max: int,
-) -> Any:
-    """Returns the `engine.RunConfig` of the flags; commands pass arguments that differ."""
+) -> "engine.RunConfig":
+    """Returns the settings of the engine; commands pass arguments that differ."""
     from albert.training import engine
 
     if keep_checkpoint_max < 0:
@@ -472,8 +481,8 @@ def run_config(
 
 def end_with_estimate(
     settings: Settings,
-    config: Any,
-    strategy: Any,
+    config: configuration.AlbertConfig,
+    strategy: "tf.distribute.Strategy",
     predictions: int = 0,
     choices: int = 1,
     averages: bool = False,
@@ -482,8 +491,8 @@ def end_with_estimate(
 
     Args:
       settings: settings of the command.
-      config: `encoder.AlbertConfig`.
-      strategy: `tf.distribute.Strategy`.
+      config: sizes of the model.
+      strategy: the devices.
       predictions: masked positions per example; 0 for fine-tuning.
       choices: texts per example.
       averages: whether the weights are averaged.
@@ -496,9 +505,10 @@ def end_with_estimate(
     engine.training_batch(run_config(settings, 0, 0, 0, 0), strategy)
     batch_size = settings.train_batch_size
 
-    def compute_with(accumulation_steps, recompute):
-        saving = {"gradient_accumulation_steps": accumulation_steps, "recompute": recompute}
-        changed = dataclasses.replace(compute, **saving)
+    def compute_with(accumulation_steps: int, recompute: bool) -> "layers.Compute":
+        changed = dataclasses.replace(
+            compute, gradient_accumulation_steps=accumulation_steps, recompute=recompute
+        )
         return engine.compute_on(changed.for_batch(batch_size * settings.max_seq_length), strategy)
 
     shapes = memory.Shapes(
@@ -559,51 +569,45 @@ def read_config(settings: Settings, source: sources.Source) -> configuration.Alb
     return new_config
 
 
-def run_arguments(
-    settings: Settings, steps: int, warmup_steps: int, recipe: str | None = None, **schedule: Any
-) -> dict[str, Any]:
-    """Returns the arguments of `stages.Run` for the length and the end of training.
+def make_training(
+    settings: Settings,
+    steps: int,
+    warmup_steps: int,
+    recipe: str | None = None,
+    poly_power: float = 1.0,
+    start_warmup_step: int = 0,
+    average_last: float = 0.0,
+) -> "stages.Training | None":
+    """Returns how a run trains; None without --do_train.
 
     Args:
       settings: settings of the command.
       steps, warmup_steps: steps of training; with a time budget only their ratio counts.
       recipe: file or page with settings to try; None: no check for learning.
-      **schedule: further fields of `optimizer_table.Settings`.
+      poly_power, start_warmup_step, average_last: see `optimizer_table.Settings`.
     """
-    flags, minutes = settings.optimizer, settings.schedule.budget_minutes
-    warmup_fraction = warmup_steps / steps if steps else 0.0
-    return {
-        "optimizer": _optimizer(settings, steps, warmup_steps, schedule),
-        "do_train": settings.do_train,
-        "checkpoint": settings.loop.checkpoint,
-        "eval_wait_secs": settings.loop.eval_wait_secs,
-        "stuck": settings.schedule.judgement(flags.learning_rate, warmup_fraction, recipe),
-        "budget": _budget(settings, steps, schedule) if minutes else None,
-    }
+    from albert.training import stages
 
-
-def _optimizer(
-    settings: Settings, steps: int, warmup_steps: int, schedule: Mapping[str, Any]
-) -> optimizer_table.Settings | None:
-    """Returns the settings of the optimizer; None without training."""
     if not settings.do_train:
         return None
-    flags = settings.optimizer
-    return optimizer_table.Settings(
+    flags, schedule = settings.optimizer, settings.schedule
+    optimizer = optimizer_table.Settings(
         flags.rate(settings.train_batch_size),
         steps,
         warmup_steps,
         flags.optimizer,
         flags.arguments,
+        poly_power=poly_power,
+        start_warmup_step=start_warmup_step,
+        average_last=average_last,
         product_type=PRECISIONS[settings.compute.precision],
-        **schedule,
     )
-
-
-def _budget(settings: Settings, steps: int, schedule: Mapping[str, Any]) -> budget.Settings:
+    warmup_fraction = warmup_steps / steps if steps else 0.0
+    stuck = schedule.judgement(flags.learning_rate, warmup_fraction, recipe)
+    if not schedule.budget_minutes:
+        return stages.Training(optimizer, stuck)
     is_bound = settings.given & {"train_step", "num_train_steps", "num_train_epochs"}
-    return budget.Settings(
-        settings.schedule.budget_minutes,
-        steps if is_bound else None,
-        averages=bool(schedule.get("average_last")),
+    limits = budget.Settings(
+        schedule.budget_minutes, steps if is_bound else None, averages=bool(average_last)
     )
+    return stages.Training(optimizer, stuck, limits)

@@ -30,7 +30,19 @@ from albert.training import (
 )
 from albert.training.evaluation_basis import Basis
 
-Budget = budget.Settings  # a field of `Run` has the name of the module
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How a run trains.
+
+    Attributes:
+      stuck: None: training is not judged.
+      limits: budget of time; None: `RunConfig` has the number of steps.
+    """
+
+    optimizer: optimizer_table.Settings
+    stuck: stuck_runs.Settings | None = None
+    limits: budget.Settings | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,33 +50,27 @@ class Run:
     """The settings of a run of any task.
 
     Attributes:
-      model_config: sizes of the model.
-      run_config: settings of the engine.
-      strategy: the devices.
-      optimizer: its settings; None: the run does not train.
-      init_checkpoint: prefix of the weights to start from, or None.
+      training: None: the run does not train. With training each checkpoint is evaluated when it is
+        saved.
+      init_checkpoint: prefix of the weights to start from.
       from_scratch: start from random weights if there is no `init_checkpoint`.
       rename, new_head, new_rows: see `checkpoints.restore`.
       adapt: ``(model, LoadReport)`` changes the initial weights to suit the model.
       check_folder: raises if the output folder holds another model, before training.
       complete_folder: ``(replace)`` adds the files that make the output folder usable without
         flags; see `model_folder.write`. replace is True before training, else False.
-      do_train, do_eval, do_predict: the stages to run; with training each checkpoint is evaluated
-        when it is saved.
       checkpoint: the checkpoint to evaluate or to predict with, see `checkpoints.choose`. "all"
         evaluates all checkpoints and predicts with the best.
       eval_wait_secs: see `evaluation.evaluate_all`.
       record: describes the run in its folder; None: the run is not recorded.
       before_save: called by the chief before each checkpoint; raises if it must not save.
       basis: returns what evaluations are measured on; None: unknown.
-      stuck: None: training is not judged.
-      budget: None: `run_config` has the number of steps.
     """
 
     model_config: configuration.AlbertConfig
     run_config: engine.RunConfig
     strategy: tf.distribute.Strategy
-    optimizer: optimizer_table.Settings | None = None
+    training: Training | None = None
     init_checkpoint: str | None = None
     from_scratch: bool = False
     rename: Callable[[str], str] | None = None
@@ -73,7 +79,6 @@ class Run:
     new_rows: int = 0
     check_folder: Callable[[], None] = lambda: None
     complete_folder: Callable[[bool], None] = lambda replace: None
-    do_train: bool = False
     do_eval: bool = False
     do_predict: bool = False
     checkpoint: str | None = None
@@ -81,8 +86,11 @@ class Run:
     record: run_session.Recorder | None = None
     before_save: Callable[[], None] = lambda: None
     basis: Callable[[], Basis | None] = lambda: None
-    stuck: stuck_runs.Settings | None = None
-    budget: Budget | None = None
+
+    @property
+    def do_train(self) -> bool:
+        """Whether the run trains."""
+        return self.training is not None
 
     @property
     def checkpoint_to_use(self) -> str | None:
@@ -109,10 +117,10 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
             run.complete_folder(True)
         with data.reading([path for files in paths.values() for path in files]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
-            if run.do_train:
-                runner = _train(task, data, run, paths["train"], eval_input)
+            if run.training:
+                runner = _train(task, data, run, run.training, paths["train"], eval_input)
             else:
-                runner = make_engine(task, run)
+                runner = _make_engine(task, run)
             block = _evaluate(run, runner, eval_input) if eval_input else None
             if run.do_predict:
                 block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
@@ -129,29 +137,33 @@ def _train(
     task: contracts.Task,
     data: contracts.Data,
     run: Run,
+    training: Training,
     paths: Sequence[str],
     eval_input: input_pipeline.InputFn | None,
 ) -> engine.Engine:
     """Trains within the run's budget; restarts with another seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
-    num_restarts = run.stuck.num_restarts if run.stuck else 0
+    num_restarts = training.stuck.num_restarts if training.stuck else 0
     for seed, count in stuck_runs.attempts(folder, first_seed, num_restarts, on_chief):
-        watch = make_watch(run)
-        attempt, pacer = within_budget(run, count, watch)
-        assert attempt.optimizer, "runs that train have one"
-        runner = make_engine(task, attempt, seed)
-        further: dict[str, float] | None = {"restarts": count} if count else None
+        watch = _make_watch(run, training)
+        pacer = _make_pacer(run, training, count, watch)
+        optimizer, config = training.optimizer, dataclasses.replace(run.run_config, seed=seed)
+        if pacer:
+            optimizer = optimizer.in_fractions()
+            config = dataclasses.replace(config, num_train_steps=pacer.num_train_steps)
+        runner = _make_engine(task, dataclasses.replace(run, run_config=config))
+        extra: dict[str, float] | None = {"restarts": count} if count else None
         evaluate = None
         if eval_input:
-            evaluate = evaluation.evaluate_while_training(runner, eval_input, further)
+            evaluate = evaluation.evaluate_while_training(runner, eval_input, extra)
             if pacer:
                 time_evaluation = functools.partial(runner.time_evaluation, eval_input)
                 evaluate = pacer.timing(evaluate, time_evaluation)
         try:
             average = runner.train(
                 _train_input(data, paths, seed),
-                attempt.optimizer,
+                optimizer,
                 lambda model: _initialize(model, run),
                 evaluate,
                 [hook for hook in (watch, pacer) if hook],
@@ -162,7 +174,7 @@ def _train(
             return runner
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(folder, seed, error, on_chief)
-            del runner, evaluate, attempt, watch, pacer  # the next attempt needs their memory
+            del runner, evaluate, watch, pacer  # the next attempt needs their memory
     raise AssertionError("the last attempt has raised")
 
 
@@ -191,76 +203,62 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
     return report
 
 
-def make_engine(task: contracts.Task, run: Run, seed: int | None = None) -> engine.Engine:
-    """Makes the engine of a run, and writes the size of its model to the run's record.
-
-    A seed replaces that of `run.run_config`.
-    """
-    run_config = run.run_config
-    if seed is not None:
-        run_config = dataclasses.replace(run_config, seed=seed)
-    if not run.stuck:  # the learning signals are not needed
+def _make_engine(task: contracts.Task, run: Run) -> engine.Engine:
+    """Makes the engine of a run, and writes the size of its model to the run's record."""
+    if not (run.training and run.training.stuck):  # the learning signals are not needed
         task = dataclasses.replace(task, signs=contracts.no_metrics)
-    runner = engine.Engine(task, run.model_config, run_config, run.strategy)
+    runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
     runner.before_save, runner.basis = run.before_save, run.basis
     if distribution.is_chief(run.strategy):
         counts = [
             sum(variable.shape.num_elements() for variable in variables)
             for variables in (runner.model.variables, runner.model.trained_variables)
         ]
-        run_record.set_model(run_config.output_dir, task.name, task.best_metric, *counts)
+        run_record.set_model(run.run_config.output_dir, task.name, task.best_metric, *counts)
     return runner
 
 
-def make_watch(run: Run) -> stuck_runs.Watch | None:
+def _make_watch(run: Run, training: Training) -> stuck_runs.Watch | None:
     """Makes the hook that judges whether a run learns; None if it is not judged."""
-    if not run.stuck:
+    if not training.stuck:
         return None
     config = run.run_config
     return stuck_runs.Watch(
-        run.stuck, config.output_dir, None if run.budget else config.num_train_steps,
+        training.stuck, config.output_dir, None if training.limits else config.num_train_steps,
         config.train_batch_size, distribution.is_chief(run.strategy),
     )  # fmt: skip
 
 
-def within_budget(
-    run: Run, attempt: int, watch: stuck_runs.Watch | None
-) -> tuple[Run, budget.Pacer | None]:
-    """Applies the time budget of a run, if it has one.
+def _make_pacer(
+    run: Run, training: Training, attempt: int, watch: stuck_runs.Watch | None
+) -> budget.Pacer | None:
+    """Makes the hook that plans the steps within a budget of time; None without a budget.
 
     Args:
-      run: `Run`.
+      run, training: how it trains.
       attempt: number of earlier restarts.
       watch: gets the number of steps once it is known.
-
-    Returns:
-      The run with the planned number of steps, and the hook that plans it. Without a budget: the
-      same run and None.
 
     Raises:
       file_io.InputError: the folder holds a run without a budget, or with another one.
     """
-    if not run.budget:
-        return run, None
+    limits, config, folder = training.limits, run.run_config, run.run_config.output_dir
+    if not limits:
+        return None
     on_chief = functools.partial(distribution.from_chief, run.strategy)
-    config, settings = run.run_config, run.budget
-    folder = config.output_dir
     with run.strategy.scope():
         pace = optimizers.Pace()
     pacer = budget.Pacer(
-        settings, folder, attempt, config.save_checkpoints_steps, config.eval_every,
+        limits, folder, attempt, config.save_checkpoints_steps, config.eval_every,
         on_chief, distribution.is_chief(run.strategy), pace,
         watch.expect if watch else lambda steps, step: None,
     )  # fmt: skip
     if pacer.is_new and on_chief(lambda: bool(checkpoints.numbered(folder))):
         raise file_io.InputError(
-            f"budget_minutes={settings.minutes:g}: {folder} has a run without a budget; give "
+            f"budget_minutes={limits.minutes:g}: {folder} has a run without a budget; give "
             "another output_dir"
         )
-
-    run_config = dataclasses.replace(config, num_train_steps=pacer.num_train_steps)
-    optimizer = run.optimizer.in_fractions() if run.optimizer else None
-    return dataclasses.replace(run, run_config=run_config, optimizer=optimizer), pacer
+    return pacer
 
 
 def _evaluate(

@@ -31,7 +31,7 @@ def chosen(num_train_steps, num_warmup_steps, **given):
     """The `optimizer_table.Settings` of checked flags."""
     settings = settings_of(do_train=True, **given)
     settings.optimizer.check()
-    return training.run_arguments(settings, num_train_steps, num_warmup_steps)["optimizer"]
+    return training.make_training(settings, num_train_steps, num_warmup_steps).optimizer
 
 
 def refused(**given):

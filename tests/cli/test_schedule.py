@@ -133,17 +133,18 @@ def test_recipes_are_there():
 
 
 def test_runs_get_what_the_flags_say():
-    settings = settings_of("run_classifier", num_restarts=2, stuck_after=0.1, learning_rate=5e-4)
-    run = training.run_arguments(settings, 100, 6, "recipes/glue_SST-2.flags")
-    judged = run["stuck"]
+    given = {"num_restarts": 2, "stuck_after": 0.1, "learning_rate": 5e-4}
+    made = training.make_training(
+        settings_of("run_classifier", **given), 100, 6, "recipes/glue_SST-2.flags"
+    )
+    judged = made.stuck
     assert (judged.stuck_after, judged.warmup_share, judged.num_restarts) == (0.1, 0.06, 2)
     for part in ("learning_rate=0.0005 with 6% of the steps", "recipes/glue_SST-2.flags"):
         assert part in judged.advice
-    assert run["do_train"]
-    assert run["budget"] is None
-    assert training.run_arguments(settings_of("run_pretraining"), 100, 6)["stuck"] is None
+    assert made.limits is None
+    assert training.make_training(settings_of("run_pretraining"), 100, 6).stuck is None
     silent = settings_of("run_classifier", stuck_after=0)
-    assert training.run_arguments(silent, 100, 6, "recipes/race.flags")["stuck"] is None
+    assert training.make_training(silent, 100, 6, "recipes/race.flags").stuck is None
 
 
 @pytest.mark.parametrize("script", GIVEN)
@@ -151,13 +152,13 @@ def test_given_steps_bound_a_budget_and_defaults_do_not(script):
     length = {"run_pretraining": "num_train_steps", "run_squad_v1": "num_train_epochs"}
     for given, bound in (({}, None), ({length.get(script, "train_step"): 50}, 50)):
         settings = settings_of(script, budget_minutes=2, **given)
-        found = training.run_arguments(settings, 50, 5)["budget"]
+        found = training.make_training(settings, 50, 5).limits
         assert (found.minutes, found.max_steps) == (2.0, bound)
 
 
 def test_the_share_of_the_warm_up_is_kept_within_a_budget():
     settings = settings_of("run_pretraining", budget_minutes=2, precision="bfloat16")
-    found = training.run_arguments(settings, 1000, 100, poly_power=2.0)["optimizer"]
+    found = training.make_training(settings, 1000, 100, poly_power=2.0).optimizer
     of_steps = optimizer_table.Settings(
         0.00176, 1000, 100, "lamb", poly_power=2.0, product_type="bfloat16"
     )

@@ -49,7 +49,7 @@ def test_the_optimizer_is_that_of_the_flag(changes, kind):
     inputs = fine_tuning.Inputs(None, source, None, None, head_config.NO_LAYER)
     run = fine_tuning.make_run(command, inputs, command.prepare_questions(questions))
     assert run.run_config.num_train_steps == 9
-    assert type(optimizers.build(run.optimizer)) is kind
+    assert type(optimizers.build(run.training.optimizer)) is kind
 
 
 def test_no_step_at_all_is_an_error():

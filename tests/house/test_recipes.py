@@ -184,7 +184,7 @@ def everything_but_training(task, data, run):
     """In place of `stages.run`."""
     file_io.make_dirs(run.run_config.output_dir)
     stages.check_start(run)
-    optimizers.build(run.optimizer)
+    optimizers.build(run.training.optimizer)
     for split in ("train", "dev"):
         data.records(split)
 

@@ -54,7 +54,7 @@ def test_estimated_memory_counts_all_choices(inputs, tmp_path, run_script, capsy
 
 def test_the_optimizer_is_that_of_the_flag(inputs, tmp_path, run_script, monkeypatch):
     made = []
-    monkeypatch.setattr(stages, "run", lambda task, data, run: made.append(run.optimizer))
+    monkeypatch.setattr(stages, "run", lambda task, data, run: made.append(run.training.optimizer))
     for changes in ({}, {"optimizer": "lamb"}):
         run_script(run_race, **flags_for(inputs, tmp_path, do_train=True, **changes))
     kinds = [optimizers.AdamWeightDecayOptimizer, optimizers.LAMB]

@@ -121,12 +121,11 @@ def make_run(folder, settings=None, limits=None, rate=0.02, **changes):
         model_config=encoder.AlbertConfig(vocab_size=8),  # the model here needs none
         run_config=run_config,
         strategy=distribution.create_strategy("one_device"),
-        optimizer=optimizer_table.Settings(rate, 1000, 100 if limits else 0),
+        training=stages.Training(
+            optimizer_table.Settings(rate, 1000, 100 if limits else 0), settings, limits
+        ),
         from_scratch=True,
-        do_train=True,
         do_eval=True,
-        stuck=settings,
-        budget=limits,
     )
 
 
@@ -162,17 +161,17 @@ def test_evaluations_have_steps_of_their_own(path, tmp_path):
 
 
 def test_training_ends_where_nothing_gets_better(path, tmp_path, caplog):
-    """At a rate of 0 nothing ever does."""
+    """At a rate of 0 nothing does after step 10, which step 0 with random parts cannot beat."""
     run = make_run(tmp_path, rate=0.0, early_stopping_patience=2)
     with caplog.at_level("INFO", logger="absl"):
         train(path, run)
-    assert evaluated(tmp_path) == saved(tmp_path) == [0, 10, 20]
+    assert evaluated(tmp_path) == saved(tmp_path) == [0, 10, 20, 30]
     assert "Early stopping: no improvement in the last 2 evaluations" in caplog.text
     caplog.clear()
     with caplog.at_level("INFO", logger="absl"):
         train(path, run)
-    assert "Nothing to train: already at step 20" in caplog.text
-    assert evaluated(tmp_path) == [0, 10, 20]
+    assert "Nothing to train: already at step 30" in caplog.text
+    assert evaluated(tmp_path) == [0, 10, 20, 30]
 
 
 def test_the_lowest_loss_can_pick_the_best(path, tmp_path):
