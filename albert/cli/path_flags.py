@@ -70,7 +70,7 @@ _OF_MODEL = (
 # Files that training writes in its output folder, in which its initial model may also lie.
 _RESULTS = (
     *("/predictions.*", "/nbest_predictions.json", "/null_odds.json", "/predict_results.txt"),
-    *("/test_results.tsv", "/submit_results.tsv"),
+    *("/test_results.tsv", "/submit_results.tsv", "/examples.jsonl"),
 )
 _OF_STUDIES = ("/sweep.json", "/sweep_results.*", "/seeds.json")
 

@@ -7,6 +7,7 @@ __all__ = (
     "glue",
     "kinds",
     "model_labels",
+    "outcomes",
     "prediction_files",
     "pretraining",
     "race",

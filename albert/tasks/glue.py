@@ -18,7 +18,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, label_scale
-from albert.tasks import metrics, prediction_files
+from albert.tasks import metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
@@ -48,6 +48,11 @@ class InputExample:
     text_a: str
     text_b: str | None
     label: str | float
+
+    @property
+    def text(self) -> str:
+        """Both texts, for people to read."""
+        return self.text_a if self.text_b is None else f"{self.text_a} / {self.text_b}"
 
 
 class ClassifierTask(Protocol):
@@ -85,6 +90,9 @@ class ClassifierTask(Protocol):
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
         """Returns a JSON-ready dict that identifies the data of a split."""
+
+    def is_labeled(self, split: str) -> bool:
+        """Returns whether the labels of a split are known."""
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
@@ -222,6 +230,10 @@ class GlueTask:
         digest = {"data_sha256": file_io.sha256(self.path(data_dir, split))}
         is_usual = self.labels == get_task(self.name).labels
         return digest if is_usual else {**digest, "labels": list(self.labels)}
+
+    def is_labeled(self, split: str) -> bool:
+        """Returns whether the labels of a split are known: not those of the test data."""
+        return split != "test"
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
@@ -668,9 +680,17 @@ def make_data(
         return predicted if split == "test" else split
 
     def write_predictions(output_dir, rows, ids, prefix=None):
+        outcomes.remove(output_dir)
+        scores = None
         if predicted == "test":
-            return glue_task.write_predictions(output_dir, rows, ids, prefix)
-        return prediction_files.write_classifier_files(output_dir, rows, ids, glue_task.labels)
+            scores = glue_task.write_predictions(output_dir, rows, ids, prefix)
+        else:
+            prediction_files.write_classifier_files(output_dir, rows, ids, glue_task.labels)
+        if glue_task.is_labeled(predicted):
+            examples = glue_task.iter_examples(data_dir, predicted, use_spm=False)
+            texts = outcomes.texts_of(ids, ((example.guid, example.text) for example in examples))
+            outcomes.write(output_dir, outcomes.of_classes(glue_task.labels, ids, texts, rows))
+        return scores
 
     return contracts.data_of_examples(
         name=glue_task.name,

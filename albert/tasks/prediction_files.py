@@ -48,7 +48,7 @@ def _number(value: float) -> str:
     return str(np.float32(value))
 
 
-def _plain(value: Any) -> float:
+def plain_number(value: Any) -> float:
     """Returns the shortest number that stands for the same float32, as a float of Python."""
     return float(_number(value))
 
@@ -72,10 +72,10 @@ def predictions(
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
         if labels:
-            named = dict(zip(labels, map(_plain, row), strict=True))
+            named = dict(zip(labels, map(plain_number, row), strict=True))
             yield Prediction(guid, labels[index], named, is_cut)
         else:
-            yield Prediction(guid, _plain(index), {}, is_cut)
+            yield Prediction(guid, plain_number(index), {}, is_cut)
 
 
 def _tsv_lines(

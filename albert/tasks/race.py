@@ -18,7 +18,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, json_shapes
 from albert.model import head_config
-from albert.tasks import glue, metrics, prediction_files
+from albert.tasks import glue, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
 
@@ -30,6 +30,7 @@ _FOLDER = "RACE"
 MAX_QA_LENGTH = 128  # tokens of question and option, by default
 _MERGED = "all.txt"
 _LETTERS = "ABCD"
+_SHOWN_OF_ARTICLE = 160  # characters
 _BLANK = "_"
 _KEYS = ("article", "questions", "options", "answers", "id")
 
@@ -53,6 +54,15 @@ class RaceExample:
     endings: tuple[str, ...]
     label: int
     level: str
+
+    @property
+    def text(self) -> str:
+        """The begin of the article and the choices, for people to read."""
+        article = " ".join(self.article.split())
+        if len(article) > _SHOWN_OF_ARTICLE:
+            article = article[:_SHOWN_OF_ARTICLE] + "…"
+        choices = (f"{a}: {text}" for a, text in zip(_LETTERS, self.endings, strict=True))
+        return f"{article} — {' | '.join(choices)}"
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -450,15 +460,20 @@ def make_data(
             "give a lower max_qa_length or a higher max_seq_length"
         )
     partial = functools.partial
+    # The tokenizer normalizes texts.
+    examples = partial(iter_race_examples, data_dir, use_spm=False, **levels)
+
+    def write_files(output_dir, rows, ids, prefix=None):
+        outcomes.remove(output_dir)
+        scores = write_predictions(output_dir, rows, ids, prefix)
+        texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in examples("test")))
+        outcomes.write(output_dir, outcomes.of_classes(_LETTERS, ids, texts, rows))
+        return scores
+
     return contracts.data_of_examples(
         name="race",
         specs=feature_specs(max_seq_length),
-        examples=partial(
-            iter_race_examples,
-            data_dir,
-            use_spm=False,  # The tokenizer normalizes texts.
-            **levels,
-        ),
+        examples=examples,
         featurize=partial(
             _featurize,
             max_seq_length=max_seq_length,
@@ -467,7 +482,7 @@ def make_data(
         ),
         fingerprint=partial(fingerprint, data_dir, **levels),
         cache=cache,
-        write_predictions=write_predictions,
+        write_predictions=write_files,
         files=partial(files, data_dir, **levels),
         limits={"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)},
     )

@@ -11,6 +11,7 @@ TensorFlow, so that readers start quickly.
 import dataclasses
 import functools
 import itertools
+import operator
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,15 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config
-from albert.tasks import custom, entities, metrics, model_labels, prediction_files, word_files
+from albert.tasks import (
+    custom,
+    entities,
+    metrics,
+    model_labels,
+    outcomes,
+    prediction_files,
+    word_files,
+)
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
 
@@ -433,6 +442,7 @@ class Files:
         prefix: str | None = None,
     ) -> dict[str, float] | None:
         """Writes the predictions, and scores them if there are labels; see `contracts.Data`."""
+        outcomes.remove(output_dir)
         for name in (CONLL_NAME, JSONL_NAME):
             sentence_predictions = predictions(self.sentences("test"), self.labels, rows)
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
@@ -440,7 +450,25 @@ class Files:
                 word_files.write_predictions(file, form, self.labels, sentence_predictions)
         if next(self.sentences("test")).labels is None:
             return None
+        outcomes.write(
+            output_dir, self.outcomes(predictions(self.sentences("test"), self.labels, rows))
+        )
         return prediction_files.write_scores(output_dir, Evaluator(self.labels), rows)
+
+    def outcomes(self, rows: Iterable[word_files.Prediction]) -> Iterator[outcomes.Outcome]:
+        """Yields the outcomes of predicted sentences whose labels are known."""
+        marked = entities.mark_entities(self.labels)
+        for row in rows:
+            labels = row.sentence.labels
+            right = sum(map(operator.eq, labels, row.labels))
+            numbers = {"right_words": right, "words": len(labels)}
+            if marked:
+                _, counts = entities.count([labels], [row.labels])
+                numbers |= {f"{name}_entities": x for name, x in counts._asdict().items()}
+            yield outcomes.Outcome(
+                row.sentence.guid, " ".join(row.sentence.words), " ".join(labels),
+                " ".join(row.labels), right == len(labels), numbers=numbers,
+            )  # fmt: skip
 
 
 def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:

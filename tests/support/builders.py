@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import json
 import pathlib
 import random
 
@@ -88,6 +89,11 @@ def read_results(folder):
     blocks = [block.splitlines() for block in text.split("=" * 50 + "\n")]
     blocks = [block for block in blocks if block and " = " in block[-1]]
     return [dict(line.split(" = ") for line in block) for block in blocks]
+
+
+def read_examples(folder):
+    """The lines of examples.jsonl as dicts."""
+    return [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
 
 
 def weights(prefix):

@@ -34,10 +34,10 @@ PLAIN = """
     training.run_facts training.run_record training.run_session training.stuck_runs
     training.subsets
     tasks.custom tasks.entities tasks.glue tasks.kinds tasks.metrics tasks.model_labels
-    tasks.prediction_files tasks.race
+    tasks.outcomes tasks.prediction_files tasks.race
     tasks.squad.answer_features tasks.squad.answers
-    tasks.squad.features tasks.squad.metrics tasks.squad.null_threshold tasks.squad.positions
-    tasks.squad.question_files
+    tasks.squad.features tasks.squad.metrics tasks.squad.null_threshold tasks.squad.outcomes
+    tasks.squad.positions tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
     tasks.token_classification tasks.word_files
     serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models

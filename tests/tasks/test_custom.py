@@ -315,6 +315,7 @@ def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, r
         assert (guid, label) == (f"id-{number}", str(row.argmax()))
         assert numbers == [str(x) for x in row]
     assert not (tmp_path / "own" / "predict_results.txt").exists()
+    assert not (tmp_path / "own" / "examples.jsonl").exists()
 
 
 @pytest.mark.slow

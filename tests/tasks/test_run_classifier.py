@@ -230,10 +230,14 @@ def test_the_dev_data_can_be_predicted_and_compared(inputs, tmp_path, run_script
         )  # fmt: skip
         run_script(run_classifier, **flags)
     sides = comparison_sides.read(map(str, folders))
-    for side in sides:
+    for side, folder in zip(sides, folders, strict=True):
         (run,) = side.runs
         kept = run.predictions
         assert len(kept.labels) == 60 and kept.data.endswith("dev.tsv")
+        examples = builders.read_examples(folder)
+        assert {row["id"]: row["text"] for row in examples} == kept.texts
+        if task == "rte":
+            assert {row["id"]: row["right"] for row in examples} == kept.right
         # The predictions are those of the best checkpoint, whose scores are in the record.
         for name in ("pearson", "MSE") if task == "STS-B" else ("eval_accuracy",):
             assert kept.metrics[name].value == pytest.approx(run.scores[name], abs=1e-4)

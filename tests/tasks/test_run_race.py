@@ -12,7 +12,14 @@ from albert.model import checkpoints, encoder, model_folder
 from albert.tasks import race
 from albert.training import optimizers, stages
 from tests.support import recorded_runs, reference_folder
-from tests.support.builders import SPM, passages, read_results, tiny_config, weights
+from tests.support.builders import (
+    SPM,
+    passages,
+    read_examples,
+    read_results,
+    tiny_config,
+    weights,
+)
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +107,10 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script, golden):
     assert right / len(answers) == pytest.approx(float(scores["eval_accuracy"]))
     kept = example_predictions.read(report_data.read_run(str(tmp_path), "run"))
     assert kept.metrics["eval_accuracy"].value == pytest.approx(right / len(answers))
+    examples = read_examples(tmp_path)
+    assert {row["id"]: row["label"] for row in examples} == answers
+    assert {row["id"]: row["right"] for row in examples} == kept.right
+    assert examples[0]["text"].startswith(kept.texts[rows[1][0]][:40])
     assert dict(kept.labels) == answers and "the bread was fine ." in kept.texts[rows[1][0]]
     assert float(scores["eval_accuracy"]) > 0.8
     assert model_folder.read(str(tmp_path), "multiple_choice").settings["max_qa_length"] == 20

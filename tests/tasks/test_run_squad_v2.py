@@ -73,6 +73,8 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     best = max(read_results(trained), key=lambda block: float(block["f1"]))
     for name in ("f1", "exact"):
         assert kept.metrics[name].value == pytest.approx(float(best[name]))
+        values = [row["numbers"][name] for row in builders.read_examples(trained)]
+        assert np.mean(values) == pytest.approx(float(best[name]))
     assert {key for key, text in kept.found.items() if text == "(no answer)"} == {
         key for key, text in predictions.items() if text == ""
     }

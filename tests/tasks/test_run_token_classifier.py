@@ -82,6 +82,12 @@ def test_labels_are_learned_and_scored(trained):
     assert [kept.right[key] for key in kept.labels] == [
         a == b for a, b in zip(true, predicted, strict=True)
     ]
+    examples = builders.read_examples(trained / "model")
+    right, words = (
+        sum(row["numbers"][name] for row in examples) for name in ("right_words", "words")
+    )
+    assert right / words == pytest.approx(found["eval_accuracy"], abs=1e-6)
+    assert {row["id"]: row["right"] for row in examples} == kept.right
     record = run_record.read(str(trained / "model"))
     assert record["test"]["f1"] == pytest.approx(found["f1"]) and record["evaluated"] == 2
     assert 0 <= record["baseline"]["f1"] < record["baseline"]["eval_accuracy"] < 0.9

@@ -6,6 +6,7 @@ __all__ = (
     "features",
     "metrics",
     "null_threshold",
+    "outcomes",
     "positions",
     "question_files",
     "records",

@@ -11,8 +11,10 @@ from absl import logging
 from albert.data import input_options
 from albert.io import file_io, locks
 from albert.model import batching
+from albert.tasks import outcomes
 from albert.tasks.squad import answer_features, null_threshold, positions, selection
 from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import outcomes as squad_outcomes
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.tasks.squad.features import SquadExample, SquadFeatures
@@ -240,6 +242,7 @@ class QuestionFiles:
 
     def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
         """Writes all files of answers; returns their scores if the gold answers are known."""
+        outcomes.remove(output_dir)
         evaluator = make_evaluator()
         evaluator.update(rows)
         answers = evaluator.answers()
@@ -255,6 +258,9 @@ class QuestionFiles:
                 threshold = null_threshold.read(prefix)
             texts = null_threshold.apply(texts, answers.null_odds, threshold)
         squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
+        if scores:
+            rows = squad_outcomes.of_questions(self.predict_examples, answers, texts)
+            outcomes.write(output_dir, rows)
         return scores
 
 

@@ -1,0 +1,103 @@
+"""Writes what a model predicted for each example with a known label: ``examples.jsonl``.
+
+One form for all tasks, so that reports and comparisons of runs need not know the task: the mean of
+each of the numbers over the examples gives the scores.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from albert.io import file_io, tables
+from albert.tasks import prediction_files
+from albert.training.contracts import Rows
+
+EXAMPLES = "examples.jsonl"
+MAX_TEXT = 400  # characters
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """A label and its prediction.
+
+    Attributes:
+      guid: id of the example.
+      text: the example, for people to read.
+      label, prediction: names of classes, texts for people to read, or the numbers of a regression.
+      right: whether both are equal by the rules of the task; None for a regression.
+      probabilities: {class: probability} in the order of the ids of the classes, if there are any.
+      numbers: what the scores of the task are computed from, by name.
+      context: the part of a longer text that `text` asks about.
+    """
+
+    guid: str
+    text: str
+    label: str | float
+    prediction: str | float
+    right: bool | None = None
+    probabilities: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    context: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dict without the parts that the task does not have."""
+        fields = {
+            "id": self.guid,
+            "text": shortened(self.text),
+            "context": self.context,
+            "label": self.label,
+            "prediction": self.prediction,
+            "right": self.right,
+            "probabilities": dict(self.probabilities),
+            "numbers": dict(self.numbers),
+        }
+        needed = ("id", "text", "label", "prediction")
+        return {key: x for key, x in fields.items() if key in needed or x not in (None, "", {})}
+
+
+def shortened(text: str) -> str:
+    """Returns the first `MAX_TEXT` characters of a text, with single spaces between words."""
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+
+
+def remove(output_dir: str) -> None:
+    """Removes the file of earlier predictions, before others are written next to it."""
+    file_io.remove(os.path.join(output_dir, EXAMPLES))
+
+
+def write(output_dir: str, outcomes: Iterable[Outcome]) -> None:
+    """Writes ``examples.jsonl``: a line for each example."""
+    with file_io.atomic_writer(os.path.join(output_dir, EXAMPLES)) as file:
+        file.writelines(tables.json_line(outcome.to_json()) for outcome in outcomes)
+
+
+def texts_of(ids: Iterable[str], examples: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields the texts of the examples that have been predicted.
+
+    Args:
+      ids: some or all ids of the examples, in order.
+      examples: (id, text) pairs.
+    """
+    remaining = iter(examples)
+    for guid in ids:
+        yield next((text for other, text in remaining if other == guid), "")
+
+
+def of_classes(
+    labels: Sequence[str], ids: Sequence[str], texts: Iterable[str], rows: Rows
+) -> Iterator[Outcome]:
+    """Yields the outcomes of a classifier or a regression.
+
+    Args:
+      labels: K label names by id; empty for a regression.
+      ids, texts: of the examples [B].
+      rows: label_ids and predictions [B]; probabilities [B, K].
+    """
+    columns = (ids, rows["predictions"], rows["probabilities"])
+    predictions = prediction_files.predictions(labels, *columns)
+    for row, text, label_id in zip(predictions, texts, rows["label_ids"], strict=True):
+        label = labels[label_id] if labels else prediction_files.plain_number(label_id)
+        right = label == row.prediction if labels else None
+        yield Outcome(row.guid, text, label, row.prediction, right, row.probabilities)

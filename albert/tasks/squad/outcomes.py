@@ -1,0 +1,78 @@
+"""The outcomes of questions, for the file of `tasks.outcomes`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from albert.tasks.outcomes import Outcome, shortened
+from albert.tasks.squad import metrics
+from albert.tasks.squad.features import SquadExample
+from albert.tasks.squad.task import Answers
+
+NO_ANSWER = "(no answer)"
+_AROUND_ANSWER = 160  # characters of the paragraph on each side
+
+
+def of_questions(
+    examples: Iterable[SquadExample], answers: Answers, texts: Mapping[str, str]
+) -> Iterator[Outcome]:
+    """Yields the outcomes of questions whose answers are known.
+
+    Their numbers are the scores of the given text in percent, by the names of the results, the
+    probability of the best text, and whether the question has an answer (0 or 1). SQuAD 2.0 also
+    has the null odds, and, if there is any text to answer with, the scores of the best text without
+    a threshold.
+
+    Args:
+      examples: the questions; those without an answer are omitted under the rules of SQuAD 1.1.
+      answers: the best text of each question.
+      texts: {id: text, "" for none} after the threshold.
+    """
+    for example in examples:
+        key, gold = example.qas_id, list(dict.fromkeys(example.answers or ()))
+        best, odds = answers.texts[key], answers.null_odds
+        if odds is None and not gold:
+            continue
+        if odds is None:
+            name, (exact, f1) = "exact_match", _scores_v1(gold, texts[key])
+        else:
+            name, (exact, f1) = "exact", _scores_v2(gold, texts[key])
+        numbers = {
+            name: exact,
+            "f1": f1,
+            "probability": answers.nbest[key][0]["probability"],
+            "has_answer": int(bool(gold)),
+        }
+        if odds is not None:
+            numbers["null_odds"] = odds[key]
+            if best:
+                scores = _scores_v2(gold, best)
+                numbers |= zip(("best_text_exact", "best_text_f1"), scores, strict=True)
+        yield Outcome(
+            key,
+            example.question_text,
+            shortened(" | ".join(gold)) or NO_ANSWER,
+            shortened(texts[key]) or NO_ANSWER,
+            exact == 100.0,
+            numbers=numbers,
+            context=_part_around((*gold, texts[key])[0], example.paragraph_text),
+        )
+
+
+def _scores_v1(gold: Sequence[str], text: str) -> tuple[float, float]:
+    """Returns exact match and F1 of a text in percent."""
+    exact = max(metrics.exact_match(text, answer) for answer in gold)
+    f1 = max(metrics.f1(text, answer, empty_is_an_answer=False) for answer in gold)
+    return 100.0 * exact, 100.0 * f1
+
+
+def _scores_v2(gold: Sequence[str], text: str) -> tuple[float, float]:
+    exact, f1 = metrics.raw_scores_v2({"": gold}, {"": text})
+    return 100.0 * exact[""], 100.0 * f1[""]
+
+
+def _part_around(answer: str, paragraph: str) -> str:
+    """Returns the part of a paragraph with an answer and the text on both sides."""
+    start = max(0, paragraph.find(answer))
+    first = max(0, start - _AROUND_ANSWER)
+    end = min(len(paragraph), start + len(answer[: 2 * _AROUND_ANSWER]) + _AROUND_ANSWER)
+    part = " ".join(paragraph[first:end].split())
+    return ("…" if first else "") + part + ("…" if end < len(paragraph) else "")
