@@ -15,7 +15,6 @@ COSTS = {
     "processor_seconds": "processor seconds",
     "flop": "FLOP",
     "tokens": "tokens",
-    "joules": "joules",
     "peak_memory": "peak GB",
 }
 _LATEX = {

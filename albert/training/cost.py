@@ -1,4 +1,4 @@
-"""Measures what training costs: text, operations, time, processor time, memory, energy."""
+"""Measures what training costs: text, operations, time, processor time, memory."""
 
 import contextlib
 import time
@@ -18,17 +18,12 @@ class Meter:
     """Measures the cost of training and adds it to ``run.json``; see `run_record.Cost`.
 
     Time counts from the construction of the meter.
-
-    Args:
-      counter: `usage.Counter`; None: a new one of this machine.
     """
 
-    def __init__(self, counter: usage.Counter | None = None) -> None:
-        self._counter = counter or usage.Counter()
-        self._last = self._counter.read()
-        self._spent: dict[
-            str, float
-        ] = {}  # since the last call of `write`; unknown values have no entry
+    def __init__(self) -> None:
+        self._last = usage.read()
+        # Since the last call of `write`; unknown values have no entry.
+        self._spent: dict[str, float] = {}
         self._written = time.monotonic()
         self._model: contracts.Model | None = None
         self._folder: str | None = None
@@ -92,12 +87,10 @@ class Meter:
         self._written = time.monotonic()
 
     def report(self) -> None:
-        """Writes the cost and logs the run's total; logs why the energy is unknown, if it is."""
+        """Writes the cost and logs the run's total."""
         self.write()
         if self._folder is None:
             return
-        if self._counter.energy_problem:
-            logging.info("The energy is not recorded: %s", self._counter.energy_problem)
         if cost := run_record.read_cost(self._folder):
             logging.info("%s", cost.text())
 
@@ -106,10 +99,7 @@ class Meter:
 
     def _add_usage(self, prefix: str) -> None:
         """Adds the usage since the last call, under names with a prefix."""
-        last, self._last = self._last, self._counter.read()
-        for name, before, now in zip(self._last._fields, last, self._last, strict=True):
+        last, self._last = self._last, usage.read()
+        for name, before, now in zip(last._fields, last, self._last, strict=True):
             for each in ("", _EVALUATION):
-                if before is None or now is None:
-                    self._spent.pop(each + name, None)
-                else:
-                    self._add(each + name, now - before if each == prefix else 0)
+                self._add(each + name, now - before if each == prefix else 0)

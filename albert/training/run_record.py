@@ -185,9 +185,8 @@ class Cost:
       positions: rows that the encoder has computed, including padding.
       words: words of pre-training records, estimated from the tokens.
       flop: floating-point operations of the model, see `flops`.
-      seconds, processor_seconds, joules: `usage.Usage` of training, without evaluations.
-      evaluation_seconds, evaluation_processor_seconds, evaluation_joules: `usage.Usage` of the
-        evaluations during training.
+      seconds, processor_seconds: `usage.Usage` of training, without evaluations.
+      evaluation_seconds, evaluation_processor_seconds: those of the evaluations during training.
       peak_memory: maximum main memory of a session's process, in bytes.
     """
 
@@ -199,10 +198,8 @@ class Cost:
     flop: int | None = None
     seconds: float | None = None
     processor_seconds: float | None = None
-    joules: float | None = None
     evaluation_seconds: float | None = None
     evaluation_processor_seconds: float | None = None
-    evaluation_joules: float | None = None
     peak_memory: int | None = None
 
     def text(self) -> str:
@@ -212,7 +209,6 @@ class Cost:
             None if self.words is None else f"{_rounded(self.words)} words",
             None if self.flop is None else f"{self.flop:.2g} FLOP",
             f"{self.processor_seconds or 0:,.0f} processor seconds",
-            None if self.joules is None else f"{self.joules:,.0f} joules",
             None if self.peak_memory is None else f"{self.peak_memory / 1e9:.1f} GB",
         ]
         return "cost: " + ", ".join(part for part in parts if part)
@@ -470,7 +466,7 @@ def _sum_costs(costs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     combine = {"peak_memory": max}
     totals = {name: combine.get(name, sum)([cost[name] for cost in costs]) for name in names}
     return {
-        name: round(total, 3 if name.endswith(("seconds", "joules")) else None)
+        name: round(total, 3 if name.endswith("seconds") else None)
         for name, total in totals.items()
     }
 
