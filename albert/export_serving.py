@@ -38,6 +38,12 @@ class Settings(options.Group):
         "Number type of the large matrix products; int8_bfloat16: int8, and bfloat16 for the rest.",
         parser=options.PrecisionParser(["float32", "bfloat16", "int8", "int8_bfloat16"]),
     )
+    weights: str = options.flag(
+        "float32",
+        "Number type in which an ONNX file of --precision=float32 or bfloat16 stores its weights: "
+        "float16 takes half of the space and is converted when the file is loaded.",
+        choices=("float32", "float16"),
+    )
     calibration_file: str | None = options.flag(
         None,
         "For --precision=int8 and int8_bfloat16: a few hundred examples like those that will be "
@@ -47,7 +53,7 @@ class Settings(options.Group):
     check_file: str | None = options.flag(
         None,
         "Examples with labels, for which the answers of the float32 model in Python and of the "
-        "exported one are compared; needed for other precisions than float32.",
+        "exported one are compared; needed for all number types but float32.",
         path=path_flags.INPUT,
     )
     min_agreement: float = options.flag(
@@ -75,6 +81,7 @@ def main(values: flags.FlagValues) -> None:
         check_file=settings.check_file,
         min_agreement=settings.min_agreement,
         max_metric_drop=settings.max_metric_drop,
+        weights=settings.weights,
     )
     logging.info("Wrote %s (%s, %s)", folder.path, folder.format, folder.precision)
     next_steps.show(next_steps.line("serve", model_dir=folder.path))

@@ -8,7 +8,7 @@ H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -33,11 +33,34 @@ _MASKED = -10000.0  # added to the attention scores of padding
 PARTS = ("query_key_value", "attention_output", "intermediate", "output")
 
 
-def product(
-    graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
-) -> str:
-    """Adds a product of a block in float32; see `Model.graph`."""
-    return graph.node("MatMul", x, graph.constant(*weight))
+class Arithmetic:
+    """How a graph stores its weights and computes with them: here in float32.
+
+    Args:
+      half: whether the file stores matrices in float16, in half of the space.
+    """
+
+    def __init__(self, half: bool = False) -> None:
+        self.half = half
+
+    def product(
+        self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
+    ) -> str:
+        """Adds a product of a block: [B, R, in] -> [B, R, out].
+
+        Args:
+          weight: name and kernel [in, out].
+          depth: number of the block, from 0.
+          part: one of `PARTS`.
+        """
+        return graph.node("MatMul", x, graph.matrix(*weight))
+
+    def lookup(self, graph: onnx_graph.Graph, name: str, table: np.ndarray, ids: str) -> str:
+        """Takes rows of the table of words [V, E]: [B, S] -> [B, S, E]."""
+        return graph.lookup(name, table, ids)
+
+
+FLOAT32 = Arithmetic()
 
 
 class Model:
@@ -64,29 +87,18 @@ class Model:
         weights = {name: variable.numpy() for name, variable in variables.items()}
         self.weights = weight_names.repeat_token_type(weights, folder.config.segment_limit)
 
-    def graph(self, product: Callable = product) -> onnx_graph.Graph:
-        """Builds the `onnx_graph.Graph` of the model.
-
-        Args:
-          product: ``(graph, x, weight, depth, part) -> tensor``, which adds a product of a block.
-            x is [B, R, in], weight a pair (name, array [in, out]), depth the number of the block,
-            from 0, and part one of `PARTS`.
-        """
-        graph = onnx_graph.Graph(self.kind.inputs)
-        encoder = _Encoder(graph, self.folder.config, self.weights, product)
+    def graph(self, arithmetic: Arithmetic = FLOAT32) -> onnx_graph.Graph:
+        """Builds the graph of the model."""
+        graph = onnx_graph.Graph(self.kind.inputs, arithmetic.half)
+        encoder = _Encoder(graph, self.folder.config, self.weights, arithmetic)
         self._add_head(self, graph, encoder)
         return graph
 
     def block_weights(self) -> dict[tuple[int, str], tuple[str, np.ndarray]]:
         """Returns {(depth, part): (name, array [in, out])} of the products of all blocks."""
-        weights = {}
-
-        def record(graph, x, weight, depth, part):
-            weights[depth, part] = weight
-            return product(graph, x, weight, depth, part)
-
-        self.graph(record)
-        return weights
+        recorder = _Recorder()
+        self.graph(recorder)
+        return recorder.weights
 
     @property
     def head(self) -> head_config.Head:
@@ -103,15 +115,25 @@ class Model:
         return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
 
 
-def write(folder: serving_folder.ServingFolder, model: Model, product: Callable = product) -> None:
-    """Writes the model file of a serving folder.
+class _Recorder(Arithmetic):
+    """Records the weights of the products."""
 
-    Args:
-      folder: `serving_folder.ServingFolder`.
-      model: `Model`.
-      product: see `Model.graph`.
-    """
-    content = model.graph(product).to_bytes(model.metadata)
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: dict[tuple[int, str], tuple[str, np.ndarray]] = {}
+
+    def product(
+        self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
+    ) -> str:
+        self.weights[depth, part] = weight
+        return super().product(graph, x, weight, depth, part)
+
+
+def write(
+    folder: serving_folder.ServingFolder, model: Model, arithmetic: Arithmetic = FLOAT32
+) -> None:
+    """Writes the model file of a serving folder."""
+    content = model.graph(arithmetic).to_bytes(model.metadata)
     file_io.write_bytes(folder.model_file, content)
 
 
@@ -125,7 +147,6 @@ class _Encoder:
       graph: `onnx_graph.Graph` with the inputs of the model.
       config: `encoder.AlbertConfig`.
       weights: {name: array}.
-      product: see `Model.graph`.
     """
 
     def __init__(
@@ -133,12 +154,12 @@ class _Encoder:
         graph: onnx_graph.Graph,
         config: encoder.AlbertConfig,
         weights: dict[str, np.ndarray],
-        product: Callable,
+        arithmetic: Arithmetic,
     ) -> None:
         self._graph = graph
         self._config = config
         self._weights = weights
-        self._product = product
+        self._arithmetic = arithmetic
         self.mask = graph.cast("input_mask", np.float32)  # [B, S]
 
     def __call__(self, first_only: bool) -> str:
@@ -178,15 +199,16 @@ class _Encoder:
         """Adds embeddings and mapping: ids [B, S] -> [B, S, H]."""
         graph, name = self._graph, "bert/embeddings"
 
-        def table(key):
-            return graph.constant(f"{name}/{key}", self._weights[f"{name}/{key}"])
+        def table(key: str) -> tuple[str, np.ndarray]:
+            return f"{name}/{key}", self._weights[f"{name}/{key}"]
 
         length = graph.node("Shape", "input_ids", start=1, end=2)
         positions = graph.node(
-            "Slice", table("position_embeddings"), graph.integers(0), length, graph.integers(0)
-        )
-        words = graph.node("Gather", table("word_embeddings"), "input_ids")
-        types = graph.node("Gather", table("token_type_embeddings"), "segment_ids")
+            "Slice", graph.matrix(*table("position_embeddings")),
+            graph.integers(0), length, graph.integers(0),
+        )  # fmt: skip
+        words = self._arithmetic.lookup(graph, *table("word_embeddings"), "input_ids")
+        types = graph.lookup(*table("token_type_embeddings"), "segment_ids")
         total = graph.node("Add", graph.node("Add", words, types), positions)
         hidden = self._layer_norm(total, f"{name}/LayerNorm")
         name = "bert/encoder/embedding_hidden_mapping_in"
@@ -197,7 +219,8 @@ class _Encoder:
 
     def _dense(self, x: str, name: str, depth: int, part: str) -> str:
         """Adds a product of a block, without its bias: [B, R, in] -> [B, R, out]."""
-        return self._product(self._graph, x, (name, self._weights[name]), depth, part)
+        weight = (name, self._weights[name])
+        return self._arithmetic.product(self._graph, x, weight, depth, part)
 
     def _query_key_value(self, name: str) -> list[np.ndarray]:
         """Returns kernel [H, 3H] and bias [3H] of scaled queries, keys and values."""
@@ -217,7 +240,8 @@ class _Encoder:
         size = self._config.hidden_size
         joined = f"{name}/attention_1/self/query_key_value"
         kernel, joined_bias = self._query_key_value(name)
-        x = self._product(graph, hidden, (f"{joined}/kernel", kernel), depth, "query_key_value")
+        weight = (f"{joined}/kernel", kernel)
+        x = self._arithmetic.product(graph, hidden, weight, depth, "query_key_value")
         x = graph.node("Add", x, graph.constant(f"{joined}/bias", joined_bias))
         query, key, value = graph.node("Split", x, outputs=3, axis=2, num_outputs=3)
         if is_cut:

@@ -36,15 +36,18 @@ class Graph:
 
     Args:
       inputs: names of the inputs, int32 [batch, sequence].
+      half: whether `matrix` stores float16, which runtimes convert once, when they load the file.
     """
 
-    def __init__(self, inputs: Iterable[str]) -> None:
+    def __init__(self, inputs: Iterable[str], half: bool = False) -> None:
+        self._half = half
         self._helper = package().helper
         self._types = package().TensorProto
         self._inputs = [self._info(name, np.int32, ("batch", "sequence")) for name in inputs]
         self._outputs: list[Any] = []
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
+        self._converted: dict[str, str] = {}
 
     def _type(self, dtype: Any) -> int:
         return self._helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -59,6 +62,25 @@ class Graph:
                 np.asarray(value, order="C"), name
             )
         return name
+
+    def matrix(self, name: str, value: np.ndarray) -> str:
+        """Adds a constant of many float32 numbers; returns its name, or that of its conversion."""
+        if not self._is_half(value):
+            return self.constant(name, value)
+        if name not in self._converted:
+            stored = self.constant(f"{name}/float16", value.astype(np.float16))
+            self._converted[name] = self.cast(stored, np.float32)
+        return self._converted[name]
+
+    def lookup(self, name: str, table: np.ndarray, ids: str) -> str:
+        """Takes rows of a table [V, E]: [B, S] -> [B, S, E]; in memory it stays as it is stored."""
+        if not self._is_half(table):
+            return self.node("Gather", self.constant(name, table), ids)
+        stored = self.constant(f"{name}/float16", table.astype(np.float16))
+        return self.cast(self.node("Gather", stored, ids), np.float32)
+
+    def _is_half(self, value: np.ndarray) -> bool:
+        return self._half and bool(np.abs(value).max(initial=0) <= np.finfo(np.float16).max)
 
     def number(self, value: float) -> str:
         """Adds a float32 scalar; returns its name."""
@@ -112,7 +134,7 @@ class Graph:
 
     def dense(self, x: str, name: str, kernel: np.ndarray, bias: np.ndarray) -> str:
         """Adds ``x @ kernel + bias`` for x [..., inputs]; `name` is the prefix of the constants."""
-        product = self.node("MatMul", x, self.constant(f"{name}/kernel", kernel))
+        product = self.node("MatMul", x, self.matrix(f"{name}/kernel", kernel))
         return self.node("Add", product, self.constant(f"{name}/bias", bias))
 
     def layer_norm(

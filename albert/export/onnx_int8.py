@@ -1,8 +1,9 @@
 """Writes ONNX files whose large matrix products are computed in int8.
 
 A float product has QuantizeLinear and DequantizeLinear before it. Every runtime reads this form;
-ONNX Runtime and OpenVINO compute it as one int8 product. The products between queries, keys and
-values, the embeddings and the heads stay in float32.
+ONNX Runtime and OpenVINO compute it as one int8 product. The table of words is stored in int8 with
+a scale for each row. The products between queries, keys and values, and the heads, are computed in
+float32; their weights are stored in float16.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ _MAX_ROWS = 128  # activation rows kept per site to choose its scale
 _ALPHAS = (None, 0.25, 0.5, 0.75)  # strengths of smoothing to try; None: no smoothing
 _CLIPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # fractions of the range to map to 8 bits
 _MAX_FACTOR = 100.0
+TABLE = "word_embeddings"  # the part that is a table, not a product
 
 
 class Observations:
@@ -209,7 +211,7 @@ def write(
         for name, (kernel, part, depths) in _group_by_weight(model).items()
     }
     errors = _errors(model, products)
-    parts = sorted(onnx_export.PARTS, key=errors.get)
+    parts = sorted(errors, key=errors.__getitem__)
     for count in range(len(parts), 0, -1):
         int8_parts = parts[:count]
         onnx_export.write(folder, model, QuantizedProducts(products, int8_parts))
@@ -229,9 +231,9 @@ def write(
         "calibration": {
             "answers": len(answers),
             "agreement": round(rate, 6),
-            "int8": [part for part in onnx_export.PARTS if part in int8_parts],
-            "float32": [part for part in onnx_export.PARTS if part not in int8_parts],
-            "error": {part: round(errors[part], 8) for part in onnx_export.PARTS},
+            "int8": [part for part in errors if part in int8_parts],
+            "float32": [part for part in errors if part not in int8_parts],
+            "error": {part: round(error, 8) for part, error in errors.items()},
             "smoothing": {name: product.alpha for name, product in products.items()},
         }
     }
@@ -248,10 +250,14 @@ def _group_by_weight(
 
 
 def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str, float]:
-    """Returns {part: mean error of its products at all depths}."""
-    errors = {part: [] for part in onnx_export.PARTS}
+    """Returns {part: mean error of its products at all depths, or of the table of words}."""
+    errors: dict[str, list[float]] = {part: [] for part in onnx_export.PARTS}
     for (depth, part), (name, _) in model.block_weights().items():
         errors[part].append(products[name].errors[depth])
+    table = model.weights[f"bert/embeddings/{TABLE}"]
+    rows, scales = quantize_rows(table)
+    energy = max(float(np.sum(table**2)), 1e-12)
+    errors[TABLE] = [float(np.sum((rows * scales - table) ** 2)) / energy]
     return {part: float(np.mean(values)) for part, values in errors.items()}
 
 
@@ -268,15 +274,9 @@ def observe(
       {(depth, part): `Observations`}, and the answers.
     """
     runtime = runtimes.module_of("onnxruntime")
-    sites = {}
-
-    def product_with_output(graph, x, weight, depth, part):
-        name = f"input of {part} {depth}"
-        graph.output(name, x, np.float32, ("batch", None, len(weight[1])))
-        sites[name] = (depth, part)
-        return onnx_export.product(graph, x, weight, depth, part)
-
-    content = model.graph(product_with_output).to_bytes({})
+    arithmetic = _WithOutputs()
+    content = model.graph(arithmetic).to_bytes({})
+    sites = arithmetic.sites
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     inputs = [entry.name for entry in session.get_inputs()]
     names = [entry.name for entry in session.get_outputs()]
@@ -303,24 +303,60 @@ def observe(
     return observed, examples.answers(observer)
 
 
-class QuantizedProducts:
-    """Adds the products of a graph in int8: an argument of `onnx_export.Model.graph`.
+class _WithOutputs(onnx_export.Arithmetic):
+    """Makes the input of each product an output of the graph.
+
+    Attributes:
+      sites: {name of the output: (depth, part)}.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sites: dict[str, tuple[int, str]] = {}
+
+    def product(
+        self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
+    ) -> str:
+        name = f"input of {part} {depth}"
+        graph.output(name, x, np.float32, ("batch", None, len(weight[1])))
+        self.sites[name] = (depth, part)
+        return super().product(graph, x, weight, depth, part)
+
+
+def quantize_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quantizes a table [V, E]; returns int8 [V, E] and float32 scales [V, 1]."""
+    largest = np.abs(table).max(axis=1, keepdims=True)
+    scales = np.maximum(largest, 1e-12).astype(np.float32) / 127
+    return np.round(table / scales).astype(np.int8), scales
+
+
+class QuantizedProducts(onnx_export.Arithmetic):
+    """Computes products of a graph in int8, and looks words up in a table in int8.
 
     Args:
       products: {name of a weight: `Product`}.
-      parts: the entries of `onnx_export.PARTS` to compute in int8.
+      parts: the entries of `onnx_export.PARTS`, and perhaps `TABLE`, to have in int8.
     """
 
     def __init__(self, products: dict[str, Product], parts: Collection[str]) -> None:
+        super().__init__(half=True)
         self._products = products
         self._parts = parts
-        self._weights = {}
+        self._weights: dict[str, str] = {}
 
-    def __call__(
+    def lookup(self, graph: onnx_graph.Graph, name: str, table: np.ndarray, ids: str) -> str:
+        if TABLE not in self._parts:
+            return super().lookup(graph, name, table, ids)
+        rows, scales = quantize_rows(table)
+        words = graph.node("Gather", graph.constant(f"{name}/int8", rows), ids)
+        scale = graph.node("Gather", graph.constant(f"{name}/scales", scales), ids)
+        return graph.node("Mul", graph.cast(words, np.float32), scale)
+
+    def product(
         self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
     ) -> str:
         if part not in self._parts:
-            return onnx_export.product(graph, x, weight, depth, part)
+            return super().product(graph, x, weight, depth, part)
         name, product = weight[0], self._products[weight[0]]
         if product.factors is not None:
             inverse = graph.constant(f"{name}/inverse_factors", 1 / product.factors)

@@ -29,6 +29,15 @@ def _write_onnx(
     return {}
 
 
+def _write_onnx_in_half(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    calibration: agreement.Examples | None,
+) -> dict[str, Any]:
+    onnx_export.write(folder, onnx_export.Model(trained), onnx_export.Arithmetic(half=True))
+    return {"weights": "float16"}
+
+
 def _write_litert(
     folder: serving_folder.ServingFolder,
     trained: model_folder.ModelFolder,
@@ -62,6 +71,11 @@ WRITERS = {
     ("saved_model", "float32"): _write_saved_model,
     ("saved_model", "bfloat16"): _write_saved_model,
 }
+# Those that can store weights in float16; int8 files do so for all that is not in int8.
+HALF_WRITERS = {
+    ("onnx", "float32"): _write_onnx_in_half,
+    ("onnx", "bfloat16"): _write_onnx_in_half,
+}
 # Combinations that are not supported, with the reason.
 _UNSUPPORTED = {
     ("litert", "bfloat16"): "LiteRT has no operations for bfloat16",
@@ -83,6 +97,7 @@ def export(
     check_file: str | None = None,
     min_agreement: float = 0.99,
     max_metric_drop: float = 1.0,
+    weights: str = "float32",
 ) -> serving_folder.ServingFolder:
     """Writes a serving folder, completely or not at all.
 
@@ -96,6 +111,8 @@ def export(
         float32.
       min_agreement: minimum fraction of equal answers.
       max_metric_drop: maximum loss of the score, in percentage points.
+      weights: "float16" stores the weights in half of the space, for combinations of
+        `HALF_WRITERS`; they are computed with as before.
 
     Returns:
       `serving_folder.ServingFolder`.
@@ -104,7 +121,7 @@ def export(
       file_io.InputError: a parameter is missing or invalid, a package is not installed, a file is
         invalid, or the answers of the exported model differ; then nothing is written.
     """
-    _check_parameters(format, precision, calibration_file, check_file)
+    _check_parameters(format, precision, calibration_file, check_file, weights)
     _check_limits(min_agreement, max_metric_drop)
     if serving_folder.is_serving_folder(model_dir):
         raise file_io.InputError(
@@ -125,7 +142,8 @@ def export(
             tokenizer_json.write(folder.path, tokenizer)
         except file_io.InputError as error:  # only other programs need the file
             logging.warning("The folder gets no %s: %s", tokenizer_json.NAME, error)
-        measured = WRITERS[format, precision](folder, trained, calibration)
+        writers = HALF_WRITERS if weights == "float16" else WRITERS
+        measured = writers[format, precision](folder, trained, calibration)
         if check:
             limits = (min_agreement, max_metric_drop)
             measured = {**measured, **_check_answers(folder, trained, check, *limits)}
@@ -137,7 +155,11 @@ def export(
 
 
 def _check_parameters(
-    format: str, precision: str, calibration_file: str | None, check_file: str | None
+    format: str,
+    precision: str,
+    calibration_file: str | None,
+    check_file: str | None,
+    weights: str,
 ) -> None:
     """Rejects unsupported combinations of parameters, before any work."""
     if (format, precision) not in WRITERS:
@@ -150,8 +172,14 @@ def _check_parameters(
     is_calibrated = (format, precision) in CALIBRATED
     if is_calibrated and not calibration_file:
         raise file_io.InputError(f"precision={precision} needs calibration_file")
-    if precision != "float32" and not check_file:
-        raise file_io.InputError(f"precision={precision} needs check_file")
+    if weights == "float16" and (format, precision) not in HALF_WRITERS:
+        combinations = ", ".join(f"{name} in {kind}" for name, kind in HALF_WRITERS)
+        raise file_io.InputError(
+            f"weights=float16 is for {combinations}, not for {format} in {precision}"
+        )
+    for name, value in (("precision", precision), ("weights", weights)):
+        if value != "float32" and not check_file:
+            raise file_io.InputError(f"{name}={value} needs check_file")
     if calibration_file and not is_calibrated:
         raise file_io.InputError(
             f"format={format} with precision={precision} takes no calibration_file; leave it out"

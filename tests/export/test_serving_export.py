@@ -49,6 +49,23 @@ def export(inputs, output_dir, **changes):
     return serving_folder.read(str(output_dir))
 
 
+def test_weights_in_float16_take_half_of_the_space(inputs, tmp_path):
+    whole = export(inputs, tmp_path / "whole")
+    half = export(
+        inputs, tmp_path / "half", weights="float16", check_file=inputs / "check.jsonl",
+        min_agreement=0.9, max_metric_drop=10,
+    )  # fmt: skip
+    assert half.measured["weights"] == "float16" and half.precision == "float32"
+    sizes = [file_io.size(folder.model_file) for folder in (whole, half)]
+    assert sizes[1] < 0.6 * sizes[0]
+    texts = [row["sentence"] for _, row in tables.read_file(str(inputs / "texts.jsonl"), "texts")]
+    one, other = (
+        [list(row.probabilities.values()) for row in predictors.TextPredictor(path).predict(texts)]
+        for path in (whole.path, half.path)
+    )
+    assert 0 < np.abs(np.array(one) - np.array(other)).max() < 0.2
+
+
 def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     folder = export(
         inputs, tmp_path / "out", precision="int8", calibration_file=inputs / "texts.jsonl",
@@ -60,12 +77,14 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     assert check["points"] == pytest.approx(100 * check["agreement"], abs=1e-3)
     assert check["file_sha256"] == file_io.sha256(str(inputs / "check.jsonl"))
     assert calibration["int8"] and calibration["answers"] == 60
-    assert sorted(calibration["int8"] + calibration["float32"]) == sorted(onnx_export.PARTS)
+    parts = (*onnx_export.PARTS, onnx_int8.TABLE)
+    assert sorted(calibration["int8"] + calibration["float32"]) == sorted(parts)
     graph = onnx.load(folder.model_file).graph
     weights = [c for c in graph.initializer if c.data_type == 3 and len(c.dims) == 2]  # int8
     assert len(weights) == len(calibration["int8"])  # one for all four layers
     quantized = [node for node in graph.node if node.op_type == "QuantizeLinear"]
-    assert len({node.input[1] for node in quantized}) == 4 * len(weights)  # scales by depth
+    products = {*calibration["int8"]} - {onnx_int8.TABLE}
+    assert len({node.input[1] for node in quantized}) == 4 * len(products)  # scales by depth
     # The script answers by either folder.
     for name, model_dir in (("one", inputs / "run"), ("other", tmp_path / "out")):
         output_file = tmp_path / f"{name}.tsv"
@@ -142,6 +161,8 @@ def test_float32_of_questions(tmp_path):
         ({"precision": "int8", "check_file": "x"}, "--precision=int8 needs --calibration_file"),
         ({"precision": "int8", "calibration_file": "x"}, "--precision=int8 needs --check_file"),
         ({"precision": "bfloat16"}, "--precision=bfloat16 needs --check_file"),
+        ({"weights": "float16"}, "--weights=float16 needs --check_file"),
+        ({"weights": "float16", "format": "litert"}, "--weights=float16 is for onnx in float32"),
         ({"calibration_file": "x"}, "--format=onnx with --precision=float32 takes no --cali"),
         ({"min_agreement": 99}, "--min_agreement=99.0 must be a fraction, from 0 to 1"),
         ({"max_metric_drop": -1}, "--max_metric_drop=-1 must be at least 0"),
