@@ -31,6 +31,7 @@ from albert.training import (
     optimizer_table,
     optimizers,
     results,
+    step_loop,
     train_step,
     training_log,
 )
@@ -372,41 +373,43 @@ class Engine:
     ) -> None:
         config, started = self.run_config, time.monotonic()
         logging.info("Building the training graph; the first step follows")
-        with tf.device("CPU:0"):
-            stop = tf.Variable(False)
+        replica_step = functools.partial(
+            train_step.run,
+            self.task,
+            self.model,
+            optimizer,
+            seed=config.seed,
+            accumulation_steps=config.gradient_accumulation_steps,
+        )
         with signals.deferred():  # C++ code of the tracing could lose what a handler raises.
-            run_steps = self._make_train_loop(optimizer, iterator, stop)
+            loop = step_loop.StepLoop(self.strategy, replica_step, iterator)
         logging.info("Traced the training graph in %.1f s", time.monotonic() - started)
         first_step, max_steps, save_time = step, 1, time.monotonic()
-        can_stop = distribution.can_stop_alone(self.strategy)
-        with signals.deferred((lambda: stop.assign(True)) if can_stop else None):
+        with signals.deferred((lambda: loop.stop.assign(True)) if loop.can_stop else None):
             while step < config.num_train_steps:
                 started = time.monotonic()
                 stops = [hook.steps_to_stop(step) for hook in self._hooks]
                 count = min(max_steps, config.steps_to_stop(step), *stops)
-                num_steps, totals = run_steps(iterator, tf.constant(count, tf.int32))
-                num_steps = int(num_steps)  # waits for the end
+                totals = loop(count)
                 signals.allow(_HANG_FACTOR * (time.monotonic() - started))
                 self._writer.check()
                 signals.raise_interrupt()
                 if step == first_step + 1:  # The first step includes compilation.
                     max_steps = self._steps_per_call(time.monotonic() - started)
-                step += num_steps
+                step += totals.steps
                 for hook in self._hooks:
                     self._end_at(hook.update(step))
                 config, log.last_step = self.run_config, self._last_step()
                 rate = float(optimizer.learning_rate())
-                signs = _pop_signs(totals)
-                totals = {name: total.numpy() for name, total in totals.items()}
-                work = totals.pop(training_log.WORK, None)
-                means = training_log.divide(totals)
+                means = training_log.divide(totals.sums)
                 if not np.isfinite(means["loss"] + means["gradient_norm"]):
                     self._stop_at_non_finite(step, rate, means)
-                self._training_means.add(totals)
-                log.update(step, totals, rate, step % config.log_every_steps == 0, work)
-                stop.assign(False)  # Later signals end the next call early.
+                self._training_means.add(totals.sums)
+                is_due = step % config.log_every_steps == 0
+                log.update(step, totals.sums, rate, is_due, totals.work)
+                loop.stop.assign(False)  # Later signals end the next call early.
                 for hook in self._hooks:
-                    hook.observe(step, signs)
+                    hook.observe(step, totals.signals)
                 request, is_saved = self._pending_request(save_time), config.is_saved(step)
                 if is_saved or request:
                     log.before_checkpoint()
@@ -499,79 +502,6 @@ class Engine:
             f"is {prefixes[-1] if prefixes else 'none'}. Try a lower learning_rate or a longer "
             "warm-up"
         )
-
-    def _make_step(
-        self, optimizer: optimizers.Optimizer
-    ) -> tf.types.experimental.PolymorphicFunction:
-        """Makes ``(iterator) -> results`` of `train_step.run`, with the wait for the batch."""
-        config = self.run_config
-
-        def replica_step(features: Tensors) -> dict[str, tf.Tensor]:
-            return train_step.run(
-                self.task,
-                self.model,
-                optimizer,
-                features,
-                config.seed,
-                config.gradient_accumulation_steps,
-            )
-
-        @tf.function(autograph=False)
-        def step(iterator: Iterator) -> dict[str, tf.Tensor]:
-            features, waited = _next_with_seconds(self.strategy, iterator)
-            # A single thread could otherwise take the whole step before it reads the clock again.
-            with tf.control_dependencies([waited]), kernels.releasing_gradients():
-                results = self.strategy.run(replica_step, (features,))
-            local = self.strategy.experimental_local_results
-            results = {name: local(value)[0] for name, value in results.items()}
-            return {**results, training_log.INPUT_SECONDS: tf.stack([waited, 1.0])}
-
-        return step
-
-    def _make_train_loop(
-        self, optimizer: optimizers.Optimizer, iterator: Iterator, stop: tf.Variable
-    ) -> Callable[[Iterator, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]]:
-        """Compiles ``(iterator, count) -> (number of steps, summed results of `_make_step`)``.
-
-        The loop stops early, after at least one step, if the variable `stop` is true, and after a
-        step whose loss or gradient is not finite.
-        """
-        one_step = self._make_step(optimizer)
-        can_stop = distribution.can_stop_alone(self.strategy)
-        step_results = one_step.get_concrete_function(iterator).structured_outputs
-
-        @tf.function(autograph=False)
-        def run_steps(
-            iterator: Iterator, count: tf.Tensor
-        ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-            def body(
-                steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor
-            ) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
-                results = one_step(iterator)
-                # Sums in float64 do not depend on the number of steps per call.
-                totals = {
-                    name: totals[name] + tf.cast(results[name], tf.float64) for name in step_results
-                }
-                check = results["loss"][0] + results["gradient_norm"][0]
-                continues = tf.math.is_finite(check)
-                if can_stop:
-                    with tf.control_dependencies([check]):
-                        continues = tf.logical_and(continues, tf.logical_not(stop.read_value()))
-                return steps + 1, totals, continues
-
-            steps, totals, _ = tf.while_loop(
-                lambda steps, _, continues: tf.logical_and(steps < count, continues),
-                body,
-                (
-                    tf.constant(0),
-                    {name: tf.zeros(x.shape, tf.float64) for name, x in step_results.items()},
-                    tf.constant(True),
-                ),
-                parallel_iterations=1,
-            )
-            return steps, totals
-
-        return run_steps
 
     # --- inference ----------------------------------------------------------------------------
 
@@ -703,20 +633,3 @@ def _explaining_memory_errors(flag: str, batch_size: int) -> Iterator[None]:
         # The line with the size, from TensorFlow's long message.
         size = re.search("OOM [^\n]*|$", error.message)[0]  # type: ignore[index]
         raise OutOfMemoryError(f"out of memory: {advice}. {size}") from error
-
-
-def _next_with_seconds(
-    strategy: tf.distribute.Strategy, iterator: Iterator
-) -> tuple[Tensors, tf.Tensor]:
-    """Returns the next batch and the seconds it took, in a compiled function."""
-    start = tf.timestamp()
-    with tf.control_dependencies([start]):
-        features = next(iterator)
-    with tf.control_dependencies(tf.nest.flatten(strategy.experimental_local_results(features))):
-        return features, tf.cast(tf.timestamp() - start, tf.float32)
-
-
-def _pop_signs(totals: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
-    """Removes the learning signals from the totals; returns them as {name: array}."""
-    names = [name for name in totals if name.startswith(train_step.SIGNS)]
-    return {name.removeprefix(train_step.SIGNS): totals.pop(name).numpy() for name in names}

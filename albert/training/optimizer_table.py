@@ -13,31 +13,25 @@ class Row(NamedTuple):
     """One optimizer of the table.
 
     Attributes:
-      class_name: name of the subclass of `optimizers.Optimizer`.
       settings: constructor arguments in addition to the learning rate.
       rate: (learning rate, batch size) from which the rates of other batch sizes follow by the
         square root rule; None if no such rule is known.
     """
 
-    class_name: str
     settings: tuple[str, ...] = ("clip_norm",)
     rate: tuple[float, int] | None = None
 
 
 _ADAM = ("beta_1", "beta_2", "epsilon", "clip_norm")
 _DECAY = ("weight_decay_rate", "exclude_from_weight_decay")
-# A new optimizer needs a class and a row.
+# A new optimizer needs a row, and a class in `optimizers.CLASSES`.
 OPTIMIZERS = {
-    "adamw": Row("AdamWeightDecayOptimizer", (*_ADAM, *_DECAY)),
+    "adamw": Row((*_ADAM, *_DECAY)),
     # The rate is that of ALBERT, Lan et al., ICLR 2020, section 4.1; the square root is the rule of
     # You et al., ICLR 2020, section 4.3.
-    "lamb": Row(
-        "LAMB",
-        (*_ADAM, *_DECAY, "exclude_from_layer_adaptation"),
-        rate=(0.00176, 4096),
-    ),
-    "adam": Row("Adam", _ADAM),
-    "muon": Row("Muon", (*_ADAM, *_DECAY, "momentum", "adamw_rate_ratio")),
+    "lamb": Row((*_ADAM, *_DECAY, "exclude_from_layer_adaptation"), rate=(0.00176, 4096)),
+    "adam": Row(_ADAM),
+    "muon": Row((*_ADAM, *_DECAY, "momentum", "adamw_rate_ratio")),
 }
 
 

@@ -412,17 +412,14 @@ class AdamBase(Optimizer):
             weights, gradient, mean, square, factor, self._beta_1, self._beta_2, epsilon, decay
         )
 
-    @abc.abstractmethod
     def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
         """Returns the factor by which the rate of one variable is multiplied."""
+        del variable, update
+        return 1.0
 
 
 class AdamWeightDecayOptimizer(AdamBase):
     """AdamW without bias correction; it takes the arguments of `AdamBase`."""
-
-    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
-        del variable, update
-        return 1.0
 
 
 def _name(variable: tf.Variable) -> str:
@@ -432,73 +429,6 @@ def _name(variable: tf.Variable) -> str:
 def matches(patterns: Iterable[str], variable: tf.Variable) -> bool:
     """Returns whether one of the regular expressions matches in the variable's name."""
     return any(re.search(pattern, _name(variable)) for pattern in patterns)
-
-
-# --- selection ----------------------------------------------------------------------------------
-
-
-def optimizer_class(name: str) -> type[Optimizer]:
-    """Returns the optimizer class for a name in `optimizer_table.OPTIMIZERS`.
-
-    Raises:
-      file_io.InputError: the name is unknown.
-    """
-    optimizer_table.check(name)
-    row = optimizer_table.OPTIMIZERS[name]
-    return globals()[row.class_name]
-
-
-def build(settings: optimizer_table.Settings, pace: Pace | None = None) -> Optimizer:
-    """Builds the optimizer of a training run.
-
-    Args:
-      settings: its settings.
-      pace: gives the completed fraction of training; the numbers of steps in the settings are then
-        also fractions.
-
-    Raises:
-      file_io.InputError: see `optimizer_table.Settings.check`.
-    """
-    settings.check()
-    schedule = Schedule(settings, pace)
-    instance = optimizer_class(settings.optimizer)(schedule, **settings.arguments)
-    instance.product_type = settings.product_type
-    if settings.average_last:
-        instance.average = weight_average.WeightAverage(
-            schedule.completed, settings.average_last, is_planned_again=pace is not None
-        )
-    return instance
-
-
-def create_optimizer(
-    init_lr: float,
-    num_train_steps: int,
-    num_warmup_steps: float,
-    optimizer: str = "adamw",
-    poly_power: float = 1.0,
-    start_warmup_step: int = 0,
-    pace: Pace | None = None,
-    average_last: float = 0.0,
-    product_type: str = "float32",
-    **settings: Any,
-) -> Optimizer:
-    """Builds an optimizer from the arguments of the reference's function of this name.
-
-    Args:
-      init_lr: learning rate, see `learning_rate_at`.
-      num_train_steps, num_warmup_steps, optimizer, poly_power, start_warmup_step, average_last,
-        product_type: see `optimizer_table.Settings`.
-      pace: see `build`.
-      **settings: arguments of the optimizer's constructor.
-
-    Raises:
-      file_io.InputError: see `build`.
-    """
-    values = optimizer_table.Settings(
-        init_lr, num_train_steps, num_warmup_steps, optimizer, settings, poly_power,
-        start_warmup_step, average_last, product_type,
-    )  # fmt: skip
-    return build(values, pace)
 
 
 # --- Adam -----------------------------------------------------------------------------------------
@@ -541,10 +471,6 @@ class Adam(AdamBase):
         settings = (self._epsilon * root_weight, 0.0)
         mean, square, update = self._adam_update(variable, gradient, slots, factor, *settings)
         return mean, square, variable - update * (rate * root_weight / mean_weight)
-
-    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
-        del variable, update
-        return 1.0
 
 
 def _total_weight(beta: float, number: tf.Tensor) -> tf.Tensor:
@@ -685,3 +611,78 @@ def orthogonalize(matrix: tf.Tensor, product_type: str = "float32") -> tf.Tensor
         x = a * x + tf.matmul(b * square + c * tf.matmul(square, square), x)
     x = tf.cast(x, matrix.dtype)
     return tf.transpose(x) if is_tall else x
+
+
+# --- selection ----------------------------------------------------------------------------------
+
+
+# A new optimizer is also a row of `optimizer_table.OPTIMIZERS`.
+CLASSES: dict[str, type[Optimizer]] = {
+    "adamw": AdamWeightDecayOptimizer,
+    "lamb": LAMB,
+    "adam": Adam,
+    "muon": Muon,
+}
+
+
+def optimizer_class(name: str) -> type[Optimizer]:
+    """Returns the optimizer class for a name in `optimizer_table.OPTIMIZERS`.
+
+    Raises:
+      file_io.InputError: the name is unknown.
+    """
+    optimizer_table.check(name)
+    return CLASSES[name]
+
+
+def build(settings: optimizer_table.Settings, pace: Pace | None = None) -> Optimizer:
+    """Builds the optimizer of a training run.
+
+    Args:
+      settings: its settings.
+      pace: gives the completed fraction of training; the numbers of steps in the settings are then
+        also fractions.
+
+    Raises:
+      file_io.InputError: see `optimizer_table.Settings.check`.
+    """
+    settings.check()
+    schedule = Schedule(settings, pace)
+    instance = optimizer_class(settings.optimizer)(schedule, **settings.arguments)
+    instance.product_type = settings.product_type
+    if settings.average_last:
+        instance.average = weight_average.WeightAverage(
+            schedule.completed, settings.average_last, is_planned_again=pace is not None
+        )
+    return instance
+
+
+def create_optimizer(
+    init_lr: float,
+    num_train_steps: int,
+    num_warmup_steps: float,
+    optimizer: str = "adamw",
+    poly_power: float = 1.0,
+    start_warmup_step: int = 0,
+    pace: Pace | None = None,
+    average_last: float = 0.0,
+    product_type: str = "float32",
+    **settings: Any,
+) -> Optimizer:
+    """Builds an optimizer from the arguments of the reference's function of this name.
+
+    Args:
+      init_lr: learning rate, see `learning_rate_at`.
+      num_train_steps, num_warmup_steps, optimizer, poly_power, start_warmup_step, average_last,
+        product_type: see `optimizer_table.Settings`.
+      pace: see `build`.
+      **settings: arguments of the optimizer's constructor.
+
+    Raises:
+      file_io.InputError: see `build`.
+    """
+    values = optimizer_table.Settings(
+        init_lr, num_train_steps, num_warmup_steps, optimizer, settings, poly_power,
+        start_warmup_step, average_last, product_type,
+    )  # fmt: skip
+    return build(values, pace)

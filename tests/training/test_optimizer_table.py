@@ -24,9 +24,8 @@ class Momentum(optimizers.Optimizer):
 
 @pytest.fixture
 def momentum(monkeypatch):
-    monkeypatch.setattr(optimizers, "Momentum", Momentum, raising=False)
-    row = optimizer_table.Row("Momentum")
-    monkeypatch.setitem(optimizer_table.OPTIMIZERS, "momentum", row)
+    monkeypatch.setitem(optimizers.CLASSES, "momentum", Momentum)
+    monkeypatch.setitem(optimizer_table.OPTIMIZERS, "momentum", optimizer_table.Row())
 
 
 @pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
