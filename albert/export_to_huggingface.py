@@ -13,6 +13,7 @@ from absl import flags, logging
 from albert.cli import app, card_settings, options, path_flags, text_flags
 from albert.experiments import model_card
 from albert.io import file_io
+from albert.model import sources
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,10 +92,12 @@ def main(values: flags.FlagValues) -> None:
         head=settings.head,
         labels=list(settings.labels),
         architecture=settings.architecture,
-        config_file=settings.albert_config_file,
-        spm_model_file=settings.spm_model_file,
-        vocab_file=settings.vocab_file,
-        rules=settings.text_rules(),
+        given=sources.Given(
+            config_file=settings.albert_config_file,
+            spm_model_file=settings.spm_model_file,
+            vocab_file=settings.vocab_file,
+            rules=settings.text_rules(),
+        ),
     )
     form = model_card.transformers_form(head)
     model_card.write_for_checkpoint(settings.output_dir, prefix, form, **settings.card.facts())

@@ -89,8 +89,8 @@ def main(values: flags.FlagValues) -> None:
         logging.info("--nouse_einsum has no effect: both computations give the same numbers")
     folder = published.local_path(settings.albert_directory)
     source = sources.locate(
+        sources.Given(rules=settings.text_rules()),
         checkpoint=os.path.join(folder, settings.checkpoint_name),
-        rules=settings.text_rules(),
     )
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)

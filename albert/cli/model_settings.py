@@ -1,7 +1,7 @@
 """Settings of the model that a command starts from or uses, and the search for its files."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from albert.cli import options, path_flags, text_flags
 from albert.io import file_io
@@ -78,6 +78,10 @@ class ModelFiles(text_flags.TextFlags):
           needs_vocabulary: whether a missing vocabulary is an error.
           teacher: its vocabulary is used if neither the flags nor the initial model provide one.
         """
+        if self.init_checkpoint and self.albert_hub_module_handle:
+            raise file_io.InputError(
+                "init_checkpoint and albert_hub_module_handle both give weights; give only one"
+            )
         self.set_cache_dir()
         # The model decides settings that the user has not given.
         rules = self.text_rules()
@@ -86,19 +90,8 @@ class ModelFiles(text_flags.TextFlags):
         if teacher and not any((*models, *vocabulary.values())):
             vocabulary = {name: getattr(teacher, name) for name in vocabulary}
             rules = dataclasses.asdict(teacher.rules) | rules
-        return sources.locate(
-            config_file=self.albert_config_file,
-            checkpoint=self.init_checkpoint,
-            hub_handle=self.albert_hub_module_handle,
-            needs_vocabulary=needs_vocabulary,
-            rules=rules,
-            **vocabulary,
-            **self.start(),
-        )
-
-    def start(self) -> dict[str, Any]:
-        """Returns further arguments of `sources.locate` from flags that the user gave."""
-        return {}
+        given = sources.Given(self.albert_config_file, **vocabulary, rules=rules)
+        return sources.locate(given, *models, needs_vocabulary)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,9 +102,16 @@ class ModelToUse(ModelFiles):
         False, "Start from random weights; otherwise fine-tuning needs a model to start from."
     )
 
-    def start(self) -> dict[str, Any]:
-        """Returns --from_scratch if it was given."""
-        return {"from_scratch": self.from_scratch} if "from_scratch" in self.given else {}
+    def find(
+        self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
+    ) -> sources.Source:
+        """Returns the model of these flags; see `ModelFiles.find`."""
+        models = self.init_checkpoint or self.albert_hub_module_handle
+        if models and self.from_scratch and "from_scratch" in self.given:
+            raise file_io.InputError(
+                "from_scratch contradicts init_checkpoint and albert_hub_module_handle"
+            )
+        return super().find(needs_vocabulary, teacher)
 
     def find_for_run(
         self, do_train: bool, output_dir: str, kind: str, teacher: sources.Source | None = None
@@ -173,17 +173,17 @@ def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference
     return model.in_precision(settings.precision) if settings.precision else model
 
 
-def text_settings(max_seq_length: int, source: Any) -> dict[str, Any]:
+def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]:
     """Returns a JSON-ready dict of the settings that the features of a text depend on.
 
     Args:
       max_seq_length: longest input in tokens.
-      source: `sources.Source`.
+      source: a model with a vocabulary.
     """
     return {
         "max_seq_length": max_seq_length,
         **source.rules.to_json(),
-        "vocabulary_sha256": file_io.sha256(source.spm_model_file or source.vocab_file),
+        "vocabulary_sha256": file_io.sha256(cast(str, source.spm_model_file or source.vocab_file)),
     }
 
 

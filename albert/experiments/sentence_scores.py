@@ -130,7 +130,7 @@ def _batches(lengths, batch_size):
 def _locate(path):
     path = published.local_path(path)
     is_module = file_io.exists(os.path.join(path, saved_model_files.NAME))
-    return sources.locate(**{"hub_handle" if is_module else "checkpoint": path})
+    return sources.locate(hub_handle=path) if is_module else sources.locate(checkpoint=path)
 
 
 def load(

@@ -39,7 +39,7 @@ def export(
     head: str | None = None,
     labels: Sequence[str] = (),
     architecture: str | None = None,
-    **files: Any,
+    given: sources.Given = sources.NOTHING,
 ) -> str:
     """Writes ``model.safetensors``, the tokenizer's files and ``config.json``, or nothing.
 
@@ -50,7 +50,7 @@ def export(
       head: key of `huggingface.HEADS`; None: found in the folder's description or the variables.
       labels: names of a classifier's labels by id; empty: taken from the description.
       architecture: key of `weight_names.ARCHITECTURES`; None: that of the weights.
-      **files: further arguments of `sources.locate`.
+      given: see `sources.locate`.
 
     Returns:
       Name of the head, a key of `huggingface.HEADS`.
@@ -61,7 +61,7 @@ def export(
     """
     prefix = choose(model_dir, checkpoint)
     described_head, described_labels, dropout_prob = _read_description(model_dir)
-    source = sources.locate(checkpoint=prefix, **files)
+    source = sources.locate(given, checkpoint=prefix)
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
     tensors = checkpoints.read_tensors(prefix)

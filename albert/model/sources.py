@@ -1,9 +1,8 @@
-"""Finds a model to start from: weights, configuration and vocabulary, from flags or hub modules."""
+"""Finds the files of a model, given or next to its weights."""
 
 import dataclasses
-import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -14,6 +13,7 @@ from albert.text import text_rules, wordpiece
 
 CONFIG_NAME = "albert_config.json"
 BERT_CONFIG_NAME = "bert_config.json"  # in google-research/bert
+_CONFIG_NAMES = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
 VOCAB_NAME = "vocab.txt"  # in WordPiece models
 VOCAB_NAMES = (VOCAB_NAME, "vocab_chinese.txt")  # the second in published Chinese models
 DESCRIPTION_NAME = "model.json"  # in fine-tuned models
@@ -21,7 +21,8 @@ LABELS_NAME = "labels.json"  # in fine-tuned models with labels
 RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
 RULES_NAME = "text_rules.json"  # how texts become pieces, in models without DESCRIPTION_NAME
-CONFIG_FLAG, SPM_FLAG, VOCAB_FLAG = "albert_config_file", "spm_model_file", "vocab_file"
+# Settings that name files, for messages.
+_CONFIG, _SPM, _VOCAB = "albert_config_file", "spm_model_file", "vocab_file"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,66 +44,174 @@ class Source:
     rules: text_rules.TextRules = text_rules.TextRules()
 
 
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What the user says of a model; the model says the rest.
+
+    A warning says where the files of a hub module or a Hugging Face folder, or the rules of any
+    model, differ. With a hub module, "from_tf_hub" or a missing vocabulary means the module's own
+    file, with a warning. A vocabulary may also be the folder or the published name of a model, see
+    `published.vocabulary`.
+
+    Attributes:
+      config_file, spm_model_file, vocab_file: paths.
+      rules: values of `text_rules.TextRules` by name.
+    """
+
+    config_file: str | None = None
+    spm_model_file: str | None = None
+    vocab_file: str | None = None
+    rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+NOTHING = Given()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where files that are not given are looked for.
+
+    Attributes:
+      folder: None without a model.
+      is_complete: whether the folder's files belong together, so that other files get a warning.
+      hub_handle: the hub module that the folder is in.
+    """
+
+    folder: str | None = None
+    is_complete: bool = False
+    hub_handle: str | None = None
+
+    def config(self, path: str | None) -> str | None:
+        """Returns the configuration that is given, else the folder's."""
+        explicit = self._existing(_CONFIG, path)
+        found = self._choose(_CONFIG, explicit, _CONFIG_NAMES)
+        if found and self.folder and not explicit:
+            _check_recorded_config(self.folder, found)
+        return found
+
+    def vocabulary(self, given: Given) -> tuple[str | None, str | None]:
+        """Returns both; the SentencePiece model comes first unless only the other is given."""
+        spm_model_file, vocab_file = given.spm_model_file, given.vocab_file
+        if not spm_model_file:
+            vocab_file = self._existing(_VOCAB, vocab_file)
+        if spm_model_file or not vocab_file:
+            spm_model_file = self._choose(
+                _SPM, self._existing(_SPM, spm_model_file), ending=".model"
+            )
+        if not spm_model_file:
+            vocab_file = self._choose(_VOCAB, self._existing(_VOCAB, vocab_file), VOCAB_NAMES)
+        if not (spm_model_file or vocab_file):
+            fast = self._choose(_VOCAB, None, (huggingface_tokenizer.FAST_NAME,))
+            if fast and huggingface_tokenizer.holds_wordpiece(fast):
+                vocab_file = fast
+        return spm_model_file, vocab_file
+
+    def _existing(self, setting: str, path: str | None) -> str | None:
+        """Returns the file that is given; None if it stands for the hub module's file.
+
+        Commands for hub modules were written for a program that never opens a separate vocabulary.
+        """
+        if setting != _CONFIG and path:
+            pattern = published.SPM_PATTERN if setting == _SPM else published.VOCAB_PATTERN
+            path = published.vocabulary(path, pattern)
+        if not path or (path != wordpiece.HUB_WORD and file_io.exists(path)):
+            return path
+        if path != wordpiece.HUB_WORD and (not self.hub_handle or setting == _CONFIG):
+            raise file_io.InputError(f"{setting}: the file {path} does not exist")
+        logging.warning("%s=%s does not exist; using the hub module's file", setting, path)
+        return None
+
+    def _choose(
+        self, setting: str, path: str | None, names: Sequence[str] = (), ending: str = ""
+    ) -> str | None:
+        """Returns the file that is given, else the matching file in the folder.
+
+        Args:
+          setting: that names the file, for messages.
+          path: the file that is given.
+          names: possible names of the file, in order of preference.
+          ending: if no name matches, the only file with this ending is used.
+        """
+        folder = self.folder or ""
+        there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
+        there = [name for name in there if not name.startswith(".")]  # Archives of macOS have such.
+        matches = [name for name in names if name in there][:1]
+        matches = matches or [name for name in there if ending and name.endswith(ending)]
+        paths = [os.path.join(folder, name) for name in matches]
+        if path:
+            if self.is_complete and len(paths) == 1:
+                _warn_of_difference(setting, path, paths[0])
+            return path
+        if len(matches) > 1:
+            raise file_io.InputError(
+                f"{folder} has several {ending} files {matches}; choose one with {setting}"
+            )
+        return paths[0] if paths else None
+
+    def error_without(self, missing: list[str]) -> file_io.InputError:
+        """Returns the error for settings that are neither given nor found; says where to look."""
+        message = f"{' and '.join(missing)} must be given"
+        if self.hub_handle:
+            return file_io.InputError(
+                f"{message}: the hub module {self.hub_handle} has none in its assets "
+                f"({self.folder})"
+            )
+        if self.folder is None:
+            return file_io.InputError(
+                f"{message}: for a new model, take a file of configs/ and a vocabulary made by "
+                "train_vocab; with init_checkpoint they come from its folder"
+            )
+        there = file_io.listdir(self.folder)
+        if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
+            return file_io.InputError(
+                f"{message}: {self.folder} has a tokenizer.json, but no spiece.model or "
+                "vocab.txt, and only WordPiece is read from it. "
+                "Look for it in the folder of the model that this model was fine-tuned from"
+            )
+        others = [name for name in there if name.endswith(".json") and "config" in name]
+        hint = f", but {tables.name_list(others)}" if _CONFIG in missing and others else ""
+        return file_io.InputError(
+            f"{message}: there is none next to the weights in {self.folder}{hint}"
+        )
+
+
 def locate(
-    config_file: str | None = None,
+    given: Given = NOTHING,
     checkpoint: str | None = None,
     hub_handle: str | None = None,
-    spm_model_file: str | None = None,
-    vocab_file: str | None = None,
-    rules: Mapping[str, Any] | None = None,
-    from_scratch: bool = False,
     needs_vocabulary: bool = True,
 ) -> Source:
     """Finds a model's files; missing ones come from the hub module or the checkpoint's folder.
 
     Args:
-      config_file, spm_model_file, vocab_file: explicit paths. They take precedence, with a warning
-        if a hub module or Hugging Face folder contains a different file. With a hub module,
-        "from_tf_hub" or a missing vocabulary means the module's own file, with a warning. For a
-        vocabulary also the folder or the published name of a model, see `published.vocabulary`.
+      given: files and rules, which take precedence.
       checkpoint: weights in any form that `checkpoints.resolve` accepts.
-      hub_handle: hub module: local folder, ``.tar.gz`` file or URL.
-      rules: values of `text_rules.TextRules` that the user set, by name; they take precedence over
-        those of the model, with a warning.
-      from_scratch: start without weights.
+      hub_handle: hub module with the weights, see `resolve_hub`.
       needs_vocabulary: whether a missing vocabulary is an error.
-
-    Returns:
-      `Source`.
-
-    Raises:
-      file_io.InputError: sources contradict each other or are missing; names the flags.
     """
-    _check_contradictions(checkpoint, hub_handle, from_scratch)
-    if not hub_handle:
-        check_no_hub_word(config_file, spm_model_file, vocab_file)
-    folder, complete, hub_rules = None, False, text_rules.TextRules()
+    rules = None
     if hub_handle:
         module = resolve_hub(hub_handle)
-        checkpoint, folder, complete = _resolve(module), os.path.join(module, "assets"), True
-        hub_rules = text_rules.TextRules(_hub_lower_case(module))
-    elif checkpoint:
-        checkpoint = find_checkpoint(checkpoint)
-        folder = os.path.dirname(checkpoint) or "."
-        complete = _has_description(folder, checkpoint)
-    choose = functools.partial(_choose, folder, complete)
-    names = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
-    explicit_file = _existing(CONFIG_FLAG, config_file, hub_handle)
-    config_file = choose(CONFIG_FLAG, explicit_file, names)
-    if config_file and not explicit_file:
-        _check_recorded_config(folder, config_file)
-    existing = functools.partial(_existing, hub_handle=hub_handle)
-    spm_model_file, vocab_file = _vocabulary(choose, existing, spm_model_file, vocab_file)
-    missing = [] if config_file else [CONFIG_FLAG]
-    if needs_vocabulary and not (spm_model_file or vocab_file):
-        missing.append(f"{SPM_FLAG} or {VOCAB_FLAG}")
-    if missing:
-        raise file_io.InputError(_missing_message(missing, folder, hub_handle))
-    if hub_handle:
-        chosen = _chosen_rules(hub_rules, rules or {})
+        checkpoint = _resolve(module)
+        place = _Place(os.path.join(module, "assets"), True, hub_handle)
+        rules = _chosen_rules(text_rules.TextRules(_hub_lower_case(module)), given.rules)
     else:
-        chosen = rules_beside(checkpoint or spm_model_file or vocab_file, rules)
-    return Source(config_file, checkpoint, spm_model_file, vocab_file, chosen)
+        check_no_hub_word(given.config_file, given.spm_model_file, given.vocab_file)
+        place = _Place()
+        if checkpoint:
+            checkpoint = find_checkpoint(checkpoint)
+            folder = os.path.dirname(checkpoint) or "."
+            place = _Place(folder, _has_description(folder, checkpoint))
+    config_file = place.config(given.config_file)
+    spm_model_file, vocab_file = place.vocabulary(given)
+    vocabulary = spm_model_file or vocab_file
+    missing = [] if config_file else [_CONFIG]
+    if needs_vocabulary and not vocabulary:
+        missing.append(f"{_SPM} or {_VOCAB}")
+    if not config_file or missing:
+        raise place.error_without(missing)
+    rules = rules or rules_beside(checkpoint or vocabulary, given.rules)
+    return Source(config_file, checkpoint, spm_model_file, vocab_file, rules)
 
 
 def find_checkpoint(path: str) -> str:
@@ -116,28 +225,13 @@ def find_checkpoint(path: str) -> str:
     return _resolve(path)
 
 
-def _resolve(checkpoint):
+def _resolve(checkpoint: str) -> str:
     from albert.model import checkpoints  # imports TensorFlow, which only weights need
 
     return checkpoints.resolve(checkpoint)
 
 
-def _vocabulary(choose, existing, spm_model_file, vocab_file):
-    """Returns both files; the SentencePiece model comes first unless only `vocab_file` is given."""
-    if not spm_model_file:
-        vocab_file = existing(VOCAB_FLAG, vocab_file)
-    if spm_model_file or not vocab_file:
-        spm_model_file = choose(SPM_FLAG, existing(SPM_FLAG, spm_model_file), (), ".model")
-    if not spm_model_file:
-        vocab_file = choose(VOCAB_FLAG, existing(VOCAB_FLAG, vocab_file), VOCAB_NAMES)
-    if not (spm_model_file or vocab_file):
-        vocab_file = choose(VOCAB_FLAG, None, (huggingface_tokenizer.FAST_NAME,))
-        if vocab_file and not huggingface_tokenizer.holds_wordpiece(vocab_file):
-            vocab_file = None
-    return spm_model_file, vocab_file
-
-
-def _has_description(folder, checkpoint):
+def _has_description(folder: str, checkpoint: str) -> bool:
     """Returns whether the files of a folder belong together; rejects other architectures."""
     if huggingface.is_weights_file(checkpoint):
         huggingface.read_config(folder)
@@ -153,7 +247,7 @@ def rules_beside(path: str | None, rules: Mapping[str, Any] | None = None) -> te
 
     Args:
       path: the file; None if there is none.
-      rules: see `locate`.
+      rules: see `Given`.
 
     Raises:
       file_io.InputError: a file is damaged, or asks for what this package does not do.
@@ -164,14 +258,13 @@ def rules_beside(path: str | None, rules: Mapping[str, Any] | None = None) -> te
     return _chosen_rules(theirs, rules or {})
 
 
-def _rules_in(folder):
+def _rules_in(folder: str) -> text_rules.TextRules:
     for name in (DESCRIPTION_NAME, RULES_NAME):
         path = os.path.join(folder, name)
         if file_io.exists(path):
             return text_rules.from_json(file_io.read_json(path, "model description", dict), path)
     names = file_io.listdir(folder) if file_io.is_dir(folder) else []
-    configs = [CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME]
-    config = next((name for name in configs if name in names), CONFIG_NAME)
+    config = next((name for name in _CONFIG_NAMES if name in names), CONFIG_NAME)
     rules = text_rules.TextRules(ids_by_line=config != CONFIG_NAME)
     if not huggingface_tokenizer.FILES.isdisjoint(names):
         rules = rules.changed(huggingface_tokenizer.read_rules(folder))
@@ -180,7 +273,7 @@ def _rules_in(folder):
     return rules
 
 
-def _chosen_rules(theirs, ours):
+def _chosen_rules(theirs: text_rules.TextRules, ours: Mapping[str, Any]) -> text_rules.TextRules:
     """Returns the rules of a model with those that the user set; warns where they differ."""
     for name, value in ours.items():
         there = getattr(theirs, name)
@@ -189,7 +282,7 @@ def _chosen_rules(theirs, ours):
     return theirs.changed(ours)
 
 
-def _check_recorded_config(folder, config_file):
+def _check_recorded_config(folder: str, config_file: str) -> None:
     """Checks the configuration in a fine-tuned model's folder; other folders lack a description."""
     path = os.path.join(folder, DESCRIPTION_NAME)
     if file_io.exists(path):
@@ -208,7 +301,7 @@ def check_config(
 
     Args:
       config_file: its path.
-      config: `configuration.AlbertConfig`.
+      config: its content.
       description: dict of the folder's description; older ones hold no configuration.
       path: path of the description.
 
@@ -236,83 +329,25 @@ def check_config(
         )
 
 
-def _check_contradictions(checkpoint, hub_handle, from_scratch):
-    if checkpoint and hub_handle:
-        raise file_io.InputError(
-            "init_checkpoint and albert_hub_module_handle both give weights; give only one"
-        )
-    if from_scratch and (checkpoint or hub_handle):
-        raise file_io.InputError(
-            "from_scratch contradicts init_checkpoint and albert_hub_module_handle"
-        )
-
-
 def check_no_hub_word(
     config_file: str | None, spm_model_file: str | None, vocab_file: str | None
 ) -> None:
     """Rejects "from_tf_hub" as the name of a file if there is no hub module.
 
-    Raises:
-      file_io.InputError: names the flag.
+    The message names the setting.
     """
-    wordpiece.check_no_hub_word(CONFIG_FLAG, config_file)
-    wordpiece.check_no_hub_word(SPM_FLAG, spm_model_file)
-    wordpiece.check_no_hub_word(VOCAB_FLAG, vocab_file)
+    wordpiece.check_no_hub_word(_CONFIG, config_file)
+    wordpiece.check_no_hub_word(_SPM, spm_model_file)
+    wordpiece.check_no_hub_word(_VOCAB, vocab_file)
 
 
-def _existing(flag, path, hub_handle):
-    """Returns the file given by a flag; None if the flag stands for the hub module's file.
-
-    Commands for hub modules were written for a program that never opens a separate vocabulary.
-
-    Raises:
-      file_io.InputError: the file does not exist; names the flag.
-    """
-    if flag != CONFIG_FLAG and path:
-        pattern = published.SPM_PATTERN if flag == SPM_FLAG else published.VOCAB_PATTERN
-        path = published.vocabulary(path, pattern)
-    if not path or (path != wordpiece.HUB_WORD and file_io.exists(path)):
-        return path
-    if path != wordpiece.HUB_WORD and (not hub_handle or flag == CONFIG_FLAG):
-        raise file_io.InputError(f"{flag}: the file {path} does not exist")
-    logging.warning("%s=%s does not exist; using the hub module's file", flag, path)
-    return None
-
-
-def _choose(folder, complete, flag, path, names, ending=None):
-    """Returns a flag's path, else the matching file in the folder; None if there is neither.
-
-    Args:
-      folder: where to look, or None.
-      complete: whether the folder's files belong together, so that a different file gets a warning.
-      flag: name of the flag, for messages.
-      path: the flag's value, or None.
-      names: possible names of the file, in order of preference.
-      ending: if no name matches, the only file with this ending is used.
-    """
-    there = file_io.listdir(folder) if folder and file_io.is_dir(folder) else []
-    there = [name for name in there if not name.startswith(".")]  # Archives of macOS have such.
-    matches = [name for name in names if name in there][:1]
-    matches = matches or [name for name in there if ending and name.endswith(ending)]
-    paths = [os.path.join(folder, name) for name in matches]
-    if path:
-        if complete and len(paths) == 1:
-            _warn_of_difference(flag, path, paths[0])
-        return path
-    if len(matches) > 1:
-        raise file_io.InputError(
-            f"{folder} has several {ending} files {matches}; choose one with {flag}"
-        )
-    return paths[0] if paths else None
-
-
-def _warn_of_difference(flag, own_path, model_path):
-    """Warns if a flag's file differs from the one that comes with the model."""
+def _warn_of_difference(setting: str, own_path: str, model_path: str) -> None:
+    """Warns if a given file differs from the one that comes with the model."""
     if not model_path.endswith(".json"):
         if file_io.sha256(own_path) != file_io.sha256(model_path):
             logging.warning(
                 "using %s=%s, although the model comes with another file, %s",
-                flag,
+                setting,
                 own_path,
                 model_path,
             )
@@ -328,33 +363,11 @@ def _warn_of_difference(flag, own_path, model_path):
     if differing:
         logging.warning(
             "using %s=%s, which differs from the model's %s: %s",
-            flag,
+            setting,
             own_path,
             model_path,
             ", ".join(differing),
         )
-
-
-def _missing_message(flags, folder, hub_handle):
-    """Returns the error message for files that are neither given nor found."""
-    message = f"{' and '.join(flags)} must be given"
-    if hub_handle:
-        return f"{message}: the hub module {hub_handle} has none in its assets ({folder})"
-    if folder is None:
-        return (
-            f"{message}: for a new model, take a file of configs/ and a vocabulary made by "
-            "train_vocab; with init_checkpoint they come from its folder"
-        )
-    there = file_io.listdir(folder)
-    if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
-        return (
-            f"{message}: {folder} has a tokenizer.json, but no spiece.model or "
-            "vocab.txt, and only WordPiece is read from it. "
-            "Look for it in the folder of the model that this model was fine-tuned from"
-        )
-    others = [name for name in there if name.endswith(".json") and "config" in name]
-    hint = f", but {tables.name_list(others)}" if CONFIG_FLAG in flags and others else ""
-    return f"{message}: there is none next to the weights in {folder}{hint}"
 
 
 def files_beside(checkpoint: str) -> list[str]:
@@ -363,9 +376,8 @@ def files_beside(checkpoint: str) -> list[str]:
     These are its configuration, vocabulary and description.
     """
     folder = os.path.dirname(checkpoint) or "."
-    configs = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
     descriptions = (PRETRAINING_NAME, DESCRIPTION_NAME, LABELS_NAME)
-    names = {*configs, *descriptions, *map(os.path.basename, vocabularies_in(folder))}
+    names = {*_CONFIG_NAMES, *descriptions, *map(os.path.basename, vocabularies_in(folder))}
     return [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)
@@ -416,7 +428,7 @@ def resolve_hub(handle: str) -> str:
     return folder
 
 
-def _fetch(handle):
+def _fetch(handle: str) -> str:
     """Downloads the module at a URL and returns its local folder."""
     try:
         import tensorflow_hub
@@ -432,7 +444,7 @@ def _fetch(handle):
         raise file_io.InputError(f"cannot fetch the hub module {handle}: {error}") from error
 
 
-def _hub_lower_case(module):
+def _hub_lower_case(module: str) -> bool | None:
     """Returns do_lower_case from the module's ``tokenization_info``; None if it is missing."""
     from albert.model import saved_model_files
 

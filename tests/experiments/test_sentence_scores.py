@@ -163,8 +163,8 @@ def test_pretraining_measures_each_checkpoint(tmp_path, run_script):
     for block in found:
         scorer = sentence_scores.load(
             sources.locate(
+                sources.Given(spm_model_file=str(builders.SPM)),
                 checkpoint=str(tmp_path / "out" / f"model.ckpt-{block['global_step']}"),
-                spm_model_file=str(builders.SPM),
             )
         )
         good, bad = (

@@ -268,9 +268,8 @@ def test_a_hub_module_is_read_but_not_run(golden, tmp_path, monkeypatch):
     config, vocabulary = (tmp_path / "module" / "assets" / name for name in ("c.json", "v.model"))
     config.write_text(tiny_config().to_json_string())
     vocabulary.write_bytes(SPM.read_bytes())
-    found = sources.locate(
-        config_file=str(config), spm_model_file=str(vocabulary), hub_handle=folder
-    )
+    given = sources.Given(config_file=str(config), spm_model_file=str(vocabulary))
+    found = sources.locate(given, hub_handle=folder)
     assert found.rules.do_lower_case is False
 
 

@@ -348,7 +348,7 @@ def test_the_folder_says_whether_text_is_lower_cased(tmp_path):
     config["do_lower_case"] = False
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     assert not sources.locate(checkpoint=str(folder)).rules.do_lower_case
-    assert sources.locate(checkpoint=str(folder), rules={"do_lower_case": True}).rules.do_lower_case
+    assert sources.locate(sources.Given(rules={"do_lower_case": True}), str(folder)).rules.lower
 
 
 @pytest.mark.parametrize(("here", "there"), [("gelu", "gelu_new"), ("gelu_erf", "gelu")])
@@ -369,7 +369,7 @@ def test_the_description_of_a_model_folder_is_used(tmp_path):
     ):
         folder = tmp_path / kind
         write_model(folder, expected)
-        source = sources.locate(checkpoint=str(folder), rules={"do_lower_case": False})
+        source = sources.locate(sources.Given(rules={"do_lower_case": False}), str(folder))
         model_folder.write(str(folder), kind, CONFIG, source, settings)
         out = tmp_path / f"{kind}_out"
         assert huggingface_export.export(str(folder), output_dir=str(out)) == expected

@@ -56,11 +56,11 @@ def test_a_run_that_starts_from_it_reads_texts_as_it_does(tmp_path, caplog):
     folder = str(tmp_path / "out")
     with caplog.at_level("WARNING", logger="absl"):
         assert sources.locate(checkpoint=folder).rules.do_lower_case is False
-        same = sources.locate(checkpoint=folder, spm_model_file=source.spm_model_file)
+        same = sources.locate(sources.Given(spm_model_file=source.spm_model_file), folder)
         assert same.rules.do_lower_case is False
         assert not caplog.text
         assert (
-            sources.locate(checkpoint=folder, rules={"do_lower_case": True}).rules.do_lower_case
+            sources.locate(sources.Given(rules={"do_lower_case": True}), folder).rules.do_lower_case
             is True
         )
     assert "using do_lower_case=True, although the model has False" in caplog.text
@@ -122,7 +122,7 @@ def test_a_configuration_that_was_changed_is_refused_though_the_weights_fit(
             raised.value
         )
     # What the user names counts, and a description without the entry says nothing.
-    sources.locate(checkpoint=str(tmp_path / "out"), config_file=str(path))
+    sources.locate(sources.Given(str(path)), str(tmp_path / "out"))
     name = tmp_path / "out" / "model.json"
     description = json.loads(name.read_text())
     del description["config"]

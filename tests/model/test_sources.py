@@ -33,7 +33,7 @@ def test_the_module_says_whether_text_is_lower_cased_unless_the_user_does(golden
     with caplog.at_level("WARNING", logger="absl"):
         for given, expected in ((None, True), (True, True), (False, False)):
             assert not caplog.text
-            found = sources.locate(hub_handle=module, rules={"do_lower_case": given})
+            found = sources.locate(sources.Given(rules={"do_lower_case": given}), hub_handle=module)
             assert found.rules.do_lower_case is expected
     assert "using do_lower_case=False, although the model has True" in caplog.text
 
@@ -46,13 +46,13 @@ def test_explicit_files_win_and_differences_are_told(golden, tmp_path, caplog):
         "spm_model_file": str(assets / "30k-clean.model"),
     }
     with caplog.at_level("WARNING", logger="absl"):
-        source = sources.locate(hub_handle=str(module), **same)
+        source = sources.locate(sources.Given(**same), hub_handle=str(module))
         assert not caplog.text
         assert (source.config_file, source.spm_model_file) == tuple(same.values())
         config = json.loads((assets / "albert_config.json").read_text())
         (tmp_path / "mine.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.25}))
         mine = {"config_file": str(tmp_path / "mine.json"), "spm_model_file": str(TINY)}
-        source = sources.locate(hub_handle=str(module), **mine)
+        source = sources.locate(sources.Given(**mine), hub_handle=str(module))
     assert (source.config_file, source.spm_model_file) == tuple(mine.values())
     assert source.checkpoint == str(module / "variables" / "variables")
     assert re.search(
@@ -72,11 +72,11 @@ def test_a_vocabulary_that_is_no_file_is_that_of_the_hub_module(golden, caplog, 
     with caplog.at_level("WARNING", logger="absl"):
         # With --spm_model_file, --vocab_file is not used, so it needs no word.
         both = {"spm_model_file": given, "vocab_file": given} if flag == "spm_model_file" else {}
-        source = sources.locate(hub_handle=module, **{flag: given, **both})
+        source = sources.locate(sources.Given(**{flag: given, **both}), hub_handle=module)
     assert source.spm_model_file == wanted
     assert caplog.text.count(f"{flag}={given} does not exist; using the hub module's file") == 1
     with pytest.raises(file_io.InputError) as caught:
-        sources.locate(config_file=str(TINY), **{flag: given})
+        sources.locate(sources.Given(config_file=str(TINY), **{flag: given}))
     message = f"{flag}: the file {given} does not exist"
     if given == "from_tf_hub":
         message = f"{flag}=from_tf_hub stands for the file of a hub module, but no hub module"
@@ -90,21 +90,21 @@ def test_a_chinese_module_brings_its_vocabulary(golden, tmp_path, caplog):
     (module / "assets" / "vocab.txt").write_text("[PAD]\n[UNK]\n")
     files = {"spm_model_file": "from_tf_hub", "vocab_file": "gone/vocab.txt"}
     for given in ({"vocab_file": "from_tf_hub"}, files):
-        source = sources.locate(hub_handle=str(module), **given)
+        source = sources.locate(sources.Given(**given), hub_handle=str(module))
         assert source.spm_model_file is None
         assert source.vocab_file == str(module / "assets" / "vocab.txt")
 
 
 def test_a_configuration_that_is_not_there_is_never_passed_over(golden):
     module = str(golden / "hub_tf1")
-    own = sources.locate(hub_handle=module, config_file="from_tf_hub").config_file
+    own = sources.locate(sources.Given("from_tf_hub"), hub_handle=module).config_file
     assert own == f"{module}/assets/albert_config.json"
     with pytest.raises(
         file_io.InputError, match="albert_config_file: the file gone.json does not exist"
     ):
-        sources.locate(hub_handle=module, config_file="gone.json")
+        sources.locate(sources.Given("gone.json"), hub_handle=module)
     with pytest.raises(file_io.InputError, match="albert_config_file=from_tf_hub stands for"):
-        sources.locate(from_scratch=True, config_file="from_tf_hub")
+        sources.locate(sources.Given("from_tf_hub"))
 
 
 @pytest.mark.parametrize("vocabulary", ["30k-clean.model", "vocab.txt"])
@@ -131,7 +131,7 @@ def test_mistakes_are_named(golden, tmp_path):
     with pytest.raises(
         file_io.InputError, match="albert_config_file and spm.* be given: for a new"
     ):
-        sources.locate(from_scratch=True)
+        sources.locate()
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
         sources.resolve_hub(str(tmp_path))
     with pytest.raises(
