@@ -337,19 +337,18 @@ def find_best_block(engine: Engine) -> results.Block | None:
 def warn_of_start(engine: Engine, best: results.Block) -> None:
     """Warns if step 0 has a better score than the best checkpoint; it had random parts."""
     folder, metric = engine.run_config.output_dir, engine.task.best_metric
-    start = next((block for block in results.read_blocks(folder) if block.step == 0), best)
-    values = [block.values.get(metric, np.nan) for block in (start, best)]
-    is_worse = values[0] < values[1] if results.is_loss(metric) else values[0] > values[1]
-    if is_worse and (parts := checkpoints.random_parts(folder, engine.model)):
+    value = best.values.get(metric)
+    start = results.find_better_start(results.read_blocks(folder), value, metric)
+    if start is not None and (parts := checkpoints.random_parts(folder, engine.model)):
         names = ", ".join(parts[:_MAX_NAMES])
         more = f" and {len(parts) - _MAX_NAMES} more" if len(parts) > _MAX_NAMES else ""
         logging.warning(
             "Step 0, before training, has a better %s (%.4f) than step %s (%.4f). It is not "
             "chosen, because these variables had random values: %s%s",
             metric,
-            values[0],
+            start,
             best.step,
-            values[1],
+            value,
             names,
             more,
         )

@@ -115,6 +115,21 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
     return "" if is_better else f"{NOT_BETTER} ({baseline:.4f})"
 
 
+def find_better_start(blocks: Iterable[Block], value: float | None, metric: str) -> float | None:
+    """Returns the score of step 0, before training, if it is better than a score; else None.
+
+    Args:
+      blocks: those of the folder.
+      value: the score of the chosen checkpoint; None if unknown.
+      metric: its name.
+    """
+    start = next((block.values.get(metric) for block in blocks if block.step == 0), None)
+    if start is None or value is None:
+        return None
+    is_better = start < value if is_loss(metric) else start > value
+    return start if is_better else None
+
+
 class ClassCount(NamedTuple):
     """The examples of a class in an evaluation.
 

@@ -158,7 +158,7 @@ def verdict(folder: str, best_step: int | None) -> str:
 
 
 def remarks(folder: str, record: dict[str, Any]) -> list[str]:
-    """Returns warnings about the score of a run: the verdict, and whether a constant is as good.
+    """Returns warnings about the score of a run: the verdict, and what is as good or better.
 
     Args:
       folder: output folder.
@@ -170,6 +170,10 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     texts = [verdict(folder, result.get("step") if has_trained else None)]
     baseline = (record.get("baseline") or {}).get(metric)
     texts.append(results.remark_on_baseline(result.get(metric), baseline, results.is_loss(metric)))
+    blocks = results.read_blocks(folder)
+    start = results.find_better_start(blocks, result.get(metric), metric)
+    if start is not None:
+        texts.append(f"worse than before training ({start:.4f} at step 0)")
     counts = (results.ClassCount(**row) for row in record.get("classes", ()))
     texts.append(results.remark_on_classes(counts))
     if metric in result and result[metric] is None:

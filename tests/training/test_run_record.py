@@ -174,6 +174,17 @@ def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy
     assert (f"The model of {path}: {remarks[0]}" in caplog.text) if remarks else not caplog.text
 
 
+def test_a_score_worse_than_that_of_step_0_is_recorded(tmp_path):
+    path = str(tmp_path)
+    blocks = [results.make_block({"f1": f1}, step) for step, f1 in ((0, 8.96), (9, 4.0))]
+    results.write_blocks(path, blocks)
+    with recorder(tmp_path).session(path, ["train"], {}):
+        run_record.set_model(path, "squad_v1", "f1", 10, 5)
+        run_record.set_result(path, 9, {"f1": 4.0})
+        run_record.set_evaluated(path, 2, {"f1": 0.0})
+    assert run_record.read(path)["remarks"] == ["worse than before training (8.9600 at step 0)"]
+
+
 def test_an_evaluation_beside_training_leaves_it_running(tmp_path):
     with recorder(tmp_path).session(str(tmp_path), ["train"], {}):
         path = tmp_path / "run.json"
