@@ -178,12 +178,13 @@ def _matthews(means):
 
 
 def _metrics_of_classes(labels, predictions, names):
-    """Returns the metrics of classes: accuracy, of two the F1 of the second, correlation."""
+    """Returns the metrics of classes: accuracy, of two the F1 of one, correlation."""
     labels, predictions = np.array(labels, object), np.array(predictions, object)
     right = (labels == predictions).astype(float)[:, None]
     metrics = [Metric("eval_accuracy", right, _mean, is_right=True)]
     if len(names) == 2:
-        true, predicted = (values == names[1] for values in (labels, predictions))
+        positive = custom.find_positive(names)
+        true, predicted = (values == positive for values in (labels, predictions))
         rows = np.stack([true & predicted, predicted, true], axis=1).astype(float)
         metrics.append(Metric("f1", rows, _f1))
     place = {name: i for i, name in enumerate(names)}

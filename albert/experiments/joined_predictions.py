@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from absl import logging
+
 from albert.io import file_io, tables
 from albert.tasks import glue
 
@@ -178,12 +180,24 @@ def join(
     return [key for key in examples if key in guesses]
 
 
+def _names_of_model(spellings: Iterable[str], labels: tuple[str, ...]) -> dict[str, str | None]:
+    """Returns {label of the data: name that the model gives it}; None without such a name."""
+    words = glue.find_words(labels)
+    names = {}
+    for label in spellings:
+        names[label] = tables.match_label(label, labels) or words.get(tables.label_key(label))
+        if names[label] in words.values() and names[label] != label:
+            logging.info("The label %s counts as %s, as in GLUE", label, names[label])
+    return names
+
+
 def join_table(
     truths: Mapping[str, Truth], path: str, table: Table, is_part: bool
 ) -> dict[str, tuple[Truth, Guess]]:
     """Returns {id: example and prediction} in the order of the data; see `join`.
 
-    The labels of the examples get the names that the model gives them, as in training.
+    The labels of the examples get the names that the model gives them, as in training, and 0 and
+    1 the words of a GLUE task.
 
     Raises:
       file_io.InputError: ids differ, or an example has a label that the model does not have.
@@ -191,7 +205,7 @@ def join_table(
     places = ({key: row.place for key, row in rows.items()} for rows in (truths, table.guesses))
     keys = join(path, *places, is_part)
     spellings = {truth.label for truth in truths.values()}
-    names = {label: tables.match_label(label, table.labels) for label in spellings}
+    names = _names_of_model(spellings, table.labels)
     for truth in truths.values():
         if table.labels and names[truth.label] is None:
             raise file_io.InputError(

@@ -1,6 +1,7 @@
 """Classification and regression of the user's own data: files with named columns, see `tables`."""
 
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -37,6 +38,12 @@ def label_order(names: Iterable[str]) -> tuple[str, ...]:
     # Python does not parse numbers with thousands of digits.
     numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
     return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
+
+
+def find_positive(names: Iterable[str]) -> str:
+    """Returns the label of two whose F1 is a score, which their order does not change."""
+    names = tuple(names)
+    return glue.find_words(names).get(glue.POSITIVE) or label_order(names)[-1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,11 +341,14 @@ class CustomTask:
 
     @property
     def scores(self) -> Sequence[metrics.NamedScore]:
-        """Returns the scores of the evaluation; with two labels also the F1 of the second."""
+        """Returns the scores of the evaluation; with two labels also an F1, see `find_positive`."""
         if self.is_regression:
             return _REGRESSION_SCORES
-        f1 = (("f1", metrics.f1),) if len(self.labels) == 2 else ()
-        return (("eval_accuracy", metrics.accuracy), *f1)
+        scores = (("eval_accuracy", metrics.accuracy),)
+        if len(self.labels) != 2:
+            return scores
+        positive = self.labels.index(find_positive(self.labels))
+        return (*scores, ("f1", functools.partial(metrics.f1, positive=positive)))
 
     def check_splits(self, splits: Iterable[str]) -> None:
         """Rejects splits without a file.

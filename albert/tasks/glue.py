@@ -25,8 +25,8 @@ from albert.training import contracts
 KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
-_POSITIVE = "1"
-_BINARY_LABELS = ("0", _POSITIVE)
+POSITIVE = "1"
+_BINARY_LABELS = ("0", POSITIVE)
 _MAX_NUMBER = float(np.finfo(np.float32).max)
 _LAST = -1  # the label is in the last column, whatever the number of columns
 # Skipped short lines are an error if they exceed both this number and this fraction.
@@ -166,7 +166,7 @@ class GlueTask:
         if labels == self.labels:
             return self
         scores = tuple(
-            (key, functools.partial(metrics.f1, positive=labels.index(_POSITIVE)))
+            (key, functools.partial(metrics.f1, positive=labels.index(POSITIVE)))
             if score is metrics.f1
             else (key, score)
             for key, score in self.scores
@@ -488,6 +488,12 @@ TASKS = (
 def words_of(task_name: str | None) -> Mapping[str, str]:
     """Returns {label: its meaning in words} of a GLUE task; empty for others."""
     return next((row.words for row in TASKS if row.name == (task_name or "").lower()), {})
+
+
+def find_words(names: Iterable[str]) -> Mapping[str, str]:
+    """Returns {label: its meaning in words} of a GLUE task with these words; empty for others."""
+    given = set(names)
+    return next((row.words for row in TASKS if row.words and {*row.words.values()} == given), {})
 
 
 def get_task(name: str) -> GlueTask:

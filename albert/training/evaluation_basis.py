@@ -133,8 +133,9 @@ def of_values(
 def _of_description(description: Mapping[str, Any]) -> dict[str, Any]:
     """Returns labels and columns of the data."""
     found: dict[str, Any] = {}
-    if "labels" in description:
-        found["labels"] = description["labels"]
+    labels = description.get("labels")
+    if isinstance(labels, list):
+        found["labels"] = sorted(map(str, labels))  # Their order changes no score.
     columns = description.get("columns")
     for name, column in columns.items() if isinstance(columns, dict) else ():
         if name != "guid":  # Ids change no score.

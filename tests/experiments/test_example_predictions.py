@@ -5,7 +5,7 @@ import pytest
 
 from albert.experiments import example_predictions, report_data
 from albert.io import file_io, tables
-from albert.tasks import metrics
+from albert.tasks import custom, metrics
 from tests.support import compared_runs, run_folders
 
 
@@ -39,6 +39,28 @@ def test_metrics_of_classes_are_those_of_the_evaluation(names, tmp_path):
     drawn = found.metrics["matthew_corr"]
     assert drawn.of_means(drawn.rows[rows].mean(axis=0)) == pytest.approx(
         metrics.matthews_correlation(*ids[:, rows])
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "positive", "gold"),
+    [
+        (("yes", "no"), "yes", None),
+        (("1", "0"), "1", None),
+        (("equivalent", "not_equivalent"), "equivalent", None),
+        (("equivalent", "not_equivalent"), "equivalent", {"equivalent": "1", "not_equivalent": 0}),
+    ],
+)
+def test_f1_is_that_of_the_same_label_in_any_order(names, positive, gold, tmp_path):
+    """A model keeps the order of the one that it started from; gold labels may be numbers."""
+    labels, found = [names[0]] * 3 + [names[1]] * 2, [names[0]] * 4 + [names[1]]
+    kept = write_table(tmp_path, [(gold or {}).get(label, label) for label in labels], found, names)
+    ids = ([name == positive for name in row] for row in (labels, found))
+    assert kept.metrics["f1"].value == pytest.approx(metrics.f1(*ids))
+    task = custom.CustomTask({}, tables.Columns(), names)
+    score = dict(task.scores)["f1"]
+    assert score(*([names.index(name) for name in row] for row in (labels, found))) == (
+        pytest.approx(kept.metrics["f1"].value)
     )
 
 

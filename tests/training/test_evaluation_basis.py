@@ -37,6 +37,7 @@ def basis(task="custom", metric="f1", data=DATA, description=DESCRIPTION, **flag
         ({"description": None}, (), None),
         ({"eval_fraction": 0.1}, (), "eval_fraction 1.0 and 0.1"),
         ({"task": "mnli"}, (), 'task "custom" and "mnli"'),
+        ({"description": {**DESCRIPTION, "labels": ["yes", "no"]}}, (), None),
         ({"description": {**DESCRIPTION, "labels": []}}, (), 'labels ["no", "yes"] and []'),
         (
             {"description": {**DESCRIPTION, "columns": {"label": "b"}}},
