@@ -20,6 +20,7 @@ from albert.model import configuration, head_config, label_scale, published, sou
 from albert.text import text_rules, tokenization, wordpiece
 
 VERSION = 1
+MIN_LENGTH = 3  # of inputs: one piece, [CLS] and [SEP]
 _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
 # Settings that say what the outputs of a model are.
 _MEANING = ("task_name", "labels", "label_mean", "label_deviation")
@@ -102,12 +103,12 @@ class ModelFolder:
         """
         return _scale_of(self.path, self.settings)
 
-    def length(self, name: str = "max_seq_length", minimum: int = 3) -> int:
+    def length(self, name: str = "max_seq_length", minimum: int = MIN_LENGTH) -> int:
         """Returns the setting of a length of inputs, in tokens.
 
         Args:
           name: name of the setting.
-          minimum: minimum length that leaves space for text; by default one piece, [CLS] and [SEP].
+          minimum: minimum length that leaves space for text.
 
         Raises:
           file_io.InputError: the length is missing, below `minimum`, or above the model's maximum.

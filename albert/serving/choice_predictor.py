@@ -6,18 +6,18 @@ Letters in shapes: C choices, R inputs (one per choice of some questions), S seq
 import dataclasses
 import itertools
 import string
-from collections.abc import Iterable, Iterator
-from typing import IO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert.io import file_io, tables
-from albert.model import batching, model_folder
-from albert.serving import inference, requests
+from albert.model import model_folder
+from albert.serving import requests, tensors
+from albert.serving.predictor import Arrays, Predictor
 from albert.tasks import race
 from albert.text import model_inputs
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
 _KEYS = ("article", "question", "options")
 
 
@@ -101,66 +101,41 @@ def _question(number, place, row):
     return Question(guid, *texts, tuple(options))
 
 
-class ChoicePredictor:
-    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
+class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
+    """A model that chooses answers to questions; see `Predictor`."""
 
-    Args:
-      model_dir: output folder of run_race (its best checkpoint is used, else its last), or a
-        serving folder.
-      runtime, threads: for serving folders; see `runtimes.load`.
-
-    Attributes:
-      max_seq_length: S of the training.
-
-    Raises:
-      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
-    """
-
+    kinds = (race.KIND,)
     form = requests.CHOICE
     metric = "accuracy"
-    input_forms = output_forms = ("jsonl",)
-    batches_ahead = 64
-    gives_numbers = False
 
-    def __init__(
-        self,
-        model_dir: str | inference.FoundModel,
-        runtime: str = "auto",
-        threads: int | None = None,
-    ) -> None:
-        model = inference.find(model_dir, race.KIND)
-        folder = model.folder
-        max_qa_length = folder.length("max_qa_length", 1)
-        self.max_seq_length = folder.length(minimum=max_qa_length + race.BESIDE_ENDING)
-        self._lengths = self.max_seq_length, max_qa_length
-        self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.infer = model.load(runtime, threads)
+    def _read_settings(self, folder: model_folder.ModelFolder) -> int:
+        self._max_qa_length = folder.length("max_qa_length", 1)
+        return self._max_qa_length + race.BESIDE_ENDING
 
     def predict(
         self, questions: Iterable[Question], batch_size: int = 32, batches_ahead: int = 16
     ) -> Iterator[Choice]:
-        """Yields a `Choice` for each `Question`, in order.
+        """Yields a choice for each question, in order; B counts options. See `Predictor`."""
+        return self._predict(questions, batch_size, batches_ahead)
 
-        Args:
-          questions: iterable of `Question`.
-          batch_size: R, maximum number of inputs per batch.
-          batches_ahead: reads `batch_size` times this many questions at a time, to batch inputs of
-            similar length.
-        """
-        questions = iter(questions)
-        while window := list(itertools.islice(questions, batch_size * batches_ahead)):
-            cuts = [model_inputs.Cuts() for _ in window]
-            features = list(map(self._features, window, cuts))
-            columns = {name: np.concatenate([f[name] for f in features]) for name in _INPUTS}
-            logits = np.zeros(len(columns["input_ids"]), np.float32)
-            for indices, batch in batching.trimmed_batches(columns, batch_size):
-                logits[indices] = self.infer(batch)["logits"]
-            ends = np.cumsum([len(question.options) for question in window])
-            all_scores = np.split(logits, ends[:-1])
-            for question, scores, count in zip(window, all_scores, cuts, strict=True):
-                powers = np.exp(scores - np.max(scores))
-                probabilities = (powers / np.sum(powers)).tolist()
-                yield Choice(question, int(np.argmax(scores)), probabilities, bool(count.cut))
+    def _encode(self, examples: Sequence[Question]) -> tuple[Arrays, Sequence[model_inputs.Cuts]]:
+        cuts = [model_inputs.Cuts() for _ in examples]
+        features = list(map(self._features, examples, cuts))
+        return {name: np.concatenate([f[name] for f in features]) for name in features[0]}, cuts
+
+    def _decode(
+        self,
+        examples: Sequence[Question],
+        notes: Sequence[model_inputs.Cuts],
+        outputs: Sequence[Arrays],
+    ) -> Iterator[Choice]:
+        logits = iter(outputs)
+        for question, count in zip(examples, notes, strict=True):
+            options = itertools.islice(logits, len(question.options))
+            scores = np.array([output["logits"] for output in options])
+            powers = np.exp(scores - np.max(scores))
+            probabilities = (powers / np.sum(powers)).tolist()
+            yield Choice(question, int(np.argmax(scores)), probabilities, bool(count.cut))
 
     def read_lines(
         self, lines: Iterable[bytes], name: str, form: str = "jsonl", skip_empty: bool = False
@@ -168,18 +143,19 @@ class ChoicePredictor:
         """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name, skip_empty)
 
-    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
-        """Returns the questions of a file and the right options; see `predictors.Predictor`.
+    def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:
+        """Returns the questions of a file and the right options; see `Predictor`.
 
         Args:
           path: passages in RACE's form, or questions without answers as `read_questions` takes.
-          labeled: see `predictors.Predictor`.
         """
-        questions, gold = [], []
+        questions: list[Question] = []
+        gold: list[int] | None = None
         if path.endswith(".jsonl"):
             with file_io.open_input(path, "check_file", "rb") as lines:
-                questions, gold = list(read_questions(lines, path)), None
+                questions = list(read_questions(lines, path))
         else:
+            gold = []
             for passage in race.read_passages(path):
                 rows = zip(
                     passage["questions"], passage["options"], passage["answers"], strict=True
@@ -192,21 +168,21 @@ class ChoicePredictor:
             raise file_io.InputError(f"{path}: there is no question")
         return questions, gold
 
-    def of_request(self, fields: dict) -> Question:
+    def of_request(self, fields: dict[str, Any]) -> Question:
         """Returns the example of a request."""
         return Question("", fields["article"], fields["question"], tuple(fields["options"]))
 
-    def batch_size(self, examples: list) -> int:
+    def batch_size(self, examples: Sequence[Question]) -> int:
         """Returns the batch size for examples of requests that are computed together."""
         return sum(len(question.options) for question in examples)
 
-    def to_json(self, result: Choice) -> dict:
-        """Returns a JSON-ready `Choice`."""
+    def to_json(self, result: Choice) -> dict[str, Any]:
+        """Returns a JSON-ready choice."""
         return result.to_dict()
 
-    def write(self, file: IO[str], form: str, results: Iterable[Choice]) -> None:
-        """Writes results as jsonl."""
-        file.writelines(tables.json_line(self.to_json(result)) for result in results)
+    def tensors(self) -> tuple[tensors.Tensor, ...]:
+        """Returns prediction and answer [B], and probabilities [B, C]."""
+        return (tensors.PREDICTION, tensors.ANSWER, tensors.probabilities(tensors.ANY))
 
     def answers(self, results: Iterable[Choice]) -> list:
         """Returns the indices of the chosen options, to compare and score."""
@@ -226,6 +202,9 @@ class ChoicePredictor:
             label=0,
             level=race.LEVELS[0],
         )
-        features = race.convert_example(example, *self._lengths, self._tokenizer, cuts)
+        lengths = self.max_seq_length, self._max_qa_length
+        features = race.convert_example(example, *lengths, self.tokenizer, cuts)
         rows = len(question.options)
-        return {name: features[name].reshape(rows, -1).astype(np.int32) for name in _INPUTS}
+        return {
+            name: features[name].reshape(rows, -1).astype(np.int32) for name in model_inputs.NAMES
+        }

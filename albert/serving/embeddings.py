@@ -7,19 +7,17 @@ layers, H hidden, N texts.
 import array
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import (
-    batching,
     checkpoints,
     encoder,
     model_folder,
@@ -27,6 +25,7 @@ from albert.model import (
     sources,
     weight_names,
 )
+from albert.serving.predictor import Arrays, BatchedModel, stacked
 from albert.tasks import kinds
 from albert.text import model_inputs
 
@@ -104,7 +103,7 @@ def _trains_pooler(folder):
     return True
 
 
-class Extractor:
+class Extractor(BatchedModel[str, Arrays, Features]):
     """An encoder that returns vectors of some layers.
 
     Args:
@@ -145,7 +144,10 @@ class Extractor:
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
             _check_pooler(self._model, source.checkpoint)
-        self._infer = prepared_weights.CompiledModel(self._model, self._vectors, model_inputs.NAMES)
+        self.infer = prepared_weights.CompiledModel(self._model, self._outputs, model_inputs.NAMES)
+
+    def _outputs(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {"vectors": self._vectors(features)}
 
     def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
         encoded = self._model(*(features[name] for name in model_inputs.NAMES))
@@ -161,36 +163,38 @@ class Extractor:
         return tf.reduce_sum(vectors * mask, 1) / tf.reduce_sum(mask, 1)  # [B, L, H]
 
     def extract(self, texts: Iterable[str], batch_size: int) -> Iterator[Features]:
-        """Yields `Features` for each text, in order; memory use does not depend on their number.
+        """Yields the features of each text, in order; memory use does not depend on their number.
 
         Args:
-          texts: iterable of str; a tab separates the two texts of a pair.
+          texts: texts; a tab separates the two texts of a pair.
           batch_size: B.
         """
-        texts = iter(texts)
-        while window := list(itertools.islice(texts, batch_size * _BATCHES_AHEAD)):
-            packed = zip(*(self._pack(text) for text in window), strict=True)
-            columns = {
-                name: np.stack(column).astype(np.int32)
-                for name, column in zip(model_inputs.NAMES, packed, strict=True)
-            }
-            outputs = {}
-            for indices, batch in batching.trimmed_batches(columns, batch_size):
-                outputs.update(zip(indices, self._infer(batch), strict=True))
-            lengths = columns["input_mask"].sum(axis=1)
-            for number, length in enumerate(lengths):
-                ids, vectors = columns["input_ids"][number, :length], outputs[number]
-                vectors = vectors[:length] if self._kind == "tokens" else vectors
-                yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
+        return self._predict(texts, batch_size, _BATCHES_AHEAD)
 
-    def _pack(self, text: str) -> Any:
-        ids = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
-        ids_a, ids_b = model_inputs.truncate_to_fit(*ids, *[None] * (2 - len(ids)), self._length)
-        self.cuts.add(sum(map(len, ids)), len(ids_a) + len(ids_b or ()))
+    def _encode(self, examples: Sequence[str]) -> tuple[Arrays, Arrays]:
+        inputs = stacked([self._pack(text) for text in examples])
+        return inputs, inputs
+
+    def _decode(
+        self, examples: Sequence[str], notes: Arrays, outputs: Sequence[Arrays]
+    ) -> Iterator[Features]:
+        lengths = notes["input_mask"].sum(axis=1)
+        for row, length, output in zip(notes["input_ids"], lengths, outputs, strict=True):
+            ids, vectors = row[:length], output["vectors"]
+            vectors = vectors[:length] if self._kind == "tokens" else vectors
+            yield Features(self._tokenizer.convert_ids_to_tokens(ids), ids, vectors)
+
+    def _pack(self, text: str) -> Arrays:
+        ids_a, *more = [self._tokenizer.encode(part) for part in text.split("\t", 1)]
+        ids_b = more[0] if more else None
+        count = len(ids_a) + len(ids_b or ())
+        ids_a, ids_b = model_inputs.truncate_to_fit(ids_a, ids_b, self._length)
+        self.cuts.add(count, len(ids_a) + len(ids_b or ()))
         tokenizer = self._tokenizer
-        return model_inputs.pack(
+        packed = model_inputs.pack(
             ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, self._length, tokenizer.pad_id
         )
+        return dict(zip(model_inputs.NAMES, packed, strict=True))
 
 
 # --- files ------------------------------------------------------------------------------------

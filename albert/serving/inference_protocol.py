@@ -48,7 +48,7 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     forms = {
         "texts": (
             tensors.text_inputs(model.form),
-            tensors.text_outputs(model.kind, model.labels),
+            model.outputs,
         )
     }
     if model.ids:
@@ -190,7 +190,7 @@ def read(
     else:
         rows = _rows(inputs, model.form)
         examples = [*requests.read_all(rows, "inputs", model.form, limits)]
-        output_tensors = tensors.text_outputs(model.kind, model.labels)
+        output_tensors = model.outputs
     is_binary = parameters.get("binary_data_output", False)
     outputs = _outputs(value.get("outputs"), output_tensors, is_binary)
     return InferenceRequest(examples, hosted.name, name, outputs)

@@ -1,23 +1,25 @@
 """Answers questions about texts with a model fine-tuned on SQuAD."""
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from albert.io import file_io, tables
-from albert.model import batching, model_folder
-from albert.serving import answer_text, inference, requests
+from albert.model import model_folder
+from albert.serving import inference, requests, tensors
+from albert.serving.predictor import Arrays, Predictor
+from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import positions, question_files
 from albert.tasks.squad import task as squad_task
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
+Results = Mapping[int, Arrays]  # of windows, by unique id
+Asked = Sequence[tuple[squad_features.SquadExample, list[squad_features.SquadFeatures]]]
 BATCH_SIZE = 16  # windows per batch
 _CACHED_TEXTS = 128  # limits the memory of a server
 
@@ -66,6 +68,24 @@ class Reply:
             return False
         return self.null_odds is None or self.null_odds < self.threshold
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns a JSON-ready dict of the best answers."""
+        question = self.question
+        answers = [
+            {"text": a.text, "probability": float(a.probability), "start": a.start, "end": a.end}
+            for a in self.answers
+            if a.start is not None
+        ][: question.num_answers]
+        best = answers[0]["text"] if self.has_answer else ""
+        row = {
+            "id": question.guid, "question": question.question, "answer": best, "answers": answers
+        }  # fmt: skip
+        if self.null_odds is not None:
+            row |= {"null_odds": float(self.null_odds), "threshold": float(self.threshold)}
+        if self.truncated:
+            row["truncated"] = True
+        return row
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -98,45 +118,27 @@ class Explanation:
     gold: tuple | None
 
 
-class Answerer:
-    """A fine-tuned model that answers questions.
+class Answerer(Predictor[Question, Asked, Reply]):
+    """A model that answers questions about texts; see `Predictor`."""
 
-    Args:
-      model_dir: output folder of run_squad_v1 or run_squad_v2, or a serving folder.
-      runtime, threads: for serving folders; see `runtimes.load`.
-
-    Attributes:
-      max_seq_length: S of the training.
-
-    Raises:
-      file_io.InputError: the folder holds no such model.
-    """
-
+    kinds = squad_task.KINDS
     form = requests.QUESTION
     metric = "f1"
-    input_forms = output_forms = ("jsonl",)
     batches_ahead = 4
-    gives_numbers = False
 
-    def __init__(
-        self,
-        model_dir: str | inference.FoundModel,
-        runtime: str = "auto",
-        threads: int | None = None,
-    ) -> None:
-        model = inference.find(model_dir, *squad_task.KINDS)
-        folder = model.folder
-        self.max_seq_length = folder.length()
+    def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         self._settings = folder.settings_as(squad_task.Settings)
-        self._tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        self.min_length = self._settings.widest_beam
+        return model_folder.MIN_LENGTH
+
+    def _finish(self, model: inference.FoundModel) -> None:
         # It caches texts, so further questions about a text cost little.
         self._featurizer = squad_features.Featurizer(
-            self._tokenizer,
+            self.tokenizer,
             **self._settings.window,
             is_training=False,
             paragraphs_kept=_CACHED_TEXTS,
         )
-        self.infer = model.load(runtime, threads)
         self._threshold = model.null_odds_threshold()
 
     def ask(self, question: str, context: str) -> Reply:
@@ -159,46 +161,59 @@ class Answerer:
     def predict(
         self, questions: Iterable[Question], batch_size: int = BATCH_SIZE, batches_ahead: int = 4
     ) -> Iterator[Reply]:
-        """Yields a `Reply` for each question, in order; batches hold windows of several questions.
-
-        Args:
-          questions: iterable of `Question`.
-          batch_size: number of windows per batch.
-          batches_ahead: reads `batch_size` times this many questions at a time.
+        """Yields a reply for each question, in order; B counts windows. See `Predictor`.
 
         Raises:
           file_io.InputError: see `ask`; names the question's `place`.
         """
-        questions = iter(questions)
-        while block := list(itertools.islice(questions, batch_size * batches_ahead)):
-            examples = [
-                squad_features.SquadExample("question", q.question, q.context) for q in block
-            ]
-            windows = [
-                self._windows_of(example, question.place)
-                for example, question in zip(examples, block, strict=True)
-            ]
-            every = list(itertools.chain(*windows))
-            for number, window in enumerate(every):
-                window.unique_id = number
-            results = self._results(every, batch_size)
-            for question, example, group in zip(block, examples, windows, strict=True):
-                yield self._reply(question, example, group, results)
+        return self._predict(questions, batch_size, batches_ahead)
+
+    def _encode(self, examples: Sequence[Question]) -> tuple[Arrays, Asked]:
+        asked = []
+        for question in examples:
+            example = squad_features.SquadExample("question", question.question, question.context)
+            asked.append((example, self._windows_of(example, question.place)))
+        return _inputs([window for _, windows in asked for window in windows]), asked
+
+    def _scores(self, outputs: Arrays, inputs: Arrays) -> Arrays:
+        return squad_answers.scores_of(outputs, inputs["input_mask"])
+
+    def _decode(
+        self, examples: Sequence[Question], notes: Asked, outputs: Sequence[Arrays]
+    ) -> Iterator[Reply]:
+        results = dict(enumerate(outputs))
+        for question, (example, windows) in zip(examples, notes, strict=True):
+            yield self._reply(question, example, windows, results)
 
     def read_lines(
         self,
         lines: Iterable[bytes],
         name: str,
         form: str = "jsonl",
+        skip_empty: bool = False,
         context: str | None = None,
         num_answers: int = 3,
     ) -> Iterator[Question]:
-        """Yields a `Question` for each object of a jsonl file; see `answer_text.read_questions`."""
-        for guid, place, question, text in answer_text.read_questions(lines, name, context):
-            yield Question(question, text, guid, place, num_answers)
+        """Yields a question for each object of a jsonl file.
 
-    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
-        """Returns the questions of a SQuAD file and their answers; see `predictors.Predictor`."""
+        Args:
+          lines, name, form, skip_empty: see `Predictor`.
+          context: text for questions without one; None: each question must have its own.
+          num_answers: see `Question`.
+        """
+
+        def question(number: int, place: str, row: dict[str, Any]) -> Question:
+            asked = tables.text_of(row, "question", "question", place)
+            text = context
+            if text is None or "context" in row:
+                text = tables.text_of(row, "context", "context_file", place)
+            guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
+            return Question(asked, text, guid, place, num_answers)
+
+        return tables.each(tables.read_rows(lines, name, "jsonl"), question, skip_empty)
+
+    def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:
+        """Returns the questions of a SQuAD file and their answers; see `Predictor`."""
         examples = squad_answers.read_squad_examples(path, is_training=False)
         questions = [
             Question(e.question_text, e.paragraph_text, e.qas_id, f"{path}: {e.qas_id}")
@@ -208,21 +223,21 @@ class Answerer:
             return questions, None
         return questions, [list(example.answers or ()) for example in examples]
 
-    def of_request(self, fields: dict) -> Question:
+    def of_request(self, fields: dict[str, Any]) -> Question:
         """Returns the example of a request."""
         return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
 
-    def batch_size(self, examples: list) -> int:
+    def batch_size(self, examples: Sequence[Question]) -> int:
         """Returns the batch size for examples of requests that are computed together."""
         return BATCH_SIZE
 
-    def to_json(self, result: Reply) -> dict:
-        """Returns a JSON-ready `Reply`."""
-        return answer_text.to_dict(result)
+    def to_json(self, result: Reply) -> dict[str, Any]:
+        """Returns a JSON-ready dict of the best answers."""
+        return result.to_dict()
 
-    def write(self, file: IO[str], form: str, results: Iterable[Reply]) -> None:
-        """Writes results as jsonl."""
-        file.writelines(tables.json_line(self.to_json(result)) for result in results)
+    def tensors(self) -> tuple[tensors.Tensor, ...]:
+        """Returns answer [B], "" for none."""
+        return (tensors.ANSWER,)
 
     def answers(self, results: Iterable[Reply]) -> list:
         """Returns the texts of the best answers, "" for none, to compare and score."""
@@ -230,11 +245,11 @@ class Answerer:
 
     def score(self, gold: list, answers: list) -> float:
         """Returns the F1 of the texts in percentage points."""
-        gold, answers = dict(enumerate(gold)), dict(enumerate(answers))
-        _, f1 = squad_metrics.raw_scores_v2(gold, answers)
+        by_id = [{str(i): row for i, row in enumerate(rows)} for rows in (gold, answers)]
+        _, f1 = squad_metrics.raw_scores_v2(*by_id)
         return 100 * float(np.mean(list(f1.values())))
 
-    def explain(self, example: squad_answers.SquadExample) -> Explanation:
+    def explain(self, example: squad_features.SquadExample) -> Explanation:
         """Answers a question of a data set and returns an `Explanation`.
 
         Args:
@@ -244,19 +259,17 @@ class Answerer:
           file_io.InputError: see `ask`.
         """
         windows = self._windows_of(example)
-        for number, window in enumerate(windows):
-            window.unique_id = number
-        results = self._results(windows)
+        results = dict(enumerate(self._compute(_inputs(windows), BATCH_SIZE)))
         start, end = self._highest(example, windows, results)
         question = Question(example.question_text, example.paragraph_text, example.qas_id)
         reply = self._reply(question, example, windows, results)
         return Explanation(reply, start, end, _gold(example, windows))
 
     def _length_of(self, question: str) -> int:
-        return len(self._tokenizer.encode(question))
+        return len(self.tokenizer.encode(question))
 
     def _windows_of(
-        self, example: squad_answers.SquadExample, place: str = ""
+        self, example: squad_features.SquadExample, place: str = ""
     ) -> list[squad_features.SquadFeatures]:
         at = f"{place}: " if place else ""
         if not example.question_text.strip():
@@ -273,9 +286,9 @@ class Answerer:
 
     def _highest(
         self,
-        example: squad_answers.SquadExample,
+        example: squad_features.SquadExample,
         windows: Sequence[squad_features.SquadFeatures],
-        results: dict[int, dict[str, np.ndarray]],
+        results: Results,
     ) -> tuple[Place, ...]:
         """Returns `Place`s of the highest start and end; for SQuAD 2.0 of that start's end."""
         if self._threshold is None:
@@ -290,29 +303,12 @@ class Answerer:
             _place(example, best, int(scores[f"{n}_top_index"][0])) for n in ("start", "end")
         )
 
-    def _results(
-        self, windows: Sequence[squad_features.SquadFeatures], batch_size: int = BATCH_SIZE
-    ) -> dict[int, dict[str, np.ndarray]]:
-        """Returns the scores of windows by unique id."""
-        results = {}
-        columns = {
-            name: np.int32([getattr(window, name) for window in windows]) for name in _INPUTS
-        }
-        widest = self._settings.widest_beam
-        for indices, batch in batching.trimmed_batches(columns, batch_size, widest):
-            rows = squad_answers.scores_of(self.infer(batch), batch["input_mask"])
-            for place, number in enumerate(indices):
-                results[windows[number].unique_id] = {
-                    name: row[place] for name, row in rows.items()
-                }
-        return results
-
     def _reply(
         self,
         question: Question,
-        example: squad_answers.SquadExample,
+        example: squad_features.SquadExample,
         windows: Sequence[squad_features.SquadFeatures],
-        results: dict[int, dict[str, np.ndarray]],
+        results: Results,
     ) -> Reply:
         settings = self._settings
         limits = (settings.n_best_size, settings.max_answer_length)
@@ -326,8 +322,18 @@ class Answerer:
         return Reply(question, answers, null_odds[example.qas_id], self._threshold, is_cut)
 
 
+def _inputs(windows: Sequence[squad_features.SquadFeatures]) -> Arrays:
+    """Numbers windows and returns their inputs."""
+    for number, window in enumerate(windows):
+        window.unique_id = number
+    return {
+        name: np.array([getattr(window, name) for window in windows], np.int32)
+        for name in kinds.KINDS[squad_task.V2].inputs
+    }
+
+
 def _place(
-    example: squad_answers.SquadExample, window: squad_features.SquadFeatures, token: int
+    example: squad_features.SquadExample, window: squad_features.SquadFeatures, token: int
 ) -> Place:
     """Returns the `Place` of a token of a window."""
     piece, text = token - window.text_begin, ""
@@ -337,7 +343,7 @@ def _place(
 
 
 def _gold(
-    example: squad_answers.SquadExample, windows: Sequence[squad_features.SquadFeatures]
+    example: squad_features.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
     """Returns `Explanation.gold`."""
     targets = positions.targets(question_files.Questions([example], windows))

@@ -42,6 +42,7 @@ class ServedModel(Protocol):
       form: the form of its examples.
       max_seq_length: S of the training.
       labels: label names by id; empty for regression and for kinds without labels.
+      outputs: the outputs for texts; each [B, ...].
       ids: None if it takes texts only.
     """
 
@@ -49,6 +50,7 @@ class ServedModel(Protocol):
     form: requests.Form
     max_seq_length: int
     labels: tuple[str, ...]
+    outputs: tuple[tensors.Tensor, ...]
     ids: IdModel | None
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
@@ -64,6 +66,7 @@ class LoadedModel:
         self.form, self.max_seq_length = predictor.form, predictor.max_seq_length
         has_labels = kinds.KINDS[folder.kind].has_labels
         self.labels = custom.names_of(folder) if has_labels else ()
+        self.outputs = (*predictor.tensors(), tensors.RESULT)
         self.ids: IdModel | None = _id_model(folder, self.labels)
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:

@@ -36,7 +36,7 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     model = hosted.loaded()
     signature = {
         "inputs": _described(tensors.text_inputs(model.form)),
-        "outputs": _described(tensors.text_outputs(model.kind, model.labels)),
+        "outputs": _described(model.outputs),
         "method_name": "tensorflow/serving/predict",
         "defaults": {},
     }
@@ -61,5 +61,5 @@ def _described(specs: Iterable[tensors.Tensor]) -> dict[str, Any]:
             "name": f"{tensor.name}:0",
         }
         for tensor in specs
-        if tensor.name != tensors.RESULT
+        if tensor is not tensors.RESULT
     }

@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert.serving import requests
-from albert.tasks import glue, kinds, race, token_classification
-from albert.tasks.squad import task as squad_task
+from albert.tasks import kinds, token_classification
 
 BYTES, INT32, FP32 = "BYTES", "INT32", "FP32"
 ANY = -1  # any size of an axis
-RESULT = "result"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,35 +50,18 @@ def text_inputs(form: requests.Form) -> tuple[Tensor, ...]:
     return tuple(inputs)
 
 
-def _probabilities(result: dict[str, Any]) -> list[float]:
-    return list(result["probabilities"].values())
+PREDICTION = Tensor("prediction", BYTES, (ANY,), "prediction")
+NUMBER = Tensor("prediction", FP32, (ANY,), "prediction")
+ANSWER = Tensor("answer", BYTES, (ANY,), "answer")
+# The whole result as JSON, as in replies in the toolkit's own format.
+RESULT = Tensor("result", BYTES, (ANY,), lambda result: requests.to_json(result).strip())
 
 
-def text_outputs(kind: str, labels: Sequence[str]) -> tuple[Tensor, ...]:
-    """Returns the outputs for texts.
-
-    Every kind has `RESULT` [B], which holds the result as JSON, as replies in the toolkit's own
-    format do.
-
-    Args:
-      kind: key of `kinds.KINDS`.
-      labels: label names; empty for regression and for kinds without labels.
-    """
-    result = Tensor(RESULT, BYTES, (ANY,), lambda row: requests.to_json(row).strip())
-    if kind == glue.KIND and not labels:
-        return (Tensor("prediction", FP32, (ANY,), "prediction"), result)
-    prediction = Tensor("prediction", BYTES, (ANY,), "prediction")
-    if kind == glue.KIND:
-        size = len(labels)
-        return (prediction, Tensor("probabilities", FP32, (ANY, size), _probabilities), result)
-    if kind == race.KIND:
-        answer = Tensor("answer", BYTES, (ANY,), "answer")
-        return (
-            prediction, answer, Tensor("probabilities", FP32, (ANY, ANY), _probabilities), result
-        )  # fmt: skip
-    if kind in squad_task.KINDS:
-        return (Tensor("answer", BYTES, (ANY,), "answer"), result)
-    return (result,)
+def probabilities(size: int) -> Tensor:
+    """Returns the output of probabilities [B, size]."""
+    return Tensor(
+        "probabilities", FP32, (ANY, size), lambda result: list(result["probabilities"].values())
+    )
 
 
 def id_inputs(kind: str) -> tuple[Tensor, ...]:
@@ -89,7 +70,11 @@ def id_inputs(kind: str) -> tuple[Tensor, ...]:
 
 
 def id_outputs(kind: str, labels: Sequence[str]) -> tuple[Tensor, ...]:
-    """Returns the outputs of the model's file; see `kinds.Kind` and `text_outputs`."""
+    """Returns the outputs of the file of a kind of model; see `kinds.Kind`.
+
+    Args:
+      labels: label names; empty for regression and for kinds without labels.
+    """
     size = len(labels) or 1
     by_token = kind == token_classification.KIND
     shapes: dict[str, tuple[int, ...]] = {

@@ -12,58 +12,40 @@ from typing import IO, Any
 import numpy as np
 
 from albert.io import file_io, tables
-from albert.model import batching, model_folder
-from albert.serving import inference, requests
+from albert.model import model_folder
+from albert.serving import requests, tensors
+from albert.serving.predictor import Arrays, Predictor, stacked
 from albert.tasks import custom, glue, prediction_files
 from albert.text import model_inputs
 
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
-
-class TextPredictor:
-    """A fine-tuned model, loaded from the folder of its training run or from a serving folder.
-
-    Args:
-      model_dir: the folder; a training run's best checkpoint is used, or else its last.
-      runtime, threads: for serving folders; see `runtimes.load`.
+class TextPredictor(
+    Predictor[glue.InputExample, Sequence[model_inputs.Cuts], prediction_files.Prediction]
+):
+    """A classifier of texts, or a regression; see `Predictor`.
 
     Attributes:
       labels: K label names by id; empty for regression.
       names: the same for people to read, see `custom.names_of`.
-      columns: `tables.Columns` of the training.
+      columns: columns of the training.
       max_seq_length: S of the training; longer texts are truncated.
-      tokenizer: `tokenization.FullTokenizer`.
-      form, metric, gives_numbers: see `predictors.Predictor`.
-
-    Raises:
-      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
+    kinds = (glue.KIND,)
     input_forms = ("txt", "csv", "tsv", "jsonl")
     output_forms = ("tsv", "jsonl")
-    batches_ahead = 64
 
-    def __init__(
-        self,
-        model_dir: str | inference.FoundModel,
-        runtime: str = "auto",
-        threads: int | None = None,
-    ) -> None:
-        model = inference.find(model_dir, glue.KIND)
-        folder = model.folder
+    def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
         labels, name = custom.labels_of(folder), folder.setting("task_name", str)
-        self._row = custom.CustomTask({}, self.columns, labels, name)
-        self.labels, self.names = self._row.labels, custom.names_of(folder)
-        self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
-        self.max_seq_length = folder.length(minimum=glue.min_length(self._row))
+        self._task = custom.CustomTask({}, self.columns, labels, name)
+        self.labels, self.names = self._task.labels, custom.names_of(folder)
         plain = dataclasses.replace(self.columns, guid=None)
-        self._plain_task = dataclasses.replace(self._row, columns=plain)
-        self._number_score = None if self.labels else glue.REGRESSION_SCORES[0]
+        self._plain_task = dataclasses.replace(self._task, columns=plain)
         self.gives_numbers = not self.labels
-        self.metric = "accuracy" if self.labels else self._number_score[0]
+        self.metric = "accuracy" if self.labels else glue.REGRESSION_SCORES[0][0]
         self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
-        self.infer = model.load(runtime, threads)
+        return glue.min_length(self._task)
 
     # --- examples ---
 
@@ -92,18 +74,7 @@ class TextPredictor:
         skip_empty: bool = False,
         **columns: str | None,
     ) -> Iterator[glue.InputExample]:
-        """Yields a `glue.InputExample` for each row of a file without labels.
-
-        Args:
-          lines: iterable of bytes.
-          name: name of the file, for messages.
-          form: one of `input_forms`.
-          skip_empty: whether to skip rows without text; the others keep their numbers.
-          columns: see `columns_of`.
-
-        Raises:
-          file_io.InputError: the model takes another number of texts, or a row lacks a column.
-        """
+        """Yields an example for each row; see `Predictor` and, for `columns`, `columns_of`."""
         columns = self.columns_of(form, **columns)
         rows = tables.read_rows(lines, name, form, columns)
         return self.examples_of(rows, columns, skip_empty)
@@ -123,13 +94,13 @@ class TextPredictor:
                 "one text, not two" if self.columns.text_pair is None else "two texts, not one"
             )
             raise file_io.InputError(f"this model takes {expected}: see text_pair_column")
-        row_task = dataclasses.replace(self._row, columns=columns)
+        row_task = dataclasses.replace(self._task, columns=columns)
         return tables.each(
             rows, lambda number, place, row: _example_of(row_task, row, place, number), skip_empty
         )
 
-    def read(self, path: str, labeled: bool) -> tuple[list, list | None]:
-        """Returns the examples of a file and their labels; see `predictors.Predictor`.
+    def read(self, path: str, labeled: bool) -> tuple[list[glue.InputExample], list | None]:
+        """Returns the examples of a file and their labels; see `Predictor`.
 
         Args:
           path: a file with the columns of the training, or ``dev.tsv`` of a task of GLUE.
@@ -145,7 +116,7 @@ class TextPredictor:
 
     def _task_of(self, path: str, labeled: bool) -> glue.GlueTask | custom.CustomTask:
         """Returns a task that reads a file as its split "dev", or without labels as "test"."""
-        tasks = [row for row in glue.TASKS if row.name == self._row.name.lower()]
+        tasks = [task for task in glue.TASKS if task.name == self._task.name.lower()]
         if tasks and path.endswith(".tsv"):
             row, name = tasks[0], os.path.basename(path)
             changes = {"folder": "", "dev_file": name, "test_file": name}
@@ -154,9 +125,9 @@ class TextPredictor:
                 changes["id_name"] = None if row.id_column is None else row.id_name
                 changes["headerless"] = ("dev", "test") if "dev" in row.headerless else ()
             return dataclasses.replace(row, **changes)
-        return dataclasses.replace(self._row, files={"dev" if labeled else "test": path})
+        return dataclasses.replace(self._task, files={"dev" if labeled else "test": path})
 
-    def of_request(self, fields: dict) -> str | tuple[str, str]:
+    def of_request(self, fields: dict[str, Any]) -> str | tuple[str, str]:
         """Returns the example of a request."""
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
@@ -187,14 +158,10 @@ class TextPredictor:
         batch_size: int = 32,
         batches_ahead: int = 1,
     ) -> Iterator[prediction_files.Prediction]:
-        """Yields a `prediction_files.Prediction` for each text, in order; ids count from 0.
+        """Yields a prediction for each text, in order; ids count from 0. See `Predictor`.
 
         Args:
-          texts: iterable of str, of pairs of str for a model of two texts, or of examples, which
-            keep their ids.
-          batch_size: B.
-          batches_ahead: number of batches to read at a time, to batch texts of similar length;
-            memory use does not depend on the number of texts.
+          texts: texts, pairs of them for a model of two texts, or examples, which keep their ids.
 
         Raises:
           TypeError: `texts` is a single text, not a list.
@@ -203,16 +170,41 @@ class TextPredictor:
         if isinstance(texts, str):
             raise TypeError("expected a list of texts, found a single str")
         examples = map(self._example, itertools.count(), texts)
-        while window := list(itertools.islice(examples, batch_size * batches_ahead)):
-            yield from self._predict_window(window, batch_size)
+        return self._predict(examples, batch_size, batches_ahead)
 
-    def batch_size(self, examples: list) -> int:
-        """Returns the batch size for examples of requests that are computed together."""
-        return len(examples)
+    def _encode(
+        self, examples: Sequence[glue.InputExample]
+    ) -> tuple[Arrays, Sequence[model_inputs.Cuts]]:
+        cuts = [model_inputs.Cuts() for _ in examples]
+        features = [
+            glue.convert_example(example, self._task, self.max_seq_length, self.tokenizer, count)
+            for example, count in zip(examples, cuts, strict=True)
+        ]
+        return stacked(features), cuts
 
-    def to_json(self, result: prediction_files.Prediction) -> dict:
-        """Returns a JSON-ready `prediction_files.Prediction`, with the names of labels."""
+    def _decode(
+        self,
+        examples: Sequence[glue.InputExample],
+        notes: Sequence[model_inputs.Cuts],
+        outputs: Sequence[Arrays],
+    ) -> Iterator[prediction_files.Prediction]:
+        return prediction_files.predictions(
+            self.labels,
+            (example.guid for example in examples),
+            (output["predictions"] for output in outputs),
+            (output["probabilities"] for output in outputs),
+            (bool(count.cut) for count in notes),
+        )
+
+    def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
+        """Returns a JSON-ready prediction, with the names of labels."""
         return prediction_files.to_dict(self.names, self._named(result))
+
+    def tensors(self) -> tuple[tensors.Tensor, ...]:
+        """Returns prediction [B], a text or a number, and of texts probabilities [B, K]."""
+        if not self.labels:
+            return (tensors.NUMBER,)
+        return (tensors.PREDICTION, tensors.probabilities(len(self.labels)))
 
     def write(
         self,
@@ -254,29 +246,7 @@ class TextPredictor:
         """Returns percentage points: accuracy, or correlation of numbers."""
         if self.labels:
             return 100 * float(np.mean([a == b for a, b in zip(gold, answers, strict=True)]))
-        return 100 * self._number_score[1](np.array(gold), np.array(answers))
-
-    def _predict_window(
-        self, examples: Sequence[glue.InputExample], batch_size: int
-    ) -> Iterator[prediction_files.Prediction]:
-        cuts = [model_inputs.Cuts() for _ in examples]
-        features = [
-            glue.convert_example(example, self._row, self.max_seq_length, self.tokenizer, count)
-            for example, count in zip(examples, cuts, strict=True)
-        ]
-        columns = {name: np.stack([f[name] for f in features]).astype(np.int32) for name in _INPUTS}
-        batches, results = [], []
-        for rows, batch in batching.trimmed_batches(columns, batch_size):
-            batches.append(rows)
-            results.append(self.infer(batch))
-        places = batching.places_in(batches)
-        indices, probabilities = (
-            np.concatenate([outputs[name] for outputs in results])[places]
-            for name in ("predictions", "probabilities")
-        )
-        guids = [example.guid for example in examples]
-        truncated = [bool(count.cut) for count in cuts]
-        return prediction_files.predictions(self.labels, guids, indices, probabilities, truncated)
+        return 100 * glue.REGRESSION_SCORES[0][1](np.array(gold), np.array(answers))
 
 
 def _example_of(

@@ -268,14 +268,19 @@ def test_forms_of_several_fields_and_their_outputs():
     def texts(name, *values, shape=None):
         return of_texts(*values, name=name, shape=shape or [len(values)])
 
-    question = EchoModel(kind="squad_v1", form=requests.QUESTION, labels=())
+    outputs = (tensors.PREDICTION, tensors.ANSWER, tensors.probabilities(tensors.ANY))
+    question = EchoModel(
+        kind="squad_v1", form=requests.QUESTION, labels=(), outputs=(tensors.ANSWER, tensors.RESULT)
+    )
     number = of_texts(5, name="num_answers", datatype="INT64")
     body = {"inputs": [texts("question", "q"), texts("context", "c"), number]}
     parsed = read(json.dumps(body).encode(), None, question)
     assert parsed.examples == [{"question": "q", "context": "c", "num_answers": 5}]
     reply = json.loads(parsed.encode([{"answer": "", "answers": []}]).body)
     assert output_of(reply, "answer")["data"] == [""]
-    choice = dataclasses.replace(question, kind="multiple_choice", form=requests.CHOICE)
+    choice = dataclasses.replace(
+        question, kind="multiple_choice", form=requests.CHOICE, outputs=outputs
+    )
     options = texts("options", "1", "2", "3", "4", shape=[2, 2])
     body = {"inputs": [texts("article", "a", "b"), texts("question", "q", "r"), options]}
     parsed = read(json.dumps(body).encode(), None, choice)
@@ -283,7 +288,9 @@ def test_forms_of_several_fields_and_their_outputs():
     row = {"prediction": "A", "answer": "1", "probabilities": {"A": 0.75, "B": 0.25}}
     reply = json.loads(parsed.encode([row, row]).body)
     assert output_of(reply, "probabilities")["shape"] == [2, 2]
-    words = dataclasses.replace(question, kind="token_classifier", form=requests.WORDS)
+    words = dataclasses.replace(
+        question, kind="token_classifier", form=requests.WORDS, outputs=(tensors.RESULT,)
+    )
     for name in ("words", "text"):
         body = {"inputs": [texts(name, "a b c")]}
         parsed = read(json.dumps(body).encode(), None, words)
@@ -291,7 +298,9 @@ def test_forms_of_several_fields_and_their_outputs():
     body = {"inputs": [texts("words", "a", "b", "c", "d", shape=[2, 2])]}
     parsed = read(json.dumps(body).encode(), None, words)
     assert parsed.examples == [{"words": ["a", "b"]}, {"words": ["c", "d"]}]
-    number = dataclasses.replace(question, kind="classifier", form=requests.ONE_TEXT)
+    number = dataclasses.replace(
+        question, kind="classifier", form=requests.ONE_TEXT, outputs=(tensors.NUMBER,)
+    )
     parsed = read(json.dumps({"inputs": [of_texts("a")]}).encode(), None, number)
     reply = json.loads(parsed.encode([{"prediction": 2.5}]).body)
     assert output_of(reply, "prediction") == {

@@ -12,7 +12,7 @@ import sys
 import time
 
 from albert.io import file_io
-from albert.serving import requests
+from albert.serving import requests, tensors
 
 
 @dataclasses.dataclass
@@ -21,7 +21,7 @@ class EchoModel:
 
     Attributes:
       seconds: that each text takes.
-      form, max_seq_length, kind, labels, ids: see `served_model.ServedModel`.
+      form, max_seq_length, kind, labels, outputs, ids: see `served_model.ServedModel`.
     """
 
     seconds: float = 0.0
@@ -29,6 +29,7 @@ class EchoModel:
     max_seq_length: int = 64
     kind: str = "classifier"
     labels: tuple = ("a", "b")
+    outputs: tuple = (tensors.PREDICTION, tensors.probabilities(2), tensors.RESULT)
     ids: object = None
 
     def answer(self, examples):

@@ -41,7 +41,7 @@ PLAIN = """
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
     tasks.token_classification tasks.word_files
     serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models
-    serving.inference serving.inference_protocol serving.openapi
+    serving.inference serving.inference_protocol serving.openapi serving.predictor
     serving.predictors serving.question_predictor serving.requests serving.runtimes
     serving.served_model serving.server_log serving.serving_folder serving.tensorflow_protocol
     serving.tensors serving.text_predictor serving.token_predictor

@@ -1,0 +1,194 @@
+"""The base of predictors: encodes examples, computes batches, and decodes the outputs.
+
+Letters in shapes: B batch, N inputs of some examples, S sequence.
+"""
+
+import abc
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from albert.io import tables
+from albert.model import batching, model_folder
+from albert.serving import inference, requests, tensors
+from albert.text import model_inputs
+
+Arrays = dict[str, np.ndarray]
+Example = TypeVar("Example")
+Notes = TypeVar("Notes")
+Result = TypeVar("Result")
+
+
+class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
+    """A function of arrays that is applied to examples, in batches of inputs of similar length.
+
+    Attributes:
+      infer: the function: arrays [B, ...] by name of int32 arrays [B, S] by name.
+      min_length: minimum S of a batch.
+    """
+
+    infer: Callable[[Arrays], Arrays]
+    min_length = 1
+
+    @abc.abstractmethod
+    def _encode(self, examples: Sequence[Example]) -> tuple[Arrays, Notes]:
+        """Returns the inputs of examples, int32 [N, S] by name, and what `_decode` needs."""
+
+    @abc.abstractmethod
+    def _decode(
+        self, examples: Sequence[Example], notes: Notes, outputs: Sequence[Arrays]
+    ) -> Iterable[Result]:
+        """Returns the results of examples from what `_compute` returns for their inputs."""
+
+    def _scores(self, outputs: Arrays, inputs: Arrays) -> Arrays:
+        """Returns the outputs of a batch that `_decode` needs."""
+        return outputs
+
+    def _compute(self, inputs: Arrays, batch_size: int) -> list[Arrays]:
+        """Computes the outputs of each of N inputs, whose S is that of their batch."""
+        found: list[Arrays] = [{}] * len(inputs["input_mask"])
+        for indices, batch in batching.trimmed_batches(inputs, batch_size, self.min_length):
+            arrays = self._scores(self.infer(batch), batch)
+            for place, index in enumerate(indices):
+                found[index] = {name: values[place] for name, values in arrays.items()}
+        return found
+
+    def _predict(
+        self, examples: Iterable[Example], batch_size: int, batches_ahead: int
+    ) -> Iterator[Result]:
+        """Yields the result of each example, in order; reads only so many batches ahead."""
+        examples = iter(examples)
+        while window := list(itertools.islice(examples, batch_size * batches_ahead)):
+            inputs, notes = self._encode(window)
+            yield from self._decode(window, notes, self._compute(inputs, batch_size))
+
+
+def stacked(features: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
+    """Returns the inputs [N, S] of N features [S]; others are left out."""
+    return {
+        name: np.stack([row[name] for row in features]).astype(np.int32)
+        for name in model_inputs.NAMES
+    }
+
+
+class Predictor(BatchedModel[Example, Notes, Result]):
+    """A fine-tuned model that answers examples.
+
+    Args:
+      model_dir: folder of a training run, whose best checkpoint is used, or else its last, or a
+        serving folder.
+      runtime, threads: for serving folders; see `runtimes.load`.
+
+    Attributes:
+      kinds: the kinds of models, see `kinds.KINDS`.
+      max_seq_length: S of the training.
+      form: form of its examples in requests.
+      metric: name of the score.
+      gives_numbers: whether its answers are numbers, which count as equal if they are close.
+      input_forms, output_forms: formats of files without labels that it reads, and of files that it
+        writes; the first one is also used for standard input or output.
+      batches_ahead: number of batches of a file that `predict` should read at a time.
+
+    Raises:
+      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
+    form: requests.Form
+    metric: str
+    gives_numbers = False
+    input_forms: tuple[str, ...] = ("jsonl",)
+    output_forms: tuple[str, ...] = ("jsonl",)
+    batches_ahead = 64
+
+    def __init__(
+        self,
+        model_dir: str | inference.FoundModel,
+        runtime: str = "auto",
+        threads: int | None = None,
+    ) -> None:
+        model = inference.find(model_dir, *self.kinds)
+        folder = model.folder
+        self.max_seq_length = folder.length(minimum=self._read_settings(folder))
+        self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
+        self.infer = model.load(runtime, threads)
+        self._finish(model)
+
+    @abc.abstractmethod
+    def _read_settings(self, folder: model_folder.ModelFolder) -> int:
+        """Reads the settings of the training; returns the minimum length of the model's input."""
+
+    def _finish(self, model: inference.FoundModel) -> None:
+        """Prepares what needs the tokenizer."""
+
+    # --- examples ---
+
+    @abc.abstractmethod
+    def read_lines(
+        self, lines: Iterable[bytes], name: str, form: str, skip_empty: bool = False
+    ) -> Iterator[Example]:
+        """Yields the examples of a file without labels.
+
+        Args:
+          lines: lines of the file.
+          name: name of the file, for messages.
+          form: one of `input_forms`.
+          skip_empty: whether to skip examples without text; the others keep their numbers.
+
+        Raises:
+          tables.NoTextError: an example has no text, and such examples are not to be skipped.
+        """
+
+    @abc.abstractmethod
+    def read(self, path: str, labeled: bool) -> tuple[list[Example], list | None]:
+        """Returns the examples of a file and their gold answers, None if it has none.
+
+        Raises:
+          file_io.InputError: the file is of another task, or `labeled` and without labels.
+        """
+
+    @abc.abstractmethod
+    def of_request(self, fields: dict[str, Any]) -> Any:
+        """Returns what `predict` takes for fields that `form` has read from a request."""
+
+    # --- predictions ---
+
+    @abc.abstractmethod
+    def predict(
+        self, examples: Iterable[Any], batch_size: int = 32, batches_ahead: int = 1
+    ) -> Iterator[Result]:
+        """Yields a result for each example, in order.
+
+        Args:
+          examples: examples; memory use does not depend on their number.
+          batch_size: B.
+          batches_ahead: number of batches to read at a time, to batch inputs of similar length.
+        """
+
+    def batch_size(self, examples: Sequence[Any]) -> int:
+        """Returns the batch size for examples of requests that are computed together."""
+        return len(examples)
+
+    @abc.abstractmethod
+    def to_json(self, result: Result) -> dict[str, Any]:
+        """Returns a JSON-ready result."""
+
+    @abc.abstractmethod
+    def tensors(self) -> tuple[tensors.Tensor, ...]:
+        """Returns the fields of results of `to_json` that protocols with tensors have."""
+
+    def write(self, file: IO[str], form: str, results: Iterable[Result]) -> None:
+        """Writes results in one of `output_forms`."""
+        file.writelines(tables.json_line(self.to_json(result)) for result in results)
+
+    # --- scores ---
+
+    @abc.abstractmethod
+    def answers(self, results: Iterable[Result]) -> list:
+        """Returns one answer per example or per word, to compare and score."""
+
+    @abc.abstractmethod
+    def score(self, gold: list, answers: list) -> float:
+        """Returns the score of answers, from 0 to 100."""
