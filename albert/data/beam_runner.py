@@ -258,7 +258,7 @@ def _draw(
 
 
 def make_shards(
-    work: instance_shards.Work, arguments: Sequence[str], num_workers: int = 1
+    work: instance_shards.ShardPlan, arguments: Sequence[str], num_workers: int = 1
 ) -> collections.Counter[str]:
     """Makes all shards of a job, and their notes, in the folder of the work.
 
@@ -289,7 +289,7 @@ def _add_record_steps(
     beam: Any,
     pipeline: Any,
     *,
-    work: instance_shards.Work,
+    work: instance_shards.ShardPlan,
     make: Callable[[instance_files.Unit], Iterable[Any]],
     shuffle: Callable[..., Any],
     join: Callable[..., Any],

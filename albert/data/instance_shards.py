@@ -41,7 +41,7 @@ Passes = dict[Key, tuple[str, collections.Counter[str]]]  # (name of the writer,
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class ShardPlan:
     """All shards of a job.
 
     Attributes:
@@ -64,7 +64,7 @@ class Work:
         return self.num_shards * self.buckets
 
 
-MakeShards = Callable[[Work], Mapping[str, int]]
+MakeShards = Callable[[ShardPlan], Mapping[str, int]]
 
 
 def shard_paths(prefix: str, num_shards: int) -> list[str]:
@@ -95,8 +95,8 @@ def create(
       job: settings.
       num_workers: processes; 1 works in this process.
       overwrite_shards: replace shards that were made of other text or with other settings.
-      make_shards: ``(Work) -> Counter``, makes all shards of the work, with their notes, by other
-        means than processes of this machine; it must see the folder of the output.
+      make_shards: makes all shards, with their notes, by other means than processes of this
+        machine, and returns counts; it must see the folder of the output.
 
     Returns:
       Counter of everything read, made and skipped, also by earlier runs.
@@ -415,7 +415,7 @@ class _ShardMaker:
     """
 
     def __init__(
-        self, arguments: tuple[Work, Mapping[Key, str]], advance: Callable[[int], None]
+        self, arguments: tuple[ShardPlan, Mapping[Key, str]], advance: Callable[[int], None]
     ) -> None:
         self._work, self._writers = arguments
         self._advance = advance
@@ -500,7 +500,7 @@ class _Run:
         # A large shard has several buckets, so that memory stays bounded.
         buckets = -(-shuffling.num_buckets(num_bytes) // self.num_shards)
         units = instance_files.divide(plan.blocks, self.job.dupe_factor, self.num_workers)
-        work = Work(self.job, self.folder, units, self.num_shards, buckets)
+        work = ShardPlan(self.job, self.folder, units, self.num_shards, buckets)
         counts = instance_files.text_counts(self.input_paths, plan)
         counts.update(make_shards(work) if make_shards else self._make_here(work, num_bytes))
         instance_files.check_instances(counts, self.input_paths, self.job.settings)
@@ -517,7 +517,7 @@ class _Run:
         shards = [{"name": name, **note} for name, note in zip(names, notes, strict=True)]
         return {"counts": dict(counts), "shards": shards}
 
-    def _make_here(self, work: Work, num_bytes: float) -> collections.Counter[str]:
+    def _make_here(self, work: ShardPlan, num_bytes: float) -> collections.Counter[str]:
         """Makes all missing shards in processes of this machine."""
         passes = self._make_instances(work, num_bytes)
         counts: collections.Counter[str] = collections.Counter()
@@ -535,7 +535,7 @@ class _Run:
                 pass
         return counts
 
-    def _make_instances(self, work: Work, num_bytes: float) -> Passes:
+    def _make_instances(self, work: ShardPlan, num_bytes: float) -> Passes:
         """Makes the missing passes; returns all."""
         passes, last_run = _read_journals(self.folder)
         units = [

@@ -173,7 +173,7 @@ def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> An
     def scorer(model):
         return Scorer(model, tokenizer)
 
-    def further_metrics(model):
+    def extra_metrics(model):
         return blimp.measure(paradigms, scorer(model).score).metrics()
 
-    return dataclasses.replace(task, further_metrics=further_metrics)
+    return dataclasses.replace(task, extra_metrics=extra_metrics)

@@ -601,7 +601,7 @@ def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[st
 
 
 def signs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
-    """Returns the `contracts.Task.signs` of class ids or numbers."""
+    """Returns the `contracts.Task.learning_signals` of class ids or numbers."""
     from albert.training import learning_signals
 
     return learning_signals.of_labels(outputs, features)
@@ -655,7 +655,7 @@ def make_task(
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss"),
-        signs=signs,
+        learning_signals=signs,
     )
 
 

@@ -424,7 +424,7 @@ def make_task(
         train_metrics=glue.batch_accuracy,
         best_metric="eval_accuracy",
         metrics=METRICS,
-        signs=glue.signs,
+        learning_signals=glue.signs,
     )
 
 

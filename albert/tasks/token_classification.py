@@ -392,7 +392,7 @@ def make_task(
         train_metrics=_train_metrics,
         best_metric="f1" if marked else "eval_accuracy",
         metrics=("eval_accuracy", "eval_loss", *(("f1", "precision", "recall") if marked else ())),
-        signs=_signs,
+        learning_signals=_signs,
     )
 
 

@@ -115,14 +115,14 @@ class Hook:
         """Records the end of some steps; returns the last step of training if it moves."""
 
     def observe(self, step: int, signals: Rows) -> None:
-        """Takes the sums of the task's `signs` over the steps since the last call."""
+        """Takes the sums of the task's `learning_signals` over the steps since the last call."""
 
     def save(self, step: int) -> None:
         """Records that a checkpoint is about to be saved."""
 
 
 def no_metrics(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns no metrics: the default of `Task.signs`, also for tasks that log only losses."""
+    """Returns no metrics, for tasks that log only losses and are not judged."""
     return {}
 
 
@@ -140,11 +140,11 @@ class Task:
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is chosen.
-      further_metrics: scores of the model on other data, which are added to the evaluator's scores
+      extra_metrics: scores of the model on other data, which are added to the evaluator's scores
         in each evaluation.
       metrics: keys of the evaluator's result that `metric_for_best` accepts.
-      signs: ``(outputs, features) -> dict`` of statistics of a training batch that show whether the
-        model learns, see `learning_signals`: tensors of fixed shapes that add up.
+      learning_signals: ``(outputs, features) -> dict`` of statistics of a training batch that show
+        whether the model learns: tensors of fixed shapes that add up.
       results_form: format of the results.
       training_means: names of training losses and metrics. Each evaluation also reports their means
         since the last evaluation, as ``train_<name>``.
@@ -156,9 +156,9 @@ class Task:
     evaluator: Callable[[], Evaluator]
     train_metrics: Callable[[Tensors, Tensors], Mapping[str, tuple["tf.Tensor", "tf.Tensor"]]]
     best_metric: str
-    further_metrics: Callable[[Model], dict[str, float]] = lambda model: {}
+    extra_metrics: Callable[[Model], dict[str, float]] = lambda model: {}
     metrics: Sequence[str] = ()
-    signs: Callable[[Tensors, Tensors], Tensors] = no_metrics
+    learning_signals: Callable[[Tensors, Tensors], Tensors] = no_metrics
     training_means: Sequence[str] = ()
     results_form: results.Form = results.SHORT
 

@@ -56,7 +56,7 @@ class Meter:
         Args:
           steps: number of steps.
           tokens: number of tokens in these steps, without padding; None: unknown.
-          work: array [6] of the sums of `flops.Work`; None: unknown.
+          work: array [6] of the sums of `flops.StepWork`; None: unknown.
         """
         self._add("steps", steps)
         if tokens is not None:
@@ -64,10 +64,10 @@ class Meter:
             if self._words_per_token is not None:
                 self._add("words", tokens * self._words_per_token)
         if work is not None and self._model is not None:
-            sizes = flops.Work(*map(int, work))
+            sizes = flops.StepWork(*map(int, work))
             self._add("examples", flops.num_examples(self._model, sizes))
             self._add("positions", sizes.rows)
-            flop = flops.of_training(self._model, sizes)
+            flop = flops.training_flops(self._model, sizes)
             assert flop is not None, "its work is known"
             self._add("flop", flop)
 

@@ -240,12 +240,12 @@ class DistilledModel(tf.Module):
     def loss_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns the weights of `heads.Model` with distillation_loss and hidden_cosine_loss."""
         weights, settings = self._student.loss_weights(features), self._settings
-        further: dict[str, tf.Tensor] = {}
+        extra: dict[str, tf.Tensor] = {}
         if settings.weights[0]:
-            further["distillation_loss"] = weights[settings.term]
+            extra["distillation_loss"] = weights[settings.term]
         if settings.weights[2]:
-            further["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
-        return weights | further
+            extra["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
+        return weights | extra
 
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None

@@ -574,7 +574,7 @@ class Engine:
         if self.baseline is None:
             self.baseline = evaluator.baseline()
         self.classes = evaluator.classes()
-        further = self.task.further_metrics(self.model)
+        further = self.task.extra_metrics(self.model)
         return {**evaluator.result(), **further, **self._means_of_training()}
 
     def time_evaluation(self, input_fn: InputFn) -> float:

@@ -355,7 +355,7 @@ def warn_of_start(engine: Engine, best: results.Block) -> None:
 
 
 def evaluate_while_training(
-    engine: Engine, input_fn: InputFn, further: dict[str, float] | None = None
+    engine: Engine, input_fn: InputFn, extra: dict[str, float] | None = None
 ) -> Callable[[str, int], bool]:
     """Returns an ``on_checkpoint`` callback for `Engine.train` that evaluates each checkpoint.
 
@@ -366,7 +366,7 @@ def evaluate_while_training(
     Args:
       engine: evaluates its current weights.
       input_fn: evaluation input.
-      further: numbers to add to the results.
+      extra: numbers to add to the results.
     """
     patience = engine.run_config.early_stopping_patience
     tracker = _tracker(engine, resume=True)
@@ -378,7 +378,7 @@ def evaluate_while_training(
     def on_checkpoint(prefix: str, step: int) -> bool:
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             logging.info("Evaluating %s", os.path.basename(prefix))
-            metrics = {**engine.evaluate(input_fn), **(further or {})}
+            metrics = {**engine.evaluate(input_fn), **(extra or {})}
             tracker.record(prefix, step, metrics, engine.classes)
         stale = patience and distribution.from_chief(engine.strategy, tracker.since_best)
         if not patience or stale < patience:

@@ -19,7 +19,7 @@ from albert.model import encoder, heads, pretraining_heads, tensor_batching, tok
 from albert.training import contracts, distillation
 
 
-class Work(NamedTuple):
+class StepWork(NamedTuple):
     """The sizes of a batch that its products depend on, or their sums over batches.
 
     Attributes:
@@ -46,11 +46,11 @@ class _Head(NamedTuple):
     Attributes:
       first: FLOP of products with the encoder's output, whose gradient a frozen encoder does not
         need.
-      further: FLOP of the other products.
+      other: FLOP of the other products.
     """
 
     first: int
-    further: int = 0
+    other: int = 0
 
 
 # --- sizes of a batch -----------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class _Head(NamedTuple):
 def count_work(
     model: contracts.Model, features: Tensors, micro_batches: int = 1
 ) -> tf.Tensor | None:
-    """Counts the `Work` of a batch; call in a replica.
+    """Counts the `StepWork` of a batch; call in a replica.
 
     Args:
       model: the model that is trained.
@@ -67,7 +67,7 @@ def count_work(
       micro_batches: number of micro-batches into which B is split.
 
     Returns:
-      Float32 [6], the fields of `Work`; None for another model.
+      Float32 [6], the fields of `StepWork`; None for another model.
     """
     model = _student(model)
     if not isinstance(model, heads.Model):
@@ -86,7 +86,7 @@ def count_work(
         masked = tf.size(features["masked_lm_positions"])
     texts, length, rows, masked = (tf.cast(x, tf.float32) for x in (texts, length, rows, masked))
     positions = texts * length
-    return tf.stack(Work(texts, positions, positions * length, rows, masked, masked * length))
+    return tf.stack(StepWork(texts, positions, positions * length, rows, masked, masked * length))
 
 
 def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: int) -> tf.Tensor:
@@ -106,7 +106,7 @@ def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: 
 # --- formulas -------------------------------------------------------------------------------------
 
 
-def of_training(model: contracts.Model, work: Work) -> int | None:
+def training_flops(model: contracts.Model, work: StepWork) -> int | None:
     """Returns the FLOP of forward and backward pass; None for an unknown model.
 
     Args:
@@ -115,18 +115,18 @@ def of_training(model: contracts.Model, work: Work) -> int | None:
     """
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher
-        student = of_training(model.student, work)
+        student = training_flops(model.student, work)
         assert student is not None, "students are `heads.Model`s"
         return student + _of_encoder(teacher, work, False) + sum(_of_head(teacher, work))
     if not isinstance(model, heads.Model):
         return None
     body, head = _of_encoder(model, work, True), _of_head(model, work)
     if model.is_frozen:
-        return body + 2 * head.first + 3 * head.further
-    return 3 * (body + head.first + head.further)
+        return body + 2 * head.first + 3 * head.other
+    return 3 * (body + head.first + head.other)
 
 
-def num_examples(model: contracts.Model, work: Work) -> int:
+def num_examples(model: contracts.Model, work: StepWork) -> int:
     """Returns the number of examples, each of which has several texts in multiple choice."""
     model = _student(model)
     choices = model.choices if isinstance(model, heads.MultipleChoiceModel) else 1
@@ -137,7 +137,7 @@ def _student(model: contracts.Model) -> contracts.Model:
     return model.student if isinstance(model, distillation.DistilledModel) else model
 
 
-def _of_encoder(model: heads.Model, work: Work, training: bool) -> int:
+def _of_encoder(model: heads.Model, work: StepWork, training: bool) -> int:
     """Returns the FLOP of the forward pass of a model's encoder and pooler."""
     if not work.rows:
         return 0
@@ -157,13 +157,13 @@ def _of_encoder(model: heads.Model, work: Work, training: bool) -> int:
 
 
 def of_encoder(
-    config: encoder.AlbertConfig, work: Work, last_layer: tuple[int, int] | None, pooler: bool
+    config: encoder.AlbertConfig, work: StepWork, last_layer: tuple[int, int] | None, pooler: bool
 ) -> int:
     """Returns the FLOP of the forward pass of the encoder.
 
     Args:
       config: `encoder.AlbertConfig`.
-      work: `Work`.
+      work: `StepWork`.
       last_layer: B * R and B * R * S of the R positions at which the last layer is computed; None:
         all positions.
       pooler: whether the pooler is computed.
@@ -183,13 +183,13 @@ def of_encoder(
 
 
 @functools.singledispatch
-def _of_head(model: heads.Model, work: Work) -> _Head:
+def _of_head(model: heads.Model, work: StepWork) -> _Head:
     """Returns the `_Head` of a model's forward pass."""
     raise TypeError(f"the products of {type(model).__name__} are unknown")
 
 
 @_of_head.register
-def _(model: pretraining_heads.PretrainingModel, work: Work) -> _Head:
+def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
     config = model.config
     transform = 2 * work.masked * config.hidden_size * config.embedding_size
     words = 2 * work.masked * config.embedding_size * config.vocab_size
@@ -202,7 +202,7 @@ def _(model: pretraining_heads.PretrainingModel, work: Work) -> _Head:
 @_of_head.register(heads.MultipleChoiceModel)
 @_of_head.register(heads.TokenClassifierModel)
 @_of_head.register(heads.SquadV1Model)
-def _of_label_weights(model: heads.Model, work: Work) -> _Head:
+def _of_label_weights(model: heads.Model, work: StepWork) -> _Head:
     """Returns the FLOP of the hidden layer, if any, and of the output layer."""
     rows = work.texts if model.uses_pooler else work.positions
     outputs = 2 * rows * model.hidden.size * model.output.weights.shape[0]
@@ -210,19 +210,19 @@ def _of_label_weights(model: heads.Model, work: Work) -> _Head:
 
 
 @_of_head.register
-def _(model: heads.SquadV2Model, work: Work) -> _Head:
+def _(model: heads.SquadV2Model, work: StepWork) -> _Head:
     size = model.hidden.size
     start = 2 * work.positions * size
     tokens, starts = 2 * work.positions * size**2, 2 * work.texts * size**2
     expected = 2 * work.positions * size  # mean token under the probabilities of the start
     ends, answer_hidden = 2 * work.positions * size, 4 * work.texts * size**2
     answer = 2 * work.texts * size
-    first, further = start + tokens + starts + expected, ends + answer_hidden + answer
-    return _after_hidden_layer(model, work.positions, first, further)
+    first, other = start + tokens + starts + expected, ends + answer_hidden + answer
+    return _after_hidden_layer(model, work.positions, first, other)
 
 
-def _after_hidden_layer(model: heads.Model, rows: int, first: int, further: int) -> _Head:
+def _after_hidden_layer(model: heads.Model, rows: int, first: int, other: int) -> _Head:
     """Returns the `_Head` of products that read the hidden layer of a head if there is one."""
     if not model.hidden.has_layer:
-        return _Head(first, further)
-    return _Head(2 * rows * model.config.hidden_size * model.hidden.size, first + further)
+        return _Head(first, other)
+    return _Head(2 * rows * model.config.hidden_size * model.hidden.size, first + other)

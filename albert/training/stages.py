@@ -206,7 +206,7 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
 def _make_engine(task: contracts.Task, run: Run) -> engine.Engine:
     """Makes the engine of a run, and writes the size of its model to the run's record."""
     if not (run.training and run.training.stuck):  # the learning signals are not needed
-        task = dataclasses.replace(task, signs=contracts.no_metrics)
+        task = dataclasses.replace(task, learning_signals=contracts.no_metrics)
     runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
     runner.before_save, runner.basis = run.before_save, run.basis
     if distribution.is_chief(run.strategy):

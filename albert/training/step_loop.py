@@ -18,7 +18,7 @@ class Totals(NamedTuple):
       steps: number of these steps.
       sums: {name: [sum, weight]} of losses and metrics.
       signals: sums of the task's learning signals.
-      work: [6], see `flops.Work`; None: unknown.
+      work: [6], see `flops.StepWork`; None: unknown.
     """
 
     steps: int

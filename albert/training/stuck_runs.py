@@ -42,7 +42,7 @@ _SUMS = {
     "predictions?": [json_shapes.NUMBER], "correct?": json_shapes.NUMBER, "*": NoneType,
 }  # fmt: skip
 _SHAPE = {
-    "told": (dict, NoneType), "judgements": [{"step": int}], "signs": {"*": [_SUMS]},
+    "warning": (dict, NoneType), "judgements": [{"step": int}], "signs": {"*": [_SUMS]},
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ class Settings:
 
     Attributes:
       stuck_after: fraction of the steps at which the first judgement is made; after the warm-up.
-      warmup_share: fraction of the steps that are warm-up.
+      warmup_fraction: fraction of the steps that are warm-up.
       advice: a sentence for the warning, which says what to try.
       num_restarts: maximum number of restarts with another seed; 0: a run that does not learn
         continues.
@@ -72,7 +72,7 @@ class Settings:
     """
 
     stuck_after: float
-    warmup_share: float
+    warmup_fraction: float
     advice: str
     num_restarts: int = 0
     min_examples: int = _MIN_EXAMPLES
@@ -84,7 +84,7 @@ class Judgement:
 
     Attributes:
       step: last step of the window.
-      share: `step` as a fraction of all steps.
+      fraction: `step` as a fraction of all steps.
       effect: correlation of outputs with labels, as a fraction of the maximum.
       deviations: the effect in standard deviations of chance.
       is_stuck: whether the run does not learn.
@@ -95,7 +95,7 @@ class Judgement:
     """
 
     step: int
-    share: float
+    fraction: float
     effect: float
     deviations: float
     is_stuck: bool
@@ -129,8 +129,8 @@ def judge(signs: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
         can_tell &= bool(count - np.max(signs["labels"]) >= _MIN_OTHERS)
     learns = deviations > _MIN_DEVIATIONS and effect > _MIN_EFFECT
     is_stuck = can_tell and not learns
-    share = step / num_train_steps
-    return Judgement(step, share, effect, deviations, is_stuck, can_tell, **fractions)
+    fraction = step / num_train_steps
+    return Judgement(step, fraction, effect, deviations, is_stuck, can_tell, **fractions)
 
 
 def verdict(folder: str, best_step: int | None) -> str:
@@ -150,7 +150,9 @@ def verdict(folder: str, best_step: int | None) -> str:
     if file_io.exists(path):
         state = _read(path)
         judgements = state["judgements"]
-        if state["told"] and all(judgement.get("is_stuck", True) for judgement in judgements[-1:]):
+        if state["warning"] and all(
+            judgement.get("is_stuck", True) for judgement in judgements[-1:]
+        ):
             return STUCK
         if best_step != 0 and not any(judgement.get("can_tell", True) for judgement in judgements):
             return NOT_JUDGED
@@ -184,6 +186,8 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
 def _read(path: str) -> dict[str, Any]:
     """Reads the state saved by `Watch`: judgements, the warning (if any), and sums per step."""
     state = file_io.read_json(path, "learning signals")
+    if isinstance(state, dict) and "told" in state:  # its name up to version 1.0
+        state["warning"] = state.pop("told")
     json_shapes.check(state, _SHAPE, path)
     json_shapes.check_text(state, path)
     for step, halves in state["signs"].items():
@@ -238,7 +242,7 @@ class Watch(contracts.Hook):
         examples = math.ceil(self._settings.min_examples / self._batch_size)
         self._half = math.ceil(max(_WINDOW * num_train_steps, examples) / 2)
         before = math.ceil(self._settings.stuck_after * num_train_steps) - 2 * self._half
-        warmup = math.ceil(self._settings.warmup_share * num_train_steps)
+        warmup = math.ceil(self._settings.warmup_fraction * num_train_steps)
         self._first = max(before, warmup, step)
 
     def steps_to_stop(self, step: int) -> int:
@@ -252,7 +256,7 @@ class Watch(contracts.Hook):
         if not file_io.exists(self._path):
             return
         state = _read(self._path)
-        self._warned, self._saved = state["told"], state["signs"]
+        self._warned, self._saved = state["warning"], state["signs"]
         # Judgements of later steps, made before the interruption, will be made again.
         self._judgements = [
             judgement for judgement in state["judgements"] if judgement["step"] <= step
@@ -274,7 +278,7 @@ class Watch(contracts.Hook):
 
     def _write(self) -> None:
         if self._writes:
-            state = {"told": self._warned, "judgements": self._judgements, "signs": self._saved}
+            state = {"warning": self._warned, "judgements": self._judgements, "signs": self._saved}
             file_io.write_json(self._path, state)
 
     def observe(self, step: int, signals: contracts.Rows) -> None:
@@ -302,7 +306,7 @@ class Watch(contracts.Hook):
             raise StuckError(message, judgement)
         self._warned = dataclasses.asdict(judgement)
         self._write()
-        logging.warning("At %.0f%% of the steps: %s", 100 * judgement.share, message)
+        logging.warning("At %.0f%% of the steps: %s", 100 * judgement.fraction, message)
 
 
 # --- attempts with other seeds ------------------------------------------------------------------
@@ -395,7 +399,7 @@ def _give_up(folder: str, seed: int, error: StuckError) -> None:
         {
             "seed": seed,
             "step": judgement.step,
-            "share": judgement.share,
+            "share": judgement.fraction,
             "message": str(error),
             "folder": _attempt_folder(len(given_up) + 1),
         }

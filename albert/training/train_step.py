@@ -43,7 +43,7 @@ def run(
     Returns:
       ``{name: [sum, weight]}`` of the losses, the gradient's norm, the tokens and the task's
       metrics, the task's learning signals under names that start with `SIGNALS`, and the
-      `flops.Work` of all replicas under `training_log.WORK` if `flops` knows the model.
+      `flops.StepWork` of all replicas under `training_log.WORK` if `flops` knows the model.
     """
     context = tf.distribute.get_replica_context()
 
@@ -96,7 +96,9 @@ def _gradients(
         name: tf.stack([tf.cast(total, tf.float32), tf.cast(weight, tf.float32)])
         for name, (total, weight) in task.train_metrics(outputs, features).items()
     }
-    metrics |= {SIGNALS + name: sums for name, sums in task.signs(outputs, features).items()}
+    metrics |= {
+        SIGNALS + name: sums for name, sums in task.learning_signals(outputs, features).items()
+    }
     return gradients, {**losses, "loss": loss}, metrics
 
 

@@ -18,7 +18,7 @@ INPUT_SECONDS, TOKENS = "input_seconds", "tokens"
 _SPEEDS = ("examples_per_second", "tokens_per_second", "input_share", "tokens_seen")
 _SLOW_INPUT = 0.1  # fraction of the time; a short line shows it from here on
 Totals = Mapping[str, np.ndarray]  # (sum, weight) by name
-WORK = "work"  # key of `flops.Work` in the results of a step
+WORK = "work"  # key of `flops.StepWork` in the results of a step
 
 
 def write_scalar(name: str, value: float) -> None:
@@ -142,7 +142,7 @@ class TrainingLog:
             waited for their batches, `TOKENS` the number of tokens, if known.
           rate: learning rate of the next step.
           report: whether to log a line.
-          work: array [6], the sums of `flops.Work` over the new steps; None: unknown.
+          work: array [6], the sums of `flops.StepWork` over the new steps; None: unknown.
         """
         if self._folder is None:
             return

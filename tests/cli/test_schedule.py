@@ -138,7 +138,7 @@ def test_runs_get_what_the_flags_say():
         settings_of("run_classifier", **given), 100, 6, "recipes/glue_SST-2.flags"
     )
     judged = made.stuck
-    assert (judged.stuck_after, judged.warmup_share, judged.num_restarts) == (0.1, 0.06, 2)
+    assert (judged.stuck_after, judged.warmup_fraction, judged.num_restarts) == (0.1, 0.06, 2)
     for part in ("learning_rate=0.0005 with 6% of the steps", "recipes/glue_SST-2.flags"):
         assert part in judged.advice
     assert made.limits is None

@@ -47,10 +47,10 @@ def test_steps_and_evaluations_are_counted_apart(tmp_path, monkeypatch):
         clock.spend(0.25, 0.5)
         meter.write()
         found = run_record.read_cost(str(tmp_path))
-    work = flops.Work(*(3 * number for number in WORK))
+    work = flops.StepWork(*(3 * number for number in WORK))
     assert found == run_record.Cost(
         steps=3, examples=24, tokens=320, positions=312, words=240,
-        flop=flops.of_training(model, work), seconds=3.25, processor_seconds=5.0,
+        flop=flops.training_flops(model, work), seconds=3.25, processor_seconds=5.0,
         evaluation_seconds=5.0, evaluation_processor_seconds=7.0,
         peak_memory=1_900_000_000,
     )  # fmt: skip

@@ -489,12 +489,12 @@ def test_waiting_for_input_is_measured(path, tmp_path, monkeypatch):
 
         return input_pipeline.train_input_fn([path], SPECS, 3)(params).filter(awake)
 
-    def busy(task, model, optimizer, features, *settings):
+    def busy(task, model, optimizer, features, **settings):
         """A step with products that a single thread could compute before it reads the clock."""
         x = tf.fill([700, 700], tf.cast(tf.reduce_max(features["input_mask"]), tf.float32))
         for _ in range(3):
             x = tf.tanh(x @ x)
-        results = run(task, model, optimizer, features, *settings)
+        results = run(task, model, optimizer, features, **settings)
         with tf.control_dependencies([x]):
             return tf.nest.map_structure(tf.identity, results)
 

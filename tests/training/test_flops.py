@@ -55,7 +55,7 @@ def run(model, features):
 
 def work_of(model, features, micro_batches=1):
     values = flops.count_work(model, features, micro_batches).numpy()
-    return flops.Work(*map(int, values))
+    return flops.StepWork(*map(int, values))
 
 
 def test_a_tiny_model_counted_by_hand():
@@ -76,7 +76,7 @@ def test_a_tiny_model_counted_by_hand():
     head = 8 * 12 * 8 + 8 * 8 * 50 + 2 * 12 * 2
     # A multiply-add is two operations; the backward pass is two forward passes.
     expected = 3 * 2 * (mapping + 3 * layer + last + pooler + head)
-    assert flops.of_training(model, work) == expected == 1_538_400
+    assert flops.training_flops(model, work) == expected == 1_538_400
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_products_that_run_are_those_of_the_formula(name, compute):
     work = work_of(model, features)
     assert work.texts == 8 and work.positions == 8 * 24
     assert (work.rows < work.positions) == compute.skip_padding
-    assert flops.of_training(model, work) == run(model, features)
+    assert flops.training_flops(model, work) == run(model, features)
     assert flops.num_examples(model, work) == len(features["input_ids"])
 
 
@@ -100,7 +100,7 @@ def test_layers_are_counted_as_often_as_they_are_computed():
     for groups in (1, 4):
         model = make_model("classifier", SKIPPING, num_hidden_groups=groups, **sharing)
         features = make_features("classifier", LENGTHS)
-        found[groups] = flops.of_training(model, work_of(model, features))
+        found[groups] = flops.training_flops(model, work_of(model, features))
         assert found[groups] == run(model, features)
     assert found[1] == found[4]
 
@@ -123,17 +123,17 @@ def test_heads_with_a_layer_and_frozen_encoders(kind, size):
     if kind == "tokens":
         features["label_ids"] = features["first_pieces"] = features["input_mask"]
     work = work_of(model, features)
-    whole = flops.of_training(model, work)
+    whole = flops.training_flops(model, work)
     assert whole == run(model, features)
     model.freeze_encoder()
-    frozen = flops.of_training(model, work)
+    frozen = flops.training_flops(model, work)
     # A graph leaves out the gradient for the encoder of the mean that the answer's head reads.
     unused = 2 * work.positions * 12 if kind == "answers" and not size else 0
     assert whole > frozen == run(model, features) - unused
     if kind == "label":  # with the outputs of the encoder from a cache
         features[heads.ENCODER_OUTPUT] = tf.ones([8, 12])
         work = work_of(model, features)
-        assert work.rows == 0 and frozen > flops.of_training(model, work) == run(model, features)
+        assert work.rows == 0 and frozen > flops.training_flops(model, work) == run(model, features)
 
 
 @pytest.mark.parametrize("of_hidden", [0.0, 1.0])
@@ -146,8 +146,8 @@ def test_a_teacher_costs_its_forward_pass(of_hidden):
     model = distillation.DistilledModel(student, teacher, settings)
     features = make_features("classifier", LENGTHS)
     work = work_of(model, features)
-    assert flops.of_training(model, work) == run(model, features)
-    assert flops.of_training(model, work) > flops.of_training(student, work)
+    assert flops.training_flops(model, work) == run(model, features)
+    assert flops.training_flops(model, work) > flops.training_flops(student, work)
 
 
 def test_rows_of_micro_batches_and_parts():
@@ -156,7 +156,7 @@ def test_rows_of_micro_batches_and_parts():
     # Tokens and one more, rounded up to 8 in each half of each micro-batch, of 24 positions a text.
     sums = np.add.reduceat(LENGTHS, [0, 2, 4, 6])  # 33, 20, 20, 27
     assert work_of(model, features, 2).rows == sum(min(-(-(n + 1) // 8) * 8, 48) for n in sums)
-    assert flops.of_training(model, work_of(model, features)) == run(model, features)
+    assert flops.training_flops(model, work_of(model, features)) == run(model, features)
 
 
 def test_other_models_are_not_known():

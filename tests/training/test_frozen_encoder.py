@@ -73,7 +73,7 @@ def test_the_head_alone_is_trained(name):
         if is_cached:
             batch[heads.ENCODER_OUTPUT] = cached_outputs(model, name, features)
         results = train_step.run(made, model, optimizer, batch, 7)
-        rows = results.pop(training_log.WORK)[flops.Work._fields.index("rows")]
+        rows = results.pop(training_log.WORK)[flops.StepWork._fields.index("rows")]
         assert (rows == 0) == is_cached  # The encoder computes nothing.
         after = builders.model_weights(model)
         changed = {key for key in after if not np.array_equal(before[key], after[key])}

@@ -103,10 +103,10 @@ def run(watch, until, skill_at, start=0, saves=(), most=13):
 
 @pytest.mark.parametrize(("warmup", "first"), [(0.1, 200), (0.19, 270), (0.5, 580), (0.97, None)])
 def test_the_first_judgement_comes_after_the_warm_up_and_the_share(tmp_path, warmup, first):
-    watched = watch(tmp_path, warmup_share=warmup)
+    watched = watch(tmp_path, warmup_fraction=warmup)
     run(watched, 1000, lambda step: 0)
     watched.save(1000)
-    told = json.loads((tmp_path / "stuck.json").read_text())["told"]
+    told = json.loads((tmp_path / "stuck.json").read_text())["warning"]
     assert (told and told["step"]) == first
 
 
@@ -144,7 +144,7 @@ def test_a_resumed_run_is_judged_like_an_unbroken_one(tmp_path, caplog):
             run(second, end, lambda step: 0, start=start, saves=range(start, end + 1), most=1)
     found = json.loads((tmp_path / "broken" / "stuck.json").read_text())
     assert len(caplog.messages) == 1
-    assert found == expected and found["told"]["step"] == 200
+    assert found == expected and found["warning"]["step"] == 200
     assert [judgement["step"] for judgement in found["judgements"]] == [200, 240, 280]
     assert len(found["signs"]) == 20
 
@@ -170,7 +170,7 @@ def test_the_verdict_is_that_of_the_end(tmp_path):
 def test_with_restarts_the_run_ends(tmp_path):
     with pytest.raises(stuck_runs.StuckError, match=r"200 steps.*Try another rate") as raised:
         run(watch(tmp_path, num_restarts=1), 1000, lambda step: 0)
-    assert raised.value.judgement.share == 0.2
+    assert raised.value.judgement.fraction == 0.2
 
 
 def test_nothing_is_judged_where_windows_do_not_fit(tmp_path):
@@ -187,13 +187,13 @@ def test_a_run_is_judged_once_its_length_is_known(tmp_path, known_at, first):
     run(watched, 300, lambda step: 0, start=known_at)
     watched.save(300)
     judgements = json.loads((tmp_path / "stuck.json").read_text())["judgements"]
-    assert judgements[0]["step"] == first and judgements[0]["share"] == first / 1000
+    assert judgements[0]["step"] == first and judgements[0]["fraction"] == first / 1000
     watched.expect(4000, 300)  # more steps fit: the same windows
     run(watched, 400, lambda step: 0, start=300)
     watched.save(400)
     judgements = json.loads((tmp_path / "stuck.json").read_text())["judgements"]
     last = judgements[-1]["step"]
-    assert last > 300 and (last - first) % 20 == 0 and judgements[-1]["share"] == last / 4000
+    assert last > 300 and (last - first) % 20 == 0 and judgements[-1]["fraction"] == last / 4000
 
 
 def test_a_damaged_file_is_named(tmp_path):

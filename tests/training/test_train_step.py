@@ -27,7 +27,7 @@ SMALL = {"num_hidden_layers": 2, "num_hidden_groups": 1}
 
 
 class FakeTask:
-    signs = staticmethod(contracts.no_metrics)
+    learning_signals = staticmethod(contracts.no_metrics)
 
     def __init__(self, name):
         self.train_metrics = TRAIN_METRICS[name]
@@ -63,7 +63,9 @@ def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
         assert set(ours) == set(whole)
         for key, pair in whole.items():
             if key == training_log.WORK:  # Each micro-batch rounds up its own number of rows.
-                ours, pair = (flops.Work(*x.numpy())._replace(rows=0) for x in (ours[key], pair))
+                ours, pair = (
+                    flops.StepWork(*x.numpy())._replace(rows=0) for x in (ours[key], pair)
+                )
                 assert ours == pair
             else:
                 np.testing.assert_allclose(ours[key], pair, rtol=1e-5, err_msg=key)

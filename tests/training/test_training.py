@@ -79,7 +79,7 @@ TASK = contracts.Task(
     evaluator=lambda: metrics.Evaluator((("eval_accuracy", metrics.accuracy),)),
     train_metrics=contracts.no_metrics,
     best_metric="eval_accuracy",
-    signs=learning_signals.of_labels,
+    learning_signals=learning_signals.of_labels,
 )
 
 
@@ -222,7 +222,7 @@ def test_a_run_that_does_not_learn_is_warned_of(path, tmp_path, caplog):
     assert len(caplog.messages) == 1
     folders = [tmp_path / name for name in ("stuck", "good")]
     states = [json.loads((folder / "stuck.json").read_text()) for folder in folders]
-    assert states[0]["told"] and not states[1]["told"]
+    assert states[0]["warning"] and not states[1]["warning"]
 
 
 def restarting(num_restarts):

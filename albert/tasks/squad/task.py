@@ -209,7 +209,7 @@ def _make_v1(settings, questions):
         train_metrics=functools.partial(positions.train_metrics, names=_LOGITS),
         best_metric="f1",
         metrics=("exact_match", "f1"),
-        signs=learning_signals.of_spans,
+        learning_signals=learning_signals.of_spans,
         training_means=positions.TRAINING_MEANS,
         results_form=results.SQUAD,
     )
@@ -261,7 +261,7 @@ def _make_v2(settings, questions):
         train_metrics=functools.partial(positions.train_metrics, names=_LOG_PROBS),
         best_metric="f1",
         metrics=("exact", "f1", "best_exact", "best_f1"),
-        signs=learning_signals.of_spans_or_none,
+        learning_signals=learning_signals.of_spans_or_none,
         training_means=positions.TRAINING_MEANS,
         results_form=results.SQUAD,
     )
