@@ -234,6 +234,11 @@ def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
         model.keep_answers(model_folder.described_scale(os.path.dirname(report.path)))
 
 
+def count_examples(settings: Settings, task: glue.ClassifierTask) -> int:
+    """Returns the number of examples to train on."""
+    return len([*task.iter_examples(settings.data_dir or "", "train", use_spm=False)])
+
+
 @dataclasses.dataclass(frozen=True)
 class Classifier(fine_tuning.Command):
     """The command for one task."""
@@ -364,7 +369,12 @@ def main(values: flags.FlagValues) -> None:
     stages = {"train": settings.do_train, "dev": settings.do_eval}
     splits = [split for split, is_run in stages.items() if is_run]
     task.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])
+    settings = settings.with_steps(
+        lambda: count_examples(settings, task),
+        is_own_data=settings.task_name.lower() == custom.NAME,
+    )
     command_line = command_flags.CommandLine.of(values, "run_classifier")
+    command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
     fine_tuning.run(Classifier(settings, task), command_line)
 
 

@@ -107,6 +107,12 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
+def count_questions(settings: Settings) -> int:
+    """Returns the number of questions to train on."""
+    levels = {"high_only": settings.high_only, "middle_only": settings.middle_only}
+    return len(race.read_race_examples(settings.data_dir, "train", use_spm=False, **levels))
+
+
 @dataclasses.dataclass(frozen=True)
 class Race(fine_tuning.Command):
     """The command for RACE."""
@@ -151,7 +157,10 @@ class Race(fine_tuning.Command):
 def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
-    fine_tuning.run(Race(settings), command_flags.CommandLine.of(values, "run_race"))
+    settings = settings.with_steps(lambda: count_questions(settings), is_own_data=False)
+    command_line = command_flags.CommandLine.of(values, "run_race")
+    command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
+    fine_tuning.run(Race(settings), command_line)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from albert.cli import (
     options,
     path_flags,
 )
+from albert.io import file_io
 from albert.tasks import custom, token_classification, word_files
 from albert.training import contracts
 
@@ -78,6 +79,14 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
     checkpoint = None if settings.head_layer.new_head else checkpoint
     labels = token_classification.find_labels(folder, files, columns, checkpoint)
     return token_classification.Files(files, columns, labels)
+
+
+def count_sentences(settings: Settings) -> int:
+    """Returns the number of sentences to train on."""
+    if not settings.train_file:
+        raise file_io.InputError("--train_file must be given")
+    columns = word_files.Columns(settings.words_column, settings.label_column)
+    return sum(1 for _ in word_files.read(settings.train_file, "train_file", columns, False))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +148,9 @@ class TokenClassifier(fine_tuning.Command):
 def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
+    settings = settings.with_steps(lambda: count_sentences(settings), is_own_data=True)
     command_line = command_flags.CommandLine.of(values, "run_token_classifier")
+    command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
     fine_tuning.run(TokenClassifier(settings), command_line)
 
 

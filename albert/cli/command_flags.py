@@ -6,7 +6,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
@@ -52,6 +52,13 @@ class CommandLine:
             return self
         changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
         return dataclasses.replace(self, flags=changed)
+
+    def with_settings(self, settings: object, names: Iterable[str]) -> "CommandLine":
+        """Returns the command with values of settings that the program has determined."""
+        command_line = self
+        for name in names:
+            command_line = command_line.with_value(name, getattr(settings, name))
+        return command_line
 
     def recorder(self, source: sources.Source, teacher: str | None = None) -> run_session.Recorder:
         """Returns the recorder of the run.

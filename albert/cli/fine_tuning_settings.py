@@ -2,9 +2,10 @@
 
 import abc
 import dataclasses
+import math
 import os
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
 
 from absl import flags, logging
 
@@ -13,12 +14,21 @@ from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, sources
 from albert.training import stuck_runs, subsets
 
+_OWN_EPOCHS, _OWN_STEPS, _OWN_WARMUP = 3, 200, 0.1  # of your own data, by default
+_MAX_EVALUATIONS = 20  # by default
+# What `StepSettings.with_steps` determines.
+LENGTHS_OF_TRAINING = ("train_step", "warmup_step", "save_checkpoints_steps")
 _LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
 # Flags that decide which inputs a model sees, or which answers are found, as in its description.
 _LENGTHS = (
     *("max_seq_length", "max_qa_length", "doc_stride", "max_query_length"),
     *("n_best_size", "max_answer_length", "start_n_top", "end_n_top"),
 )
+
+
+def _above_zero(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise file_io.InputError(f"--{name}={value} must be above 0")
 
 
 # --- groups of flags ------------------------------------------------------------------------------
@@ -318,6 +328,18 @@ class StepSettings(Settings):
     eval_batch_size: int = options.count(8, "Examples per evaluation step, over all devices.")
     train_step: int = options.count(1000, "Total number of steps.")
     warmup_step: int = options.flag(0, "Steps over which the learning rate rises from 0.")
+    num_train_epochs: float | None = options.flag(
+        None,
+        "Times that training goes through its data, instead of --train_step; by default 3 for your "
+        "own data, and more if this would be fewer than 200 steps.",
+        check=_above_zero,
+    )
+    warmup_proportion: float | None = options.flag(
+        None,
+        "Fraction of the steps in which the learning rate rises from 0, instead of --warmup_step; "
+        "by default 0.1 for your own data.",
+        check=options.unit_interval,
+    )
 
     @property
     def evaluates(self) -> bool:
@@ -332,7 +354,63 @@ class StepSettings(Settings):
     def check(self) -> None:
         """Rejects contradictions; see `Settings.check`."""
         self.loop.check_waiting(self.do_train, self.do_eval)
+        for one, other in (
+            ("num_train_epochs", "train_step"),
+            ("warmup_proportion", "warmup_step"),
+        ):
+            if {one, other} <= self.given:
+                raise file_io.InputError(f"give --{one} or --{other}, not both")
         super().check()
+
+    def with_steps(self, count: Callable[[], int], is_own_data: bool) -> Self:
+        """Returns the settings with the steps that follow from epochs and fractions of steps.
+
+        Your own data has other defaults than the tasks of the reference: 3 epochs but at least 200
+        steps, 10% of warm-up (On the Stability of Fine-tuning BERT, Mosbach et al., 2021), and an
+        evaluation for each epoch, but not more than 20.
+
+        Args:
+          count: returns the number of training examples; called only if it is needed.
+          is_own_data: whether the data is not that of a task of the reference.
+
+        Raises:
+          file_io.InputError: the epochs are less than a step.
+        """
+        is_bound = {"train_step", "num_train_epochs"} & self.given
+        if not (self.do_train and ("num_train_epochs" in self.given or is_own_data)):
+            return self._with_warmup(self.train_step, is_own_data)
+        examples = int(count() * self.fractions.train_fraction)
+        epoch = examples / self.train_batch_size
+        steps = self.train_step
+        if self.num_train_epochs is not None:
+            steps = int(epoch * self.num_train_epochs)
+        elif not is_bound:
+            steps = max(int(epoch * _OWN_EPOCHS), _OWN_STEPS)
+        if steps < 1:
+            raise file_io.InputError(
+                f"{examples} training examples, --train_batch_size={self.train_batch_size} and "
+                f"--num_train_epochs={self.num_train_epochs} give no training step"
+            )
+        lengthened = self._with_warmup(steps, is_own_data)
+        if is_own_data and "save_checkpoints_steps" not in self.given and self.do_eval:
+            every = max(math.ceil(epoch), math.ceil(steps / _MAX_EVALUATIONS))
+            lengthened = dataclasses.replace(lengthened, save_checkpoints_steps=every)
+        logging.info(
+            "Training: %d steps of %d are %.3g epochs of %d examples, with %d steps of warm-up",
+            steps,
+            self.train_batch_size,
+            steps / epoch if epoch else 0,
+            examples,
+            lengthened.warmup_step,
+        )
+        return lengthened
+
+    def _with_warmup(self, steps: int, is_own_data: bool) -> Self:
+        fraction = self.warmup_proportion
+        if fraction is None and is_own_data and "warmup_step" not in self.given:
+            fraction = _OWN_WARMUP
+        warmup = self.warmup_step if fraction is None else int(steps * fraction)
+        return dataclasses.replace(self, train_step=steps, warmup_step=warmup)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

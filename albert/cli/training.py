@@ -24,7 +24,7 @@ _ROWS_OF_PARTS = 2048
 _CONSTRUCTOR = (  # flags that are arguments of the optimizer's constructor
     *("beta_1", "beta_2", "epsilon", "weight_decay_rate", "clip_norm"),
     *("exclude_from_weight_decay", "exclude_from_layer_adaptation"),
-    *("momentum", "adamw_rate_ratio"),
+    *("momentum", "adamw_rate_ratio", "bias_correction"),
 )
 _FAR_ABOVE = 3  # multiple of the square-root-rule rate that triggers a warning
 _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -210,6 +210,11 @@ class Optimizer(options.Group):
         None,
         "Variables without a trust ratio (lamb): regular expressions, comma-separated, searched "
         "for in their names; by default those that do not decay.",
+    )
+    bias_correction: bool | None = options.flag(
+        None,
+        "Correct the first means of adamw, lamb and muon, as adam does; the reference does not. "
+        "Without it the first steps are about three times as long, so real weights need a warm-up.",
     )
     momentum: float | None = options.flag(
         None, "Decay of the mean gradient of matrices (muon); by default 0.95."

@@ -23,15 +23,15 @@ class Row(NamedTuple):
 
 
 _ADAM = ("beta_1", "beta_2", "epsilon", "clip_norm")
-_DECAY = ("weight_decay_rate", "exclude_from_weight_decay")
+_CORRECTED_DECAY = ("weight_decay_rate", "exclude_from_weight_decay", "bias_correction")
 # A new optimizer needs a row, and a class in `optimizers.CLASSES`.
 OPTIMIZERS = {
-    "adamw": Row((*_ADAM, *_DECAY)),
+    "adamw": Row((*_ADAM, *_CORRECTED_DECAY)),
     # The rate is that of ALBERT, Lan et al., ICLR 2020, section 4.1; the square root is the rule of
     # You et al., ICLR 2020, section 4.3.
-    "lamb": Row((*_ADAM, *_DECAY, "exclude_from_layer_adaptation"), rate=(0.00176, 4096)),
+    "lamb": Row((*_ADAM, *_CORRECTED_DECAY, "exclude_from_layer_adaptation"), (0.00176, 4096)),
     "adam": Row(_ADAM),
-    "muon": Row((*_ADAM, *_DECAY, "momentum", "adamw_rate_ratio")),
+    "muon": Row((*_ADAM, *_CORRECTED_DECAY, "momentum", "adamw_rate_ratio")),
 }
 
 

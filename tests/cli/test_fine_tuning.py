@@ -52,6 +52,50 @@ RUNS = {
 REQUIRED = {run_classifier: {"task_name": "SST-2"}, run_race: {"data_dir": "data"}}
 
 
+CUSTOM = {"task_name": "custom", "do_train": True, "do_eval": True, "output_dir": "out"}
+TASK = {"task_name": "MRPC", "data_dir": "glue", "do_train": True, "output_dir": "out"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "examples", "expected"),  # steps, steps of warm-up, steps between checkpoints
+    [
+        (CUSTOM, 300, (200, 20, 10)),
+        (CUSTOM, 32_000, (3000, 300, 1000)),
+        (CUSTOM | {"train_fraction": 0.5}, 32_000, (1500, 150, 500)),
+        (CUSTOM | {"num_train_epochs": 40.0}, 320, (400, 40, 20)),
+        (CUSTOM | {"train_step": 50, "warmup_step": 0}, 320, (50, 0, 10)),
+        (CUSTOM | {"train_step": 50, "save_checkpoints_steps": 7}, 320, (50, 5, 7)),
+        (CUSTOM | {"do_eval": False}, 320, (200, 20, 1000)),
+        (TASK, None, (1000, 0, 1000)),
+        (TASK | {"warmup_proportion": 0.06}, None, (1000, 60, 1000)),
+        (TASK | {"num_train_epochs": 2.5, "train_batch_size": 16}, 3668, (573, 0, 1000)),
+    ],
+)
+def test_the_length_of_training(flags, examples, expected):
+    values = builders.flag_values(run_classifier, **flags)
+    settings = options.read(run_classifier.Settings, values)
+    settings = settings.with_steps(lambda: examples, flags["task_name"] == "custom")
+    assert (settings.train_step, settings.warmup_step, settings.save_checkpoints_steps) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_train_epochs": 3.0, "train_step": 9}, "--num_train_epochs or --train_step"),
+        ({"warmup_proportion": 0.1, "warmup_step": 9}, "--warmup_proportion or --warmup_step"),
+        ({"num_train_epochs": 0.01}, "31 training examples, .*--num_train_epochs=0.01 give no"),
+        ({"num_train_epochs": 0.0}, "--num_train_epochs=0.0 must be above 0"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion=1.5 must be between 0 and 1"),
+    ],
+)
+def test_lengths_that_contradict_or_do_not_exist_are_refused(changes, message):
+    values = builders.flag_values(run_classifier, **{**CUSTOM, **changes})
+    with pytest.raises(file_io.InputError, match=message):
+        settings = options.read(run_classifier.Settings, values)
+        settings.check()
+        settings.with_steps(lambda: 31, is_own_data=True)
+
+
 @pytest.mark.parametrize("kind", RUNS)
 def test_training_without_evaluation_keeps_all_checkpoints_by_default(kind, tmp_path):
     """A later command is to evaluate them, as with the reference."""

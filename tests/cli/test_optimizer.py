@@ -150,7 +150,7 @@ def test_settings_of_the_table_are_those_of_the_class(name):
     possible = {
         "beta_1": 0.5, "beta_2": 0.5, "epsilon": 0.1, "weight_decay_rate": 0.1, "clip_norm": 2.0,
         "exclude_from_weight_decay": ["a"], "exclude_from_layer_adaptation": ["a"],
-        "momentum": 0.5, "adamw_rate_ratio": 0.5,
+        "momentum": 0.5, "adamw_rate_ratio": 0.5, "bias_correction": True,
     }  # fmt: skip
     made = optimizers.optimizer_class(name)
     taken = set(optimizer_table.OPTIMIZERS[name].settings)

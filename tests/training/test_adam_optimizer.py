@@ -26,9 +26,9 @@ def gradients_of(step):
     return [rng.normal(size=shape) * 10.0 ** -(step % 4) for shape in SHAPES.values()]
 
 
-def make(model, **settings):
+def make(model, optimizer="adam", **settings):
     settings = {"clip_norm": None, **settings}
-    optimizer = optimizers.create_optimizer(0.1, 20, 5, optimizer="adam", **settings)
+    optimizer = optimizers.create_optimizer(0.1, 20, 5, optimizer=optimizer, **settings)
     optimizer.build(model.variables)
     return optimizer
 
@@ -70,6 +70,23 @@ def test_steps_equal_the_algorithm_of_the_paper(constants):
     model = Weights()
     train(model, make(model, **constants), 0, 8)
     assert_equal_to_the_algorithm(model, 8, **constants)
+
+
+def test_corrected_adamw_without_decay_is_adam():
+    """With decay the weights shrink in addition, by the rate times the decay."""
+    adam, adamw, decayed = Weights(), Weights(), Weights()
+    corrected = {"optimizer": "adamw", "bias_correction": True, "epsilon": 1e-8}
+    train(adam, make(adam), 0, 6)
+    train(adamw, make(adamw, weight_decay_rate=0.0, **corrected), 0, 6)
+    for one, other in zip(adam.weights, adamw.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    start = [weight.numpy() for weight in decayed.weights]
+    train(decayed, make(decayed, weight_decay_rate=0.5, **corrected), 0, 2)
+    train(once := Weights(), make(once), 0, 2)
+    rate = float(optimizers.learning_rate_at(1, 0.1, 20, 5))  # 0 at the first step
+    for one, other, first in zip(once.weights, decayed.weights, start, strict=True):
+        shrunk = 0.0 if "bias" in one.name else rate * 0.5 * first
+        np.testing.assert_allclose(other, one - shrunk, rtol=1e-5, atol=1e-6)
 
 
 def test_the_first_step_is_as_long_as_the_rate():
