@@ -292,6 +292,7 @@ def own_flags(inputs, output_dir, **changes):
 @pytest.mark.slow
 def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, run_script):
     stages = {"do_train": True, "do_eval": True, "do_predict": True, "train_step": 10}
+    stages |= {"warmup_step": 0, "save_checkpoints_steps": 1000}  # own data has other defaults
     glue = glue_flags(inputs, tmp_path / "glue", from_scratch=True, **stages)
     run_script(run_classifier, **glue)
     test_file = inputs / "own" / "test.csv"
