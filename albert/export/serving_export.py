@@ -137,11 +137,7 @@ def export(
     )
     check = read_examples(check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
-        tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
-        try:
-            tokenizer_json.write(folder.path, tokenizer)
-        except file_io.InputError as error:  # only other programs need the file
-            logging.warning("The folder gets no %s: %s", tokenizer_json.NAME, error)
+        _write_tokenizer(folder, trained)
         writers = HALF_WRITERS if weights == "float16" else WRITERS
         measured = writers[format, precision](folder, trained, calibration)
         if check:
@@ -152,6 +148,17 @@ def export(
     exported = serving_folder.read(output_dir)
     run_record.log_remarks(model_dir, exported.remarks)
     return exported
+
+
+def _write_tokenizer(
+    folder: serving_folder.ServingFolder, trained: model_folder.ModelFolder
+) -> None:
+    """Writes ``tokenizer.json``, which only other programs need, if the vocabulary has that form."""
+    tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
+    try:
+        tokenizer_json.write(folder.path, tokenizer)
+    except file_io.InputError as error:
+        logging.warning("The folder gets no %s: %s", tokenizer_json.NAME, error)
 
 
 def _check_parameters(
