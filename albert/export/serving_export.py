@@ -153,7 +153,7 @@ def export(
 def _write_tokenizer(
     folder: serving_folder.ServingFolder, trained: model_folder.ModelFolder
 ) -> None:
-    """Writes ``tokenizer.json``, which only other programs need, if the vocabulary has that form."""
+    """Writes ``tokenizer.json``, for other programs, if the vocabulary has that form."""
     tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
     try:
         tokenizer_json.write(folder.path, tokenizer)
