@@ -11,7 +11,8 @@ import re
 from absl import flags
 
 from albert.cli import app, options, path_flags
-from albert.experiments import exported_runs, report_data, trackers
+from albert.experiments import exported_runs, trackers
+from albert.experiments.runs import find_folders
 from albert.io import file_io
 
 
@@ -57,7 +58,7 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     if settings.to not in trackers.WITH_PROJECT:
         settings.refuse_given(f"--to={', '.join(trackers.WITH_PROJECT)}", "project")
-    runs, missing = exported_runs.read(report_data.find_folders(settings.runs))
+    runs, missing = exported_runs.read(find_folders(settings.runs))
     project = settings.project or trackers.PROJECT
     counts = trackers.export(runs, settings.to, settings.output, project)
     if missing:

@@ -10,7 +10,18 @@ import dataclasses
 from absl import flags
 
 from albert.cli import app, options, path_flags
-from albert.experiments import report, report_axes, report_data, report_groups, statistics
+from albert.experiments import report, report_groups, seeds, statistics, sweep_results
+from albert.experiments.runs import (
+    AXES,
+    GLUE,
+    RUN,
+    SEEDS,
+    STEPS,
+    SWEEP,
+    find_folders,
+    kind_of,
+    recorded,
+)
 from albert.io import file_io
 
 
@@ -36,13 +47,11 @@ class Settings(options.Group):
         None,
         "The two parameters of a sweep's heat map; by default those with the most values.",
     )
-    axis: str = options.flag(
-        report_axes.STEPS.name, "Axis of the curves.", choices=tuple(report_axes.AXES)
-    )
+    axis: str = options.flag(STEPS.name, "Axis of the curves.", choices=tuple(AXES))
     cost_axis: str = options.flag(
         "flop",
         "Unit of the costs that scores are drawn against; minutes are those of training.",
-        choices=tuple(report_axes.AXES),
+        choices=tuple(AXES),
     )
 
 
@@ -56,7 +65,7 @@ def make_page(settings: Settings) -> str:
     Raises:
       file_io.InputError: the folders cannot be reported on or compared.
     """
-    axis, cost_axis = (report_axes.AXES[name] for name in (settings.axis, settings.cost_axis))
+    axis, cost_axis = (AXES[name] for name in (settings.axis, settings.cost_axis))
     if settings.compare is not None:
         if settings.runs is not None or settings.heat_map is not None:
             raise file_io.InputError("give --compare or --runs and --heat_map, not both")
@@ -64,20 +73,20 @@ def make_page(settings: Settings) -> str:
         return report.comparison_page(report_groups.read_sides(settings.compare), axis, cost_axis)
     if settings.runs is None:
         raise file_io.InputError("--runs or --compare must be given: folders of runs")
-    folders = report_data.find_folders(settings.runs)
-    kinds = [report_data.kind_of(folder) for folder in folders]
-    if kinds == [report_data.SWEEP]:
-        sweep = report_data.read_sweep(folders[0])
+    folders = find_folders(settings.runs)
+    kinds = [kind_of(folder) for folder in folders]
+    if kinds == [SWEEP]:
+        sweep = sweep_results.read_sweep(folders[0])
         return report.sweep_page(sweep, settings.heat_map, axis, cost_axis)
     if settings.heat_map is not None:
         raise file_io.InputError("--heat_map is for one sweep")
-    if kinds == [report_data.GLUE]:
+    if kinds == [GLUE]:
         return report.glue_page(folders[0], axis)
-    note = report_data.describe_seeds(folders[0]) if kinds == [report_data.SEEDS] else ""
+    note = seeds.describe(folders[0]) if kinds == [SEEDS] else ""
     sides = report_groups.read(folders)
-    if kinds == [report_data.RUN]:
-        (run,) = report_groups.recorded(sides)
-        return report.run_page(run.record, axis)
+    if kinds == [RUN]:
+        (run,) = recorded(sides)
+        return report.run_page(run, axis)
     return report.runs_page(sides, axis, cost_axis, note)
 
 

@@ -21,12 +21,12 @@ from absl import flags
 from albert.cli import app, command_flags, next_steps, options, path_flags
 from albert.experiments import (
     power,
-    report_data,
     sweep,
     sweep_journal,
     sweep_plan,
     sweep_results,
 )
+from albert.experiments.runs import find_folders
 from albert.io import file_io, signals
 
 _RESUMES = "the same command resumes from the last checkpoints"
@@ -230,7 +230,7 @@ def describe_plan(settings: Settings, plan: sweep_plan.Plan, common: Mapping[str
         or a difference is not a number above 0.
     """
     folders = list(settings.plan_from or ()) or power.find_finished(settings.output_dir)
-    runs = power.read_runs(report_data.find_folders(folders) if folders else [], plan.metric)
+    runs = power.read_runs(find_folders(folders) if folders else [], plan.metric)
     if runs is not None:
         power.check_task(runs, plan.script, common.get("task_name"))
     if settings.assumed_deviation is not None:

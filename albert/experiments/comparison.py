@@ -6,8 +6,9 @@ with scores, and over examples if both sides keep predictions of the same data.
 
 import collections
 import dataclasses
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ import numpy as np
 from albert.experiments import (
     comparison_sides,
     example_statistics,
-    exported_runs,
+    runs,
     statistics,
 )
-from albert.experiments.comparison_sides import Run, Side
 from albert.experiments.example_predictions import Metric, Predictions
+from albert.experiments.runs import Run, RunGroup
 from albert.io import file_io
 from albert.training import evaluation_basis, results
 
@@ -113,7 +114,7 @@ class SideScore:
     """The score of one side.
 
     Attributes:
-      side: `Side`.
+      side: `RunGroup`.
       name: name of the score, with the number of checkpoints that it is the best of.
       scores: {seed: score} of the runs that are counted.
       mean: `statistics.Estimate` of their mean; None without scores.
@@ -121,7 +122,7 @@ class SideScore:
       remark: what became of the other runs and what this does to the mean; "" if all are counted.
     """
 
-    side: Side
+    side: RunGroup
     name: str
     scores: Mapping[int, float]
     mean: statistics.Estimate | None
@@ -151,7 +152,7 @@ class Compared:
 
 
 def compare(
-    sides: Sequence[Side],
+    sides: Sequence[RunGroup],
     *,
     metric: str | None = None,
     baseline: str | None = None,
@@ -180,15 +181,14 @@ def compare(
     names = [side.name for side in sides]
     if baseline is not None and baseline not in names:
         raise file_io.InputError(f"baseline={baseline}: expected one of {', '.join(names)}")
-    pairs = [
-        _compare_pair(a, b, name, minimize, level, random_seed)
-        for a, b in itertools.combinations(sides, 2)
-        if baseline is None
-    ] or [
-        _compare_pair(_named(sides, baseline), side, name, minimize, level, random_seed)
-        for side in sides
-        if side.name != baseline
-    ]
+    kept = functools.cache(comparison_sides.predictions_of)  # each side is in several pairs
+    settings = _Settings(name, minimize, level, random_seed, kept)
+    if baseline is None:
+        two_sides = list(itertools.combinations(sides, 2))
+    else:
+        first_side = next(side for side in sides if side.name == baseline)
+        two_sides = [(first_side, side) for side in sides if side is not first_side]
+    pairs = [_compare_pair(a, b, settings) for a, b in two_sides]
     if not any(pair.seeds or pair.examples for pair in pairs):
         first = pairs[0]
         raise file_io.InputError(
@@ -200,7 +200,7 @@ def compare(
     return Compared(name, minimize, level, scored, tuple(pairs), _notes(scored, pairs))
 
 
-def compare_two(sides: Sequence[Side]) -> Compared:
+def compare_two(sides: Sequence[RunGroup]) -> Compared:
     """Compares two sides.
 
     Raises:
@@ -215,10 +215,6 @@ def compare_two(sides: Sequence[Side]) -> Compared:
     return compare(sides)
 
 
-def _named(sides, name):
-    return next(side for side in sides if side.name == name)
-
-
 # --- what can be compared -------------------------------------------------------------------------
 
 
@@ -228,20 +224,11 @@ def _check_comparable(sides):
         text = f"only {sides[0].name}" if sides else "none"
         raise file_io.InputError(f"runs: a comparison needs two sides or more; found {text}")
     with_task = [side for side in sides if side.task[0]]
-    for other in with_task[1:]:
-        first = with_task[0]
-        if other.task != first.task:
-            raise file_io.InputError(
-                f"runs: {first.name} is {_task_text(first)}, but {other.name} is "
-                f"{_task_text(other)}; only runs of one task can be compared"
-            )
+    tasks = [side.task for side in with_task]
+    names = [side.name for side in with_task]
+    runs.check_same_task(names, tasks, "only runs of one task can be compared")
     bases = {side.name: side.basis for side in with_task if side.basis}
     evaluation_basis.check_same([*bases], [*bases.values()])
-
-
-def _task_text(side):
-    script, task = side.task
-    return f"{script} of the task {task}" if task else script
 
 
 def _common_metric(sides):
@@ -271,21 +258,40 @@ def _check_metric(sides, metric):
 # --- a pair ---------------------------------------------------------------------------------------
 
 
-def _compare_pair(a, b, metric, minimize, level, random_seed):
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    """What all pairs share: arguments of `compare`, and the reader of a run's predictions."""
+
+    metric: str
+    minimize: bool
+    level: float
+    random_seed: int
+    predictions_of: Callable[[Run], Predictions]
+
+    def of_tests(self, names: tuple[str, str]) -> dict[str, Any]:
+        """Returns the arguments that all tests of `statistics` and `example_statistics` have."""
+        return {
+            "minimize": self.minimize, "level": self.level, "names": names,
+            "random_seed": self.random_seed,
+        }  # fmt: skip
+
+
+def _compare_pair(a: RunGroup, b: RunGroup, settings: _Settings) -> Pair:
     """Returns the `Pair` of two sides, before its p is adjusted."""
-    names = (a.name, b.name)
-    common = {"minimize": minimize, "level": level, "names": names, "random_seed": random_seed}
-    seeds, with_stuck, why_not_seeds = _over_seeds(a, b, metric, common)
+    seeds, with_stuck, why_not_seeds = _over_seeds(a, b, settings)
     examples, why_not_examples = None, ""
     try:
-        examples = _over_examples(a, b, metric, common)
+        examples = _over_examples(a, b, settings)
     except file_io.InputError as error:
         why_not_examples = str(error)
     return Pair(a.name, b.name, seeds, with_stuck, examples, why_not_seeds, why_not_examples)
 
 
-def _over_seeds(a, b, metric, common):
+def _over_seeds(
+    a: RunGroup, b: RunGroup, settings: _Settings
+) -> tuple[Finding | None, statistics.Comparison | None, str]:
     """Returns (finding, comparison with stuck runs, why there is none)."""
+    metric, common = settings.metric, settings.of_tests((a.name, b.name))
     first, second = a.scores(metric), b.scores(metric)
     few = [f"{side.name} has {len(s)}" for side, s in ((a, first), (b, second)) if len(s) < 2]
     if few:
@@ -299,7 +305,7 @@ def _over_seeds(a, b, metric, common):
     return Finding(comparison, comparison.p, comparison.better, comparison.verdict), with_stuck, ""
 
 
-def _kept(side):
+def _kept(side: RunGroup, settings: _Settings) -> list[tuple[Run, Predictions]]:
     """Returns [(run, its predictions)] of the counted runs.
 
     Raises:
@@ -307,13 +313,13 @@ def _kept(side):
     """
     if not side.counted:
         raise file_io.InputError(f"{side.name} has no run that finished successfully")
-    return [(run, run.predictions) for run in side.counted]
+    return [(run, settings.predictions_of(run)) for run in side.counted]
 
 
-def _over_examples(a, b, metric, common):
-    groups = [_kept(side) for side in (a, b)]
+def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
+    groups = [_kept(side, settings) for side in (a, b)]
     _check_same_examples([pair for group in groups for pair in group])
-    name = metric.removeprefix(comparison_sides.TEST)
+    name = settings.metric.removeprefix(comparison_sides.TEST)
     metrics = groups[0][0][1].metrics
     notes = []
     if name not in metrics:
@@ -328,13 +334,13 @@ def _over_examples(a, b, metric, common):
         )
     elif max(map(len, groups)) == 1:
         notes.append("one run of each side: the result says nothing about other seeds")
-    own: dict[str, Any] = {**common, "minimize": results.is_loss(name)}
+    own = {**settings.of_tests((a.name, b.name)), "minimize": results.is_loss(name)}
     comparison = _test_examples(groups, name, own)
     gained, lost = _changes(groups)
     data, count = groups[0][0][1].data, len(groups[0][0][1].labels)
-    seeds = tuple(tuple(run.seed for run, _ in group) for group in groups)
+    of_a, of_b = (tuple(run.seed for run, _ in group) for group in groups)
     finding = Finding(comparison, comparison.p, comparison.better, comparison.verdict)
-    return Examples(name, data, count, seeds, finding, gained, lost, "; ".join(notes))
+    return Examples(name, data, count, (of_a, of_b), finding, gained, lost, "; ".join(notes))
 
 
 def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
@@ -470,7 +476,7 @@ def _holm(findings, pairs, level, minimize):
     return new_findings
 
 
-def score_side(side: Side, metric: str, level: float = 0.95) -> SideScore:
+def score_side(side: RunGroup, metric: str, level: float = 0.95) -> SideScore:
     """Returns the `SideScore` of a side: the mean of a score over its runs."""
     scores = side.scores(metric)
     mean = None
@@ -479,14 +485,14 @@ def score_side(side: Side, metric: str, level: float = 0.95) -> SideScore:
     return SideScore(side, side.score_name(metric), scores, mean, side.mean_cost(), remark(side))
 
 
-def remark(side: Side) -> str:
+def remark(side: RunGroup) -> str:
     """Returns what became of the runs of a side that are not counted, and what this does.
 
     Returns:
       Sentences; "" if all runs are counted and none was restarted.
     """
     total, counts = len(side.runs), side.counts
-    others = {status: count for status, count in counts.items() if status != exported_runs.FINISHED}
+    others = {status: count for status, count in counts.items() if status != runs.FINISHED}
     parts = []
     if others and len(side.counted) < total:
         outcomes = ", ".join(f"{count} {status}" for status, count in others.items())

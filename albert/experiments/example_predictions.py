@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from albert.experiments import joined_predictions, report_data, report_predictions
+from albert.experiments import joined_predictions, report_predictions
 from albert.experiments.joined_predictions import Truth
+from albert.experiments.runs import Run, damage_named
 from albert.io import file_io, tables
 from albert.tasks import custom, entities, glue, prediction_files, token_classification, word_files
 from albert.tasks.squad import metrics as squad_metrics
@@ -72,7 +73,7 @@ class Predictions:
     metrics: Mapping[str, Metric]
 
 
-def read(run: report_data.Run) -> Predictions:
+def read(run: Run) -> Predictions:
     """Reads the predictions of a run.
 
     Raises:
@@ -91,7 +92,7 @@ def read(run: report_data.Run) -> Predictions:
     source = report_predictions.read_source(run)
     if source.warning and run.predicted["sha256"] is not None:
         raise file_io.InputError(f"{run.folder}: {source.warning}")
-    with report_data.damage_named(paths[0]):
+    with damage_named(paths[0]):
         predictions = read_own(run, paths[0])
     return dataclasses.replace(
         predictions, path=paths[0], data=source.path, sha256=run.predicted["sha256"]
@@ -121,7 +122,7 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
         raise file_io.InputError(f"labels={labels}: there is no such file")
     digest = file_io.sha256(labels)
     if path.endswith(".json"):
-        with report_data.damage_named(path):
+        with damage_named(path):
             predictions = _answers_of(path, labels, None, is_part=False)
     else:
         truths = joined_predictions.read_truths(labels, "labels", columns)

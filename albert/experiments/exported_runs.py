@@ -6,23 +6,21 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from albert.experiments import report_data, seeds, sweep_journal
+from albert.experiments import runs
+from albert.experiments.runs import Run
 from albert.io import file_io
 from albert.tasks import race
-from albert.training import run_record, stuck_runs
+from albert.training import run_record
 
-FINISHED, STUCK, PRUNED = "finished", stuck_runs.STUCK, sweep_journal.PRUNED
-FAILED, INTERRUPTED = run_record.FAILED, run_record.INTERRUPTED
-RUNNING = run_record.RUNNING
 _KINDS = {"run_race": race.KIND}  # kinds of models whose name is not that of the script
 _LARGEST = 2**53  # larger integers do not fit into a float
 _KEY_LENGTH = 12
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class ExportedRun:
     """A run in the form that trackers take.
 
     Attributes:
@@ -65,7 +63,7 @@ class Run:
 
     def rows(self) -> list[tuple[int, dict]]:
         """Returns [(step, {name: value})] of its curves, by ascending steps."""
-        rows = {}
+        rows: dict[int, dict[str, float]] = {}
         for name, curve in self.curves.items():
             for step, (_, value) in curve.items():
                 rows.setdefault(step, {})[name] = value
@@ -79,7 +77,7 @@ def _hash(value):
 # --- folders --------------------------------------------------------------------------------------
 
 
-def read(folders: Iterable[str]) -> tuple[list[Run], list[str]]:
+def read(folders: Iterable[str]) -> tuple[list[ExportedRun], list[str]]:
     """Reads all runs of folders, which may be runs, runs over seeds, sweeps and GLUE sweeps.
 
     Returns:
@@ -88,56 +86,34 @@ def read(folders: Iterable[str]) -> tuple[list[Run], list[str]]:
     Raises:
       file_io.InputError: a folder is not a run, a record is damaged, or there is no run at all.
     """
-    runs, missing = {}, []
+    exported: dict[str, ExportedRun] = {}
+    missing = []
     for folder in folders:
         path = folder if file_io.is_remote(folder) else os.path.abspath(folder)
-        for part, name, outcome in _parts(path, os.path.basename(path), ""):
-            if not file_io.exists(os.path.join(part, run_record.RUN)):
-                missing.append(name)
+        for run in runs.runs_of(path):
+            if not run.record:
+                missing.append(run.name)
                 continue
-            with report_data.damage_named(os.path.join(part, run_record.RUN)):
-                run = _read_run(report_data.read_run(part, name), outcome)
-            runs.setdefault(run.key, run)
-    if not runs:
+            with runs.damage_named(os.path.join(run.folder, run_record.RUN)):
+                new = _export(run)
+            exported.setdefault(new.key, new)
+    if not exported:
         raise file_io.InputError(f"runs: no trial has a {run_record.RUN} yet: {missing}")
-    return list(runs.values()), missing
-
-
-def _parts(folder, name, outcome) -> Iterator[tuple[str, str, str]]:
-    """Yields (folder, name, outcome) of each run; the outcome is what its sweep or study says."""
-    kind = report_data.kind_of(folder)
-    if kind in (report_data.SWEEP, report_data.GLUE):
-        trials = sweep_journal.read(folder)[1]
-        outcomes = {trial.name: trial.state for trial in trials}
-    elif kind == report_data.SEEDS:
-        path = os.path.join(folder, seeds.SEEDS)
-        outcomes = {run["folder"]: run["status"] for run in seeds.read(path)["runs"]}
-        # The seed that is running is not in the file yet.
-        folders = (part for part in file_io.listdir(folder) if part.startswith("seed_"))
-        outcomes = {**dict.fromkeys(sorted(folders), ""), **outcomes}
-    else:
-        yield folder, name, outcome
-        return
-    for part, state in outcomes.items():
-        path = os.path.join(folder, part)
-        if file_io.exists(os.path.join(path, seeds.SEEDS)):
-            yield from _parts(path, f"{name}/{part}", state)
-        else:
-            yield path, f"{name}/{part}", state
+    return list(exported.values()), missing
 
 
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _read_run(run, outcome):
+def _export(run: Run) -> ExportedRun:
     record, first = run.record, run.record["sessions"][0]
     begun = [first["command"], first["pid"], first["started"]]
     start = _time(record["started"])
     flags = {name: flag["value"] for name, flag in record["flags"].items()}
-    return Run(
+    return ExportedRun(
         key=_hash([os.path.basename(run.folder), *begun])[:_KEY_LENGTH],
         name=run.name,
-        status=status_of(run, outcome),
+        status=run.ending,
         started=start,
         ended=_time(record["ended"]) if record["ended"] else None,
         flags={name: value for name, value in flags.items() if value is not None},
@@ -149,21 +125,6 @@ def _read_run(run, outcome):
 
 def _time(text):
     return datetime.datetime.fromisoformat(text).timestamp()
-
-
-def status_of(run: report_data.Run, outcome: str) -> str:
-    """Returns the status of a `Run`; `outcome` is what its sweep or study says, "" if nothing."""
-    status = run.record["status"]
-    if outcome == PRUNED:
-        return PRUNED
-    if status != RUNNING and (
-        stuck_runs.verdict(run.folder, run.result.get("step")) == STUCK
-        or (run.given_up and not run.rows)
-    ):
-        return STUCK
-    if outcome == FAILED or (outcome == INTERRUPTED and status == RUNNING):
-        return outcome
-    return FINISHED if status == run_record.DONE else status
 
 
 def _numbers(value, name):

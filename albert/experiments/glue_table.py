@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 
 from albert.experiments import (
     example_statistics,
+    runs,
     seeds,
     statistics,
     sweep,
@@ -18,7 +19,7 @@ from albert.tasks import glue
 from albert.training import evaluation_basis, results, run_record
 
 DONE, NOT_RUN = "done", "not run"
-NAME = "results.json"
+NAME = runs.GLUE_TABLE
 _COLUMNS = ("task", "metric", "best step", "score", "state")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from albert.experiments import comparison_sides, statistics, sweep_journal, sweep_plan
-from albert.experiments.comparison_sides import Side
+from albert.experiments.runs import NOT_STARTED, RunGroup, check_same_task, has_record
 from albert.io import file_io
 from albert.training import run_record
 
@@ -270,7 +270,7 @@ class FinishedRuns:
       without_score: number of them that failed or did not learn.
     """
 
-    sides: tuple[Side, ...]
+    sides: tuple[RunGroup, ...]
     metric: str
     seconds: tuple[float, ...]
     hosts: tuple[str, ...]
@@ -295,15 +295,12 @@ def read_runs(folders: Sequence[str], metric: str | None) -> FinishedRuns | None
     sides = comparison_sides.read(folders, only_recorded=True) if folders else []
     if not sides:
         return None
-    for side in sides[1:]:
-        if side.task != sides[0].task:
-            raise file_io.InputError(
-                f"plan_from: {sides[0].folder} and {side.folder} are of different tasks, "
-                f"{sides[0].task} and {side.task}"
-            )
+    names = [side.folder for side in sides]
+    tasks = [side.task for side in sides]
+    check_same_task(names, tasks, "only runs of one task tell the spread of a score", "plan_from")
     name = metric or next((side.best_metric for side in sides if side.best_metric), "")
-    runs = [run for side in sides for run in side.runs if run.status != comparison_sides.NO_RECORD]
-    records = [run.record.record for run in runs if run.has_learned and run.record is not None]
+    runs = [run for side in sides for run in side.runs if run.status != NOT_STARTED]
+    records = [run.record for run in runs if run.has_learned and run.record]
     if records and not any(name in side.score_names for side in sides):
         raise file_io.InputError(
             f"plan_from: the finished runs have no score {name!r}; they have "
@@ -529,4 +526,4 @@ def find_finished(folder: str) -> list[str]:
         return []
     trials = sweep_journal.read(folder)[1]
     folders = (os.path.join(folder, trial.name) for trial in trials)
-    return [folder] if any(map(comparison_sides.has_record, folders)) else []
+    return [folder] if any(map(has_record, folders)) else []

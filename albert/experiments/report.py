@@ -20,9 +20,7 @@ from albert.experiments import (
     comparison,
     comparison_text,
     glue_table,
-    report_axes,
     report_curves,
-    report_data,
     report_groups,
     report_predictions,
     statistics,
@@ -30,8 +28,17 @@ from albert.experiments import (
     sweep_plan,
     sweep_results,
 )
-from albert.experiments.comparison_sides import Side
-from albert.experiments.report_groups import group_of
+from albert.experiments.runs import (
+    AXES,
+    STEPS,
+    Axis,
+    Run,
+    RunGroup,
+    check_axis,
+    damage_named,
+    differing_flags,
+    recorded,
+)
 from albert.io import file_io
 from albert.tasks import prediction_files
 from albert.training import results, run_record
@@ -112,8 +119,8 @@ def _shown(value):
 # --- one run ------------------------------------------------------------------------------------
 
 
-def run_page(run: report_data.Run, axis: report_axes.Axis = report_axes.STEPS) -> str:
-    """Makes the HTML of the report on one `report_data.Run`.
+def run_page(run: Run, axis: Axis = STEPS) -> str:
+    """Makes the HTML of the report on one `Run`.
 
     Args:
       run: the run.
@@ -122,7 +129,7 @@ def run_page(run: report_data.Run, axis: report_axes.Axis = report_axes.STEPS) -
     Raises:
       file_io.InputError: the run has not recorded this axis.
     """
-    report_axes.check([run], axis)
+    check_axis([run], axis)
     return render(
         f"{_title(run)}: {run.name}",
         _facts(run),
@@ -207,7 +214,7 @@ def _attempts(run, axis):
         pairs.append((attempt["folder"], words))
     yield {"pairs": pairs}
     if attempts := run.attempts():
-        groups = [report_groups.Group(each.name, [each]) for each in (*attempts, run)]
+        groups = [RunGroup(each.name, each.folder, (each,)) for each in (*attempts, run)]
         yield from report_curves.together(groups, axis, "attempts")
 
 
@@ -309,9 +316,9 @@ def _settings(run):
 
 
 def runs_page(
-    sides: Sequence[Side],
-    axis: report_axes.Axis = report_axes.STEPS,
-    cost_axis: report_axes.Axis = report_axes.AXES["flop"],
+    sides: Sequence[RunGroup],
+    axis: Axis = STEPS,
+    cost_axis: Axis = AXES["flop"],
     note: str = "",
 ) -> str:
     """Makes the HTML of a report on several runs of one task.
@@ -325,8 +332,8 @@ def runs_page(
     Raises:
       file_io.InputError: no run has recorded the axis.
     """
-    runs = [run.record for run in report_groups.recorded(sides)]
-    report_axes.check(runs, axis)
+    runs = recorded(sides)
+    check_axis(runs, axis)
     notes = [{"paragraph": note}] if note else []
     return render(
         f"{_title(runs[0])}: {len(runs)} runs",
@@ -334,7 +341,7 @@ def runs_page(
         [
             ("Scores and costs", [*notes, *score_blocks(sides, cost_axis)]),
             ("What differs", _table_of_runs(sides)),
-            ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
+            ("Curves together", report_curves.together(_ranked(sides), axis)),
         ],
     )
 
@@ -346,16 +353,15 @@ def _ranked(sides):
 
 def _table_of_runs(sides):
     """Yields the table of all runs with the settings in which they differ."""
-    side_runs = report_groups.recorded(sides)
-    runs = [run.record for run in side_runs]
-    flags = report_data.differing_flags(runs)
+    runs = recorded(sides)
+    flags = differing_flags(runs)
     columns, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
     restarted = any(run.given_up for run in runs)
     tested = any(run.test_score is not None for run in runs)
-    costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in side_runs]
+    costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in runs]
     cost_names = _cost_names(costs)
-    header = ["run", *columns, results.best_of(metric, [r.record.get("evaluated") for r in runs])]
+    header = ["run", *columns, results.best_of(metric, [r.evaluated for r in runs])]
     header += [f"{metric} (test)"] if tested else []
     header += [comparison_text.COSTS[name] for name in cost_names]
     header += ["step", "status", "took"]
@@ -382,9 +388,9 @@ def _table_of_runs(sides):
 
 
 def comparison_page(
-    sides: Sequence[Side],
-    axis: report_axes.Axis = report_axes.STEPS,
-    cost_axis: report_axes.Axis = report_axes.AXES["flop"],
+    sides: Sequence[RunGroup],
+    axis: Axis = STEPS,
+    cost_axis: Axis = AXES["flop"],
 ) -> str:
     """Makes the HTML of the page that compares two sides, see `comparison_sides.read`.
 
@@ -399,9 +405,9 @@ def comparison_page(
     """
     compared = comparison.compare_two(sides)
     (pair,) = compared.pairs
-    runs = [run.record for run in report_groups.recorded(sides)]
-    report_axes.check(runs, axis)
-    groups = [group_of(side) for side in sides if report_groups.recorded([side])]
+    runs = recorded(sides)
+    check_axis(runs, axis)
+    groups = [side for side in sides if side.recorded]
     return render(
         f"{pair.second} against {pair.first}",
         [],
@@ -418,7 +424,7 @@ def comparison_page(
 # --- scores and costs -----------------------------------------------------------------------------
 
 
-def score_sides(sides: Sequence[Side]) -> list[comparison.SideScore]:
+def score_sides(sides: Sequence[RunGroup]) -> list[comparison.SideScore]:
     """Returns the scores of sides, best first; [] without evaluations or SciPy."""
     metric = next((side.best_metric for side in sides if side.best_metric), None)
     if metric is None or not statistics.is_installed():
@@ -430,9 +436,7 @@ def score_sides(sides: Sequence[Side]) -> list[comparison.SideScore]:
     return [*sorted(with_mean, key=lambda row: sign * row.mean.estimate), *without_mean]
 
 
-def score_blocks(
-    sides: Sequence[Side], axis: report_axes.Axis, in_sweep: bool = False
-) -> Iterator[dict]:
+def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) -> Iterator[dict]:
     """Yields the table of scores and costs, the intervals, and scores against cost.
 
     Args:
@@ -500,7 +504,7 @@ def _bar(row, axis):
 def _against_cost(metric, name, bars, axis):
     """Returns the figure of scores against cost, in a list, and a note."""
     with_cost = [bar for bar in bars if bar.cost]
-    unit = "steps" if axis == report_axes.STEPS else axis.label
+    unit = "steps" if axis == STEPS else axis.label
     if not with_cost:
         return [], f"No run has recorded its {unit}: scores are not drawn against cost."
     lacking = [bar.label for bar in bars if not bar.cost]
@@ -520,12 +524,12 @@ def _against_cost(metric, name, bars, axis):
 
 
 def sweep_page(
-    sweep: report_data.Sweep,
+    sweep: sweep_results.Sweep,
     axes: Sequence[str] | None = None,
-    axis: report_axes.Axis = report_axes.STEPS,
-    cost_axis: report_axes.Axis = report_axes.AXES["flop"],
+    axis: Axis = STEPS,
+    cost_axis: Axis = AXES["flop"],
 ) -> str:
-    """Makes the HTML of the report on a `report_data.Sweep`.
+    """Makes the HTML of the report on a `sweep_results.Sweep`.
 
     Args:
       sweep: the sweep.
@@ -542,7 +546,7 @@ def sweep_page(
     header, rows = sweep_results.rows(summary)
     is_best = 0 if summary["best"] is not None else None
     sides = report_groups.read_sweep(sweep.folder)
-    report_axes.check([run.record for run in report_groups.recorded(sides)], axis)
+    check_axis(recorded(sides), axis)
     notes = [{"note": line} for line in sweep_comparison.sentences(summary).splitlines()]
     return render(
         f"{sweep.plan['script']}: sweep {os.path.basename(os.path.abspath(sweep.folder))}",
@@ -551,14 +555,14 @@ def sweep_page(
             ("Parameters", [{"figures": _sweep_figures(sweep, axes), "wide": True}]),
             ("Table", [{"table": header, "rows": rows, "best": is_best}, *notes]),
             ("Scores and costs", score_blocks(sides, cost_axis, in_sweep=True)),
-            ("Curves together", report_curves.together(map(group_of, _ranked(sides)), axis)),
+            ("Curves together", report_curves.together(_ranked(sides), axis)),
             ("Failures", [_failures(summary)]),
         ],
     )
 
 
 def _checked_axes(sweep, axes):
-    names = report_data.axes_of(sweep)
+    names = sweep_results.axes_of(sweep)
     if axes is None:
         return names[:2]
     for name in axes:
@@ -594,13 +598,13 @@ def _sweep_facts(sweep):
 
 
 def _sweep_figures(sweep, axes):
-    points = report_data.scored_points(sweep)
+    points = sweep_results.scored_points(sweep)
     metric, figures = sweep.summary["metric"], []
     if len(points) < 2:
         return figures
     scores = [point["mean"] for point in points]
     if len(axes) == 2:
-        grid = report_data.grid_of(sweep, axes)
+        grid = sweep_results.grid_of(sweep, axes)
         if grid:
             values = [[sweep_plan.text_of(value) for value in side] for side in grid[0]]
             svg = charts.heat_map(axes, values, grid[1], metric)
@@ -610,7 +614,7 @@ def _sweep_figures(sweep, axes):
             svg = charts.points(axes, xs, ys, scores, metric)
             caption = f"{metric} of each point that was tried"
         figures.append((caption, svg))
-    names = [name for name in sweep.summary["parameters"] if name in report_data.axes_of(sweep)]
+    names = [name for name in sweep.summary["parameters"] if name in sweep_results.axes_of(sweep)]
     if names:
         rows = [[point["parameters"][name] for name in names] for point in points]
         svg = charts.parallel_coordinates(names, rows, scores, metric)
@@ -626,7 +630,7 @@ def _failures(summary):
 # --- GLUE ---------------------------------------------------------------------------------------
 
 
-def glue_page(folder: str, axis: report_axes.Axis = report_axes.STEPS) -> str:
+def glue_page(folder: str, axis: Axis = STEPS) -> str:
     """Makes the HTML of the report on a folder of `run_glue.sh`, with curves on an axis.
 
     Raises:
@@ -634,7 +638,7 @@ def glue_page(folder: str, axis: report_axes.Axis = report_axes.STEPS) -> str:
     """
     path = os.path.join(folder, glue_table.NAME)
     summary = file_io.read_json(path, "results")
-    with report_data.damage_named(path):
+    with damage_named(path):
         return _glue_page(folder, summary, axis)
 
 
@@ -652,11 +656,11 @@ def _glue_page(folder, summary, axis):
         "checkpoints saved every 100 steps, so a mean over seeds is lower; that of Lambert came "
         "out in two of three runs. An empty cell: no score is published."
     )
-    sweep, sides = report_data.read_sweep(folder), report_groups.read_sweep(folder)
-    report_axes.check([run.record for run in report_groups.recorded(sides)], axis)
+    sweep, sides = sweep_results.read_sweep(folder), report_groups.read_sweep(folder)
+    check_axis(recorded(sides), axis)
     curves = []
     for row in summary["tasks"]:
-        groups = [group_of(side) for side in sides if _is_of_task(side, folder, row["task"])]
+        groups = [side for side in sides if _is_of_task(side, folder, row["task"])]
         title = f"{row['task']}: {row['metric']}"
         curves += report_curves.of_metric(groups, title, row["metric"], axis)
     return render(

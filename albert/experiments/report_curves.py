@@ -4,13 +4,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from albert.experiments import (
-    charts,
-    report_axes,
-    report_data,
-    statistics,
-)
-from albert.experiments.report_groups import Group
+from albert.experiments import charts, statistics
+from albert.experiments.runs import Axis, Run, RunGroup, recorded
+from albert.tasks import entities
+from albert.training import run_record
 
 # Name in the lines of training, title of its figure, what the figure says.
 _PROGRESS = (
@@ -25,9 +22,9 @@ _KINDS = {"train": "training", "eval": "evaluation"}
 def _lines_of(group, kind, name, axis):
     """Returns the lines of a group, and sentences about what they omit."""
     curves, notes = [], []
-    for run in group.runs:
+    for run in group.averaged:
         steps, values = run.curve(kind, name)
-        places = report_axes.place(run, steps, axis)
+        places = run.places(steps, axis)
         if places is None:
             notes.append(_lacks(run, axis))
         elif steps:
@@ -39,16 +36,16 @@ def _lines_of(group, kind, name, axis):
         notes += [note] if note else []
     else:
         for run, _, places, values in curves:
-            label = group.name if len(group.runs) == 1 else run.name
+            label = group.name if len(group.averaged) == 1 else run.name
             lines.append(charts.Line(label, places, values))
         notes += [statistics.NOT_INSTALLED + "."] if len(curves) > 1 else []
-    for run, reason in group.others:
+    for run in group.not_averaged:
         steps, values = run.curve(kind, name)
-        places = report_axes.place(run, steps, axis)
+        places = run.places(steps, axis)
         if steps and places is not None:
             lines.append(charts.Line(run.name, places, values, faint=True))
             notes.append(
-                f"Not in the mean of {group.name}, but thin and gray: {run.name}, {reason}."
+                f"Not in the mean of {group.name}, but thin and gray: {run.name}, {run.status}."
             )
     return lines, notes
 
@@ -96,10 +93,10 @@ def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
     return caption, svg
 
 
-def together(groups: Iterable[Group], axis: report_axes.Axis, noun: str = "runs") -> Iterator[dict]:
+def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iterator[dict]:
     """Yields figures with one line per group, and notes; captions call the runs `noun`."""
     groups = list(groups)
-    runs = [run for group in groups for run in group.runs]
+    runs = [run for group in groups for run in group.averaged]
     metric = next((run.best_metric for run in runs if run.best_metric), None)
     curves = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
     if metric:
@@ -111,12 +108,12 @@ def together(groups: Iterable[Group], axis: report_axes.Axis, noun: str = "runs"
         lines = [line for some, _ in pairs for line in some]
         if lines:
             notes.update(dict.fromkeys(note for _, some in pairs for note in some))
-            drawn = sum(bool(run.curve(kind, name)[0]) for run in _all_runs(groups))
+            drawn = sum(bool(run.curve(kind, name)[0]) for run in recorded(groups))
             caption = f"{title} of {drawn} {noun}"
             log = "loss" in name or name == "gradient_norm"
             figures.append(_figure(title, lines, caption, axis, name.replace("_", " "), log))
     yield {"figures": figures}
-    if any(len(group.runs) > 1 for group in groups) and figures and statistics.is_installed():
+    if any(len(group.averaged) > 1 for group in groups) and figures and statistics.is_installed():
         yield {
             "note": "A line with a band is the mean of runs that differ only in their seed. The "
             "band is the 95% interval of this mean, computed for each step."
@@ -125,14 +122,8 @@ def together(groups: Iterable[Group], axis: report_axes.Axis, noun: str = "runs"
         yield {"note": " ".join(notes)}
 
 
-def _all_runs(groups):
-    for group in groups:
-        yield from group.runs
-        yield from (run for run, _ in group.others)
-
-
 def of_metric(
-    groups: Iterable[Group], title: str, metric: str, axis: report_axes.Axis
+    groups: Iterable[RunGroup], title: str, metric: str, axis: Axis
 ) -> Iterator[tuple[str, str]]:
     """Yields a figure of one score of groups, if any has recorded it."""
     pairs = [_lines_of(group, "eval", metric, axis) for group in groups]
@@ -145,13 +136,13 @@ def of_metric(
 # --- one run ------------------------------------------------------------------------------------
 
 
-def run_curves(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
+def run_curves(run: Run, axis: Axis) -> Iterator[dict]:
     """Yields the figures of all curves of a run, which has recorded the axis."""
-    by_type = report_data.entity_scores(run)
+    by_type = _entity_scores(run)
     entity_names = {name for names in by_type.values() for name in names.values()}
     families = [
         (family, names)
-        for family, names in report_data.score_families(run)
+        for family, names in _score_families(run)
         if entity_names.isdisjoint(names.values())
     ]
     figures = []
@@ -160,7 +151,7 @@ def run_curves(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
         marks = []
         if run.best_metric in names.values() and run.score is not None:
             step = run.result["step"]
-            (x,) = report_axes.place(run, [step], axis)
+            (x,) = run.places([step], axis)
             marks = [(x, run.score, f"best: {run.score:.4g} at step {step}")]
         title = family.replace("_", " ")
         caption = f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}"
@@ -176,9 +167,54 @@ def run_curves(run: report_data.Run, axis: report_axes.Axis) -> Iterator[dict]:
         yield {"note": f"Only in the table of evaluations: {', '.join(rest)}."}
 
 
+def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
+    """Returns the curves of a run: [(family, {kind: name})], losses first, then the best metric.
+
+    A family is one quantity in training and evaluation, such as ``loss`` and ``eval_loss``.
+    """
+    omitted = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
+    omitted |= {"tokens_per_second", "tokens_seen"}
+    omitted |= {"loss_scale", "threshold", "null_score_diff_threshold"}
+    families = {}
+    for kind in ("train", "eval"):
+        for name in run.names(kind):
+            if kind == "eval" and name.startswith("train_"):
+                continue  # repeats the lines of training
+            if name not in omitted and not name.endswith(("total", "_thresh")):
+                family = name.removeprefix("eval_").removeprefix("train_")
+                families.setdefault(family, {}).setdefault(kind, name)
+    loss = run.curve("train", "loss")
+    for family, kinds in list(families.items()):
+        if (
+            family != "loss"
+            and "loss" in families
+            and run.curve("train", kinds.get("train")) == loss
+        ):
+            del families[family]  # the only term of the loss
+    best = (run.best_metric or "").removeprefix("eval_")
+
+    def place(family):
+        kinds = families[family]
+        return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
+
+    return [(family, families[family]) for family in sorted(families, key=place)]
+
+
+def _entity_scores(run: Run) -> dict[str, dict[str, str]]:
+    """Returns the scores of types of entities: {"f1": {type: name}, …}; {} for other runs."""
+    scores = {}
+    if run.record["script"] != "run_token_classifier":
+        return scores
+    for name in run.names(run_record.EVAL):
+        score, _, kind = name.partition("_")
+        if score in entities.SCORES and kind:
+            scores.setdefault(score, {})[kind] = name
+    return scores
+
+
 def _line(run, label, kind, name, axis):
     steps, values = run.curve(kind, name)
-    return charts.Line(label, report_axes.place(run, steps, axis), values)
+    return charts.Line(label, run.places(steps, axis), values)
 
 
 def _of_types(run, by_type, axis):

@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from albert.experiments import joined_predictions, report_data
+from albert.experiments import joined_predictions
 from albert.experiments.joined_predictions import Truth
+from albert.experiments.runs import Run, damage_named
 from albert.io import file_io, json_shapes, tables
 from albert.tasks import custom, prediction_files, race
 from albert.tasks.squad import answers as squad_answers
@@ -41,7 +42,7 @@ class Source:
         return os.path.basename(self.path.rstrip("/"))
 
 
-def read_source(run: report_data.Run) -> Source:
+def read_source(run: Run) -> Source:
     """Returns the source of the predictions of a run."""
     path, before = run.predicted["path"], run.predicted["sha256"]
     if before is None:
@@ -101,7 +102,7 @@ class Predictions:
         return [list(row) for row in wrong[:NUM_WORST]]
 
 
-def predicts_part(run: report_data.Run) -> bool:
+def predicts_part(run: Run) -> bool:
     """Returns whether the flags of a run select a part of the data to predict."""
     by_length = run.flag("drop_longer_than") is not None
     return (
@@ -109,7 +110,7 @@ def predicts_part(run: report_data.Run) -> bool:
     )
 
 
-def read_predictions(run: report_data.Run) -> Predictions | None:
+def read_predictions(run: Run) -> Predictions | None:
     """Reads the predictions of a classifier or of RACE; None if there is nothing to compare."""
     path = os.path.join(run.folder, prediction_files.PREDICTIONS)
     if not file_io.exists(path):
@@ -133,7 +134,7 @@ def read_predictions(run: report_data.Run) -> Predictions | None:
     return Predictions(sorted({name for row in rows for name in row[1:3]}), rows)
 
 
-def right_answers(run: report_data.Run) -> dict[str, Truth] | None:
+def right_answers(run: Run) -> dict[str, Truth] | None:
     """Reads {id: example} of the data that a run of one's own data or of RACE predicted.
 
     Returns:
@@ -223,7 +224,7 @@ class Answers:
         return decided * self.probabilities[key] if self.final[key] else decided
 
 
-def read_answers(run: report_data.Run) -> Answers | None:
+def read_answers(run: Run) -> Answers | None:
     """Reads the answers of a SQuAD run; None without files or correct answers."""
     names = [os.path.join(run.folder, f"{n}.json") for n in ("predictions", "nbest_predictions")]
     is_squad = run.record["script"].startswith("run_squad")
@@ -243,7 +244,7 @@ def read_answers(run: report_data.Run) -> Answers | None:
     odds = {}
     if file_io.exists(odds_path):
         odds = read_by_question(odds_path, questions, json_shapes.NUMBER, predicts_part(run))
-    with report_data.damage_named(names[1]):
+    with damage_named(names[1]):
         best = {key: answers[0] for key, answers in nbest.items()}
     return Answers(
         gold={key: questions[key].answers or () for key in best},

@@ -221,6 +221,26 @@ def read(path: str) -> dict:
     return summary
 
 
+def describe(folder: str) -> str:
+    """Describes runs over seeds in a sentence: mean, deviation, best, failures."""
+    content = read(os.path.join(folder, SEEDS))
+    summary, runs = summarize(content["metric"], content["runs"]), content["runs"]
+    name = results.best_of(summary["metric"], [run.get("evaluated") for run in runs])
+    best = _number(summary["best"]) or "-"
+    text = (
+        f"{name}: {_mean_text(summary, '')}, best {best}; {summary['failures']} of {len(runs)} "
+        "runs failed or did not learn"
+    )
+    if summary["test_mean"] is None:
+        return text
+    return f"{text}; {summary['metric']} (test): {_mean_text(summary, 'test_')}"
+
+
+def _mean_text(summary, prefix):
+    mean, deviation = (_number(summary[f"{prefix}{key}"]) or "-" for key in ("mean", "deviation"))
+    return f"mean {mean}, deviation {deviation}"
+
+
 def folders_of_runs(folder: str) -> list[str]:
     """Returns the folders that have a record of a run: a folder, or those of its seeds."""
     if not file_io.exists(folder):

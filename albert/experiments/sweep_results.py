@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from albert.experiments import seeds, sweep_comparison, sweep_journal, sweep_plan
+from albert.experiments.runs import damage_named
 from albert.io import file_io
 from albert.training import evaluation_basis, results, run_record, stuck_runs
 
@@ -377,3 +378,82 @@ def write(folder: str, summary: dict) -> None:
     file_io.write_text(os.path.join(folder, f"{NAME}.md"), to_markdown(summary))
     file_io.write_text(os.path.join(folder, f"{NAME}.csv"), to_csv(summary))
     file_io.write_json(os.path.join(folder, f"{NAME}.json"), summary)
+
+
+# --- a sweep in a folder --------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep and its table.
+
+    Attributes:
+      folder: folder of the sweep.
+      plan: its description, see `sweep_plan.Plan.describe`.
+      summary: see `sweep_comparison.add`.
+    """
+
+    folder: str
+    plan: dict
+    summary: dict
+
+
+def read_sweep(folder: str) -> Sweep:
+    """Reads the sweep of a folder."""
+    plan, trials = sweep_journal.read(folder)
+    with damage_named(os.path.join(folder, sweep_journal.NAME)):
+        summary = sweep_comparison.add(
+            summarize(plan, trials),
+            difference=find_difference(folder, trials),
+        )
+        settings = dict(plan["settings"])
+    return Sweep(folder, {**plan, "settings": settings}, summary)
+
+
+def axes_of(sweep: Sweep) -> list[str]:
+    """Returns the parameters with more than one value in a sweep, most values first."""
+    points = sweep.summary["points"]
+    counts = {
+        name: len({repr(point["parameters"].get(name)) for point in points})
+        for name in sweep.summary["parameters"]
+    }
+    return [name for name in sorted(counts, key=lambda n: -counts[n]) if counts[name] > 1]
+
+
+def scored_points(sweep: Sweep) -> list[dict]:
+    """Returns the points of a sweep that have a mean score."""
+    return [point for point in sweep.summary["points"] if point["mean"] is not None]
+
+
+def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
+    """Returns the mean scores over two parameters for a heat map.
+
+    Args:
+      sweep: the sweep.
+      names: the parameters of the columns and of the rows.
+
+    Returns:
+      ((values of the columns, values of the rows), [rows, columns] of means over all other
+      parameters, None without a score), or None if there are too many values for a grid, such
+      as those of a random search.
+    """
+    if any(isinstance(sweep.plan["parameters"].get(name), dict) for name in names):
+        return None  # drawn from a range
+    points = scored_points(sweep)
+    values = [_sorted({point["parameters"][name] for point in points}) for name in names]
+    if len(values[0]) > 16 or len(values[1]) > 16 or _is_sparse(points, values):
+        return None
+    cells = {}
+    for point in points:
+        key = tuple(point["parameters"][name] for name in names)
+        cells.setdefault(key, []).append(point["mean"])
+    means = {key: sum(scores) / len(scores) for key, scores in cells.items()}
+    return values, [[means.get((c, r)) for c in values[0]] for r in values[1]]
+
+
+def _is_sparse(points, values):
+    return len(points) < 0.5 * len(values[0]) * len(values[1])
+
+
+def _sorted(values):
+    return sorted(values, key=lambda value: (isinstance(value, str), value))

@@ -18,13 +18,14 @@ from collections.abc import Iterable, Iterator
 
 from albert.data import tfrecord
 from albert.experiments import exported_runs, seeds, sweep_journal
+from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING
 from albert.io import file_io
 from albert.training import run_record
 
 ADDED, UPDATED, UNCHANGED = "added", "updated", "unchanged"
 PROJECT = "albert"  # default name of a project or experiment
 _KEY, _DIGEST = "albert.key", "albert.digest"  # tags in MLflow, settings in Trackio
-_FAILURES = (exported_runs.FAILED, exported_runs.INTERRUPTED, exported_runs.PRUNED)
+_FAILURES = (FAILED, INTERRUPTED, PRUNED)
 
 
 def _text(value):
@@ -227,10 +228,10 @@ def _can_grow(old_points, points, scores):
 
 
 def _end_mlflow(client, run_id, run, entities):
-    status = "FAILED" if run.status == exported_runs.FAILED else "FINISHED"
-    if run.status in (exported_runs.PRUNED, exported_runs.INTERRUPTED):
+    status = "FAILED" if run.status == FAILED else "FINISHED"
+    if run.status in (PRUNED, INTERRUPTED):
         status = "KILLED"
-    if run.status == exported_runs.RUNNING:
+    if run.status == RUNNING:
         client.update_run(run_id, "RUNNING")
     else:
         client.set_terminated(run_id, status, int(1000 * run.last_time))
@@ -397,7 +398,7 @@ def _events(run):
     for name, value in sorted(run.scores.items()):
         add(scalars.scalar_pb(name, value), end, run.last_step)
     status = api_pb2.STATUS_FAILURE if run.status in _FAILURES else api_pb2.STATUS_SUCCESS
-    if run.status != exported_runs.RUNNING:
+    if run.status != RUNNING:
         info = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=end)
         data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
         summary = summary_pb2.Summary()
@@ -446,7 +447,7 @@ def _check_folder(output, to):
 
 
 def export(
-    runs: Iterable[exported_runs.Run], to: str, output: str, project: str = PROJECT
+    runs: Iterable[exported_runs.ExportedRun], to: str, output: str, project: str = PROJECT
 ) -> dict[str, int]:
     """Writes runs to a tracker; those that it has already are updated.
 

@@ -105,7 +105,7 @@ def test_another_metric_of_the_same_predictions(tmp_path):
         # 40 rows are "yes"; a wrong "no" row is a false one.
         missed = sum(i % 3 > 0 for i in wrong)
         false = len(list(wrong)) - missed
-        metrics = side.runs[0].predictions.metrics
+        metrics = comparison_sides.predictions_of(side.runs[0]).metrics
         right = 40 - missed
         assert metrics["f1"].value == pytest.approx(2 * right / (40 + right + false))
         side.runs[0].scores["f1"] = metrics["f1"].value

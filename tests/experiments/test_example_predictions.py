@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert.experiments import example_predictions, report_data
+from albert.experiments import example_predictions, runs
 from albert.io import file_io, tables
 from albert.tasks import custom, metrics
 from tests.support import compared_runs, run_folders
@@ -96,7 +96,7 @@ def test_damaged_tables_are_named(text, message, tmp_path):
     run = compared_runs.make_run(tmp_path / "run", 0.8, data=data, wrong=())
     (run / "predictions.tsv").write_text(text)
     with pytest.raises(file_io.InputError, match=message) as caught:
-        example_predictions.read(report_data.read_run(str(run), "run"))
+        example_predictions.read(runs.read_run(str(run), "run"))
     assert "predictions.tsv" in str(caught.value)
 
 
@@ -136,11 +136,11 @@ def test_words_without_labels_are_refused(tmp_path):
 def test_what_keeps_predictions_is_told(script, task, names, flags, tmp_path):
     run = run_folders.make_run(tmp_path / "run", script=script, task=task)
     with pytest.raises(file_io.InputError) as caught:
-        example_predictions.read(report_data.read_run(str(run), "run"))
+        example_predictions.read(runs.read_run(str(run), "run"))
     assert f"run keeps no predictions ({names}): run it with {flags}" in str(caught.value)
 
 
 def test_pretraining_makes_no_predictions(tmp_path):
     run = run_folders.make_run(tmp_path / "run", script="run_pretraining", task="pretraining")
     with pytest.raises(file_io.InputError, match="run_pretraining makes no predictions"):
-        example_predictions.read(report_data.read_run(str(run), "run"))
+        example_predictions.read(runs.read_run(str(run), "run"))

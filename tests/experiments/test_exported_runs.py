@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.experiments import exported_runs, seeds, sweep_journal
+from albert.experiments import exported_runs, runs, seeds, sweep_journal
 from albert.io import file_io
 from albert.training import run_record, stuck_runs
 from tests.support import run_folders
@@ -77,7 +77,7 @@ def test_a_run_that_did_not_learn_is_stuck(tmp_path):
     state = {"told": {"step": 5}, "judgements": [{"step": 5, "is_stuck": True}], "signs": {}}
     run_folders.write_json(folder / stuck_runs.STATE, state)
     run = read_one(folder)
-    assert run.status == exported_runs.STUCK and run.tags["remarks"] == "stuck"
+    assert run.status == runs.STUCK and run.tags["remarks"] == "stuck"
 
 
 def test_a_sweep_gives_its_trials_with_what_became_of_them(tmp_path):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from albert.experiments import example_predictions, report_data, report_predictions
+from albert.experiments import example_predictions, report_predictions, runs
 from albert.io import file_io, tables
 from albert.tasks import custom, prediction_files
 from tests.support import run_folders
@@ -67,7 +67,7 @@ def test_perfect_predictions_score_1_in_each_form(labels, ids, tmp_path):
             prediction_files.Prediction(k, x, {n: float(n == x) for n in names}) for k, x in pairs
         ]
         prediction_files.write_predictions(file, "tsv", names, guesses)
-    kept = report_predictions.read_predictions(report_data.read_run(str(run), "run"))
+    kept = report_predictions.read_predictions(runs.read_run(str(run), "run"))
     assert kept.counts() == [[3, 0], [0, 3]]
 
 
@@ -132,7 +132,7 @@ def test_questions_that_do_not_meet_are_named(keys, tmp_path):
     run_folders.write_json(run / "predictions.json", dict.fromkeys(keys, "he"))
     nbest = dict.fromkeys(keys, [{"text": "he", "probability": 1.0}])
     run_folders.write_json(run / "nbest_predictions.json", nbest)
-    record = report_data.read_run(str(run), "run")
+    record = runs.read_run(str(run), "run")
     for reader in (example_predictions.read, report_predictions.read_answers):
         with pytest.raises(file_io.InputError, match="predictions.json holds the predictions of "):
             reader(record)

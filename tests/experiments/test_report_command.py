@@ -9,7 +9,14 @@ import pytest
 from absl import flags
 
 from albert import report
-from albert.experiments import charts, glue_table, report_data, report_groups, report_predictions
+from albert.experiments import (
+    charts,
+    glue_table,
+    report_groups,
+    report_predictions,
+    runs,
+    sweep_results,
+)
 from albert.experiments import report as report_page
 from albert.io import file_io
 from albert.tasks import race
@@ -198,7 +205,7 @@ def test_scores_are_called_what_they_are(tmp_path):
     assert rows[place + 2][:6] == ["r2", "2", "0.77", "0.625", "10", f"done; {remark} (0.7700)"]
     judged = {"told": {"step": 5}, "judgements": [], "signs": {}}
     run_folders.write_json(tmp_path / "out" / "r1" / "stuck.json", judged)
-    assert report_data.read_run(str(tmp_path / "out" / "r1"), "r1").remarks[0] == "stuck"
+    assert runs.read_run(str(tmp_path / "out" / "r1"), "r1").remarks[0] == "stuck"
 
 
 def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
@@ -207,7 +214,7 @@ def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
     record.update(status="failed", message="out of memory", result=None, parameters=None)
     run_folders.write_json(run / "run.json", record)
     (run / "metrics.jsonl").unlink()
-    assert report_predictions.read_predictions(report_data.read_run(str(run), "run")) is None
+    assert report_predictions.read_predictions(runs.read_run(str(run), "run")) is None
     text = write_report(tmp_path, f"--runs={run}")
     assert "This run is failed: out of memory" in text and "<svg" not in text
 
@@ -351,7 +358,7 @@ def test_a_run_whose_attempts_were_all_given_up_says_why_once(tmp_path):
     assert text.count("learns &lt;nothing&gt;") == 1
     assert "<dt>attempt_1</dt><dd>seed 1, at step 3 (25%)</dd>" in text
     # The result that was noted last is of an attempt, not of this run.
-    assert "<dt>result</dt>" not in text and report_data.read_run(str(run), "x").score is None
+    assert "<dt>result</dt>" not in text and runs.read_run(str(run), "x").score is None
     assert "Training loss of 2 attempts" in text
 
 
@@ -418,10 +425,10 @@ def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     place = next(place for place, row in enumerate(rows) if row[0] == "run")
     assert rows[place][-1] == "restarts" and rows[place + 2][-1] == "1"
     (read,) = report_groups.read([str(folder)])
-    found = [run.record for run in report_groups.recorded([read])]
+    found = runs.recorded([read])
     assert [attempt["message"] for attempt in found[1].given_up] == ["learns <nothing> at 2"]
     assert [run.name for run in found] == ["seed_1", "seed_2"]
-    assert report_data.differing_flags(found) == ["seed"]
+    assert runs.differing_flags(found) == ["seed"]
 
 
 def test_a_sweep_with_seeds_and_failures(tmp_path):
@@ -442,8 +449,8 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
     assert "the highest, 0.814, is at learning_rate 0.001, batch 16" in text
     assert ["trial_0008", "error: &lt;out&gt; of memory"] in rows
     assert "8 done, 4 failed" in text
-    found = report_data.read_sweep(str(sweep))
-    assert report_data.grid_of(found, ["batch", "learning_rate"])[1][1] == pytest.approx(
+    found = sweep_results.read_sweep(str(sweep))
+    assert sweep_results.grid_of(found, ["batch", "learning_rate"])[1][1] == pytest.approx(
         [0.814, 0.798]
     )
     with pytest.raises(
@@ -462,11 +469,11 @@ def test_points_that_were_drawn_are_shown_one_by_one(tmp_path):
         return point["a"]
 
     sweep = run_folders.make_sweep(tmp_path / "s", {"a": [1, 2], "b": [0.5]}, score)
-    assert report_data.axes_of(report_data.read_sweep(str(sweep))) == ["a"]
+    assert sweep_results.axes_of(sweep_results.read_sweep(str(sweep))) == ["a"]
     values = {"a": [1.5, 2.5, 300.5], "b": [0.01, 0.2, 3.0]}
-    sweep = report_data.read_sweep(str(run_folders.make_sweep(tmp_path / "t", values, score)))
+    sweep = sweep_results.read_sweep(str(run_folders.make_sweep(tmp_path / "t", values, score)))
     sweep.summary.update(points=sweep.summary["points"][::4], best=2)  # as of a search
-    assert report_data.grid_of(sweep, ["a", "b"]) is None
+    assert sweep_results.grid_of(sweep, ["a", "b"]) is None
     text = report_page.sweep_page(sweep)
     check_stands_alone(text)
     assert "eval_accuracy by a and b of 3 points" in text
@@ -498,7 +505,7 @@ def test_a_sweep_over_a_range_and_texts(tmp_path):
     rates = [1e-5, 1e-4, 1e-3]
     values = {"rate": rates, "optimizer": ["adamw", "lamb"], "switch": [True, False]}
     folder = run_folders.make_sweep(tmp_path / "s", values, lambda point, _: point["rate"])
-    sweep = report_data.read_sweep(str(folder))
+    sweep = sweep_results.read_sweep(str(folder))
     sweep.plan["parameters"]["rate"] = {"low": 1e-5, "high": 1e-3, "log": True}
     for axes in (["rate", "optimizer"], ["optimizer", "rate"], ["switch", "rate"]):
         text = report_page.sweep_page(sweep, axes)
@@ -520,7 +527,10 @@ def test_a_sweep_over_a_range_and_texts(tmp_path):
             ),
             "sweep.json does not hold what was expected: KeyError",
         ),
-        (lambda folder: (folder / "seeds.json").write_text("[]"), "seeds.json does not hold what"),
+        (
+            lambda folder: (folder / "seeds.json").write_text("[]"),
+            "seeds.json: expected object, found list",
+        ),
         (lambda folder: run_folders.make_run(folder / "b", "run_race", "race"), "runs of one task"),
     ],
 )

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from albert.experiments import charts, report_axes, report_curves, report_groups, statistics
+from albert.experiments import charts, report_curves, report_groups, runs, statistics
 from tests.support import run_folders
 
 
@@ -25,7 +25,7 @@ def drawn(monkeypatch):
 
 def groups_of(tmp_path):
     folders = [str(path) for path in sorted(tmp_path.iterdir())]
-    return list(map(report_groups.group_of, report_groups.read(folders)))
+    return report_groups.read(folders)
 
 
 def notes_of(blocks):
@@ -37,7 +37,7 @@ def test_the_band_is_the_interval_of_the_mean_at_each_step(tmp_path, drawn):
     for seed in (1, 2, 4):
         cost = {"steps": 10, "tokens": 1000 * seed}
         run_folders.make_run(tmp_path / f"r{seed}", seed=seed, cost=cost)
-    blocks = list(report_curves.together(groups_of(tmp_path), report_axes.AXES["tokens"]))
+    blocks = list(report_curves.together(groups_of(tmp_path), runs.AXES["tokens"]))
     (line,) = drawn["eval accuracy"]
     expected = statistics.mean_interval([0.635, 0.645, 0.665])
     assert line.ys[0] == pytest.approx(expected.estimate)
@@ -54,7 +54,7 @@ def test_a_mean_ends_with_its_shortest_run_and_says_so(tmp_path, drawn):
     path = tmp_path / "r2" / "metrics.jsonl"
     rows = [row for row in path.read_text().splitlines() if json.loads(row)["step"] <= 5]
     path.write_text("".join(f"{row}\n" for row in rows))
-    blocks = list(report_curves.together(groups_of(tmp_path), report_axes.STEPS))
+    blocks = list(report_curves.together(groups_of(tmp_path), runs.STEPS))
     (line,) = drawn["Training loss"]
     assert line.xs == [1, 2, 3, 4, 5]
     assert re.search(r"The mean of .* ends at step 5, where r2 does\.", notes_of(blocks))
@@ -66,7 +66,7 @@ def test_runs_outside_of_the_mean_are_faint_and_named(tmp_path, drawn):
         run = run_folders.make_run(tmp_path / f"r{seed}", seed=seed)
     state = {"told": {"step": 5}, "judgements": [], "signs": {}}
     (run / "stuck.json").write_text(json.dumps(state))
-    blocks = list(report_curves.together(groups_of(tmp_path), report_axes.STEPS))
+    blocks = list(report_curves.together(groups_of(tmp_path), runs.STEPS))
     mean, other = drawn["Training loss"]
     assert mean.ys[0] == pytest.approx(1.015) and other.faint and other.ys[0] == 1.03
     assert "but thin and gray: r3, stuck." in notes_of(blocks)
@@ -76,7 +76,7 @@ def test_without_scipy_each_run_has_its_line(tmp_path, drawn, monkeypatch):
     for seed in (1, 2):
         run_folders.make_run(tmp_path / f"r{seed}", seed=seed)
     monkeypatch.setattr(statistics, "is_installed", lambda: False)
-    blocks = list(report_curves.together(groups_of(tmp_path), report_axes.STEPS))
+    blocks = list(report_curves.together(groups_of(tmp_path), runs.STEPS))
     assert [line.label for line in drawn["Training loss"]] == ["r1", "r2"]
     assert not drawn["Training loss"][0].low and statistics.NOT_INSTALLED in notes_of(blocks)
 
@@ -86,7 +86,7 @@ def test_captions_say_what_is_thinned_and_cut_off(tmp_path, drawn):
     for seed in (1, 2):
         run = run_folders.make_run(tmp_path / f"r{seed}", seed=seed)
         run_folders.write_curves(run, 1000, seed)
-    figures = next(iter(report_curves.together(groups_of(tmp_path), report_axes.STEPS)))["figures"]
+    figures = next(iter(report_curves.together(groups_of(tmp_path), runs.STEPS)))["figures"]
     (loss,) = [caption for caption, _ in figures if caption.startswith("Training loss")]
     assert "; thinned: of up to 1,000 points of a line, 300 are drawn" in loss
     assert loss.endswith("; bands reach beyond the figure")

@@ -62,9 +62,8 @@ def test_runs_that_do_not_learn_are_not_in_the_mean(tmp_path):
     state = {"told": {"step": 5}, "judgements": [], "signs": {}}
     (run / "stuck.json").write_text(json.dumps(state))
     (side,) = report_groups.read([str(path) for path in sorted(tmp_path.iterdir())])
-    group = report_groups.group_of(side)
-    assert [run.name for run in group.runs] == ["r1", "r2"]
-    assert [(run.name, reason) for run, reason in group.others] == [("r3", "stuck")]
+    assert [run.name for run in side.averaged] == ["r1", "r2"]
+    assert [(run.name, run.status) for run in side.not_averaged] == [("r3", "stuck")]
 
 
 def test_points_of_a_sweep_are_sides(tmp_path):

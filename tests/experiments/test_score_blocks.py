@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from albert.experiments import report, report_axes, report_groups, statistics
+from albert.experiments import report, report_groups, runs, statistics
 from tests.support import browser, run_folders
 
-FLOP = report_axes.AXES["flop"]
+FLOP = runs.AXES["flop"]
 
 
 def read(tmp_path):

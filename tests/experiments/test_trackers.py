@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from albert.experiments import exported_runs, trackers
+from albert.experiments.runs import FAILED
 from albert.io import file_io
 from albert.training import run_record
 from tests.support import run_folders
@@ -178,7 +179,7 @@ def check_content(to, output, folders):
     for run in runs:
         got = found[run.key]
         assert got["name"] == run.name
-        assert got["state"] == STATES[to][run.status == exported_runs.FAILED]
+        assert got["state"] == STATES[to][run.status == FAILED]
         for name, value in run.flags.items():
             assert got["settings"][name] == (str(value) if to == "mlflow" else value), name
         for name, text in run.tags.items():

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from albert.data import instance_files, instance_shards, instances, masking
-from albert.experiments import report_data, seeds, sweep_journal, sweep_plan
+from albert.experiments import seeds, sweep_journal, sweep_plan
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import requests, serving_folder
@@ -70,7 +70,7 @@ def _read_attempts(path):
 
 
 def _read_seeds(path):
-    report_data.describe_seeds(folder_of(path))
+    seeds.describe(folder_of(path))
     study = seeds.Study(folder_of(path), "run_classifier", "eval_accuracy", lambda *_: [])
     seeds.run(study, 7, 2, lambda study, seed, folder: 0)
 

@@ -50,10 +50,11 @@ PLAIN = """
     experiments.comparison_text experiments.demo_data experiments.example_predictions
     experiments.example_statistics experiments.exported_runs experiments.glue_table
     experiments.joined_predictions
-    experiments.model_card experiments.power experiments.report experiments.report_axes
-    experiments.report_curves experiments.report_data
+    experiments.model_card experiments.power experiments.report
+    experiments.report_curves
     experiments.report_groups experiments.report_predictions
-    experiments.reproduction experiments.seeds experiments.statistics experiments.sweep
+    experiments.reproduction experiments.runs experiments.seeds experiments.statistics
+    experiments.sweep
     experiments.sweep_comparison
     experiments.sweep_journal experiments.sweep_plan
     experiments.sweep_results experiments.sweep_search

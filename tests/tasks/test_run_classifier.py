@@ -232,7 +232,7 @@ def test_the_dev_data_can_be_predicted_and_compared(inputs, tmp_path, run_script
     sides = comparison_sides.read(map(str, folders))
     for side, folder in zip(sides, folders, strict=True):
         (run,) = side.runs
-        kept = run.predictions
+        kept = comparison_sides.predictions_of(run)
         assert len(kept.labels) == 60 and kept.data.endswith("dev.tsv")
         examples = builders.read_examples(folder)
         assert {row["id"]: row["text"] for row in examples} == kept.texts
