@@ -138,7 +138,7 @@ def _texts(path: str) -> Iterator[str]:
                     ) from error
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

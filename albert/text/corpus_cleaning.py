@@ -12,8 +12,9 @@ import functools
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
+from typing import IO
 
 from albert.io import archives, file_io
 from albert.text import corpus, words
@@ -111,7 +112,7 @@ def check_encoding(name: str) -> None:
         ) from error
 
 
-def _read_as_utf8(file, path, encoding):
+def _read_as_utf8(file: IO[bytes], path: str, encoding: str) -> Iterator[bytes]:
     """Yields the content of a file in parts, converted to UTF-8; as it is if it should be UTF-8."""
     is_utf8 = codecs.lookup(encoding).name == "utf-8"
     decoder, place = codecs.getincrementaldecoder(encoding)(), 0
@@ -125,7 +126,9 @@ def _read_as_utf8(file, path, encoding):
         yield _recode(decoder, b"", path, encoding, place)
 
 
-def _recode(decoder, content, path, encoding, place):
+def _recode(
+    decoder: codecs.IncrementalDecoder, content: bytes, path: str, encoding: str, place: int
+) -> bytes:
     waiting = len(decoder.getstate()[0])
     try:
         return decoder.decode(content, final=not content).encode()
@@ -137,7 +140,7 @@ def _recode(decoder, content, path, encoding, place):
         ) from error
 
 
-def _limited_lines(content, path):
+def _limited_lines(content: Iterable[bytes], path: str) -> Iterator[bytes]:
     """Yields the lines, with their ends, of content in parts."""
     number, rest = 0, b""
     for part in content:
@@ -150,20 +153,20 @@ def _limited_lines(content, path):
         yield rest
 
 
-def _check_length(line, number, path):
+def _check_length(line: bytes, number: int, path: str) -> bytes:
     limit = corpus.MAX_DOCUMENT_BYTES
     if len(line) > limit:
         raise file_io.InputError(f"{path} line {number} has more than {limit} bytes")
     return line
 
 
-def _count_lines(lines, counts):
+def _count_lines(lines: Iterable[bytes], counts: collections.Counter[str]) -> Iterator[bytes]:
     for line in lines:
         counts["bytes"] += len(line)
         yield line
 
 
-def _json_texts(numbered, path, field):
+def _json_texts(numbered: Iterable[tuple[int, str]], path: str, field: str) -> Iterator[str]:
     for number, line in numbered:
         if not line.strip():
             continue
@@ -184,8 +187,11 @@ def _json_texts(numbered, path, field):
         yield text
 
 
-def _texts(numbered, whole_files, counts):
-    lines, size = [], 0
+def _texts(
+    numbered: Iterable[tuple[int, str]], whole_files: bool, counts: collections.Counter[str]
+) -> Iterator[str]:
+    lines: list[str] = []
+    size = 0
     for _, line in numbered:
         ends = not whole_files and not line.strip()
         if size + len(line) > corpus.MAX_DOCUMENT_BYTES:
@@ -216,7 +222,7 @@ def letter_fraction(text: str) -> float:
     return 1 - len(_non_letters().findall(text)) / size if size else 0
 
 
-def _splitter(cleaning):
+def _splitter(cleaning: Cleaning) -> Callable[[str], Iterable[str]]:
     """Returns a function, paragraph -> its sentences."""
     if cleaning.lines == "sentences":
         return lambda line: [line]
@@ -267,7 +273,7 @@ class Cleaner:
             return True
         return False
 
-    def _paragraphs(self, text, counts):
+    def _paragraphs(self, text: str, counts: collections.Counter[str]) -> Iterator[str]:
         waiting = []
         text, unseen = _UNSEEN.subn("", text)
         counts["unseen_characters"] += unseen

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from absl import logging
@@ -114,7 +114,7 @@ def prepare(
             statistics = _write(documents, gone, boilerplate, cleaner, folder, counts)
             if not statistics["documents"]:
                 raise file_io.InputError(_describe_nothing(input_paths, counts, skipped))
-            report = _report(counts, statistics, preparation, index, documents, gone, folder)
+            report = _report(counts, statistics, preparation, index, documents, folder)
             report["skipped_files"] = skipped
             file_io.write_text(os.path.join(folder, REPORT_TEXT), report_text(report) + "\n")
             file_io.write_json(os.path.join(folder, REPORT), report)
@@ -256,7 +256,13 @@ class _Reader:
                     file.write(values.tobytes())
         return counts
 
-    def _pieces(self, sentences, source, file, counts):
+    def _pieces(
+        self,
+        sentences: list[str],
+        source: tuple[str, int],
+        file: IO[bytes],
+        counts: collections.Counter[str],
+    ) -> list[list[str]]:
         """Returns lists of sentences without evaluation sets; writes what is found to a file."""
         if self._index is None or not sentences:
             return [sentences] if sentences else []
@@ -274,10 +280,10 @@ class _Reader:
         ends = np.cumsum([len(part) for part in hashes])
         first = np.searchsorted(ends, places, side="right")
         last = np.searchsorted(ends, places + contamination.RUN_WORDS - 1, side="right")
-        touched = np.zeros(len(sentences) + 1, np.int64)
-        np.add.at(touched, first, 1)
-        np.add.at(touched, last + 1, -1)
-        touched = np.cumsum(touched[:-1]) > 0
+        changes = np.zeros(len(sentences) + 1, np.int64)
+        np.add.at(changes, first, 1)
+        np.add.at(changes, last + 1, -1)
+        touched = np.cumsum(changes[:-1]) > 0
         counts["overlapping_sentences"] += int(touched.sum())
         if self._preparation.only_report_contamination:
             return [sentences]
@@ -364,7 +370,7 @@ class _Documents:
             with file_io.open_file(_part(self._folder, number, "found"), "rb") as file:
                 yield from map(json.loads, file)
 
-    def line_hashes(self, gone):
+    def line_hashes(self, gone: np.ndarray) -> Callable[[], Iterator[np.ndarray]]:
         """Returns a function that yields [*] uint64 hashes of long lines, once per document."""
         path = os.path.join(self._folder, "lines")
         with file_io.open_file(path, "wb") as file:
@@ -468,7 +474,14 @@ def _is_boilerplate(line: str, boilerplate: set[int]) -> bool:
     return words.text_hash(line) in boilerplate
 
 
-def _report(counts, statistics, preparation, index, documents, gone, folder):
+def _report(
+    counts: collections.Counter[str],
+    statistics: dict[str, Any],
+    preparation: Preparation,
+    index: contamination.Index | None,
+    documents: _Documents,
+    folder: str,
+) -> dict[str, Any]:
     report = {
         "read": {"files": documents.num_files, **_select(counts, "bytes", "documents")},
         "left_out": {name: counts[name] for name in REASONS},
@@ -481,11 +494,13 @@ def _report(counts, statistics, preparation, index, documents, gone, folder):
     return report
 
 
-def _select(counts, *names):
+def _select(counts: Mapping[str, int], *names: str) -> dict[str, int]:
     return {name: counts[name] for name in names}
 
 
-def _contamination_report(counts, index, documents, folder):
+def _contamination_report(
+    counts: collections.Counter[str], index: contamination.Index, documents: _Documents, folder: str
+) -> dict[str, Any]:
     texts = collections.defaultdict(set)
     path = os.path.join(folder, "contamination.jsonl")
     with file_io.open_file(path, "w") as file:

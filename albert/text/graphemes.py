@@ -32,7 +32,7 @@ class _Kinds(dict):
         return kind
 
 
-def _kind(code):
+def _kind(code: int) -> str:
     if code == _JOINER:
         return "z"
     if any(first <= code <= last for first, last in _EXTENDS):

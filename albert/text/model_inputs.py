@@ -41,7 +41,7 @@ class Cuts:
         )
 
 
-def _kept_lengths(lengths_a, lengths_b, max_length):
+def _kept_lengths(lengths_a: Any, lengths_b: Any, max_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the lengths after dropping single tokens from the longer text, from B if equal.
 
     Works on integers or arrays; `saved_model_export.kept_lengths` is the TensorFlow version.

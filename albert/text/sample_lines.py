@@ -49,7 +49,7 @@ def lines(tokenizer: tokenization.FullTokenizer) -> Iterator[str]:
         yield re.sub(r"(?<=\d),", "", line)
 
 
-def _spelled(piece):
+def _spelled(piece: str) -> str:
     """Returns the text of a piece of either kind."""
     if piece.startswith("##"):
         return piece[2:]

@@ -8,13 +8,16 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from albert.io import file_io
 from albert.text import text_rules, wordpiece
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 WORD_START = wordpiece.WORD_START
 # Names of the reference's module, which users import from here.
@@ -26,7 +29,7 @@ BasicTokenizer = wordpiece.BasicTokenizer
 WordpieceTokenizer = wordpiece.WordpieceTokenizer
 _FEW_CAPITALS = 0.01  # fraction of pieces with capitals in vocabularies of lower-cased text
 # How SentencePiece draws a segmentation: from this many of the best, with this smoothing.
-_SAMPLING = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
+_SAMPLING: dict[str, Any] = {"enable_sampling": True, "nbest_size": 64, "alpha": 0.1}
 
 
 @functools.cache
@@ -77,7 +80,7 @@ def is_digit_comma(piece: str) -> bool:
     return piece[-1:] == "," and piece[-2:-1].isdigit()
 
 
-def resplit(sp_model: Any, piece: str) -> list[str]:
+def resplit(sp_model: "SentencePieceProcessor", piece: str) -> list[str]:
     """Splits a piece that ends in a digit and a comma; returns others as they are.
 
     "…9," becomes the number, encoded again without an added "▁", and the comma.
@@ -93,15 +96,17 @@ def resplit(sp_model: Any, piece: str) -> list[str]:
 
 
 def encode_pieces(
-    sp_model: Any, text: str, return_unicode: bool = True, sample: bool = False
-) -> list[Any]:
+    sp_model: "SentencePieceProcessor",
+    text: str,
+    return_unicode: bool = True,
+    sample: bool = False,
+) -> list[str]:
     """Returns the pieces of preprocessed text; splits those that end in a digit and a comma again.
 
     So "2000," is not one piece (the rule that the published vocabularies were used with). A leading
     "▁" that only the second encoding adds is removed.
 
     Args:
-      sp_model: `sentencepiece.SentencePieceProcessor`.
       text: output of `preprocess_text`, or its UTF-8 bytes.
       return_unicode: without effect: pieces are always `str`, as in Python 3.
       sample: draw a random segmentation instead of the most probable one.
@@ -114,12 +119,12 @@ def encode_pieces(
     return pieces
 
 
-def encode_ids(sp_model: Any, text: str, sample: bool = False) -> list[int]:
+def encode_ids(sp_model: "SentencePieceProcessor", text: str, sample: bool = False) -> list[int]:
     """Returns the ids of `encode_pieces(sp_model, text, sample=sample)`."""
     return sp_model.piece_to_id(encode_pieces(sp_model, text, sample=sample))
 
 
-def _load_sentencepiece(path):
+def _load_sentencepiece(path: str) -> "SentencePieceProcessor":
     # Imported here: workers of a Chinese model do not need it.
     import sentencepiece
 
@@ -132,11 +137,11 @@ def _load_sentencepiece(path):
             return sp_model
         problem = "it is empty"
     except RuntimeError:
-        problem = _problem_of(content)
+        problem = _problem_with(content)
     raise file_io.InputError(f"spm_model_file: {path} is not a SentencePiece model; {problem}")
 
 
-def _problem_of(content):
+def _problem_with(content: bytes) -> str:
     """Returns what a file is in place of a SentencePiece model, and what to give."""
     if not wordpiece.is_text(content):
         return "expected a file such as 30k-clean.model"
@@ -145,7 +150,7 @@ def _problem_of(content):
     return "a text file: give a WordPiece vocabulary as vocab_file"
 
 
-def _sentencepiece_pieces(sp_model, path):
+def _sentencepiece_pieces(sp_model: "SentencePieceProcessor", path: str) -> list[str]:
     try:
         return sp_model.id_to_piece(list(range(len(sp_model))))
     except UnicodeDecodeError as error:
@@ -173,13 +178,13 @@ def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> l
     return convert_by_vocab(inv_vocab, ids)
 
 
-def _any_of(pieces):
+def _any_of(pieces: Sequence[str]) -> re.Pattern[str] | None:
     """Returns the compiled expression, with one group, of any of some pieces; None without any."""
     longest_first = sorted(pieces, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if pieces else None
 
 
-def _strip_marks(piece, is_mark):
+def _strip_marks(piece: str, is_mark: Callable[[str], object]) -> str:
     """Returns a piece without its marks; composed as it was where it has none."""
     decomposed = unicodedata.normalize("NFD", piece)
     without = "".join(c for c in decomposed if not is_mark(c))
@@ -224,12 +229,12 @@ class FullTokenizer:
         self.keep_accents = not self.rules.strips_accents(bool(spm_model_file))
         self.vocab_file = vocab_file
         self.spm_model_file = spm_model_file
+        self.sp_model: SentencePieceProcessor | None = None
         if spm_model_file:
             self.sp_model = _load_sentencepiece(spm_model_file)
             pieces = _sentencepiece_pieces(self.sp_model, spm_model_file)
             self.vocab = {piece: i for i, piece in enumerate(pieces)}
         elif vocab_file:
-            self.sp_model = None
             self.vocab = load_vocab(vocab_file, self.rules.ids_by_line)
         else:
             raise file_io.InputError(
@@ -284,7 +289,7 @@ class FullTokenizer:
             "spm_model_file or vocab_file"
         )
 
-    def _special_ids(self):
+    def _special_ids(self) -> list[int]:
         # A WordPiece list may also hold "<unk>" as an ordinary entry, and the reverse.
         order = slice(None) if self.sp_model else slice(None, None, -1)
         pad, unk = ("<pad>", "[PAD]")[order], ("<unk>", "[UNK]")[order]
@@ -323,14 +328,14 @@ class FullTokenizer:
             or (not self.keep_accents and _strip_marks(piece, is_mark) != piece)
         ]
 
-    def _text_pieces(self):
+    def _text_pieces(self) -> Iterator[str]:
         """Yields the pieces that texts may give, by their names."""
         extra = set(self.rules.extra_pieces)
         for piece in self.vocab:
             if not (piece in extra or (piece[:1] + piece[-1:] in ("[]", "<>") and len(piece) > 2)):
                 yield piece
 
-    def _check_casing(self):
+    def _check_casing(self) -> None:
         """Rejects a vocabulary with capitals, of which nobody says whether texts keep theirs."""
         if self.rules.do_lower_case is not None:
             return
@@ -361,7 +366,7 @@ class FullTokenizer:
             for piece in ([part] if number % 2 else self._tokenize(part))
         ]
 
-    def _tokenize(self, text):
+    def _tokenize(self, text: str | bytes) -> list[str]:
         """Returns the pieces of a text without extra pieces."""
         if self.sp_model is None:
             split = self.wordpiece_tokenizer.tokenize_word
@@ -399,7 +404,7 @@ class FullTokenizer:
             for i in ([self.vocab[part]] if number % 2 else self._encode(part))
         ]
 
-    def _encode(self, text):
+    def _encode(self, text: str) -> list[int]:
         """Returns the ids of a text without extra pieces."""
         if self.sp_model is None:
             return self.convert_tokens_to_ids(self._tokenize(text))
@@ -448,7 +453,7 @@ def load(path: str, rules: text_rules.TextRules) -> FullTokenizer:
     return FullTokenizer(vocab_file=path, rules=rules)
 
 
-def check_vocab_size(tokenizer: Any, config_vocab_size: int) -> None:
+def check_vocab_size(tokenizer: FullTokenizer, config_vocab_size: int) -> None:
     """Compares a tokenizer with the `vocab_size` of a model's config.
 
     A model with more entries than the tokenizer has pieces works (some pad the table), so that

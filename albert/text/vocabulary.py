@@ -103,7 +103,7 @@ def sample_limit(sizes: Sequence[Sequence[int]], sample_size: int, seed: int) ->
     return _smallest(numbers, sample_size)[1] if len(numbers) > sample_size else below
 
 
-def _all_numbers(sizes, seed):
+def _all_numbers(sizes: Iterable[Sequence[int]], seed: int) -> Iterator[np.ndarray]:
     for block, counts in enumerate(sizes):
         for place, count in enumerate(counts):
             draw = line_numbers(seed, block, place)
@@ -111,7 +111,7 @@ def _all_numbers(sizes, seed):
                 yield draw(min(_NUMBERS_AT_A_TIME, count - start))
 
 
-def _smallest(numbers, count):
+def _smallest(numbers: np.ndarray, count: int) -> tuple[np.ndarray, int]:
     """Returns (the `count` smallest numbers, the smallest of the others)."""
     numbers = np.partition(numbers, count)
     return numbers[:count], int(numbers[count])
@@ -231,7 +231,7 @@ def sentences(
         yield from parts
 
 
-def _parts(sentence):
+def _parts(sentence: str) -> Iterator[str]:
     """Yields the parts of a text that SentencePiece reads, cut at spaces if there are any."""
     content = sentence.encode()
     while len(content) > MAX_SENTENCE_BYTES:
@@ -246,7 +246,7 @@ def _parts(sentence):
         yield content.decode()
 
 
-def _explain(message, recipe, counts):
+def _explain(message: str, recipe: VocabRecipe, counts: collections.Counter[str]) -> str:
     """Explains SentencePiece's error in terms of the recipe."""
     if not counts["sentences"]:
         return _NO_SENTENCE
@@ -257,18 +257,18 @@ def _explain(message, recipe, counts):
     return f"SentencePiece cannot train on {_amount(counts)}: {message}"
 
 
-def _amount(counts):
+def _amount(counts: collections.Counter[str]) -> str:
     return f"{counts['sentences']} sentence(s)"
 
 
-def _too_high(max_size, recipe, counts):
+def _too_high(max_size: int | str, recipe: VocabRecipe, counts: collections.Counter[str]) -> str:
     return (
         f"vocab_size={recipe.vocab_size} is too high for {_amount(counts)}: they yield at most "
         f"{max_size} pieces; give more text, or vocab_size={max_size}"
     )
 
 
-def _too_low(min_size, recipe, counts):
+def _too_low(min_size: int | str, recipe: VocabRecipe, counts: collections.Counter[str]) -> str:
     return (
         f"vocab_size={recipe.vocab_size} is too low for {_amount(counts)}: the special pieces and "
         f"the characters alone are {min_size}; give a larger vocab_size or a lower "
@@ -345,11 +345,13 @@ def train_wordpiece(
     return sorted(vocab, key=vocab.__getitem__), counts
 
 
-def _count_words(lines, recipe, counts):
-    """Counter of the words that the tokenizer makes of lines."""
+def _count_words(
+    lines: Iterable[str], recipe: VocabRecipe, counts: collections.Counter[str]
+) -> Mapping[str, int]:
+    """Counts the words that the tokenizer makes of lines."""
     strips_accents = recipe.do_lower_case and not recipe.keep_accents
     split = tokenization.BasicTokenizer(recipe.do_lower_case, strips_accents).tokenize
-    words = collections.Counter()
+    words: collections.Counter[str] = collections.Counter()
     for line in lines:
         line_words = split(line)
         counts["sentences" if line_words else "empty"] += 1
@@ -357,9 +359,9 @@ def _count_words(lines, recipe, counts):
     return words
 
 
-def _most_frequent(words, coverage):
+def _most_frequent(words: Mapping[str, int], coverage: float) -> set[str]:
     """Returns the most frequent characters that together are the fraction `coverage` of all."""
-    characters = collections.Counter()
+    characters: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word:
             characters[character] += count

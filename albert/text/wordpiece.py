@@ -4,8 +4,8 @@ No TensorFlow here. Use these names through `tokenization`.
 """
 
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal
 
 import six
 
@@ -106,7 +106,7 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
     return vocab
 
 
-def _vocab_of_library(path):
+def _vocab_of_library(path: str) -> dict[str, int]:
     """Reads the vocabulary in a ``tokenizer.json`` of the library `tokenizers`."""
     model = file_io.read_json(path, "vocab_file", dict).get("model")
     kind = model.get("type") if isinstance(model, dict) else None
@@ -138,14 +138,14 @@ def vocab_text(pieces: Iterable[str]) -> str:
     return "".join(f"{piece}\n" for piece in pieces)
 
 
-def _ids_by_piece(lines):
+def _ids_by_piece(lines: Iterable[str]) -> dict[str, int]:
     vocab: dict[str, int] = {}
     for line in lines:
         vocab.setdefault((line.split() or [" "])[0], len(vocab))
     return vocab
 
 
-def _ids_by_line(lines):
+def _ids_by_line(lines: Iterable[str]) -> dict[str, int]:
     lines = [line.rstrip() for line in lines]
     last = {line: number for number, line in enumerate(lines)}
     # Such a piece is never found, as marks are words of their own.
@@ -158,11 +158,11 @@ def _ids_by_line(lines):
 class _CharacterTable(dict):
     """Table for `str.translate` that computes a character's replacement when it first occurs."""
 
-    def __init__(self, replacement) -> None:
+    def __init__(self, replacement: Callable[[str], str]) -> None:
         super().__init__()
         self._replacement = replacement
 
-    def __missing__(self, code):
+    def __missing__(self, code: int) -> str:
         value = self[code] = self._replacement(chr(code))
         return value
 
@@ -198,21 +198,21 @@ def is_accent(character: str) -> bool:
     return unicodedata.category(character) == "Mn"
 
 
-def _clean(character):
+def _clean(character: str) -> str:
     if unicodedata.category(character) == "Zs" or character in "\t\n\r":
         return " "
     return "" if is_dropped(character) else character
 
 
-def _clean_and_space_ideograph(character):
+def _clean_and_space_ideograph(character: str) -> str:
     return f" {character} " if is_ideograph(character) else _clean(character)
 
 
-def _space_punctuation(character):
+def _space_punctuation(character: str) -> str:
     return f" {character} " if is_punctuation(character) else character
 
 
-def _strip_accent_and_space_punctuation(character):
+def _strip_accent_and_space_punctuation(character: str) -> str:
     return "" if is_accent(character) else _space_punctuation(character)
 
 
@@ -222,7 +222,7 @@ _WITH_ACCENTS = _CharacterTable(_space_punctuation)
 _WITHOUT_ACCENTS = _CharacterTable(_strip_accent_and_space_punctuation)
 
 
-def decompose(form: Any, text: str) -> str:
+def decompose(form: Literal["NFD", "NFKD"], text: str) -> str:
     """Applies `unicodedata.normalize` (NFD or NFKD) in time linear in the length.
 
     Sorting the marks after a character takes the square of their number, so long texts are split
@@ -313,7 +313,7 @@ class WordpieceTokenizer:
             pieces = self._cache[word] = self._split(word)
         return pieces
 
-    def _split(self, word):
+    def _split(self, word: str) -> tuple[str, ...]:
         if len(word) > self.max_input_chars_per_word:
             return (self.unk_token,)
         pieces, start, prefix = [], 0, ""
