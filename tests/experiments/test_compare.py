@@ -133,6 +133,7 @@ def test_files_of_predictions_with_their_answers(tmp_path, capsys):
     assert found["pairs"][0]["examples"]["difference"] == pytest.approx(9 / 60)
     assert [side["mean"]["estimate"] for side in found["sides"]] == pytest.approx([0.8, 0.95])
     for given, message in (
+        ([f"--runs={tmp_path}/a.tsv,{tmp_path}/a.tsv", arguments[1]], "a.tsv is named twice"),
         (arguments[:1], "a.tsv has no run.json next to it: name .* with --labels"),
         ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
         ([*arguments, "--id_column=text"], "predictions of other examples .* id_column"),

@@ -55,6 +55,18 @@ def test_targets_of_published_questions(shared, english):
     assert 0.2 < found["is_impossible"].mean() < 0.9
 
 
+def test_an_answer_at_the_begin_of_a_text_starts_with_its_letter(tokenizer):
+    """The piece "▁" before it stands for nothing in the text."""
+    text = "Ω the boat is old."
+    assert tokenizer.tokenize(text)[:2] == ["▁", "ω"]
+    example = squad_features.SquadExample(
+        "q", "Where?", text, answers=("Ω the",), answer_starts=(0,)
+    )
+    windows = squad_samples.features_of(tokenizer, [example])
+    found = positions.targets(question_files.Questions([example], windows))
+    assert found["start_positions"][0] == windows[0].text_begin + 1
+
+
 def test_places_that_are_not_said_do_not_count(tokenizer):
     example = squad_features.SquadExample(
         "q", "Where?", squad_samples.TEXT, answers=("harbour",), answer_starts=(None,)

@@ -174,6 +174,6 @@ def test_a_damaged_file_is_refused(tokenizer, tmp_path):
     path.write_text("".join(lines)[:-40])
     with pytest.raises(answer_features.StaleFeaturesError, match=r"left\.json is damaged"):
         answer_features.read(str(path), {})
-    path.write_text(lines[0].replace('"version": 2', '"version": 9'))
-    with pytest.raises(answer_features.StaleFeaturesError, match="version 9, expected 2"):
+    path.write_text(lines[0].replace('"version": 3', '"version": 9'))
+    with pytest.raises(answer_features.StaleFeaturesError, match="version 9, expected 3"):
         answer_features.read(str(path), {})

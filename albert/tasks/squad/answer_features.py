@@ -13,7 +13,7 @@ from albert.tasks.squad import features as squad_features
 from albert.tasks.squad.features import SquadFeatures
 
 _FILE_FORMAT = "albert-squad-features-left"
-_FILE_VERSION = 2
+_FILE_VERSION = 3
 _MAX_TOKENS = 1 << 20  # a damaged length must not take all memory
 
 
@@ -50,6 +50,7 @@ def write(path: str, features: Iterable[SquadFeatures], settings: dict[str, Any]
                 item.max_context,
                 item.tok_start_to_orig_index,
                 item.tok_end_to_orig_index,
+                item.answer,
             ]
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
             count += 1
@@ -126,7 +127,10 @@ def _check_header(path, line, settings):
 
 def _features_of_row(row):
     json_shapes.check(row, list, "a window")
-    number, qas_id, example_index, span, length, num_tokens, begin, context, starts, ends = row
+    number, qas_id, example_index, span, length, num_tokens, begin, context, starts, ends = row[:-1]
+    if (answer := row[-1]) is not None:
+        first, last = map(int, answer)
+        answer = first, last
     if not 0 <= num_tokens <= length <= _MAX_TOKENS:
         raise ValueError(f"a window has {num_tokens} of {length} tokens")
     return squad_features.SquadFeatures(
@@ -140,4 +144,5 @@ def _features_of_row(row):
         max_context=tuple(context),
         piece_start=np.array(starts, np.int32),
         piece_end=np.array(ends, np.int32),
+        answer=answer,
     )

@@ -70,6 +70,7 @@ class SquadFeatures:
       piece_end: int array, last character of each piece (inclusive).
       start_position, end_position: places of the answer, 0 without one; None outside of training.
       is_impossible: whether the window holds no whole answer; False outside of training.
+      answer: places (first, last) of the answer, outside of training too; None without a whole one.
     """
 
     unique_id: int
@@ -85,6 +86,7 @@ class SquadFeatures:
     start_position: int | None = None
     end_position: int | None = None
     is_impossible: bool = False
+    answer: tuple[int, int] | None = None
 
     @property
     def paragraph_len(self) -> int:
@@ -357,28 +359,32 @@ class Featurizer:
                 piece_end=paragraph.piece_end[start:stop],
             )
             result.append(features)
+        _place_answer(result, spans, self._answer_pieces(example, paragraph))
         if self._is_training:
-            _place_answer(result, spans, self._answer_pieces(example, paragraph))
+            for features in result:
+                features.start_position, features.end_position = features.answer or (0, 0)
+                features.is_impossible = features.answer is None
         return result
 
     def _answer_pieces(self, example, paragraph):
-        """Returns the first and last piece of the answer; None without one."""
-        if example.is_impossible:
+        """Returns the first and last piece of the (first) answer; None without a known place."""
+        first, text = example.start_position, example.orig_answer_text
+        if not self._is_training:
+            first, text = (example.answer_starts or [None])[0], (example.answers or [""])[0]
+        if example.is_impossible or first is None or not text:
             return None
-        first = example.start_position
-        last = first + len(example.orig_answer_text) - 1
+        last = first + len(text) - 1
+        if last >= len(paragraph.end_piece):
+            return None  # The file to predict names a place after the text.
         return int(paragraph.start_piece[first]), int(paragraph.end_piece[last])
 
 
 def _place_answer(windows, spans, answer):
-    """Sets the answer's places in the windows; those without the whole answer are "impossible"."""
+    """Sets the answer's places in the windows that have the whole answer."""
     for features, (start, length) in zip(windows, spans, strict=True):
         if answer is not None and start <= answer[0] and answer[1] < start + length:
             shift = features.text_begin - start
-            features.start_position, features.end_position = answer[0] + shift, answer[1] + shift
-        else:
-            features.start_position = features.end_position = 0
-            features.is_impossible = True
+            features.answer = answer[0] + shift, answer[1] + shift
 
 
 # Questions with what was made of their windows, or the reason why there are none.

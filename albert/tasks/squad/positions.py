@@ -30,20 +30,9 @@ def targets(questions: Any) -> dict[str, np.ndarray]:
     rows = np.zeros([len(questions.features), 4], np.int32)
     for row, window in zip(rows, questions.features, strict=True):
         example = examples[window.qas_id]
-        row[:] = 0, 0, 1, 1
-        if example.is_impossible or not example.answers:
-            continue
-        if example.answer_starts is None or example.answer_starts[0] is None:
-            row[3] = 0
-            continue
-        first = example.answer_starts[0]
-        last = first + len(example.answers[0]) - 1
-        # The piece that a character belongs to is the last one that starts at or before it.
-        start, end = np.searchsorted(window.piece_start, [first, last], side="right") - 1
-        if start >= 0 and window.piece_end[-1] >= last:
-            # Of the pieces of one letter with its marks an answer has all.
-            start = np.searchsorted(window.piece_start, window.piece_start[start])
-            row[:3] = window.text_begin + start, window.text_begin + end, 0
+        starts = example.answer_starts or [None]
+        is_known = example.is_impossible or not example.answers or starts[0] is not None
+        row[:] = *(window.answer or (0, 0)), window.answer is None, is_known
     names = ("start_positions", "end_positions", "is_impossible", "place_is_known")
     return dict(zip(names, rows.T, strict=True))
 
