@@ -19,7 +19,7 @@ from albert.experiments import (
     runs,
     statistics,
 )
-from albert.experiments.example_predictions import Metric, Predictions
+from albert.experiments.predictions import Metric, Predictions
 from albert.experiments.runs import Run, RunGroup
 from albert.io import file_io
 from albert.training import evaluation_basis, results
@@ -260,7 +260,7 @@ def _check_metric(sides, metric):
 
 @dataclasses.dataclass(frozen=True)
 class _Settings:
-    """What all pairs share: arguments of `compare`, and the reader of a run's predictions."""
+    """Settings of all pairs: arguments of `compare`, and the reader of predictions of a run."""
 
     metric: str
     minimize: bool

@@ -8,7 +8,9 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 
-from albert.experiments import example_predictions, runs, sweep_journal
+from albert.experiments import predictions as kept_predictions
+from albert.experiments import runs, sweep_journal
+from albert.experiments.predictions import Predictions
 from albert.experiments.runs import TEST, Run, RunGroup
 from albert.io import file_io, tables
 from albert.training import run_record
@@ -26,7 +28,7 @@ class PredictionFile(Run):
       predictions: its predictions, with right answers.
     """
 
-    predictions: example_predictions.Predictions = dataclasses.field(kw_only=True, repr=False)
+    predictions: Predictions = dataclasses.field(kw_only=True, repr=False)
 
     @property
     def status(self) -> str:
@@ -44,17 +46,17 @@ class PredictionFile(Run):
         return next(iter(self.predictions.metrics))
 
 
-def predictions_of(run: Run) -> example_predictions.Predictions:
+def predictions_of(run: Run) -> Predictions:
     """Reads the predictions of a run, with right answers.
 
     Raises:
-      file_io.InputError: none are kept, see `example_predictions.read`.
+      file_io.InputError: none are kept, see `predictions.read`.
     """
     if isinstance(run, PredictionFile):
         return run.predictions
     if not run.record:
         raise file_io.InputError(f"{run.folder} keeps no predictions: it left no record")
-    return example_predictions.read(run)
+    return kept_predictions.read(run)
 
 
 def read(
@@ -121,7 +123,7 @@ def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGro
     folder = os.path.dirname(path) or "."
     if file_io.exists(os.path.join(folder, run_record.RUN)) and not labels:
         return _side(path, folder, [runs.read_run(folder, os.path.basename(folder))])
-    own = example_predictions.read_file(path, labels, columns)
+    own = kept_predictions.read_file(path, labels, columns)
     return RunGroup(path, path, (PredictionFile(os.path.basename(path), path, predictions=own),))
 
 

@@ -20,9 +20,9 @@ from albert.experiments import (
     comparison,
     comparison_text,
     glue_table,
+    predictions,
     report_curves,
     report_groups,
-    report_predictions,
     statistics,
     sweep_comparison,
     sweep_plan,
@@ -40,7 +40,7 @@ from albert.experiments.runs import (
     recorded,
 )
 from albert.io import file_io
-from albert.tasks import prediction_files
+from albert.tasks.outcomes import Outcome
 from albert.training import results, run_record
 
 # Dev scores in percent: of google-research/albert's README for its v2 models, of BERT base with the
@@ -229,40 +229,37 @@ def _evaluations(run):
     return {"table": ["step", *names], "rows": lines, "best": place}
 
 
-def _predictions(run):
+def _predictions(run: Run) -> Iterator[dict]:
     """Yields the predictions next to the right answers, or why changed data has none for them."""
+    path = predictions.find_file(run) if run.record["script"] != "run_token_classifier" else None
+    if path is None:
+        return
     try:
-        yield from _joined_predictions(run)
+        rows = predictions.read_outcomes(run, path)
     except file_io.InputError as error:
-        warning = report_predictions.read_source(run).warning
+        warning = predictions.find_warning(run, path)
         if not warning:
             raise
         yield {"warning": f"{warning.partition(' Texts and')[0]} They do not fit: {error}"}
+        return
+    if not rows:
+        return
+    data = run.predicted["path"]
+    count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
+    yield {"paragraph": f"{os.path.basename(path)} of this run next to {data}: {count}."}
+    if warning := predictions.find_warning(run, path):
+        yield {"warning": warning}
+    name = os.path.basename(data.rstrip("/"))
+    if "f1" in rows[0].numbers:
+        yield from _answers(rows, predictions.find_threshold(run), name)
+    else:
+        yield from _classifier_predictions(rows, name)
 
 
-def _joined_predictions(run):
-    if predictions := report_predictions.read_predictions(run):
-        source = report_predictions.read_source(run)
-        yield from _compared(source, prediction_files.PREDICTIONS, len(predictions.rows))
-        yield from _classifier_predictions(predictions, source.name)
-    if answers := report_predictions.read_answers(run):
-        source = report_predictions.read_source(run)
-        yield from _compared(source, "predictions.json", len(answers.final))
-        yield from _answers(answers, source.name)
-
-
-def _compared(source, name, count):
-    """Yields which files are compared, with a warning if they may no longer match."""
-    examples = "1 example" if count == 1 else f"{count:,} examples"
-    yield {"paragraph": f"{name} of this run next to {source.path}: {examples}."}
-    if source.warning:
-        yield {"warning": source.warning}
-
-
-def _answers(answers, name):
-    curve = report_predictions.threshold_curve(answers)
+def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[dict]:
+    curve = predictions.threshold_curve(rows)
     if curve:
-        svg = charts.threshold_curve(*curve, answers.threshold)
+        svg = charts.threshold_curve(*curve, threshold)
         caption = (
             f"Scores on {name}, where questions whose null odds are below the threshold are "
             "answered: on the left none is, on the right all are."
@@ -270,32 +267,32 @@ def _answers(answers, name):
         if len(curve[0]) > charts.MAX_POINTS:
             caption += f" Thinned: {charts.MAX_POINTS} of {len(curve[0]):,} places are drawn."
         yield {"figures": [(caption, svg)], "wide": True}
-    header, rows = report_predictions.worst_answers(answers)
-    if not rows:
+    header, worst = predictions.worst_answers(rows)
+    if not worst:
         return
     yield {"heading": f"Worst answers to {name}"}
-    if answers.odds:
+    if "null odds" in header:
         yield {
             "note": "The probability is that of what was predicted: of no answer, or of there "
             "being an answer and of this text for it."
         }
-    yield {"table": header, "rows": rows}
+    yield {"table": header, "rows": worst}
 
 
-def _classifier_predictions(predictions, name):
-    if predictions.labels:
-        svg = charts.confusion(predictions.labels, predictions.counts())
+def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict]:
+    if rows[0].probabilities:
+        svg = charts.confusion(*predictions.count_labels(rows))
         caption = f"How often each label was predicted for examples of each label, in {name}."
     else:
-        pairs = zip(*[(right, guess) for _, right, guess, _ in predictions.rows], strict=True)
+        pairs = zip(*[(row.label, row.prediction) for row in rows], strict=True)
         svg = charts.scatter("Predictions", *pairs, "label", "prediction")
         caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
-        if len(predictions.rows) > charts.MAX_DOTS:
-            caption += f" Thinned: {charts.MAX_DOTS:,} of {len(predictions.rows):,} are drawn."
+        if len(rows) > charts.MAX_DOTS:
+            caption += f" Thinned: {charts.MAX_DOTS:,} of {len(rows):,} are drawn."
     yield {"figures": [(caption, svg)], "wide": True}
-    if rows := predictions.worst():
+    if worst := predictions.worst_examples(rows):
         yield {"heading": f"Worst examples of {name}"}
-        yield {"table": ["text", "right", "predicted", "probability"], "rows": rows}
+        yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}
 
 
 def _settings(run):

@@ -12,8 +12,8 @@ from albert import report
 from albert.experiments import (
     charts,
     glue_table,
+    predictions,
     report_groups,
-    report_predictions,
     runs,
     sweep_results,
 )
@@ -21,7 +21,9 @@ from albert.experiments import report as report_page
 from albert.io import file_io
 from albert.tasks import race
 from albert.tasks.squad import metrics as squad_metrics
-from albert.tasks.squad import null_threshold
+from albert.tasks.squad import null_threshold, outcomes
+from albert.tasks.squad.features import SquadExample
+from albert.tasks.squad.task import Answers
 from albert.training import run_record, run_session
 from tests.support import run_folders
 from tests.support.sources import ROOT
@@ -214,7 +216,7 @@ def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
     record.update(status="failed", message="out of memory", result=None, parameters=None)
     run_folders.write_json(run / "run.json", record)
     (run / "metrics.jsonl").unlink()
-    assert report_predictions.read_predictions(runs.read_run(str(run), "run")) is None
+    assert predictions.find_file(runs.read_run(str(run), "run")) is None
     text = write_report(tmp_path, f"--runs={run}")
     assert "This run is failed: out of memory" in text and "<svg" not in text
 
@@ -287,8 +289,10 @@ def test_the_threshold_curve_has_steps_and_both_ends_and_the_threshold_used(thre
     gold = {"a": ["Rome"], "b": [], "c": ["Ann"], "d": ["x"]}
     texts = {"a": "Rome", "b": "Ann", "c": "Ann", "d": ""}
     odds = {"a": -3.0, "b": 2.0, "c": 2.0, "d": 1000000.0}  # the last has no text to look in
-    answers = report_predictions.Answers(gold, texts, texts, odds, {}, {}, threshold)
-    places, exact, f1 = report_predictions.threshold_curve(answers)
+    asked = [SquadExample(key, "?", "Rome, Ann", answers=tuple(gold[key])) for key in gold]
+    nbest = {key: [{"text": text, "probability": 1.0}] for key, text in texts.items()}
+    rows = list(outcomes.of_questions(asked, Answers(texts, nbest, odds), texts))
+    places, exact, f1 = predictions.threshold_curve(rows)
     assert places == [-3.0, 2.0]
     assert exact == f1 == [25.0, 50.0, 50.0]  # nothing is answered; a; all
     for at, expected in ((-4.0, 25.0), (-3.0, 25.0), (-2.9, 50.0), (2.0, 50.0), (3.0, 50.0)):

@@ -47,12 +47,12 @@ PLAIN = """
     serving.tensors serving.text_predictor serving.token_predictor
     export.agreement export.onnx_graph
     experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
-    experiments.comparison_text experiments.demo_data experiments.example_predictions
+    experiments.comparison_text experiments.demo_data
     experiments.example_statistics experiments.exported_runs experiments.glue_table
-    experiments.joined_predictions
-    experiments.model_card experiments.power experiments.report
+    experiments.model_card experiments.older_predictions experiments.power
+    experiments.predictions experiments.report
     experiments.report_curves
-    experiments.report_groups experiments.report_predictions
+    experiments.report_groups
     experiments.reproduction experiments.runs experiments.seeds experiments.statistics
     experiments.sweep
     experiments.sweep_comparison

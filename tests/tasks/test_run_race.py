@@ -6,7 +6,8 @@ import os
 import pytest
 
 from albert import run_race
-from albert.experiments import example_predictions, runs
+from albert.experiments import runs
+from albert.experiments.predictions import read as read_predictions
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder
 from albert.tasks import race
@@ -105,7 +106,7 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script, golden):
     assert [row[0] for row in rows[1:]] == list(answers)
     right = sum(answers[row[0]] == row[1] for row in rows[1:])
     assert right / len(answers) == pytest.approx(float(scores["eval_accuracy"]))
-    kept = example_predictions.read(runs.read_run(str(tmp_path), "run"))
+    kept = read_predictions(runs.read_run(str(tmp_path), "run"))
     assert kept.metrics["eval_accuracy"].value == pytest.approx(right / len(answers))
     examples = read_examples(tmp_path)
     assert {row["id"]: row["label"] for row in examples} == answers

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from albert import run_squad_v1
 from albert.data import input_pipeline
-from albert.experiments import example_predictions, runs
+from albert.experiments import runs
+from albert.experiments.predictions import read as read_predictions
 from albert.export import saved_model_export
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
@@ -92,7 +93,7 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
         read_json(trained / name) for name in ("predictions.json", "nbest_predictions.json")
     )
     assert list(predictions) == list(nbest) == ids
-    kept = example_predictions.read(runs.read_run(str(trained), "run"))
+    kept = read_predictions(runs.read_run(str(trained), "run"))
     for name in ("f1", "exact_match"):
         assert kept.metrics[name].value == pytest.approx(float(best[name]))
     assert dict(kept.found) == predictions and list(kept.texts) == ids

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from albert import run_squad_v2
 from albert.data import input_pipeline
-from albert.experiments import example_predictions, runs
+from albert.experiments import runs
+from albert.experiments.predictions import read as read_predictions
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
 from albert.serving import trained_model
@@ -69,7 +70,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
     names = ("predictions.json", "nbest_predictions.json", "null_odds.json")
     predictions, nbest, odds = (read_json(trained / name) for name in names)
     assert list(predictions) == list(nbest) == list(odds)
-    kept = example_predictions.read(runs.read_run(str(trained), "run"))
+    kept = read_predictions(runs.read_run(str(trained), "run"))
     best = max(read_results(trained), key=lambda block: float(block["f1"]))
     for name in ("f1", "exact"):
         assert kept.metrics[name].value == pytest.approx(float(best[name]))

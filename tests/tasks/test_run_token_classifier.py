@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from albert import export_checkpoints, export_to_huggingface, predict, run_token_classifier
-from albert.experiments import example_predictions, model_card, reproduction, runs
+from albert.experiments import model_card, reproduction, runs
+from albert.experiments.predictions import read as read_predictions
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
 from albert.serving import token_predictor
@@ -76,7 +77,7 @@ def test_labels_are_learned_and_scored(trained):
     for name, value in entities.scores(true, predicted).items():
         assert found[name] == pytest.approx(value, abs=1e-6)
     assert found["eval_accuracy"] == pytest.approx(entities.accuracy(true, predicted), abs=1e-6)
-    kept = example_predictions.read(runs.read_run(str(trained / "model"), "run"))
+    kept = read_predictions(runs.read_run(str(trained / "model"), "run"))
     for name in ("f1", "precision", "recall", "eval_accuracy"):
         assert kept.metrics[name].value == pytest.approx(found[name], abs=1e-6)
     assert [kept.right[key] for key in kept.labels] == [

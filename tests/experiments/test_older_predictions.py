@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from albert.experiments import example_predictions, report_predictions, runs
+from albert.experiments import predictions, runs
 from albert.io import file_io, tables
 from albert.tasks import custom, prediction_files
 from tests.support import run_folders
@@ -58,7 +58,7 @@ def test_perfect_predictions_score_1_in_each_form(labels, ids, tmp_path):
     task = custom.CustomTask({"dev": str(data)}, columns, tuple(names))
     pairs = [(row.guid, row.label) for row in task.iter_examples("", "dev")]
     path = write_predictions(tmp_path / "found.jsonl", pairs, names)
-    found = example_predictions.read_file(str(path), str(data), columns)
+    found = predictions.read_file(str(path), str(data), columns)
     assert found.metrics["eval_accuracy"].value == 1 and len(found.right) == 6
     flags = {"text_column": "text", "label_column": "label", "id_column": columns.guid}
     run = run_folders.make_run(tmp_path / "run", data=data, **flags)
@@ -67,8 +67,9 @@ def test_perfect_predictions_score_1_in_each_form(labels, ids, tmp_path):
             prediction_files.Prediction(k, x, {n: float(n == x) for n in names}) for k, x in pairs
         ]
         prediction_files.write_predictions(file, "tsv", names, guesses)
-    kept = report_predictions.read_predictions(runs.read_run(str(run), "run"))
-    assert kept.counts() == [[3, 0], [0, 3]]
+    record = runs.read_run(str(run), "run")
+    kept = predictions.read_outcomes(record, predictions.find_file(record))
+    assert predictions.count_labels(kept) == (sorted(names), [[3, 0], [0, 3]])
 
 
 # --- rows that do not meet ------------------------------------------------------------------------
@@ -104,7 +105,7 @@ def test_rows_that_do_not_meet_are_named(data, found, message, tmp_path):
     labels = write_lines(tmp_path / "data.jsonl", rows)
     path = write_predictions(tmp_path / "found.jsonl", found, ["no", "yes"])
     with pytest.raises(file_io.InputError, match=message):
-        example_predictions.read_file(str(path), str(labels), BY_ID)
+        predictions.read_file(str(path), str(labels), BY_ID)
 
 
 def test_rows_of_other_labels_are_refused(tmp_path):
@@ -115,7 +116,7 @@ def test_rows_of_other_labels_are_refused(tmp_path):
     ]
     path = write_lines(tmp_path / "found.jsonl", rows)
     with pytest.raises(file_io.InputError, match="line 2: the probabilities are those of no, may"):
-        example_predictions.read_file(str(path), str(labels), tables.Columns())
+        predictions.read_file(str(path), str(labels), tables.Columns())
 
 
 @pytest.mark.parametrize("keys", ["a", "abc", "ac"])
@@ -133,10 +134,10 @@ def test_questions_that_do_not_meet_are_named(keys, tmp_path):
     nbest = dict.fromkeys(keys, [{"text": "he", "probability": 1.0}])
     run_folders.write_json(run / "nbest_predictions.json", nbest)
     record = runs.read_run(str(run), "run")
-    for reader in (example_predictions.read, report_predictions.read_answers):
-        with pytest.raises(file_io.InputError, match="predictions.json holds the predictions of "):
-            reader(record)
+    with pytest.raises(file_io.InputError, match="predictions.json holds the predictions of "):
+        predictions.read(record)
     if keys == "a":  # as with --eval_fraction, which the record of the run shows
         record.record["flags"]["eval_fraction"] = {"value": 0.5, "source": "command line"}
-        assert len(example_predictions.read(record).right) == 1
-        assert list(report_predictions.read_answers(record).final) == ["a"]
+        assert len(predictions.read(record).right) == 1
+        path = predictions.find_file(record)
+        assert [row.guid for row in predictions.read_outcomes(record, path)] == ["a"]

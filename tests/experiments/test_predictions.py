@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from albert.experiments import example_predictions, runs
+from albert.experiments import predictions, runs
 from albert.io import file_io, tables
-from albert.tasks import custom, metrics
+from albert.tasks import custom, metrics, outcomes
 from tests.support import compared_runs, run_folders
 
 
@@ -17,7 +17,7 @@ def write_table(folder, labels, found, names=()):
     rows = ["\t".join([str(i), str(x), *["0.5"] * len(names)]) for i, x in enumerate(found)]
     (folder / "found.tsv").write_text("\n".join(["\t".join(header), *rows]) + "\n")
     paths = (str(folder / name) for name in ("found.tsv", "labels.tsv"))
-    return example_predictions.read_file(*paths, tables.Columns())
+    return predictions.read_file(*paths, tables.Columns())
 
 
 @pytest.mark.parametrize("names", [("no", "yes"), ("a", "b", "c")])
@@ -96,7 +96,7 @@ def test_damaged_tables_are_named(text, message, tmp_path):
     run = compared_runs.make_run(tmp_path / "run", 0.8, data=data, wrong=())
     (run / "predictions.tsv").write_text(text)
     with pytest.raises(file_io.InputError, match=message) as caught:
-        example_predictions.read(runs.read_run(str(run), "run"))
+        predictions.read(runs.read_run(str(run), "run"))
     assert "predictions.tsv" in str(caught.value)
 
 
@@ -114,13 +114,13 @@ def test_damaged_answers_are_named(content, tmp_path):
         run_folders.write_json(tmp_path / "found.json", content)
         paths = [str(tmp_path / name) for name in ("found.json", "dev.json")]
         with pytest.raises(file_io.InputError, match="found.json"):
-            example_predictions.read_file(*paths, tables.Columns())
+            predictions.read_file(*paths, tables.Columns())
 
 
 def test_words_without_labels_are_refused(tmp_path):
     (tmp_path / "found.conll").write_text("the\tO\n\n")
     with pytest.raises(file_io.InputError, match="found.conll: expected words, their labels and"):
-        example_predictions.read_file(str(tmp_path / "found.conll"), None, tables.Columns())
+        predictions.read_file(str(tmp_path / "found.conll"), None, tables.Columns())
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,92 @@ def test_words_without_labels_are_refused(tmp_path):
 def test_what_keeps_predictions_is_told(script, task, names, flags, tmp_path):
     run = run_folders.make_run(tmp_path / "run", script=script, task=task)
     with pytest.raises(file_io.InputError) as caught:
-        example_predictions.read(runs.read_run(str(run), "run"))
+        predictions.read(runs.read_run(str(run), "run"))
     assert f"run keeps no predictions ({names}): run it with {flags}" in str(caught.value)
 
 
 def test_pretraining_makes_no_predictions(tmp_path):
     run = run_folders.make_run(tmp_path / "run", script="run_pretraining", task="pretraining")
     with pytest.raises(file_io.InputError, match="run_pretraining makes no predictions"):
-        example_predictions.read(runs.read_run(str(run), "run"))
+        predictions.read(runs.read_run(str(run), "run"))
+
+
+# --- examples.jsonl, and folders of earlier versions without it -----------------------------------
+
+
+def table_run(folder):
+    data = compared_runs.write_data(folder / "data.tsv")
+    return compared_runs.make_run(folder / "run", 0.8, data=data, wrong=(1,))
+
+
+def answers_run(folder):
+    questions = [
+        {"id": key, "question": "who?", "answers": [{"text": t, "answer_start": 0} for t in gold]}
+        for key, gold in (("a", ["The cook"]), ("b", []), ("c", ["cook", "The cook"]))
+    ]
+    paragraphs = [{"paragraphs": [{"context": "The cook waits.", "qas": questions}]}]
+    run_folders.write_json(folder / "dev.json", {"data": paragraphs})
+    run = run_folders.make_run(
+        folder / "run", "run_squad_v2", "squad_v2", "f1", data=folder / "dev.json"
+    )
+    best = {"a": "cook", "b": "waits", "c": "waits"}
+    run_folders.write_json(run / "predictions.json", {**best, "b": ""})
+    nbest = {key: [{"text": text, "probability": 0.5}] for key, text in best.items()}
+    run_folders.write_json(run / "nbest_predictions.json", nbest)
+    run_folders.write_json(run / "null_odds.json", {"a": -1.0, "b": 2.0, "c": -2.0})
+    return run
+
+
+def words_run(folder):
+    (folder / "test.conll").write_text("Ann B-PER\nsings O\n\nRome B-LOC\n\n")
+    run = run_folders.make_run(
+        folder / "run", "run_token_classifier", "tokens", "f1", data=folder / "test.conll"
+    )
+    lines = ["Ann B-PER B-PER", "sings O O", "", "Rome B-LOC O", "", ""]
+    (run / "predictions.conll").write_text("\n".join(lines))
+    return run
+
+
+@pytest.mark.parametrize("make", [table_run, answers_run, words_run])
+def test_folders_of_earlier_versions_have_the_outcomes_of_later_ones(make, tmp_path):
+    run = runs.read_run(str(make(tmp_path)), "run")
+    older = predictions.read(run)
+    outcomes.write(run.folder, predictions.read_outcomes(run, predictions.find_file(run)))
+    assert predictions.find_file(run).endswith("examples.jsonl")
+    kept = predictions.read(run)
+    for name in ("sha256", "data", "texts", "labels", "found", "right"):
+        assert getattr(kept, name) == getattr(older, name)
+    values = [{name: m.value for name, m in x.metrics.items()} for x in (kept, older)]
+    assert values[0] == pytest.approx(values[1]) and min(values[0].values()) > 0
+
+
+def test_kept_outcomes_hold_when_their_data_changes(tmp_path):
+    folder = table_run(tmp_path)
+    run = runs.read_run(str(folder), "run")
+    outcomes.write(run.folder, predictions.read_outcomes(run, predictions.find_file(run)))
+    (tmp_path / "data.tsv").write_text("gone")
+    assert len(predictions.read(run).right) == 60
+    (folder / "examples.jsonl").unlink()
+    with pytest.raises(file_io.InputError, match=r"data\.tsv has changed since it was predicted"):
+        predictions.read(run)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[]", "examples.jsonl line 2"),
+        ('{"id": "1", "text": "x", "label": "no"}', "line 2.*prediction"),
+        ('{"id": "0", "text": "", "label": 1, "prediction": 2}', "line 2.*already"),
+        (
+            '{"id": "1", "text": "", "label": "no", "prediction": "x", "probabilities": {"x": 1}}',
+            "examples.jsonl does not hold what was expected",
+        ),
+    ],
+)
+def test_damaged_outcomes_are_named(line, message, tmp_path):
+    folder = table_run(tmp_path)
+    first = '{"id": "0", "text": "", "label": "no", "prediction": "no", "right": true, '
+    path = folder / "examples.jsonl"
+    path.write_text(first + '"probabilities": {"no": 1, "yes": 0}}\n' + line + "\n")
+    with pytest.raises(file_io.InputError, match=message):
+        predictions.read(runs.read_run(str(folder), "run"))

@@ -1,0 +1,446 @@
+"""Reads what a run predicted for each example, next to the right answers, as outcomes.
+
+A run keeps them in ``examples.jsonl``, see `tasks.outcomes`; for folders of earlier versions see
+`older_predictions`.
+
+Metrics of predictions are functions of means over examples, so that a bootstrap only weighs the
+examples: accuracy is the mean of 0 and 1, F1 follows from the means of three counts.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from albert.experiments import older_predictions
+from albert.experiments.runs import Run, damage_named
+from albert.io import file_io, json_shapes, tables
+from albert.tasks import custom, outcomes, prediction_files
+from albert.tasks.outcomes import Outcome
+from albert.tasks.squad import null_threshold
+from albert.tasks.squad.outcomes import NO_ANSWER
+from albert.tasks.token_classification import CONLL_NAME
+
+NUM_WORST = 10
+_ANSWERS = older_predictions.ANSWERS
+# {script: (file of predictions, flags that keep it)}
+_KEPT_BY = {
+    "run_classifier": (prediction_files.PREDICTIONS, "--do_predict --test_file"),
+    "run_race": (prediction_files.PREDICTIONS, "--do_predict"),
+    "run_squad_v1": (_ANSWERS, "--do_predict"),
+    "run_squad_v2": (_ANSWERS, "--do_predict"),
+    "run_token_classifier": (CONLL_NAME, "--do_predict --test_file"),
+}
+_OUTCOME = {
+    "id": str, "text": str, "context?": str, "label": (str, *json_shapes.NUMBER),
+    "prediction": (str, *json_shapes.NUMBER), "right?": bool,
+    "probabilities?": {"*": json_shapes.NUMBER}, "numbers?": {"*": json_shapes.NUMBER},
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A metric as a function of means over examples.
+
+    Attributes:
+      name: its name in the results of a run.
+      rows: [examples, k] numbers of each example.
+      of_means: function of means over examples [..., k]; returns the metric [...].
+      is_right: whether it is the fraction of right examples (k is 1, rows are 0 or `scale`).
+      scale: 1, or 100 for percent.
+    """
+
+    name: str
+    rows: npt.NDArray
+    of_means: Callable[[npt.NDArray], npt.NDArray]
+    is_right: bool = False
+    scale: float = 1.0
+
+    @property
+    def value(self) -> float:
+        """Returns the metric of all examples."""
+        return float(self.of_means(self.rows.mean(axis=0)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """The predictions of one run.
+
+    Attributes:
+      path: the file of the predictions.
+      data: the file or folder of the right answers.
+      sha256: its hash when it was predicted; None if unknown.
+      texts: {id: text}, in the order of the data.
+      labels: {id: right answer as text}.
+      found: {id: prediction as text}.
+      right: {id: whether the prediction is right}; empty for numbers.
+      metrics: {name: `Metric`}, the usual one first; rows in the order of the data.
+    """
+
+    path: str
+    data: str
+    sha256: str | None
+    texts: Mapping[str, str]
+    labels: Mapping[str, str]
+    found: Mapping[str, str]
+    right: Mapping[str, bool]
+    metrics: Mapping[str, Metric]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def find_file(run: Run) -> str | None:
+    """Finds the file with the predictions of a run; None if it keeps none."""
+    if not run.predicted:
+        return None
+    names = (outcomes.EXAMPLES, _ANSWERS, CONLL_NAME, prediction_files.PREDICTIONS)
+    paths = (os.path.join(run.folder, name) for name in names)
+    return next(filter(file_io.exists, paths), None)
+
+
+def read_outcomes(run: Run, path: str) -> list[Outcome]:
+    """Reads the outcomes in a file of a run.
+
+    Args:
+      run: the run.
+      path: see `find_file`.
+
+    Returns:
+      The outcomes in the order of the data; [] if this is gone or has no labels.
+
+    Raises:
+      file_io.InputError: the file is damaged, or belongs to other data.
+    """
+    name = os.path.basename(path)
+    if name == outcomes.EXAMPLES:
+        return _read_examples(path)
+    with damage_named(path):
+        if name == CONLL_NAME:
+            return older_predictions.read_words(path)
+        if name == _ANSWERS:
+            return older_predictions.read_answers_of_run(run, path)
+        return older_predictions.read_table_of_run(run, path)
+
+
+def find_warning(run: Run, path: str) -> str:
+    """Returns what changes of the data since it was predicted mean for the outcomes in a file.
+
+    Returns:
+      "" if they hold: outcomes of ``examples.jsonl`` do in any case.
+    """
+    if os.path.basename(path) == outcomes.EXAMPLES:
+        return ""
+    return older_predictions.find_change(run)
+
+
+def read(run: Run) -> Predictions:
+    """Reads the predictions of a run.
+
+    Raises:
+      file_io.InputError: none are kept, their data has no labels or has changed since; the message
+        says what is needed.
+    """
+    if run.record["script"] not in _KEPT_BY:
+        raise file_io.InputError(f"{run.folder}: {run.record['script']} makes no predictions")
+    path, entry = find_file(run), run.predicted
+    if path is None or entry is None:
+        name, how = _KEPT_BY[run.record["script"]]
+        if (
+            run.record["script"] == "run_classifier"
+            and (run.flag("task_name") or "").lower() != custom.NAME
+        ):
+            how = "--do_predict --predict_on=dev, as the test data of GLUE has no labels"
+        raise file_io.InputError(f"{run.folder} keeps no predictions ({name}): run it with {how}")
+    if (warning := find_warning(run, path)) and entry["sha256"] is not None:
+        raise file_io.InputError(f"{run.folder}: {warning}")
+    rows = read_outcomes(run, path)
+    if not rows:
+        raise file_io.InputError(
+            f"{run.folder}: {entry['path']} has no labels or is gone: predict data with labels, "
+            "for GLUE with --do_predict --predict_on=dev, for one's own data with --do_predict "
+            "--test_file"
+        )
+    return _predictions(rows, path, entry["path"], entry["sha256"])
+
+
+def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predictions:
+    """Reads a file of predictions that is not in the folder of its run.
+
+    Args:
+      path: ``.tsv``, ``.csv`` or ``.jsonl`` with columns id and prediction, ``.json`` with answers
+        by question, or ``.conll`` with words, labels and predicted labels.
+      labels: file of the right answers; for ``.json`` a SQuAD file, else with the columns below.
+        Not needed for ``.conll``.
+      columns: its columns.
+
+    Raises:
+      file_io.InputError: a file is missing or of another form, or ids differ.
+    """
+    if path.endswith(".conll"):
+        return _predictions(older_predictions.read_words(path), path, path, None)
+    if not labels:
+        raise file_io.InputError(
+            f"{path} has no run.json next to it: name the file of its right answers with --labels"
+        )
+    if not file_io.exists(labels):
+        raise file_io.InputError(f"labels={labels}: there is no such file")
+    digest = file_io.sha256(labels)
+    if path.endswith(".json"):
+        with damage_named(path):
+            rows = older_predictions.read_answers(path, labels, None, is_part=False)
+        if not rows:
+            raise file_io.InputError(f"{labels} has no right answers")
+    else:
+        truths = older_predictions.read_truths(labels, "labels", columns)
+        rows = older_predictions.read_table(path, truths, is_part=False)
+    return _predictions(rows, path, labels, digest)
+
+
+def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | None) -> Predictions:
+    with damage_named(path):
+        return Predictions(
+            path, data, sha256,
+            {row.guid: _text_of(row) for row in rows},
+            {x.guid: outcomes.shortened(_answer_text(x.label)) for x in rows},
+            {x.guid: outcomes.shortened(_answer_text(x.prediction)) for x in rows},
+            {x.guid: x.right for x in rows if x.right is not None},
+            _metrics_of(rows),
+        )  # fmt: skip
+
+
+def _text_of(row: Outcome) -> str:
+    return outcomes.shortened(" — ".join(filter(None, (row.text, row.context))))
+
+
+def _answer_text(value: str | float) -> str:
+    return value if isinstance(value, str) else str(np.float32(value))
+
+
+def _read_examples(path: str) -> list[Outcome]:
+    """Reads ``examples.jsonl``."""
+    rows: dict[str, Outcome] = {}
+    for place, row in tables.read_file(path, "predictions"):
+        json_shapes.check(row, _OUTCOME, place)
+        guid = row.pop("id")
+        if guid in rows:
+            raise file_io.InputError(f"{place}: the id {guid!r} is already that of another line")
+        rows[guid] = Outcome(guid=guid, **row)
+    return list(rows.values())
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+def _metrics_of(rows: Sequence[Outcome]) -> dict[str, Metric]:
+    """Returns the metrics of outcomes, the usual one first, by what their rows hold."""
+    first = rows[0]
+    if first.probabilities:
+        return _metrics_of_classes(rows, tuple(first.probabilities))
+    if first.right is None:
+        return _metrics_of_numbers(rows)
+    if is_of_words(rows):
+        return _metrics_of_words(rows)
+    exact = next(name for name in ("exact", "exact_match") if name in first.numbers)
+    f1, right = (_columns(rows, name) for name in ("f1", exact))
+    return {
+        "f1": Metric("f1", f1, _mean, scale=100.0),
+        exact: Metric(exact, right, _mean, is_right=True, scale=100.0),
+    }
+
+
+def is_of_words(rows: Sequence[Outcome]) -> bool:
+    """Returns whether outcomes are those of the words of sentences."""
+    return "words" in rows[0].numbers
+
+
+def _columns(rows: Sequence[Outcome], *names: str) -> npt.NDArray:
+    """Returns numbers [examples, names] of outcomes."""
+    return np.array([[row.numbers[name] for name in names] for row in rows], float)
+
+
+def _metrics_of_words(rows: Sequence[Outcome]) -> dict[str, Metric]:
+    """Returns the accuracy of words and, if labels mark entities, their scores."""
+    right = _columns(rows, "right_words", "words")
+    metrics = [Metric("eval_accuracy", right, _ratio_of_first)]
+    if "true_entities" in rows[0].numbers:
+        counts = _columns(rows, "right_entities", "predicted_entities", "true_entities")
+        metrics = [
+            Metric("f1", counts, _f1),
+            Metric("precision", counts[:, :2], _ratio_of_first),
+            Metric("recall", counts[:, ::2], _ratio_of_first),
+            *metrics,
+        ]
+    return {metric.name: metric for metric in metrics}
+
+
+def _mean(means: npt.NDArray) -> npt.NDArray:
+    return means[..., 0]
+
+
+def _ratio(top: npt.NDArray, bottom: npt.NDArray) -> npt.NDArray:
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+
+
+def _f1(means: npt.NDArray) -> npt.NDArray:
+    """Computes F1 from means [..., 3] of correct, predicted and true ones."""
+    return _ratio(2 * means[..., 0], means[..., 1] + means[..., 2])
+
+
+def _pearson(means: npt.NDArray) -> npt.NDArray:
+    """Computes the correlation from means [..., 5] of x, y, xx, yy, xy."""
+    x, y, xx, yy, xy = np.moveaxis(means, -1, 0)
+    spread = np.maximum(0, xx - x * x) * np.maximum(0, yy - y * y)
+    return _ratio(xy - x * y, np.sqrt(spread))
+
+
+def _matthews(means: npt.NDArray) -> npt.NDArray:
+    """Computes the Matthews correlation from frequencies [..., K, K] in one axis."""
+    size = int(np.sqrt(means.shape[-1]))
+    table = means.reshape(*means.shape[:-1], size, size)
+    true, predicted = table.sum(axis=-1), table.sum(axis=-2)
+    covariance = np.trace(table, axis1=-2, axis2=-1) - (true * predicted).sum(axis=-1)
+    spread = (1 - (true**2).sum(axis=-1)) * (1 - (predicted**2).sum(axis=-1))
+    return _ratio(covariance, np.sqrt(np.maximum(0, spread)))
+
+
+def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
+    """Returns the metrics of classes: accuracy, of two the F1 of one, correlation."""
+    labels = np.array([row.label for row in rows], object)
+    predictions = np.array([row.prediction for row in rows], object)
+    right = (labels == predictions).astype(float)[:, None]
+    metrics = [Metric("eval_accuracy", right, _mean, is_right=True)]
+    if len(names) == 2:
+        positive = custom.find_positive(names)
+        true, predicted = (values == positive for values in (labels, predictions))
+        counts = np.stack([true & predicted, predicted, true], axis=1).astype(float)
+        metrics.append(Metric("f1", counts, _f1))
+    place = {name: i for i, name in enumerate(names)}
+    cells = [place[a] * len(names) + place[b] for a, b in zip(labels, predictions, strict=True)]
+    metrics.append(Metric("matthew_corr", np.eye(len(names) ** 2)[cells], _matthews))
+    return {metric.name: metric for metric in metrics}
+
+
+def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
+    x = np.array([row.label for row in rows], float)
+    y = np.array([row.prediction for row in rows], float)
+    errors = {"MSE": (x - y) ** 2, "MAE": np.abs(x - y)}
+    # Moved to their mean, so that squares of large numbers lose no digits; x and y are labels and
+    # predictions of the same unit, and labels are the same on all sides.
+    x, y = x - x.mean(), y - x.mean()
+    moments = np.stack([x, y, x * x, y * y, x * y], axis=1)
+    metrics = {"pearson": Metric("pearson", moments, _pearson)}
+    return metrics | {name: Metric(name, row[:, None], _mean) for name, row in errors.items()}
+
+
+def _ratio_of_first(means: npt.NDArray) -> npt.NDArray:
+    """Divides the first of two means [..., 2] by the second."""
+    return _ratio(means[..., 0], means[..., 1])
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def count_labels(rows: Sequence[Outcome]) -> tuple[list[str], list[list[int]]]:
+    """Returns the K labels that occur, and [K, K] counts of predictions by the correct label."""
+    labels = sorted({str(name) for row in rows for name in (row.label, row.prediction)})
+    place = {label: i for i, label in enumerate(labels)}
+    matrix = [[0] * len(labels) for _ in labels]
+    for row in rows:
+        matrix[place[str(row.label)]][place[str(row.prediction)]] += 1
+    return labels, matrix
+
+
+def worst_examples(rows: Sequence[Outcome]) -> list[list[object]]:
+    """Returns [text, label, prediction, probability] of mistakes.
+
+    These are the wrong rows with the highest probabilities, or the farthest numbers.
+    """
+    if rows[0].probabilities:
+        wrong = [row for row in rows if not row.right]
+        wrong.sort(key=lambda row: -row.probabilities[str(row.prediction)])
+    else:
+        wrong = sorted(rows, key=lambda row: -abs(float(row.label) - float(row.prediction)))
+    return [
+        [row.text, row.label, row.prediction, row.probabilities.get(str(row.prediction))]
+        for row in wrong[:NUM_WORST]
+    ]
+
+
+def find_threshold(run: Run) -> float | None:
+    """Finds the null odds at and above which no answer was given; None if unknown."""
+    # Earlier versions wrote no file with it.
+    result = null_threshold.read_file(run.folder) or run.record["result"] or {}
+    return result.get(null_threshold.THRESHOLD)
+
+
+def threshold_curve(
+    rows: Sequence[Outcome],
+) -> tuple[list[float], list[float], list[float]] | None:
+    """Returns scores by threshold: questions whose null odds are below it are answered.
+
+    Questions without a text to answer with are never answered, and do not appear in the curve.
+
+    Returns:
+      (null odds, exact match, F1): the null odds where the scores change, ascending, and scores in
+      percent: one up to and including the first of these places, where nothing is answered, one
+      up to and including the second and so on, and one after the last, where everything is
+      answered. None without null odds.
+    """
+    if not all("null_odds" in row.numbers for row in rows):
+        return None
+    nothing = 100.0 * sum(not row.numbers["has_answer"] for row in rows)
+    current = [nothing, nothing]
+    totals: dict[float, list[float]] = {}  # Questions of the same null odds are answered together.
+    with_text = (row for row in rows if "best_text_f1" in row.numbers)
+    for row in sorted(with_text, key=lambda row: row.numbers["null_odds"]):
+        scores = [row.numbers[f"best_text_{name}"] for name in ("exact", "f1")]
+        if not row.numbers["has_answer"]:
+            scores = [-100.0, -100.0]
+        current = [now + score for now, score in zip(current, scores, strict=True)]
+        totals[row.numbers["null_odds"]] = current
+    if not totals:
+        return None
+    exact, f1 = (
+        [total / len(rows) for total in column]
+        for column in zip([nothing, nothing], *totals.values(), strict=True)
+    )
+    return list(totals), exact, f1
+
+
+def _probability_of_answer(row: Outcome) -> float | None:
+    """Returns the probability of what was answered to a question.
+
+    This is the probability of "no answer", or that of an answer times that of this text. Null odds
+    are the logit of "no answer". None if they are needed but missing.
+    """
+    best, odds = row.numbers.get("probability"), row.numbers.get("null_odds")
+    answered = row.prediction != NO_ANSWER
+    if odds is None:
+        return best if answered else None
+    decided = 1.0 / (1.0 + math.exp(min(odds if answered else -odds, 700.0)))
+    if not answered:
+        return decided
+    return None if best is None else decided * best
+
+
+def worst_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
+    """Returns a table of the answers with the lowest F1; ties are sorted by probability.
+
+    Returns:
+      (header, rows).
+    """
+    has_odds = "null_odds" in rows[0].numbers  # SQuAD 2.0 only
+    header = ["question", "text", "right", "predicted", "F1"]
+    header += ["null odds", "probability"] if has_odds else ["probability"]
+    wrong = [row for row in rows if not row.right]
+    wrong.sort(key=lambda row: (row.numbers["f1"], -(_probability_of_answer(row) or 0.0)))
+    table: list[list[object]] = []
+    for row in wrong[:NUM_WORST]:
+        odds = [row.numbers["null_odds"]] if has_odds else []
+        line = [row.text, row.context, row.label, row.prediction, row.numbers["f1"] / 100]
+        table.append([*line, *odds, _probability_of_answer(row)])
+    return header, table
