@@ -23,12 +23,48 @@ ROOT = "/v2"
 LIVE, READY = f"{ROOT}/health/live", f"{ROOT}/health/ready"
 HEAD_SIZE = "Inference-Header-Content-Length"
 _EXTENSIONS = ["binary_tensor_data"]
-# KServe's clients add the name of the model, which the path has.
-_REQUEST = {"id", "model_name", "parameters", "inputs", "outputs"}
-_TENSOR = {"name", "shape", "datatype", "parameters", "data"}
 _INTEGERS = {"INT32": "<i4", "INT64": "<i8", "UINT32": "<u4", "UINT64": "<u8"}
 _LONGEST_ID = 256
 _PREFIX = 4  # bytes before each text of a binary tensor: its length, little endian
+# JSON Schema of requests; the messages of `read` are more exact.
+SCHEMAS = "#/components/schemas"
+_PARAMETERS = {"type": "object", "additionalProperties": True}
+TENSOR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": {"type": "string"},
+        "shape": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1},
+            "minItems": 1,
+            "maxItems": 2,
+        },
+        "datatype": {"type": "string", "enum": [tensors.BYTES, *_INTEGERS]},
+        "data": {"type": "array"},
+        "parameters": _PARAMETERS,
+    },
+    "additionalProperties": False,
+}
+_OUTPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string"}, "parameters": _PARAMETERS},
+    "additionalProperties": False,
+}
+REQUEST_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": {"type": "string", "maxLength": _LONGEST_ID},
+        # KServe's clients add it.
+        "model_name": {"description": "Ignored: the path has the name."},
+        "inputs": {"type": "array", "items": {"$ref": f"{SCHEMAS}/Tensor"}, "minItems": 1},
+        "outputs": {"type": ["array", "null"], "items": _OUTPUT_SCHEMA},
+        "parameters": _PARAMETERS,
+    },
+    "additionalProperties": False,
+}
 
 
 # --- descriptions -------------------------------------------------------------------------------
@@ -170,10 +206,7 @@ def read(
     size = _head_size(head_size, len(body))
     value = requests.parse(body[:size])
     json_shapes.check(value, dict, "the request")
-    if unknown := value.keys() - _REQUEST:
-        raise file_io.InputError(
-            f"the request: expected only {', '.join(sorted(_REQUEST))}, found {min(unknown)!r}"
-        )
+    _check_names(value, REQUEST_SCHEMA, "the request")
     name = value.get("id", "")
     json_shapes.check(name, str, "id")
     if len(name) > _LONGEST_ID:
@@ -194,6 +227,15 @@ def read(
     is_binary = parameters.get("binary_data_output", False)
     outputs = _outputs(value.get("outputs"), output_tensors, is_binary)
     return InferenceRequest(examples, hosted.name, name, outputs)
+
+
+def _check_names(value: dict[str, Any], schema: dict[str, Any], place: str) -> None:
+    """Rejects fields that a schema does not have."""
+    names = schema["properties"].keys()
+    if unknown := value.keys() - names:
+        raise file_io.InputError(
+            f"{place}: expected only {', '.join(sorted(names))}, found {min(unknown)!r}"
+        )
 
 
 def _head_size(text: str | None, limit: int) -> int:
@@ -263,10 +305,7 @@ def _type_of(
     tensor: dict[str, Any], place: str, limits: requests.Limits
 ) -> tuple[str, tuple[int, ...]]:
     """Returns datatype and shape of an input."""
-    if unknown := tensor.keys() - _TENSOR:
-        raise file_io.InputError(
-            f"{place}: expected only {', '.join(sorted(_TENSOR))}, found {min(unknown)!r}"
-        )
+    _check_names(tensor, TENSOR_SCHEMA, place)
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
     json_shapes.check(tensor.get("name"), str, f"{place}.name")
     json_shapes.check(datatype, str, f"{place}.datatype")
@@ -335,7 +374,8 @@ def _rows(inputs: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]
         )
     columns = {}
     for name, array in inputs.items():
-        tensor = fields.get(form.other_names.get(name, name))
+        field = form.by_name.get(name)
+        tensor = fields[field.name] if field else None
         if tensor is not None and (array.datatype == tensors.BYTES) != (
             tensor.datatype == tensors.BYTES
         ):
@@ -390,8 +430,7 @@ def _outputs(value: Any, output_tensors: Sequence[tensors.Tensor], is_binary: bo
     outputs: dict[str, Output] = {}
     for number, output in enumerate(value):
         place, name = f"outputs[{number}]", output.get("name")
-        if unknown := output.keys() - {"name", "parameters"}:
-            raise file_io.InputError(f"{place}: found the unknown field {min(unknown)!r}")
+        _check_names(output, _OUTPUT_SCHEMA, place)
         if not isinstance(name, str) or name not in by_name or name in outputs:
             raise file_io.InputError(
                 f"{place}.name: expected each of {', '.join(by_name)} at most once, found {name!r}"

@@ -14,6 +14,7 @@ from albert.serving import (
     requests,
     server_log,
     tensorflow_protocol,
+    tensors,
 )
 
 _PLAIN = re.compile(r"[\w.:\[\]-]+", re.ASCII)  # hosts that need no quotes in a shell
@@ -31,48 +32,6 @@ _ERRORS = {
     "loaded, or the server stops; see Retry-After.",
 }
 _OBJECT: dict[str, Any] = {"type": "object"}
-_PARAMETERS = {"type": "object", "additionalProperties": True}
-_TENSOR = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": {"type": "string"},
-        "shape": {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 1},
-            "minItems": 1,
-            "maxItems": 2,
-        },
-        "datatype": {"type": "string", "enum": ["BYTES", "INT32", "INT64", "UINT32", "UINT64"]},
-        "data": {"type": "array"},
-        "parameters": _PARAMETERS,
-    },
-    "additionalProperties": False,
-}
-_INFERENCE = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {
-        "id": {"type": "string", "maxLength": 256},
-        "model_name": {"description": "Ignored: the path has the name."},
-        "inputs": {
-            "type": "array",
-            "items": {"$ref": "#/components/schemas/Tensor"},
-            "minItems": 1,
-        },
-        "outputs": {
-            "type": ["array", "null"],
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {"name": {"type": "string"}, "parameters": _PARAMETERS},
-                "additionalProperties": False,
-            },
-        },
-        "parameters": _PARAMETERS,
-    },
-    "additionalProperties": False,
-}
 _RESULT: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -130,7 +89,11 @@ def document(
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": {"Error": _ERROR, "Tensor": _TENSOR, "InferenceRequest": _INFERENCE}
+            "schemas": {
+                "Error": _ERROR,
+                "Tensor": inference_protocol.TENSOR_SCHEMA,
+                "InferenceRequest": inference_protocol.REQUEST_SCHEMA,
+            }
         },
     }
 
@@ -158,7 +121,7 @@ def _operation(
     schema = _OBJECT if media == "application/json" else {"type": "string"}
     replies: dict[str, Any] = {"200": {"description": "OK", "content": _content(schema, media)}}
     for status in errors:
-        error = _content({"$ref": "#/components/schemas/Error"})
+        error = _content({"$ref": f"{inference_protocol.SCHEMAS}/Error"})
         replies[str(status)] = {"description": _ERRORS[status], "content": error}
     return {"summary": summary, "tags": [tag], "responses": replies}
 
@@ -193,10 +156,11 @@ def _several(schema: dict[str, Any], limits: requests.Limits) -> dict[str, Any]:
 def _example(form: requests.Form) -> dict[str, Any]:
     """Returns the schema of an example, in which a field may have its other name."""
     schema = form.schema | {"additionalProperties": False}
-    for other, name in form.other_names.items():
-        schema["properties"][other] = schema["properties"][name]
-        schema["required"].remove(name)
-        schema["oneOf"] = [{"required": [name]}, {"required": [other]}]
+    for name, other in ((field.name, field.other_name) for field in form.fields):
+        if other:
+            schema["properties"][other] = schema["properties"][name]
+            schema["required"].remove(name)
+            schema["oneOf"] = [{"required": [name]}, {"required": [other]}]
     return schema
 
 
@@ -231,7 +195,7 @@ def _tensorflow(hosted: hosted_models.HostedModel, limits: requests.Limits) -> d
 
 def _inference(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    schema = {"$ref": "#/components/schemas/InferenceRequest"}
+    schema = {"$ref": f"{inference_protocol.SCHEMAS}/InferenceRequest"}
     example = hosted.model and {"inputs": list(_inputs(hosted.model.form))}
     for path in _versions(f"{inference_protocol.ROOT}/models/{hosted.name}"):
         paths[path] = _get("Inputs and outputs.", hosted.name, 503)
@@ -248,11 +212,14 @@ def _versions(path: str) -> tuple[str, str]:
 
 def _inputs(form: requests.Form) -> Iterator[dict[str, Any]]:
     """Yields the tensors of an example of a form."""
-    for name, value in form.example.items():
-        is_list = name == "options"
+    for tensor in tensors.text_inputs(form):
+        if tensor.name in form.optional:
+            continue
+        value = form.example[tensor.name]
+        is_list = len(tensor.shape) == 2
         yield {
-            "name": name,
-            "datatype": "BYTES",
+            "name": tensor.name,
+            "datatype": tensor.datatype,
             "shape": [1, len(value)] if is_list else [1],
             "data": value if is_list else [value if isinstance(value, str) else " ".join(value)],
         }

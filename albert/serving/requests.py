@@ -8,6 +8,7 @@ Serving (source: its RESTful API) holds rows under "instances" or columns under 
 import base64
 import binascii
 import dataclasses
+import functools
 import itertools
 import json
 import string
@@ -21,6 +22,7 @@ from albert.serving import batcher
 _SIGNATURE = "serving_default"
 _EXAMPLES = "examples"
 _MAX_ANSWERS = 20
+_MAX_OPTIONS = len(string.ascii_uppercase)
 _DEFAULT_ANSWERS = 3
 TRUNCATED = "truncated"  # field of a result whose texts were cut to fit the model's input
 _TOKEN_CHARACTERS = 5  # approximate, to compare lengths before a text is tokenized
@@ -79,9 +81,8 @@ def _words(value: Any, place: str) -> list[str]:
 
 def _options(value: Any, place: str) -> list[str]:
     json_shapes.check(value, list, place)
-    limit = len(string.ascii_uppercase)
-    if not 2 <= len(value) <= limit:
-        raise file_io.InputError(f"{place}: expected 2 to {limit} texts, found {len(value)}")
+    if not 2 <= len(value) <= _MAX_OPTIONS:
+        raise file_io.InputError(f"{place}: expected 2 to {_MAX_OPTIONS} texts, found {len(value)}")
     return [_text(option, f"{place}[{number}]") for number, option in enumerate(value)]
 
 
@@ -92,35 +93,33 @@ def _count(value: Any, place: str) -> int:
     return value
 
 
-# An example of each field, for descriptions.
-_SAMPLES: dict[str, Any] = {
-    "text": "What a charming journey.",
-    "text_pair": "It was dull.",
-    "words": ["Ann", "lives", "in", "Paris"],
-    "article": "It rained all day.",
-    "question": "Who wrote it?",
-    "options": ["inside", "outside"],
-    "context": "Ann wrote it in 1901.",
-}
-# JSON Schema of the values that each function reads.
-_TEXT_SCHEMA = {"type": "string", "pattern": r"\S"}
-SCHEMAS: dict[Callable, dict[str, Any]] = {
-    _text: _TEXT_SCHEMA,
-    _words: {
-        "oneOf": [{"type": "array", "items": _TEXT_SCHEMA, "minItems": 1}, _TEXT_SCHEMA],
-        "description": "Words, or a text that is split at white space.",
-    },
-    _options: {
-        "type": "array",
-        "items": _TEXT_SCHEMA,
-        "minItems": 2,
-        "maxItems": len(string.ascii_uppercase),
-    },
-    _count: {"type": "integer", "minimum": 1, "maximum": _MAX_ANSWERS},
-}
-
-
 # --- examples of each kind of model -------------------------------------------------------------
+
+
+_TEXT_SCHEMA = {"type": "string", "pattern": r"\S"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A field of examples.
+
+    Attributes:
+      name: its name.
+      example: a value, for descriptions.
+      read: ``(parsed JSON, place for messages) -> value``.
+      schema: JSON Schema of what `read` takes.
+      is_long: whether it is the text that an example is about.
+      other_name: name that a client may use instead.
+      default: value if it is missing; None: it is required.
+    """
+
+    name: str
+    example: Any
+    read: Callable[[Any, str], Any] = _text
+    schema: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _TEXT_SCHEMA)
+    is_long: bool = False
+    other_name: str | None = None
+    default: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,35 +128,48 @@ class Form:
 
     Attributes:
       entry: path of requests in the toolkit's format.
-      fields: {name: function ``(value, place) -> value``}, the required fields.
-      optional: {name: (function, default)}, the optional fields.
-      other_names: {name that a client may use: name of the field}.
+      fields: all fields, the optional ones at the end.
       is_split: whether long texts become several sequences; otherwise they are truncated.
     """
 
     entry: str
-    fields: dict[str, Callable]
-    optional: dict[str, tuple[Callable, Any]] = dataclasses.field(default_factory=dict)
-    other_names: dict[str, str] = dataclasses.field(default_factory=dict)
+    fields: tuple[Field, ...]
     is_split: bool = False
+
+    @functools.cached_property
+    def required(self) -> tuple[Field, ...]:
+        """The fields that every example has."""
+        return tuple(field for field in self.fields if field.default is None)
+
+    @functools.cached_property
+    def optional(self) -> dict[str, Any]:
+        """{name: default} of the other fields."""
+        return {f.name: f.default for f in self.fields if f.default is not None}
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, Field]:
+        """The fields by all names that clients may use."""
+        others = {field.other_name: field for field in self.fields if field.other_name}
+        return {field.name: field for field in self.fields} | others
 
     @property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of an example."""
-        properties = {name: dict(SCHEMAS[check]) for name, check in self.fields.items()}
-        for name, (check, default) in self.optional.items():
-            properties[name] = {**SCHEMAS[check], "default": default}
-        return {"type": "object", "properties": properties, "required": list(self.fields)}
+        properties = {field.name: dict(field.schema) for field in self.fields}
+        for name, default in self.optional.items():
+            properties[name]["default"] = default
+        required = [field.name for field in self.required]
+        return {"type": "object", "properties": properties, "required": required}
 
     @property
     def example(self) -> dict[str, Any]:
         """An example with the required fields."""
-        return {name: _SAMPLES[name] for name in self.fields}
+        return {field.name: field.example for field in self.required}
 
     @property
     def bare(self) -> str | None:
         """Name of the field whose value may come without a name, or None."""
-        return next(iter(self.fields)) if len(self.fields) == 1 else None
+        return self.fields[0].name if len(self.fields) == 1 else None
 
     def read(self, value: Any, place: str, limits: Limits) -> dict[str, Any]:
         """Reads an example as a dict by field.
@@ -173,21 +185,20 @@ class Form:
         """
         json_shapes.check(value, dict, place or "the request")
 
-        def at(name):
+        def at(name: str) -> str:
             return f"{place}.{name}" if place else name
 
-        example = {}
+        example: dict[str, Any] = {}
         for name, part in value.items():
-            field = self.other_names.get(name, name)
-            check = self.fields.get(field) or self.optional.get(field, [None])[0]
-            if check is None or field in example:
+            field = self.by_name.get(name)
+            if field is None or field.name in example:
                 raise file_io.InputError(f"{at(name)}: expected {self._expected()}, found {name!r}")
-            example[field] = check(part, at(name))
-        for field in self.fields:
-            if field not in example:
+            example[field.name] = field.read(part, at(name))
+        for field in self.required:
+            if field.name not in example:
                 names = ", ".join(value) or "nothing"
                 raise file_io.InputError(
-                    f"{at(field)}: expected {self._expected()}, found only {names}"
+                    f"{at(field.name)}: expected {self._expected()}, found only {names}"
                 )
         length = _characters(example)
         if length > limits.characters:
@@ -196,7 +207,7 @@ class Form:
                 f"{length}"
             )
         example = self._cut(example, _MAX_GROWTH * limits.characters, place)
-        return {name: default for name, (_, default) in self.optional.items()} | example
+        return self.optional | example
 
     def _cut(self, example: dict[str, Any], limit: int, place: str) -> dict[str, Any]:
         """Truncates the texts of an example that would take long to normalize."""
@@ -211,10 +222,9 @@ class Form:
         return _map_texts(lambda text: _start(text, limit // len(texts)), example)
 
     def _expected(self) -> str:
-        alternatives = {field: other for other, field in self.other_names.items()}
         names = [
-            f"{field} (or {alternatives[field]})" if field in alternatives else field
-            for field in self.fields
+            f"{field.name} (or {field.other_name})" if field.other_name else field.name
+            for field in self.required
         ]
         more = f", perhaps {' and '.join(self.optional)}" if self.optional else ""
         return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
@@ -254,14 +264,40 @@ def _characters(value: Any) -> int:
     return sum(map(len, _texts(value)))
 
 
-ONE_TEXT = Form("/predict", {"text": _text})
-TWO_TEXTS = Form("/predict", {"text": _text, "text_pair": _text})
-WORDS = Form("/predict", {"words": _words}, other_names={"text": "words"}, is_split=True)
-CHOICE = Form("/predict", {"article": _text, "question": _text, "options": _options})
+_ASKED = Field("question", "Who wrote it?")
+_WORDS = Field(
+    "words",
+    ["Ann", "lives", "in", "Paris"],
+    _words,
+    {
+        "oneOf": [{"type": "array", "items": _TEXT_SCHEMA, "minItems": 1}, _TEXT_SCHEMA],
+        "description": "Words, or a text that is split at white space.",
+    },
+    is_long=True,
+    other_name="text",
+)
+_OPTIONS = Field(
+    "options",
+    ["inside", "outside"],
+    _options,
+    {"type": "array", "items": _TEXT_SCHEMA, "minItems": 2, "maxItems": _MAX_OPTIONS},
+)
+_NUM_ANSWERS = Field(
+    "num_answers",
+    _DEFAULT_ANSWERS,
+    _count,
+    {"type": "integer", "minimum": 1, "maximum": _MAX_ANSWERS},
+    default=_DEFAULT_ANSWERS,
+)
+_TEXT = Field("text", "What a charming journey.", is_long=True)
+
+ONE_TEXT = Form("/predict", (_TEXT,))
+TWO_TEXTS = Form("/predict", (_TEXT, Field("text_pair", "It was dull.")))
+WORDS = Form("/predict", (_WORDS,), is_split=True)
+CHOICE = Form("/predict", (Field("article", "It rained all day.", is_long=True), _ASKED, _OPTIONS))
 QUESTION = Form(
     "/ask",
-    {"question": _text, "context": _text},
-    optional={"num_answers": (_count, _DEFAULT_ANSWERS)},
+    (_ASKED, Field("context", "Ann wrote it in 1901.", is_long=True), _NUM_ANSWERS),
     is_split=True,
 )
 

@@ -130,19 +130,13 @@ def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdMo
 
 def _sample(form: requests.Form, tokens: int) -> dict[str, Any]:
     """Returns an example of about `tokens` tokens."""
-    words = [_WORD] * max(tokens - 3 * len(form.fields), 1)
-    text = " ".join(words)
-    samples = {
-        "text": text,
-        "words": words,
-        "article": text,
-        "context": text,
-        "text_pair": _WORD,
-        "question": _WORD,
-        "options": [_WORD, _WORD],
-        "num_answers": 1,
-    }
-    return {name: samples[name] for name in (*form.fields, *form.optional)}
+    words = [_WORD] * max(tokens - 3 * len(form.required), 1)
+    sample = dict(form.optional)
+    for field in form.required:
+        is_list = isinstance(field.example, list)
+        value = words if field.is_long else [_WORD] * (len(field.example) if is_list else 1)
+        sample[field.name] = value if is_list else " ".join(value)
+    return sample
 
 
 def shapes(max_seq_length: int, max_batch_size: int) -> list[tuple[int, int]]:

@@ -52,9 +52,10 @@ def test_examples_are_requests(form):
 def bodies(form):
     """Requests of both formats, good and bad."""
     one = form.example
+    others = [(field.name, field.other_name) for field in form.fields if field.other_name]
     wrong = [{}, {**one, "unknown": 1}, one | dict.fromkeys(one, 1), one | dict.fromkeys(one, " ")]
-    named = [one | {other: one[name]} for other, name in form.other_names.items()]
-    renamed = [{other: one[name] for other, name in form.other_names.items()}]
+    named = [one | {other: one[name]} for name, other in others]
+    renamed = [{other: one[name] for name, other in others}]
     for row in (one, *wrong, *named, *renamed):
         yield from (row, {"examples": [row]}, {"instances": [row]}, {"instances": [one, row]})
         yield {"inputs": {name: [value] for name, value in row.items()}}
