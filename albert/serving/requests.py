@@ -1,8 +1,7 @@
 """Parses the requests of a server, from JSON to examples, and writes results as JSON.
 
 Each kind of model has a `Form`, which describes its examples. A request in the toolkit's format
-holds an example, or a list of examples under "examples". A request in the format of TensorFlow
-Serving (source: its RESTful API) holds rows under "instances" or columns under "inputs".
+holds an example, or a list of examples under "examples".
 """
 
 import base64
@@ -19,7 +18,6 @@ from typing import Any, Protocol
 from albert.io import file_io, json_shapes, tables
 from albert.serving import batcher
 
-_SIGNATURE = "serving_default"
 _EXAMPLES = "examples"
 _MAX_ANSWERS = 20
 _MAX_OPTIONS = len(string.ascii_uppercase)
@@ -374,23 +372,6 @@ class OwnRequest:
         return json_reply({"results": results} if self.is_list else results[0])
 
 
-@dataclasses.dataclass(frozen=True)
-class TensorFlowRequest:
-    """A request in the format of TensorFlow Serving, with rows or columns."""
-
-    examples: list[dict[str, Any]]
-    has_columns: bool
-
-    def encode(self, results: Sequence[Result]) -> Reply:
-        """Returns the reply: rows or columns. Those with a single field have no name."""
-        # All must have the outputs of the model's metadata.
-        rows = [{k: v for k, v in result.items() if k != TRUNCATED} for result in results]
-        if not self.has_columns:
-            return json_reply({"predictions": [_unnamed(row) for row in rows]})
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        return json_reply({"outputs": _unnamed(columns)})
-
-
 def parse(body: bytes) -> Any:
     """Parses JSON in UTF-8; raises `file_io.InputError` if the bytes are anything else."""
     try:
@@ -423,57 +404,6 @@ def read(body: bytes, form: Form, limits: Limits) -> OwnRequest:
         )
     examples = read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
     return OwnRequest(examples, is_list=True)
-
-
-def read_tensorflow(body: bytes, form: Form, limits: Limits) -> TensorFlowRequest:
-    """Reads a request in the format of TensorFlow Serving; see `Form.read`.
-
-    If an example has a single field, its values may come without a name.
-    """
-    value = parse(body)
-    json_shapes.check(value, dict, "the request")
-    names = {"instances", "inputs"} & value.keys()
-    unknown = value.keys() - {"instances", "inputs", "signature_name"}
-    if len(names) != 1 or unknown:
-        raise file_io.InputError(
-            "the request: expected instances or inputs and perhaps signature_name, found "
-            f"{', '.join(value) or 'nothing'}"
-        )
-    signature = value.get("signature_name", _SIGNATURE)
-    if signature != _SIGNATURE:
-        raise file_io.InputError(f"signature_name: expected {_SIGNATURE!r}, found {signature!r}")
-    if "instances" in value:
-        instances = value["instances"]
-        if form.bare and isinstance(instances, list):
-            instances = [_named(form, part) for part in instances]
-        examples = read_all(instances, "instances", form, limits)
-        return TensorFlowRequest(examples, has_columns=False)
-    examples = read_all(_rows(value["inputs"], form), "inputs", form, limits)
-    return TensorFlowRequest(examples, has_columns=True)
-
-
-def _named(form: Form, value: Any) -> dict[str, Any]:
-    """Adds the name of the only field to an example without it."""
-    is_named = isinstance(value, dict) and value.keys() != {"b64"}
-    return value if is_named else {str(form.bare): value}
-
-
-def _unnamed(result: dict[str, Any]) -> Any:
-    return next(iter(result.values())) if len(result) == 1 else result
-
-
-def _rows(inputs: Any, form: Form) -> list[dict]:
-    """Converts columns to rows."""
-    if form.bare and isinstance(inputs, list):
-        return [_named(form, value) for value in inputs]
-    json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")
-    sizes = {name: len(column) for name, column in inputs.items()}
-    if len(set(sizes.values())) != 1:
-        counts = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
-        raise file_io.InputError(
-            f"inputs: expected fields with the same number of values, found {counts}"
-        )
-    return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
 
 
 def to_json(value: Any) -> str:

@@ -143,7 +143,7 @@ def _decode_tensorflow(
     limits: requests.Limits,
 ) -> requests.Request:
     assert hosted.model is not None
-    return requests.read_tensorflow(body, hosted.model.form, limits)
+    return tensorflow_protocol.read(body, hosted.model.form, limits)
 
 
 def _decode_inference(

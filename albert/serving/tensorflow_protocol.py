@@ -1,12 +1,14 @@
-"""Paths and replies of TensorFlow Serving's RESTful API, except predictions.
+"""Requests and replies of TensorFlow Serving's RESTful API, which is the source of their form.
 
-`requests.read_tensorflow` reads requests for predictions. Source: TensorFlow Serving's RESTful API.
+A request for predictions holds rows under "instances" or columns under "inputs".
 """
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from albert.serving import hosted_models, tensors
+from albert.io import file_io, json_shapes
+from albert.serving import hosted_models, requests, tensors
 
 MODELS = "/v1/models"
 SIGNATURE = "serving_default"
@@ -63,3 +65,74 @@ def _described(specs: Iterable[tensors.Tensor]) -> dict[str, Any]:
         for tensor in specs
         if tensor is not tensors.RESULT
     }
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A request in the format of TensorFlow Serving, with rows or columns."""
+
+    examples: list[dict[str, Any]]
+    has_columns: bool
+
+    def encode(self, results: Sequence[requests.Result]) -> requests.Reply:
+        """Returns the reply: rows or columns. Those with a single field have no name."""
+        # All must have the outputs of the model's metadata.
+        rows = [{k: v for k, v in result.items() if k != requests.TRUNCATED} for result in results]
+        if not self.has_columns:
+            return requests.json_reply({"predictions": [_unnamed(row) for row in rows]})
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        return requests.json_reply({"outputs": _unnamed(columns)})
+
+
+def read(body: bytes, form: requests.Form, limits: requests.Limits) -> Request:
+    """Reads a request in the format of TensorFlow Serving; see `requests.Form.read`.
+
+    If an example has a single field, its values may come without a name.
+    """
+    value = requests.parse(body)
+    json_shapes.check(value, dict, "the request")
+    names = {"instances", "inputs"} & value.keys()
+    unknown = value.keys() - {"instances", "inputs", "signature_name"}
+    if len(names) != 1 or unknown:
+        raise file_io.InputError(
+            "the request: expected instances or inputs and perhaps signature_name, found "
+            f"{', '.join(value) or 'nothing'}"
+        )
+    signature = value.get("signature_name", SIGNATURE)
+    if signature != SIGNATURE:
+        raise file_io.InputError(f"signature_name: expected {SIGNATURE!r}, found {signature!r}")
+    if "instances" in value:
+        instances = value["instances"]
+        if form.bare and isinstance(instances, list):
+            instances = [_named(form, part) for part in instances]
+        examples = requests.read_all(instances, "instances", form, limits)
+        return Request(examples, has_columns=False)
+    examples = requests.read_all(_rows(value["inputs"], form), "inputs", form, limits)
+    return Request(examples, has_columns=True)
+
+
+def _named(form: requests.Form, value: Any) -> dict[str, Any]:
+    """Adds the name of the only field to an example without it."""
+    is_named = isinstance(value, dict) and value.keys() != {"b64"}
+    return value if is_named else {str(form.bare): value}
+
+
+def _unnamed(result: dict[str, Any]) -> Any:
+    return next(iter(result.values())) if len(result) == 1 else result
+
+
+def _rows(inputs: Any, form: requests.Form) -> list[dict]:
+    """Converts columns to rows."""
+    if form.bare and isinstance(inputs, list):
+        return [_named(form, value) for value in inputs]
+    json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")
+    sizes = {name: len(column) for name, column in inputs.items()}
+    if len(set(sizes.values())) != 1:
+        counts = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
+        raise file_io.InputError(
+            f"inputs: expected fields with the same number of values, found {counts}"
+        )
+    return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]

@@ -15,7 +15,7 @@ import pytest
 
 from albert import serve
 from albert.io import file_io
-from albert.serving import requests
+from albert.serving import requests, tensorflow_protocol
 from tests.support import builders, processes
 from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
@@ -107,7 +107,7 @@ def test_the_commands_of_the_documents_are_requests():
             continue
         path = re.sub(r"^/models/\w+", "", path)
         own = path in ("/predict", "/ask")
-        read = requests.read if own else requests.read_tensorflow
+        read = requests.read if own else tensorflow_protocol.read
         found = []
         for name in forms:
             form = getattr(requests, name)

@@ -9,7 +9,7 @@ from albert.data import instance_files, instance_shards, instances, masking
 from albert.experiments import seeds, sweep_journal, sweep_plan
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
-from albert.serving import requests, serving_folder
+from albert.serving import requests, serving_folder, tensorflow_protocol
 from albert.tasks import glue
 from albert.tasks.squad import answer_features
 from albert.tasks.squad import features as squad_features
@@ -154,7 +154,7 @@ def _read_request(path):
     with open(path, "rb") as file:
         body = file.read()
     for form in _FORMS:
-        for read in (requests.read, requests.read_tensorflow):
+        for read in (requests.read, tensorflow_protocol.read):
             with contextlib.suppress(file_io.InputError):  # which names the field, not a file
                 read(body, form, requests.Limits())
 

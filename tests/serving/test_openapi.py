@@ -7,7 +7,7 @@ import re
 import pytest
 
 from albert.io import file_io
-from albert.serving import requests
+from albert.serving import requests, tensorflow_protocol
 from tests.support import servers
 from tests.support.serving_stand_in import EchoModel
 
@@ -75,7 +75,7 @@ def test_requests_are_answered_if_they_fit_the_schema(form):
     paths = described(EchoModel(form=form))["paths"]
     formats = {
         f"/models/first{form.entry}": requests.read,
-        "/v1/models/first:predict": requests.read_tensorflow,
+        "/v1/models/first:predict": tensorflow_protocol.read,
     }
     for path, read in formats.items():
         content = paths[path]["post"]["requestBody"]["content"]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from albert.io import file_io
-from albert.serving import requests
+from albert.serving import requests, tensorflow_protocol
 from albert.serving.requests import CHOICE, ONE_TEXT, QUESTION, TWO_TEXTS, WORDS, Limits
 
 RACE = {"article": "a long text", "question": "why _ ?", "options": ["so", "thus"]}
@@ -21,7 +21,7 @@ def read(value, form=ONE_TEXT, limits=LIMITS, reader=requests.read):
 
 
 def read_tensorflow(value, form=ONE_TEXT):
-    return read(value, form, reader=requests.read_tensorflow)
+    return read(value, form, reader=tensorflow_protocol.read)
 
 
 def reply_of(request, results):
