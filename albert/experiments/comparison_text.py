@@ -1,13 +1,11 @@
 """Writes a comparison as text, Markdown, LaTeX, CSV or JSON, and as blocks of a page."""
 
-import csv
 import dataclasses
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from albert.experiments import statistics
+from albert.experiments import statistics, text_tables
 from albert.experiments.comparison import Change, Compared, Examples, Finding, Pair, SideScore
 
 COSTS = {
@@ -17,26 +15,10 @@ COSTS = {
     "tokens": "tokens",
     "peak_memory": "peak GB",
 }
-_LATEX = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "\\": r"\textbackslash{}",
-}
 SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
 PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
 _MAX_CHANGES = 50  # examples per direction: each has a text of up to some hundred characters
 _CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
-
-
-def score(value: float | None) -> str:
-    """Returns a score as tables show it; "-" if it is unknown."""
-    return "-" if value is None else f"{round(value, 4) + 0:.4f}"  # + 0: no "-0.0000"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    """Returns an interval as tables show it; "-" if it is unknown."""
-    return "-" if low is None or high is None else f"{score(low)} to {score(high)}"
 
 
 def p_value(p: float | None) -> str:
@@ -53,19 +35,19 @@ def side_row(row: SideScore) -> list[str]:
     """Returns the row of a side in a table with the header `SIDES`."""
     mean, total = row.mean, len(row.side.runs)
     counted = f"{len(row.scores)} of {total}" if len(row.scores) < total else str(total)
-    each = ", ".join(map(score, row.scores.values()))
+    each = ", ".join(map(text_tables.number, row.scores.values()))
     if mean is None:
         return [row.side.name, "-", "-", counted, each, row.remark]
     notes = "; ".join(filter(None, [row.remark, mean.note]))
-    interval_text = interval(mean.low, mean.high)
-    return [row.side.name, score(mean.estimate), interval_text, counted, each, notes]
+    interval_text = text_tables.interval(mean.low, mean.high)
+    return [row.side.name, text_tables.number(mean.estimate), interval_text, counted, each, notes]
 
 
 def _finding_cells(finding: Finding) -> list[str]:
     comparison = finding.comparison
     return [
         f"{comparison.difference:+.4f}",
-        interval(comparison.low, comparison.high),
+        text_tables.interval(comparison.low, comparison.high),
         p_value(comparison.p),
         p_value(finding.p_holm),
         finding.verdict,
@@ -92,7 +74,7 @@ def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
     """Returns header and rows of the mean cost of a run; no rows if it is not recorded."""
     names = [name for name in COSTS if any(name in side.cost for side in compared.sides)]
     rows = [
-        [side.side.name, score(None if side.mean is None else side.mean.estimate)]
+        [side.side.name, text_tables.number(None if side.mean is None else side.mean.estimate)]
         + [cost(name, side.cost.get(name)) for name in names]
         for side in compared.sides
     ]
@@ -111,17 +93,6 @@ def cost(name: str, value: float | None) -> str:
 # --- text and Markdown ----------------------------------------------------------------------------
 
 
-def _aligned(header, rows):
-    """Returns a table in Markdown, aligned for terminals."""
-    cells = [[" ".join(c.replace("|", "\\|").split()) for c in line] for line in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    return "".join(
-        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
-        for line in cells
-    )
-
-
 def _title(compared):
     names = dict.fromkeys(side.name for side in compared.sides)
     better = "lower" if compared.minimize else "higher"
@@ -133,7 +104,7 @@ def _finding_sentence(finding: Finding, over: str) -> str:
     comparison = finding.comparison
     parts = [f"{comparison.difference:+.4f}"]
     if comparison.low is not None:
-        parts.append(f"interval {interval(comparison.low, comparison.high)}")
+        parts.append(f"interval {text_tables.interval(comparison.low, comparison.high)}")
     if comparison.p is not None:
         after = "" if finding.p_holm == comparison.p else f" (after Holm {p_value(finding.p_holm)})"
         parts.append(f"p {p_value(comparison.p)}{after}")
@@ -188,20 +159,24 @@ def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterabl
 
 def to_text(compared: Compared, num_examples: int = 0) -> str:
     """Returns a comparison as text for terminals, with some of the changed examples."""
-    lines = [_title(compared), "", _aligned(SIDES, map(side_row, compared.sides))]
+    lines = [_title(compared), "", text_tables.write(SIDES, map(side_row, compared.sides))]
     for pair in compared.pairs:
         lines += [*_pair_text(pair, num_examples), ""]
     header, rows = _cost_rows(compared)
     if rows:
-        lines += ["Cost of training, mean of all recorded runs:", "", _aligned(header, rows)]
+        lines += [
+            "Cost of training, mean of all recorded runs:",
+            "",
+            text_tables.write(header, rows),
+        ]
     return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
 
 
 def to_markdown(compared: Compared, num_examples: int = 0) -> str:
     """Returns a comparison as tables in Markdown, with some of the changed examples."""
-    lines = [_title(compared), "", _aligned(SIDES, map(side_row, compared.sides))]
+    lines = [_title(compared), "", text_tables.write(SIDES, map(side_row, compared.sides))]
     pairs = [row for pair in compared.pairs for row in pair_rows(pair)]
-    lines.append(_aligned(PAIRS, pairs))
+    lines.append(text_tables.write(PAIRS, pairs))
     changed = [
         [
             *(f"{pair.second} minus {pair.first}", verb),
@@ -214,49 +189,46 @@ def to_markdown(compared: Compared, num_examples: int = 0) -> str:
     ]
     if changed:
         header = ["pair", "gains or loses", "example", "text", "right", "first", "second"]
-        lines.append(_aligned(header, changed))
+        lines.append(text_tables.write(header, changed))
     header, rows = _cost_rows(compared)
     if rows:
-        lines.append(_aligned(header, rows))
+        lines.append(text_tables.write(header, rows))
     return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
 
 
 # --- other formats --------------------------------------------------------------------------------
 
 
-def _escaped(text):
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-def _tabular(header, rows):
-    lines = [r"\begin{tabular}{" + "l" * len(header) + "}", r"\toprule"]
-    for number, row in enumerate((header, *rows)):
-        lines.append(" & ".join(map(_escaped, row)) + r" \\")
-        lines += [r"\midrule"] if not number else []
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
 def to_latex(compared: Compared, num_examples: int = 0) -> str:
     """Returns tables for LaTeX, with rules of the package booktabs."""
     parts = [
         f"% {' '.join(_title(compared).split())}",
-        _tabular(SIDES, list(map(side_row, compared.sides))),
-        _tabular(PAIRS, [row for pair in compared.pairs for row in pair_rows(pair)]),
+        text_tables.write(SIDES, list(map(side_row, compared.sides)), text_tables.LATEX),
+        text_tables.write(
+            PAIRS, [row for pair in compared.pairs for row in pair_rows(pair)], text_tables.LATEX
+        ),
     ]
     header, rows = _cost_rows(compared)
-    parts += [_tabular(header, rows)] if rows else []
+    parts += [text_tables.write(header, rows, text_tables.LATEX)] if rows else []
     return "\n".join([*parts, *(f"% {note}" for note in compared.notes)]).rstrip() + "\n"
 
 
 def to_csv(compared: Compared, num_examples: int = 0) -> str:
     """Returns a row for each pair and each way to compare it, with numbers in full."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+    rows: list[list[object]] = []
     names = ["difference", "low", "high", "p"]
-    writer.writerow(
-        ["first", "second", "over", "metric", *names, "p_holm", "n_first", "n_second", "paired"]
-        + ["better", "verdict", "method", "note"]
-    )
+    header = [
+        "first",
+        "second",
+        "over",
+        "metric",
+        *names,
+        "p_holm",
+        "n_first",
+        "n_second",
+        "paired",
+    ]
+    header += ["better", "verdict", "method", "note"]
     for pair in compared.pairs:
         examples = pair.examples
         over_seeds: _CsvRow = ("seeds", compared.metric, pair.seeds, pair.why_not_seeds)
@@ -264,7 +236,7 @@ def to_csv(compared: Compared, num_examples: int = 0) -> str:
         if examples is not None:
             over_examples = ("examples", examples.metric, examples.finding, "")
         for over, metric, finding, why in (over_seeds, over_examples):
-            row: list[Any] = [pair.first, pair.second, over, metric]
+            row: list[object] = [pair.first, pair.second, over, metric]
             if finding is None:
                 row += [None] * 9 + ["not known", None, why]
             else:
@@ -272,8 +244,8 @@ def to_csv(compared: Compared, num_examples: int = 0) -> str:
                 row += [getattr(one, name) for name in names]
                 row += [finding.p_holm, one.n_a, one.n_b, one.paired, finding.better]
                 row += [finding.verdict, one.method, one.note]
-            writer.writerow(["" if value is None else value for value in row])
-    return file.getvalue()
+            rows.append(row)
+    return text_tables.write(header, rows, text_tables.CSV)
 
 
 def to_dict(compared: Compared) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Iterable
-from statistics import fmean, stdev
+from statistics import fmean
 
 from albert.experiments import (
     example_statistics,
@@ -13,6 +13,7 @@ from albert.experiments import (
     sweep,
     sweep_journal,
     sweep_results,
+    text_tables,
 )
 from albert.io import file_io
 from albert.tasks import glue
@@ -82,12 +83,13 @@ def _over_seeds(sweep_dir, trials):
     rows = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
     rows = {seed: row for seed, row in rows.items() if row[1] is not None}
     scores = {str(seed): score for seed, (_, score, _) in rows.items()}
+    summary = statistics.Summary.of(list(scores.values()))
     metrics = [row[2] for row in rows.values()]
     shared = set.intersection(*map(set, metrics)) if metrics else ()
     return {
-        "score": fmean(scores.values()) if scores else None,
-        "deviation": stdev(scores.values()) if len(scores) > 1 else None,
-        "interval": statistics.find_interval(list(scores.values())),
+        "score": summary.mean,
+        "deviation": summary.deviation,
+        "interval": summary.interval,
         "scores": scores,
         "num_seeds": len(trials),
         "restarts": sum(seeds.count_restarts(os.path.join(sweep_dir, t.name)) for t in trials),
@@ -188,10 +190,6 @@ def state_text(row: dict) -> str:
 
 def to_markdown(summary: dict) -> str:
     """Returns the summary as a table, aligned for terminals."""
-
-    def number(value):
-        return "-" if value is None else f"{value:.4f}"
-
     repeated = any("num_seeds" in row for row in summary["tasks"])
     columns = [
         *_COLUMNS[:-1],
@@ -201,22 +199,16 @@ def to_markdown(summary: dict) -> str:
     cells = []
     for row in summary["tasks"]:
         best = "-" if row["best_step"] is None else str(row["best_step"])
-        line = [row["task"], row["metric"] or "-", best, number(row["score"])]
+        line = [row["task"], row["metric"] or "-", best, text_tables.number(row["score"])]
         if repeated:
-            low, high = row.get("interval") or (None, None)
-            line.append("-" if low is None else f"{low:.4f} to {high:.4f}")
-            line.append(number(row.get("deviation")))
+            line.append(text_tables.interval(*(row.get("interval") or (None, None))))
+            line.append(text_tables.number(row.get("deviation")))
             line.append(f"{len(row.get('scores', ()))} of {row.get('num_seeds', 0)}")
         cells.append([*line, state_text(row)])
     tasks_text = f"{summary['num_averaged']} of {len(cells)} tasks"
     gap = ["", "", ""] if repeated else []
-    cells.append(["average", "", "", number(summary["average"]), *gap, tasks_text])
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    lines = [columns, ["-" * width for width in widths], *cells]
-    table = "".join(
-        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
-        for line in lines
-    )
+    cells.append(["average", "", "", text_tables.number(summary["average"]), *gap, tasks_text])
+    table = text_tables.write(columns, cells)
     notes = _notes(summary) if repeated else []
     return "\n".join([table, *notes, ""]) if notes else table
 

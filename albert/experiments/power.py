@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from albert.experiments import comparison_sides, statistics, sweep_journal, sweep_plan
+from albert.experiments import comparison_sides, statistics, sweep_journal, sweep_plan, text_tables
 from albert.experiments.runs import NOT_STARTED, RunGroup, check_same_task, has_record
 from albert.io import file_io
 from albert.training import run_record
@@ -472,9 +472,7 @@ def _table(spread, detect, points, pairs, seconds, parallel):
         if seconds:
             row.append("-" if runs is None else time_text(seconds * math.ceil(runs / parallel)))
         rows.append(row)
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for line in (header, ["-" * width for width in widths], *rows):
-        yield "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |"
+    yield text_tables.write(header, rows).rstrip()
     yield ""
     yield (
         f"Each difference is found with a probability of {POWER:.0%}. The probability of a false "

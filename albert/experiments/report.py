@@ -27,6 +27,7 @@ from albert.experiments import (
     sweep_comparison,
     sweep_plan,
     sweep_results,
+    text_tables,
 )
 from albert.experiments.runs import (
     AXES,
@@ -583,9 +584,9 @@ def _sweep_facts(sweep):
         point = summary["points"][best]
         values = point["parameters"]
         pairs = [f"{n}={sweep_plan.text_of(values[n])}" for n in summary["parameters"]]
-        score = f"{summary['metric']} {sweep_results.number(point['mean'])}"
+        score = f"{summary['metric']} {text_tables.number(point['mean'])}"
         if point["deviation"] is not None:
-            score += f" ± {sweep_results.number(point['deviation'])} over {point['num_done']} seeds"
+            score += f" ± {text_tables.number(point['deviation'])} over {point['num_done']} seeds"
         facts.append(("best", f"{score} with {' '.join(pairs) or point['name']}"))
     blocks = [{"pairs": facts}]
     if fixed := [[name, value] for name, value in sweep.plan["settings"].items()]:

@@ -8,7 +8,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean, stdev
 from types import NoneType
 from typing import Any
 
@@ -84,12 +83,6 @@ def _outcome(metric, seed, name, folder, status):
     }
 
 
-def _spread(values):
-    """Returns the mean and sample standard deviation of numbers; None if there are too few."""
-    mean = fmean(values) if values else None
-    return mean, stdev(values) if len(values) > 1 else None
-
-
 def _remark(metric, run):
     """Returns a warning about the score of a run; "" without one."""
     is_loss = results.is_loss(metric)
@@ -120,15 +113,14 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     better = [run for run in good if not _remark(metric, run)]
     best = pick(better, key=lambda run: run["result"], default={"result": None, "folder": None})
     scores, tested = _counted(runs, "result"), _counted(runs, "test")
-    mean, deviation = _spread(scores)
-    test_mean, test_deviation = _spread(tested)
+    of_scores, of_tests = statistics.Summary.of(scores), statistics.Summary.of(tested)
     return {
         "metric": metric,
         "runs": runs,
-        "mean": mean,
-        "deviation": deviation,
-        "test_mean": test_mean,
-        "test_deviation": test_deviation,
+        "mean": of_scores.mean,
+        "deviation": of_scores.deviation,
+        "test_mean": of_tests.mean,
+        "test_deviation": of_tests.deviation,
         "best": best["result"],
         "best_folder": best["folder"],
         "failures": len(runs) - len(good),
@@ -190,7 +182,8 @@ def _state(metric, run):
 
 def _spread_text(summary, prefix):
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
-    interval = statistics.find_interval(_counted(summary["runs"], "test" if prefix else "result"))
+    scores = _counted(summary["runs"], "test" if prefix else "result")
+    interval = statistics.Summary.of(scores).interval
     interval_text = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
     return (
         f"mean {_number(summary[f'{prefix}mean'])}{interval_text}, standard deviation {deviation}"

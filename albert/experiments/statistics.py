@@ -9,6 +9,7 @@ import importlib.util
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from types import ModuleType
 
 import numpy as np
@@ -289,12 +290,32 @@ def mean_band(
     return mean, mean - half, mean + half
 
 
-def find_interval(scores: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the 95% t interval of the mean; None for too few scores or without SciPy."""
-    if len(scores) < 2 or not is_installed():
-        return None
-    estimate = mean_interval(scores)
-    return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The scores of several runs in short; None where they are too few.
+
+    Attributes:
+      mean: their mean.
+      deviation: sample standard deviation.
+      interval: 95% t interval of the mean; also None without SciPy.
+    """
+
+    mean: float | None
+    deviation: float | None
+    interval: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, scores: Sequence[float]) -> "Summary":
+        """Returns the summary of scores."""
+        mean = fmean(scores) if scores else None
+        if len(scores) < 2:
+            return cls(mean, None, None)
+        interval = None
+        if is_installed():
+            estimate = mean_interval(scores)
+            if estimate.low is not None and estimate.high is not None:
+                interval = estimate.low, estimate.high
+        return cls(mean, stdev(scores), interval)
 
 
 def expected_best(

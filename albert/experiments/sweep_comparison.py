@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert.experiments import statistics, sweep_journal
+from albert.experiments import statistics, sweep_journal, text_tables
 from albert.training import results, stuck_runs
 
 _DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is printed
@@ -58,7 +58,7 @@ def add(
         return {**summary, "comparison": comparison}
     scores = [_scores(summary, point) for point in points]
     for row, values in zip(comparison["points"], scores, strict=True):
-        interval = statistics.find_interval([*values.values()])
+        interval = statistics.Summary.of([*values.values()]).interval
         row["interval"] = interval and list(interval)
     candidates = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
     if len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
@@ -186,8 +186,7 @@ def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _cells(row, compared):
-    low, high = row["interval"] or (None, None)
-    cells = ["-" if low is None else f"{low:.4f} to {high:.4f}"]
+    cells = [text_tables.interval(*(row["interval"] or (None, None)))]
     if not compared:
         return cells
     difference, p = row["difference"], row["p"]

@@ -4,17 +4,22 @@ Nothing here depends on the time, so a sweep that was killed and resumed ends wi
 as one that was not.
 """
 
-import csv
 import dataclasses
-import io
 import math
 import os
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 
-from albert.experiments import seeds, sweep_comparison, sweep_journal, sweep_plan
+from albert.experiments import (
+    seeds,
+    statistics,
+    sweep_comparison,
+    sweep_journal,
+    sweep_plan,
+    text_tables,
+)
 from albert.experiments.runs import damage_named
 from albert.io import file_io
 from albert.training import evaluation_basis, results, run_record, stuck_runs
@@ -249,6 +254,7 @@ def _known(trials, name):
 def _point(trials, repeats, minimize):
     done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
     scores = _known(counted(trials), "value")
+    summary = statistics.Summary.of(scores)
     states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
     states += [sweep_journal.WAITING] * (len(trials) < repeats)
     is_whole = bool(scores) and not states
@@ -259,8 +265,8 @@ def _point(trials, repeats, minimize):
         "trials": [trial.number for trial in trials],
         "num_done": len(done_trials),
         "num_runs": max(repeats, len(trials)),
-        "mean": _mean(scores),
-        "deviation": stdev(scores) if len(scores) > 1 else None,
+        "mean": summary.mean,
+        "deviation": summary.deviation,
         "test": _means([trial.test for trial in counted(trials) if trial.test]),
         "evaluated": _known(trials, "evaluated"),
         "state": states[0] if states else sweep_journal.DONE,
@@ -303,11 +309,6 @@ def _sign(point, sign):
     return sign * point["mean"] if point["mean"] is not None else math.inf
 
 
-def number(value: float | None) -> str:
-    """Returns a score as tables show it."""
-    return "-" if value is None else f"{value:.4f}"
-
-
 def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
     """Returns header and rows of the table of points, best first, as texts."""
     names, metric, points = summary["parameters"], summary["metric"], summary["points"]
@@ -324,11 +325,14 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
         point = points[place]
         line = [point["name"]]
         line += [sweep_plan.text_of(point["parameters"][name]) for name in names]
-        line.append(number(point["mean"]))
+        line.append(text_tables.number(point["mean"]))
         if repeated:
-            line += [number(point["deviation"]), f"{point['num_done']} of {point['num_runs']}"]
+            line += [
+                text_tables.number(point["deviation"]),
+                f"{point['num_done']} of {point['num_runs']}",
+            ]
         line += cells[place]
-        line += [number(point["test"].get(metric))] if tested else []
+        line += [text_tables.number(point["test"].get(metric))] if tested else []
         state = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
         lines.append([*line, "; ".join([": ".join(state), *point["remarks"]])])
     return [*header, "state"], lines
@@ -337,19 +341,9 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
 def to_markdown(summary: dict) -> str:
     """Returns the table of points, aligned for terminals, and what its differences are worth."""
     header, lines = rows(summary)
-    cells = [[_cell(text) for text in line] for line in (header, *lines)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    table = "".join(
-        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |\n"
-        for line in cells
-    )
+    table = text_tables.write(header, lines)
     sentences = sweep_comparison.sentences(summary)
     return f"{table}\n{sentences}" if sentences else table
-
-
-def _cell(text):
-    return " ".join(text.replace("|", "\\|").split())
 
 
 def to_csv(summary: dict) -> str:
@@ -358,19 +352,18 @@ def to_csv(summary: dict) -> str:
         key: sorted({name for trial in summary["trials"] for name in trial[key]})
         for key in ("metrics", "test")
     }
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     names = summary["parameters"]
     fixed = ["number", "name", "seed", "state", "step", "value", "verdict", "baseline", "evaluated"]
     if "seed" in names:
         fixed.remove("seed")
     header = [*fixed, *names, *(f"result_{name}" for name in of["metrics"])]
-    writer.writerow([*header, *(f"test_{name}" for name in of["test"]), "error"])
+    header += [*(f"test_{name}" for name in of["test"]), "error"]
+    lines = []
     for trial in summary["trials"]:
         values = [trial[name] for name in fixed] + [trial["parameters"][name] for name in names]
         values += [trial[key].get(name) for key, names_of in of.items() for name in names_of]
-        writer.writerow(["" if v is None else v for v in (*values, " / ".join(trial["error"]))])
-    return file.getvalue()
+        lines.append([*values, " / ".join(trial["error"])])
+    return text_tables.write(header, lines, text_tables.CSV)
 
 
 def write(folder: str, summary: dict) -> None:

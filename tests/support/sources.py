@@ -58,7 +58,7 @@ PLAIN = """
     experiments.sweep_comparison
     experiments.sweep_journal experiments.sweep_plan
     experiments.sweep_results experiments.sweep_search
-    experiments.trackers experiments.trial_processes
+    experiments.text_tables experiments.trackers experiments.trial_processes
 """.split()
 
 
