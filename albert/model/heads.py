@@ -363,7 +363,6 @@ class RegressionModel(_LabelModel):
 
     Args:
       scale: the unit of labels and answers; the output layer and the loss are in deviations.
-      For the other arguments see `_LabelModel`.
     """
 
     _term = "regression_loss"

@@ -673,8 +673,8 @@ def create_optimizer(
 
     Args:
       init_lr: learning rate, see `learning_rate_at`.
-      num_train_steps, num_warmup_steps, optimizer, poly_power, start_warmup_step, average_last,
-        product_type: see `optimizer_table.Settings`.
+      num_train_steps, num_warmup_steps, optimizer: see `optimizer_table.Settings`.
+      poly_power, start_warmup_step, average_last, product_type: likewise.
       pace: see `build`.
       **settings: arguments of the optimizer's constructor.
 
