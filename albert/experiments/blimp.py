@@ -56,7 +56,7 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
     """
     if not file_io.is_dir(data_dir):
         raise file_io.InputError(f"BLiMP: the folder {data_dir} does not exist")
-    paths = {}
+    paths: dict[str, str] = {}
     for name in sorted(file_io.listdir(data_dir)):
         if name.endswith(_ENDINGS):
             paradigm = name[: name.rindex(_ENDING)]
@@ -151,7 +151,7 @@ class Result:
 
     def by(self, attribute: str) -> dict[str, Share]:
         """Returns {value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
-        shares = {}
+        shares: dict[str, Share] = {}
         for paradigm, share in self.paradigms:
             key = getattr(paradigm, attribute)
             shares[key] = shares.get(key, Share(0, 0, 0)) + share

@@ -353,20 +353,20 @@ def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
       labels: K names.
       counts: [K, K]; rows are the correct labels.
     """
-    counts = np.asarray(counts)
-    right = np.trace(counts)
-    alt = f"Confusion matrix of {counts.sum()} examples, of which {right} are right: " + "; ".join(
+    table = np.asarray(counts)
+    right = np.trace(table)
+    alt = f"Confusion matrix of {table.sum()} examples, of which {right} are right: " + "; ".join(
         f"{label} was taken for "
         + ", ".join(f"{other} {n}" for other, n in zip(labels, row, strict=True) if n)
-        for label, row in zip(labels, counts, strict=True)
+        for label, row in zip(labels, table, strict=True)
         if row.sum() and len(labels) <= 6
     )
     side = max(3.1, 0.42 * len(labels) + 1.6)
     with _figure(alt, (max(_SIZE[0], side * 1.2), side)) as (axes, drawing):
-        shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+        shares = table / np.maximum(table.sum(1, keepdims=True), 1)
         _cells(axes, shares, 0, 1)
         if len(labels) <= 20:
-            for (row, column), count in np.ndenumerate(counts):
+            for (row, column), count in np.ndenumerate(table):
                 color = "black" if shares[row, column] > 0.5 else "white"
                 axes.text(column, row, str(count), ha="center", va="center", color=color)
         names = [_short(label, 18) for label in labels]

@@ -184,7 +184,7 @@ def task_files(name: str, seed: int) -> dict[str, str]:
     rng = random.Random(f"{seed} {name}")
     seen, files = set(), {}
     for split, count in SPLITS:
-        rows = []
+        rows: list[list[str]] = []
         while len(rows) < count:
             texts, label = make_row(rng)
             if texts not in seen:
@@ -228,7 +228,7 @@ def squad_files(seed: int) -> dict[str, str]:
     rng = random.Random(f"{seed} SQuAD")
     seen, files = set(), {}
     for split, count in NUM_PARAGRAPHS.items():
-        paragraphs = []
+        paragraphs: list[dict[str, object]] = []
         while len(paragraphs) < count:
             paragraph = _paragraph(rng, len(paragraphs))
             if paragraph["context"] not in seen:

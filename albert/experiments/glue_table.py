@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 from statistics import fmean
+from typing import Any
 
 from albert.experiments import (
     example_statistics,
@@ -54,7 +55,7 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     Raises:
       file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
     """
-    row = {"task": name, "best_step": None, "score": None, "metrics": {}}
+    row: dict[str, Any] = {"task": name, "best_step": None, "score": None, "metrics": {}}
     try:
         row["metric"] = glue.get_task(name).best_metric
     except file_io.InputError:

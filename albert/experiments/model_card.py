@@ -266,7 +266,7 @@ def front_matter(
       scores: {name: number}, with "step", or {}.
       choice: how this checkpoint was chosen, such as "best of 5 checkpoints".
     """
-    kind = form.kind or _tag_of_script(record.get("script"))
+    kind = form.kind or _tag_of_script(record.get("script") or "")
     trained, evaluated = (_dataset(record, split) for split in ("train_data", "eval_data"))
     ids = [trained["type"]] if trained and trained["type"] != _OWN else []
     results = [

@@ -13,7 +13,7 @@ import importlib.resources
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from albert.experiments import (
     charts,
@@ -232,8 +232,8 @@ def _evaluations(run):
 
 def _predictions(run: Run) -> Iterator[dict]:
     """Yields the predictions next to the right answers, or why changed data has none for them."""
-    path = predictions.find_file(run) if run.record["script"] != "run_token_classifier" else None
-    if path is None:
+    path, entry = predictions.find_file(run), run.predicted
+    if path is None or entry is None or run.record["script"] == "run_token_classifier":
         return
     try:
         rows = predictions.read_outcomes(run, path)
@@ -245,7 +245,7 @@ def _predictions(run: Run) -> Iterator[dict]:
         return
     if not rows:
         return
-    data = run.predicted["path"]
+    data = entry["path"]
     count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
     yield {"paragraph": f"{os.path.basename(path)} of this run next to {data}: {count}."}
     if warning := predictions.find_warning(run, path):
@@ -285,8 +285,8 @@ def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict
         svg = charts.confusion(*predictions.count_labels(rows))
         caption = f"How often each label was predicted for examples of each label, in {name}."
     else:
-        pairs = zip(*[(row.label, row.prediction) for row in rows], strict=True)
-        svg = charts.scatter("Predictions", *pairs, "label", "prediction")
+        labels, guesses = [row.label for row in rows], [row.prediction for row in rows]
+        svg = charts.scatter("Predictions", labels, guesses, "label", "prediction")
         caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
         if len(rows) > charts.MAX_DOTS:
             caption += f" Thinned: {charts.MAX_DOTS:,} of {len(rows):,} are drawn."
@@ -431,7 +431,10 @@ def score_sides(sides: Sequence[RunGroup]) -> list[comparison.SideScore]:
     sign = 1 if results.is_loss(metric) else -1
     without_mean = [row for row in scored if row.mean is None]
     with_mean = [row for row in scored if row.mean is not None]
-    return [*sorted(with_mean, key=lambda row: sign * row.mean.estimate), *without_mean]
+    return [
+        *sorted(with_mean, key=lambda row: sign * row.mean.estimate if row.mean else 0.0),
+        *without_mean,
+    ]
 
 
 def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) -> Iterator[dict]:
@@ -487,7 +490,7 @@ def _score_table(scored: Sequence[comparison.SideScore], with_runs: bool) -> dic
     return {"table": header, "rows": rows}
 
 
-def _cost_names(costs: Sequence[dict]) -> list[str]:
+def _cost_names(costs: Sequence[Mapping[str, float]]) -> list[str]:
     """Returns the fields of `run_record.Cost` that at least one of the costs has."""
     return [n for n in comparison_text.COSTS if any(cost.get(n) is not None for cost in costs)]
 

@@ -1,6 +1,7 @@
 """Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,35 +10,78 @@ from albert.experiments.runs import Axis, Run, RunGroup, recorded
 from albert.tasks import entities
 from albert.training import run_record
 
-# Name in the lines of training, title of its figure, what the figure says.
-_PROGRESS = (
-    ("learning_rate", "Learning rate", "at each report"),
-    ("gradient_norm", "Gradient norm", "before clipping, mean of the steps of a report"),
-    ("examples_per_second", "Speed", "without evaluating and saving"),
-)
 _MAX_FAMILIES = 8
 _KINDS = {"train": "training", "eval": "evaluation"}
+Figure = tuple[str, str]  # caption and SVG
 
 
-def _lines_of(group, kind, name, axis):
-    """Returns the lines of a group, and sentences about what they omit."""
-    curves, notes = [], []
+class _Panel(NamedTuple):
+    """A figure: the kind of lines, the name of the number in them, its title and its remark."""
+
+    kind: str
+    name: str
+    title: str
+    remark: str = ""
+
+    @property
+    def is_log(self) -> bool:
+        return "loss" in self.name or self.name == "gradient_norm"
+
+
+class _Curve(NamedTuple):
+    """What a run has recorded of one number: values at steps, which have places on an axis."""
+
+    run: Run
+    steps: list[int]
+    places: list[float]
+    values: list[float]
+
+
+_LOSSES = (
+    _Panel("train", "loss", "Training loss"),
+    _Panel("eval", "eval_loss", "Evaluation loss"),
+)
+_PROGRESS = (
+    _Panel("train", "learning_rate", "Learning rate", "at each report"),
+    _Panel(
+        "train", "gradient_norm", "Gradient norm",
+        "before clipping, mean of the steps of a report",
+    ),
+    _Panel("train", "examples_per_second", "Speed", "without evaluating and saving"),
+)  # fmt: skip
+
+
+def _lines_of(
+    groups: Iterable[RunGroup], kind: str, name: str, axis: Axis
+) -> tuple[list[charts.Line], list[str]]:
+    """Returns the lines of groups, and sentences about what they omit."""
+    lines, notes = [], []
+    for group in groups:
+        group_lines, group_notes = _lines_of_group(group, kind, name, axis)
+        lines += group_lines
+        notes += group_notes
+    return lines, notes if lines else []
+
+
+def _lines_of_group(
+    group: RunGroup, kind: str, name: str, axis: Axis
+) -> tuple[list[charts.Line], list[str]]:
+    curves, lines, notes = [], [], []
     for run in group.averaged:
         steps, values = run.curve(kind, name)
         places = run.places(steps, axis)
         if places is None:
-            notes.append(_lacks(run, axis))
+            notes.append(f"Not drawn: {run.name}, which has not recorded its {axis.label}.")
         elif steps:
-            curves.append((run, steps, places, values))
-    lines = []
+            curves.append(_Curve(run, steps, places, values))
     if len(curves) > 1 and statistics.is_installed():
         line, note = _mean_line(group.name, curves)
         lines += [line] if line else []
         notes += [note] if note else []
     else:
-        for run, _, places, values in curves:
-            label = group.name if len(group.averaged) == 1 else run.name
-            lines.append(charts.Line(label, places, values))
+        for curve in curves:
+            label = group.name if len(group.averaged) == 1 else curve.run.name
+            lines.append(charts.Line(label, curve.places, curve.values))
         notes += [statistics.NOT_INSTALLED + "."] if len(curves) > 1 else []
     for run in group.not_averaged:
         steps, values = run.curve(kind, name)
@@ -50,33 +94,36 @@ def _lines_of(group, kind, name, axis):
     return lines, notes
 
 
-def _lacks(run, axis):
-    return f"Not drawn: {run.name}, which has not recorded its {axis.label}."
-
-
-def _mean_line(name, curves):
+def _mean_line(name: str, curves: Sequence[_Curve]) -> tuple[charts.Line | None, str]:
     """Returns the mean of curves with its band, and a note; None if they share no steps.
 
     It reaches as far as all of them do: a mean of fewer runs would jump.
     """
-    first = max(steps[0] for _, steps, _, _ in curves)
-    last = min(steps[-1] for _, steps, _, _ in curves)
-    ends = {steps[-1] for _, steps, _, _ in curves}
+    first = max(curve.steps[0] for curve in curves)
+    last = min(curve.steps[-1] for curve in curves)
     note = ""
-    if len(ends) > 1:
-        shortest = next(run.name for run, steps, _, _ in curves if steps[-1] == last)
+    if any(curve.steps[-1] != last for curve in curves):
+        shortest = next(curve.run.name for curve in curves if curve.steps[-1] == last)
         note = f"The mean of {name} ends at step {last}, where {shortest} does."
-    grid = sorted({step for _, steps, _, _ in curves for step in steps if first <= step <= last})
+    grid = sorted({step for curve in curves for step in curve.steps if first <= step <= last})
     if not grid:
         return None, f"Not drawn: the runs of {name} share no steps."
-    values = [np.interp(grid, steps, run_ys) for _, steps, _, run_ys in curves]
-    places = [np.interp(grid, steps, run_xs) for _, steps, run_xs, _ in curves]
+    values = [np.interp(grid, curve.steps, curve.values) for curve in curves]
+    places = [np.interp(grid, curve.steps, curve.places) for curve in curves]
     mean, low, high = (column.tolist() for column in statistics.mean_band(values))
     xs = np.mean(places, axis=0).tolist()
     return charts.Line(f"{name} ({len(curves)} seeds)", xs, mean, low, high), note
 
 
-def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
+def _figure(
+    title: str,
+    lines: Sequence[charts.Line],
+    caption: str,
+    axis: Axis,
+    ylabel: str,
+    log: bool = False,
+    marks: Sequence[tuple[float, float, str]] = (),
+) -> Figure:
     """Returns a figure; the caption says what is thinned, gray or cut off."""
     limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
     if longest > limit:
@@ -96,22 +143,17 @@ def _figure(title, lines, caption, axis, ylabel, log=False, marks=()):
 def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iterator[dict]:
     """Yields figures with one line per group, and notes; captions call the runs `noun`."""
     groups = list(groups)
-    runs = [run for group in groups for run in group.averaged]
-    metric = next((run.best_metric for run in runs if run.best_metric), None)
-    curves = [("train", "loss", "Training loss"), ("eval", "eval_loss", "Evaluation loss")]
-    if metric:
-        curves.insert(0, ("eval", metric, metric.replace("_", " ")))
-    curves += [("train", name, title) for name, title, _ in _PROGRESS]
-    figures, notes = [], {}
-    for kind, name, title in curves:
-        pairs = [_lines_of(group, kind, name, axis) for group in groups]
-        lines = [line for some, _ in pairs for line in some]
-        if lines:
-            notes.update(dict.fromkeys(note for _, some in pairs for note in some))
-            drawn = sum(bool(run.curve(kind, name)[0]) for run in recorded(groups))
-            caption = f"{title} of {drawn} {noun}"
-            log = "loss" in name or name == "gradient_norm"
-            figures.append(_figure(title, lines, caption, axis, name.replace("_", " "), log))
+    metric = next((group.best_metric for group in groups if group.best_metric), None)
+    best = [_Panel("eval", metric, metric.replace("_", " "))] if metric else []
+    figures, notes = [], []
+    for panel in (*best, *_LOSSES, *_PROGRESS):
+        lines, omitted = _lines_of(groups, panel.kind, panel.name, axis)
+        if not lines:
+            continue
+        notes += omitted
+        drawn = sum(bool(run.curve(panel.kind, panel.name)[0]) for run in recorded(groups))
+        caption, label = f"{panel.title} of {drawn} {noun}", panel.name.replace("_", " ")
+        figures.append(_figure(panel.title, lines, caption, axis, label, panel.is_log))
     yield {"figures": figures}
     if any(len(group.averaged) > 1 for group in groups) and figures and statistics.is_installed():
         yield {
@@ -119,18 +161,15 @@ def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iter
             "band is the 95% interval of this mean, computed for each step."
         }
     if notes:
-        yield {"note": " ".join(notes)}
+        yield {"note": " ".join(dict.fromkeys(notes))}
 
 
-def of_metric(
-    groups: Iterable[RunGroup], title: str, metric: str, axis: Axis
-) -> Iterator[tuple[str, str]]:
+def of_metric(groups: Iterable[RunGroup], title: str, metric: str, axis: Axis) -> Iterator[Figure]:
     """Yields a figure of one score of groups, if any has recorded it."""
-    pairs = [_lines_of(group, "eval", metric, axis) for group in groups]
-    lines = [line for some, _ in pairs for line in some]
+    lines, notes = _lines_of(groups, "eval", metric, axis)
     if lines:
-        notes = dict.fromkeys(note for _, some in pairs for note in some)
-        yield _figure(title, lines, " ".join([title, *notes]), axis, metric)
+        caption = " ".join([title, *dict.fromkeys(notes)])
+        yield _figure(title, lines, caption, axis, metric)
 
 
 # --- one run ------------------------------------------------------------------------------------
@@ -151,17 +190,17 @@ def run_curves(run: Run, axis: Axis) -> Iterator[dict]:
         marks = []
         if run.best_metric in names.values() and run.score is not None:
             step = run.result["step"]
-            (x,) = run.places([step], axis)
-            marks = [(x, run.score, f"best: {run.score:.4g} at step {step}")]
+            for x in run.places([step], axis) or ():
+                marks = [(x, run.score, f"best: {run.score:.4g} at step {step}")]
         title = family.replace("_", " ")
         caption = f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}"
         figures.append(_figure(title, lines, caption, axis, title, "loss" in family, marks))
     figures += _of_types(run, by_type, axis)
-    for name, title, caption in _PROGRESS:
-        line = _line(run, name.replace("_", " "), "train", name, axis)
+    for panel in _PROGRESS:
+        line = _line(run, panel.name.replace("_", " "), panel.kind, panel.name, axis)
         if line.xs:
-            log = name == "gradient_norm"
-            figures.append(_figure(title, [line], f"{title}, {caption}", axis, line.label, log))
+            caption = f"{panel.title}, {panel.remark}"
+            figures.append(_figure(panel.title, [line], caption, axis, line.label, panel.is_log))
     yield {"figures": figures}
     if rest := [family for family, _ in families[_MAX_FAMILIES:]]:
         yield {"note": f"Only in the table of evaluations: {', '.join(rest)}."}
@@ -175,7 +214,7 @@ def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
     omitted = {"learning_rate", "gradient_norm", "examples_per_second", "input_share"}
     omitted |= {"tokens_per_second", "tokens_seen"}
     omitted |= {"loss_scale", "threshold", "null_score_diff_threshold"}
-    families = {}
+    families: dict[str, dict[str, str]] = {}
     for kind in ("train", "eval"):
         for name in run.names(kind):
             if kind == "eval" and name.startswith("train_"):
@@ -202,7 +241,7 @@ def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
 
 def _entity_scores(run: Run) -> dict[str, dict[str, str]]:
     """Returns the scores of types of entities: {"f1": {type: name}, …}; {} for other runs."""
-    scores = {}
+    scores: dict[str, dict[str, str]] = {}
     if run.record["script"] != "run_token_classifier":
         return scores
     for name in run.names(run_record.EVAL):

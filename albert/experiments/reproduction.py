@@ -163,7 +163,8 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     """
     records = [run_record.read(path) for path in (folder, other)]
     sessions = [trained(record) for record in records]
-    equal, different = [], []
+    equal: list[str] = []
+    different: list[str] = []
     is_whole = records[0]["status"] == run_record.DONE
     if is_whole:
         _compare_results(sessions, equal, different)

@@ -149,14 +149,13 @@ def load(
       file_io.InputError: a file is missing or does not fit, or the model has no head for masked
         words.
     """
-    if not isinstance(source, sources.Source):
-        source = _locate(os.fspath(source))
-    config = encoder.AlbertConfig.from_json_file(source.config_file)
-    tokenizer = model_folder.load_tokenizer(source, config)
+    files = source if isinstance(source, sources.Source) else _locate(os.fspath(source))
+    config = encoder.AlbertConfig.from_json_file(files.config_file)
+    tokenizer = model_folder.load_tokenizer(files, config)
     compute = layers.Compute(skip_padding=True)
     model = pretraining_heads.PretrainingModel(config, compute, seed, sentence_task="none")
-    if source.checkpoint:
-        checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+    if files.checkpoint:
+        checkpoints.restore(model, files.checkpoint, allow_new_heads=False)
     return Scorer(model, tokenizer, batch_size)
 
 

@@ -84,16 +84,19 @@ class Sweep:
             sweep_search.check_installed()
         self._plan, self._folder, self._python = plan, folder, python
         self._parallel, self._say, self._poll_seconds = parallel, say, poll_seconds
-        self._running, self._kills = {}, {}
-        self._points, self._curves = sweep_plan.points(plan), {}
+        self._running: dict[int, _Process] = {}
+        self._kills: dict[int, int] = {}
+        self._curves: dict[int, dict[int, float]] = {}
+        self._points = sweep_plan.points(plan)
         self._count = sweep_plan.count(plan)
         self._settings, self._baseline = settings, baseline
-        self._journal = None  # set once this process holds the lock of the folder
+        # Set once this process holds the lock of the folder.
+        self._journal: sweep_journal.Journal | None = None
 
     @property
     def trials(self) -> list[sweep_journal.Trial]:
         """Returns the trials, once the sweep runs."""
-        return self._journal.trials
+        return self._journal.trials if self._journal else []
 
     def summary(self) -> dict:
         """Returns the current table with its comparison, see `sweep_comparison.add`."""
@@ -349,10 +352,11 @@ def planned_trials(plan: sweep_plan.Plan) -> list[sweep_journal.Trial]:
     """Returns the trials of a new sweep of a plan whose points do not depend on results."""
     if plan.trials:
         return _given_trials(plan, [])
-    trials = []
+    trials: list[sweep_journal.Trial] = []
+    limit = sweep_plan.count(plan) or 0
     for point in sweep_plan.points(plan):
         for seed in plan.seeds or (None,):
-            if len(trials) < sweep_plan.count(plan):
+            if len(trials) < limit:
                 name = f"trial_{len(trials):04d}"
                 trials.append(sweep_journal.Trial(len(trials), name, [], point, seed))
     return trials

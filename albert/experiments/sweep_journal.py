@@ -81,7 +81,8 @@ def by_point(trials: Iterable[Trial]) -> list[list[Trial]]:
 
     A point that a search has tried twice counts as two points.
     """
-    groups, alike = [], {}
+    groups: list[list[Trial]] = []
+    alike: dict[str, list[list[Trial]]] = {}
     for trial in trials:
         # All seeds of a named trial are in one folder.
         same = alike.setdefault(key_of(trial.parameters or os.path.dirname(trial.name)), [])
@@ -117,7 +118,8 @@ class Journal:
     """
 
     def __init__(self, folder: str, description: dict, changeable: Iterable[str] = ()) -> None:
-        self.folder, self.trials = folder, []
+        self.folder = folder
+        self.trials: list[Trial] = []
         self._description = description
         path = os.path.join(folder, NAME)
         if file_io.exists(path):

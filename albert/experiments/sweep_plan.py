@@ -339,8 +339,8 @@ def parse_grid(text: str) -> dict[str, list]:
     """
     grid = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, equals, values = part.partition("=")
-        name, values = name.strip(), [value.strip() for value in values.split(",")]
+        name, equals, text_of_values = part.partition("=")
+        name, values = name.strip(), [value.strip() for value in text_of_values.split(",")]
         if not equals or not name or not all(values):
             raise file_io.InputError(
                 f"grid: expected name=value,value;name=value, found {part!r} in {text!r}"
@@ -370,9 +370,8 @@ def _parse(text):
 
 def grid_size(parameters: dict[str, tuple | Range]) -> int | None:
     """Returns the number of points of a grid; None if it has a range."""
-    if any(isinstance(values, Range) for values in parameters.values()):
-        return None
-    return math.prod(len(values) for values in parameters.values())
+    sizes = [None if isinstance(x, Range) else len(x) for x in parameters.values()]
+    return None if None in sizes else math.prod(filter(None, sizes))
 
 
 def points(plan: Plan) -> Iterator[dict[str, object]]:
@@ -386,7 +385,8 @@ def points(plan: Plan) -> Iterator[dict[str, object]]:
             yield dict(zip(plan.parameters, values, strict=True))
         return
     source = random.Random(plan.seed)
-    size, seen = grid_size(plan.parameters), set()
+    size = grid_size(plan.parameters)
+    seen: set[str] = set()
     while size is None or len(seen) < size:
         point = {
             name: values.at(source.random()) if isinstance(values, Range) else source.choice(values)

@@ -436,7 +436,7 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
     values = [_sorted({point["parameters"][name] for point in points}) for name in names]
     if len(values[0]) > 16 or len(values[1]) > 16 or _is_sparse(points, values):
         return None
-    cells = {}
+    cells: dict[tuple[object, ...], list[float]] = {}
     for point in points:
         key = tuple(point["parameters"][name] for name in names)
         cells.setdefault(key, []).append(point["mean"])
