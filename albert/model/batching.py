@@ -5,12 +5,14 @@ round lengths in the same way. Letters in shapes: see the docstring of the packa
 number of examples.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+Arrays = dict[str, np.ndarray]  # by name
+Infer = Callable[[Arrays], Arrays]  # a model: outputs [B, ...] of inputs [B, S]
 # Lengths are multiples of this.
 STEP = 8
 # Number of lengths between one power of two and the next, if they are more than STEP apart.

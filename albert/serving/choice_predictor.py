@@ -82,14 +82,14 @@ def read_questions(
     return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skip_empty)
 
 
-def _question(number, place, row):
+def _question(number: int, place: str, row: dict[str, Any]) -> Question:
     missing = [key for key in _KEYS if key not in row]
     if missing:
         raise file_io.InputError(
             f"{place}: expected the keys {', '.join(_KEYS)}; there is no {', '.join(missing)} "
             f"among {', '.join(row)}"
         )
-    texts = [tables.text_of(row, key, "question", place) for key in _KEYS[:2]]
+    article, question = (tables.text_of(row, key, "question", place) for key in _KEYS[:2])
     options = row["options"]
     fits = isinstance(options, list) and all(isinstance(o, str) and o.strip() for o in options)
     if not fits or not 2 <= len(options) <= len(string.ascii_uppercase):
@@ -98,7 +98,7 @@ def _question(number, place, row):
             f"found {options!r}"
         )
     guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
-    return Question(guid, *texts, tuple(options))
+    return Question(guid, article, question, tuple(options))
 
 
 class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):

@@ -90,11 +90,11 @@ def _check_pooler(model: _Encoder, checkpoint: str) -> None:
         )
 
 
-def _is_of_pooler(name):
+def _is_of_pooler(name: str) -> bool:
     return name.startswith(weight_names.POOLER)
 
 
-def _trains_pooler(folder):
+def _trains_pooler(folder: str) -> bool:
     """Returns whether the run of a folder trains the pooler; True if the folder is of no run."""
     if file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME)):
         return kinds.KINDS[model_folder.read(folder, with_weights=False).kind].trains_pooler

@@ -6,11 +6,11 @@ that others need.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from absl import logging
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from albert.io import file_io
 from albert.serving import requests
@@ -146,9 +146,11 @@ class Connections:
         """
         make_request = manager.request_factory
 
-        def begin_request(message, payload, connection, *more):
+        def begin_request(
+            message: Any, payload: StreamReader, connection: web.RequestHandler, *more: Any
+        ) -> web.BaseRequest:
             request = make_request(message, payload, connection, *more)
-            connection.begin(request)
+            cast(Connection, connection).begin(request)
             return request
 
         manager.request_factory = begin_request
@@ -217,7 +219,7 @@ class Connection(web.RequestHandler):
         super().__init__(manager, **options)
         self._connections, self._notes, self._count = connections, notes, count
         self.has_ended, self.has_room = False, True
-        self._request: Any = None  # `web.BaseRequest` that is answered, or was answered last
+        self._request: web.BaseRequest  # that is answered, or was answered last
         self._is_answered = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -232,24 +234,33 @@ class Connection(web.RequestHandler):
         """Called with each request before it is answered."""
         self._request, self._is_answered = request, False
 
+    @property
+    def _next(self) -> Sequence[tuple[Any, StreamReader]]:
+        """The head and body of each request that has come but is not answered yet.
+
+        `aiohttp` shows only the request that it answers. Without the others, a client that has
+        sent several and ended its side would get the reply to the first alone.
+        """
+        return self._messages
+
     def is_idle(self) -> bool:
         """Returns whether there is no whole request to answer."""
-        return not self._messages and (self._is_answered or not self._request.content.is_eof())
+        return not self._next and (self._is_answered or not self._request.content.is_eof())
 
     def is_last(self) -> bool:
         """Returns whether no request can follow the one that is being answered."""
-        return self.has_ended and not self._messages
+        return self.has_ended and not self._next
 
     def eof_received(self) -> Any:  # bool: `aiohttp` declares None
         """Called when the client has ended its side; returns True to keep the other one open."""
         self.has_ended = True
-        if self._is_answered and not self._messages:
+        if self._is_answered and not self._next:
             return False
-        body = self._messages[-1][1] if self._messages else self._request.content
+        body = self._next[-1][1] if self._next else self._request.content
         if not body.is_eof():
             body.set_exception(web.RequestPayloadError("the body of the request is not complete"))
             body.feed_eof()
-        self._loop.call_later(_PROBE_SECONDS, self._probe)
+        asyncio.get_running_loop().call_later(_PROBE_SECONDS, self._probe)
         return True
 
     def _probe(self) -> None:
@@ -259,10 +270,11 @@ class Connection(web.RequestHandler):
         """
         if self.transport is None or self.transport.is_closing():
             return
-        request = self._request
-        if not self._is_answered and request.version >= (1, 1) and not request.writer.output_size:
-            self.transport.write(_CONTINUE)
-        self._loop.call_later(_PROBE_SECONDS, self._probe)
+        if not self._is_answered:
+            request = self._request
+            if request.version >= (1, 1) and not request.writer.output_size:
+                self.transport.write(_CONTINUE)
+        asyncio.get_running_loop().call_later(_PROBE_SECONDS, self._probe)
 
     def handle_error(
         self,

@@ -1,12 +1,11 @@
 """Loads fine-tuned models as functions of arrays, from training folders or serving folders."""
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
 from albert.io import file_io, requirements
-from albert.model import model_folder
+from albert.model import batching, model_folder
 from albert.serving import runtimes, serving_folder
 from albert.tasks import kinds
 from albert.tasks.squad import null_threshold
@@ -30,11 +29,11 @@ class FoundModel:
 
     folder: model_folder.ModelFolder
     serving: serving_folder.ServingFolder | None = None
-    function: Callable | None = None
+    function: batching.Infer | None = None
     precision: str = "float32"
     max_batch_tokens: int | None = None
 
-    def load(self, runtime: str = "auto", threads: int | None = None) -> Callable[[dict], dict]:
+    def load(self, runtime: str = "auto", threads: int | None = None) -> batching.Infer:
         """Loads the model as a function.
 
         Args:
@@ -49,7 +48,7 @@ class FoundModel:
         """
         return in_parts(self._load(runtime, threads), self.max_batch_tokens)
 
-    def _load(self, runtime: str, threads: int | None) -> Callable[[dict], dict]:
+    def _load(self, runtime: str, threads: int | None) -> batching.Infer:
         if self.function:
             return self.function
         if self.serving:
@@ -78,10 +77,11 @@ class FoundModel:
             return self.serving.null_odds_threshold
         if self.folder.kind != squad_task.V2:
             return None
+        assert self.folder.source.checkpoint is not None
         return null_threshold.read(self.folder.source.checkpoint)
 
 
-def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[[dict], dict]:
+def in_parts(infer: batching.Infer, max_tokens: int | None) -> batching.Infer:
     """Returns a function of arrays [B, S] that computes at most `max_tokens` of B * S at once.
 
     Args:
@@ -91,7 +91,7 @@ def in_parts(infer: Callable[[dict], dict], max_tokens: int | None) -> Callable[
     if max_tokens is None:
         return infer
 
-    def score(features):
+    def score(features: batching.Arrays) -> batching.Arrays:
         rows, length = features["input_ids"].shape
         step = max(max_tokens // length, 1)
         if rows <= step:

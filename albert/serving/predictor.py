@@ -5,7 +5,7 @@ Letters in shapes: B batch, N inputs of some examples, S sequence.
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from albert.model import batching, model_folder
 from albert.serving import inference, requests, tensors
 from albert.text import model_inputs
 
-Arrays = dict[str, np.ndarray]
+Arrays = batching.Arrays
 Example = TypeVar("Example")
 Notes = TypeVar("Notes")
 Result = TypeVar("Result")
@@ -29,7 +29,7 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
       min_length: minimum S of a batch.
     """
 
-    infer: Callable[[Arrays], Arrays]
+    infer: batching.Infer
     min_length = 1
 
     @abc.abstractmethod

@@ -66,7 +66,9 @@ class Reply:
         """Returns whether an answer was found and its null odds are below the threshold."""
         if self.answers[0].start is None:
             return False
-        return self.null_odds is None or self.null_odds < self.threshold
+        if self.null_odds is None or self.threshold is None:
+            return True
+        return self.null_odds < self.threshold
 
     def to_dict(self) -> dict[str, Any]:
         """Returns a JSON-ready dict of the best answers."""
@@ -80,7 +82,7 @@ class Reply:
         row = {
             "id": question.guid, "question": question.question, "answer": best, "answers": answers
         }  # fmt: skip
-        if self.null_odds is not None:
+        if self.null_odds is not None and self.threshold is not None:
             row |= {"null_odds": float(self.null_odds), "threshold": float(self.threshold)}
         if self.truncated:
             row["truncated"] = True
@@ -316,7 +318,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
         if self._threshold is None:
             (answers,) = squad_answers.best_answers_v1([example], windows, results, *limits)
             return Reply(question, answers, truncated=is_cut)
-        beams = (settings.start_n_top, settings.end_n_top)
+        beams = (settings.start_n_top or 0, settings.end_n_top or 0)
         (answers,) = squad_answers.best_answers_v2([example], windows, results, *limits, *beams)
         null_odds = squad_answers.find_null_odds([example], windows, results)
         return Reply(question, answers, null_odds[example.qas_id], self._threshold, is_cut)
@@ -346,12 +348,12 @@ def _gold(
     example: squad_features.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
     """Returns `Explanation.gold`."""
-    targets = positions.targets(question_files.Questions([example], windows))
+    targets = positions.targets(question_files.Questions([example], list(windows)))
     whole = [w for w in windows if not targets["is_impossible"][w.unique_id]]
     if not whole:
         return None
 
-    def ends(w):
+    def ends(w: squad_features.SquadFeatures) -> list[int]:
         return [targets[f"{name}_positions"][w.unique_id] for name in ("start", "end")]
 
     best = max(whole, key=lambda w: min(ends(w)[0] - w.text_begin, w.text_end - ends(w)[1]))

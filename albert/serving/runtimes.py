@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from albert.io import file_io
+from albert.model import batching
 from albert.serving import serving_folder
 
 # --- runtimes -----------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ def _int32(features: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, n
 
 def _load_onnxruntime(
     module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
-) -> Callable[[dict], dict]:
+) -> batching.Infer:
     options = module.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -52,7 +53,7 @@ def _load_onnxruntime(
     )
     names = list(folder.outputs)
 
-    def score(features):
+    def score(features: batching.Arrays) -> batching.Arrays:
         arrays = session.run(names, _int32(features, folder.inputs))
         return dict(zip(names, arrays, strict=True))
 
@@ -61,9 +62,12 @@ def _load_onnxruntime(
 
 def _load_openvino(
     module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
-) -> Callable[[dict], dict]:
+) -> batching.Infer:
     core = module.Core()
-    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    settings: dict[str, str | int] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
     if folder.precision.endswith("bfloat16"):
         settings["INFERENCE_PRECISION_HINT"] = "bf16"
     if threads is not None:
@@ -72,7 +76,7 @@ def _load_openvino(
     request = compiled.create_infer_request()
     outputs = {name: compiled.output(name) for name in folder.outputs}
 
-    def score(features):
+    def score(features: batching.Arrays) -> batching.Arrays:
         arrays = request.infer(_int32(features, folder.inputs))
         return {name: arrays[output] for name, output in outputs.items()}
 
@@ -81,13 +85,13 @@ def _load_openvino(
 
 def _load_litert(
     module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
-) -> Callable[[dict], dict]:
+) -> batching.Infer:
     threads = os.cpu_count() if threads is None else threads
     interpreter = module.Interpreter(folder.model_file, num_threads=threads)
     # The signature that takes any sizes.
     run = interpreter.get_signature_runner("serving_default")
 
-    def score(features):
+    def score(features: batching.Arrays) -> batching.Arrays:
         return run(**_int32(features, folder.inputs))
 
     return score
@@ -95,7 +99,7 @@ def _load_litert(
 
 def _load_tensorflow(
     module: ModuleType, folder: serving_folder.ServingFolder, threads: int | None
-) -> Callable[[dict], dict]:
+) -> batching.Infer:
     from albert.serving import saved_model_runtime
 
     return saved_model_runtime.load(folder, threads)
@@ -137,7 +141,7 @@ def of(format: str, precision: str) -> list[str]:
 
 def load(
     folder: serving_folder.ServingFolder, runtime: str = "auto", threads: int | None = None
-) -> Callable[[dict], dict]:
+) -> batching.Infer:
     """Loads the model of a serving folder as a function.
 
     Args:
@@ -170,7 +174,7 @@ def load(
     settings = folder.model.settings
     shortest = max(settings.get("start_n_top") or 1, settings.get("end_n_top") or 1)
 
-    def checked(features):
+    def checked(features: batching.Arrays) -> batching.Arrays:
         length = features["input_ids"].shape[1]
         if length > longest:
             raise file_io.InputError(

@@ -4,14 +4,14 @@ Letters in shapes: B batch, S sequence.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import checkpoints, saved_model_files
+from albert.model import batching, checkpoints, saved_model_files
 from albert.serving import serving_folder
 
 SIGNATURE = "serving_default"
@@ -29,9 +29,7 @@ _OPERATIONS = frozenset(
 )
 
 
-def load(
-    folder: serving_folder.ServingFolder, threads: int | None = None
-) -> Callable[[dict], dict]:
+def load(folder: serving_folder.ServingFolder, threads: int | None = None) -> batching.Infer:
     """Loads the model of a serving folder as a function.
 
     Args:
@@ -57,7 +55,7 @@ def load(
     except (ValueError, KeyError, tf.errors.OpError) as error:
         raise file_io.InputError(f"{folder.model_file} is damaged: {error}") from error
 
-    def score(features):
+    def score(features: batching.Arrays) -> batching.Arrays:
         arrays = compute(*(np.asarray(features[name], np.int32) for name in folder.inputs))
         return dict(zip(answers, arrays, strict=True))
 
@@ -89,11 +87,15 @@ def _read(folder: serving_folder.ServingFolder) -> tuple[Any, Any]:
     return graphs[0].graph_def, signature
 
 
-def _needed(graph_def: Any, tensors: Iterable[str], path: str) -> tf.compat.v1.GraphDef:
+def _needed(
+    graph_def: tf.compat.v1.GraphDef, tensors: Iterable[str], path: str
+) -> tf.compat.v1.GraphDef:
     """Returns the part of a graph that tensors depend on; rejects all but `_OPERATIONS`."""
     functions = saved_model_files.functions_of(graph_def)
     by_name = {node.name: node for node in graph_def.node}
-    nodes, library, waiting = {}, {}, [_node_of(tensor) for tensor in tensors]
+    nodes: dict[str, tf.compat.v1.NodeDef] = {}
+    library: dict[str, Any] = {}
+    waiting = [_node_of(tensor) for tensor in tensors]
     while waiting:
         name = waiting.pop()
         if name in nodes:
@@ -112,7 +114,9 @@ def _node_of(tensor: str) -> str:
     return tensor.removeprefix("^").split(":")[0]
 
 
-def _check(node: Any, functions: dict[str, Any], library: dict[str, Any], path: str) -> None:
+def _check(
+    node: tf.compat.v1.NodeDef, functions: dict[str, Any], library: dict[str, Any], path: str
+) -> None:
     """Rejects nodes that are not of `_OPERATIONS`; adds the functions they call to `library`."""
     if node.op not in _OPERATIONS:
         raise file_io.InputError(
@@ -131,7 +135,9 @@ def _check(node: Any, functions: dict[str, Any], library: dict[str, Any], path: 
                 _check(inner, functions, library, path)
 
 
-def _session(graph_def: Any, path: str, threads: int | None) -> tf.compat.v1.Session:
+def _session(
+    graph_def: tf.compat.v1.GraphDef, path: str, threads: int | None
+) -> tf.compat.v1.Session:
     """Returns a session of a new graph, whose variables have the values of the SavedModel."""
     values = checkpoints.reader(os.path.join(path, "variables", "variables"))
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads or 0)

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from absl import logging
 from aiohttp import web
@@ -177,10 +177,10 @@ class Server:
         hosts = ("localhost", settings.host, socket.gethostname(), *settings.allowed_hosts)
         self._hosts = {host.lower() for host in hosts}
         self._notes = http_connections.Notes()
-        self._connections: Any = ()
+        self._connections: http_connections.Connections | None = None
         self._metrics = server_metrics.Metrics(
             waiting=lambda: sum(map(len, self._models.values())),
-            connections=lambda: len(self._connections),
+            connections=lambda: 0 if self._connections is None else len(self._connections),
             ready=self._is_ready,
             models=lambda: [
                 (name, len(hosted), hosted.state == hosted_models.READY)
@@ -235,7 +235,7 @@ class Server:
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         loop.set_exception_handler(self._notes.of_loop)
-        self._connections = http_connections.Connections(
+        self._connections = connections = http_connections.Connections(
             settings.max_connections, self._notes, self._metrics.count_closed
         )
         runner = web.AppRunner(
@@ -244,10 +244,14 @@ class Server:
             shutdown_timeout=settings.read_timeout * 2 + settings.request_timeout,
         )
         await runner.setup()
-        manager: Any = runner.server
+        manager = runner.server
+        assert manager is not None
         try:
-            listening = await self._connections.listen(
-                manager, lambda: self._connection(manager), settings.host, settings.port
+            listening = await connections.listen(
+                manager,
+                lambda: self._connection(manager, connections),
+                settings.host,
+                settings.port,
             )
             try:
                 host, port = listening.sockets[0].getsockname()[:2]
@@ -258,11 +262,13 @@ class Server:
             await runner.cleanup()
             self._notes.close()
 
-    def _connection(self, manager: web.Server) -> http_connections.Connection:
+    def _connection(
+        self, manager: web.Server, connections: http_connections.Connections
+    ) -> http_connections.Connection:
         timeout = self._settings.read_timeout
         return http_connections.Connection(
             manager,
-            self._connections,
+            connections,
             self._notes,
             lambda status: self._metrics.count_request("other", status),
             loop=asyncio.get_running_loop(),
@@ -492,7 +498,7 @@ class Server:
             )
 
     def _is_last(self, request: web.Request) -> bool:
-        connection: Any = request.protocol  # `http_connections.Connection`
+        connection = _connection_of(request)
         is_unread = request.can_read_body and not request.content.at_eof()
         is_spare = not connection.has_room
         return self._is_stopping or is_unread or is_spare or connection.is_last()
@@ -519,7 +525,7 @@ class Server:
             )
 
     def _check_room(self, request: web.Request) -> None:
-        connection: Any = request.protocol
+        connection = _connection_of(request)
         if not connection.has_room and request.path not in _FOR_OPERATORS:
             raise _Refusal(503, "too many connections are open", {"Retry-After": "1"})
 
@@ -551,6 +557,10 @@ class Server:
         except Exception:
             logging.exception("%s could not be answered (%s)", request.path, request[_ID])
             return http_connections.error_reply(500, http_connections.OWN_ERROR)
+
+
+def _connection_of(request: web.Request) -> http_connections.Connection:
+    return cast(http_connections.Connection, request.protocol)
 
 
 def _readiness(is_ready: bool, **fields: Any) -> web.Response:

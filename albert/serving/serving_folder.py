@@ -191,6 +191,7 @@ def creating(
         )
         threshold = None
         if trained.kind == squad_task.V2:
+            assert trained.source.checkpoint is not None
             threshold = null_threshold.read(trained.source.checkpoint)
         model = model_folder.read(temporary, with_weights=False)
         tokenizer = model_folder.load_tokenizer(model.source, model.config)

@@ -59,12 +59,10 @@ class TextPredictor(
         """
         if form == "txt":
             return tables.Columns(self.columns.text, self.columns.text_pair, None, None)
-        names = {
-            name: (getattr(self.columns, name) if columns.get(name) is None else columns[name])
-            or None
-            for name in ("text", "text_pair", "guid")
+        changes: dict[str, Any] = {
+            name: column or None for name, column in columns.items() if column is not None
         }
-        return tables.Columns(**names, label=None)
+        return dataclasses.replace(self.columns, label=None, **changes)
 
     def read_lines(
         self,
@@ -75,9 +73,8 @@ class TextPredictor(
         **columns: str | None,
     ) -> Iterator[glue.InputExample]:
         """Yields an example for each row; see `Predictor` and, for `columns`, `columns_of`."""
-        columns = self.columns_of(form, **columns)
-        rows = tables.read_rows(lines, name, form, columns)
-        return self.examples_of(rows, columns, skip_empty)
+        used = self.columns_of(form, **columns)
+        return self.examples_of(tables.read_rows(lines, name, form, used), used, skip_empty)
 
     def examples_of(
         self,
@@ -119,7 +116,7 @@ class TextPredictor(
         tasks = [task for task in glue.TASKS if task.name == self._task.name.lower()]
         if tasks and path.endswith(".tsv"):
             row, name = tasks[0], os.path.basename(path)
-            changes = {"folder": "", "dev_file": name, "test_file": name}
+            changes: dict[str, Any] = {"folder": "", "dev_file": name, "test_file": name}
             if name != row.test_file:  # its labels are ignored
                 changes["test_columns"] = (row.id_column or 0, *row.text_columns)
                 changes["id_name"] = None if row.id_column is None else row.id_name
@@ -132,7 +129,7 @@ class TextPredictor(
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
 
-    def _row_of(self, texts: Iterable[str | None]) -> dict[str, str]:
+    def _row_of(self, texts: Iterable[str | None]) -> dict[str, str | None]:
         names = (self.columns.text, self.columns.text_pair)
         return {name: text for name, text in zip(names, texts, strict=False) if name}
 

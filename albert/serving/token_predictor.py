@@ -17,7 +17,7 @@ from albert.tasks import custom, entities, token_classification, word_files
 
 
 class Notes(NamedTuple):
-    """What is kept of the parts of sentences: their N features, and the sentences that were cut."""
+    """The features of the N parts of sentences, and the numbers of sentences that were cut."""
 
     rows: Arrays
     cut: set[int]
@@ -134,8 +134,8 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
 
     def score(self, gold: list, answers: list) -> float:
         """Returns the F1 of entities, or without entities the accuracy, in percentage points."""
-        answers = iter(answers)
-        answers = [list(itertools.islice(answers, len(labels))) for labels in gold]
+        rest = iter(answers)
+        answers = [list(itertools.islice(rest, len(labels))) for labels in gold]
         if self._marks:
             return 100 * entities.scores(gold, answers)["f1"]
         return 100 * entities.accuracy(gold, answers)

@@ -1,10 +1,16 @@
 """Loads a fine-tuned model from the folder of its training and computes with TensorFlow."""
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
-from albert.model import checkpoints, head_config, heads, layers, model_folder, prepared_weights
+from albert.model import (
+    batching,
+    checkpoints,
+    head_config,
+    heads,
+    layers,
+    model_folder,
+    prepared_weights,
+)
 from albert.tasks import kinds
 
 
@@ -27,6 +33,7 @@ def restored_model(
     Raises:
       file_io.InputError: the settings are invalid, or the weights do not fit.
     """
+    assert folder.source.checkpoint is not None
     model = make_model(folder, compute)
     checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)
     return model
@@ -34,12 +41,12 @@ def restored_model(
 
 def from_training_folder(
     folder: model_folder.ModelFolder, precision: str = "float32"
-) -> Callable[[dict], dict]:
+) -> batching.Infer:
     """Returns the function of a training's folder; see `inference.FoundModel.load`."""
     kind = kinds.KINDS[folder.kind]
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 
-    def compute(features):
+    def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         outputs = model(features, training=False)
         return {name: outputs[name] for name in kind.outputs}
 

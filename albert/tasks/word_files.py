@@ -14,7 +14,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, TextIO
+from typing import IO, Any
 
 from albert.io import file_io, tables
 from albert.tasks import entities
@@ -314,7 +314,7 @@ def _json_lines(prediction, marks):
 
 
 def write_predictions(
-    file: TextIO, form: str, labels: Iterable[str], rows: Iterable[Prediction]
+    file: IO[str], form: str, labels: Iterable[str], rows: Iterable[Prediction]
 ) -> None:
     """Writes predictions to an open file, one at a time.
 
