@@ -93,7 +93,7 @@ def cost(name: str, value: float | None) -> str:
 # --- text and Markdown ----------------------------------------------------------------------------
 
 
-def _title(compared):
+def _title(compared: Compared) -> str:
     names = dict.fromkeys(side.name for side in compared.sides)
     better = "lower" if compared.minimize else "higher"
     return f"{' / '.join(names)}; {better} is better; intervals of {compared.level:.0%}"
@@ -353,7 +353,7 @@ def verdict_blocks(compared: Compared) -> Iterator[dict]:
     yield from ({"note": text} for text in _remark_texts(compared, pair))
 
 
-def _remark_texts(compared, pair):
+def _remark_texts(compared: Compared, pair: Pair) -> Iterator[str]:
     """Yields sentences about methods, and about what restricts the comparison."""
     if pair.seeds is not None:
         yield _method(f"Over seeds ({compared.metric})", pair.seeds.comparison)
@@ -372,7 +372,7 @@ def _remark_texts(compared, pair):
     yield from compared.notes
 
 
-def _method(over, result):
+def _method(over: str, result: statistics.Comparison) -> str:
     pairs = "in pairs" if result.paired else "without pairs"
     note = f"; {result.note}" if result.note else ""
     return f"{over}: {result.method}, {pairs}{note}."

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from albert.experiments import runs
 from albert.experiments.runs import Run
@@ -40,10 +40,10 @@ class ExportedRun:
     status: str
     started: float
     ended: float | None
-    flags: dict
-    scores: dict
-    curves: dict
-    tags: dict
+    flags: dict[str, object]
+    scores: dict[str, float]
+    curves: dict[str, dict[int, tuple[float, float]]]
+    tags: dict[str, str]
 
     @property
     def digest(self) -> str:
@@ -70,7 +70,7 @@ class ExportedRun:
         return sorted(rows.items())
 
 
-def _hash(value):
+def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -123,11 +123,11 @@ def _export(run: Run) -> ExportedRun:
     )
 
 
-def _time(text):
+def _time(text: str) -> float:
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
-def _numbers(value, name):
+def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
     """Yields (name, number) of all finite numbers in a value of JSON, at any depth."""
     if isinstance(value, dict):
         for key, part in value.items():
@@ -136,10 +136,11 @@ def _numbers(value, name):
         yield name, value if abs(value) < _LARGEST else float(value)
 
 
-def _scores(run):
+def _scores(run: Run) -> dict[str, float]:
     """Returns the numbers of the record, and the scores of the last evaluation."""
     record = run.record
-    final = next((row for row in reversed(run.rows) if row["kind"] == run_record.EVAL), {})
+    evaluations = [row for row in run.rows if row["kind"] == run_record.EVAL]
+    final = evaluations[-1] if evaluations else {}
     parts = {
         "score": run.score, "evaluated": record.get("evaluated"), "restarts": len(run.given_up),
         "best": run.result, "final": final, "test": record.get("test"),
@@ -149,8 +150,8 @@ def _scores(run):
     return dict(pair for name, part in parts.items() for pair in _numbers(part, name))
 
 
-def _curves(run, start):
-    curves = {}
+def _curves(run: Run, start: float) -> dict[str, dict[int, tuple[float, float]]]:
+    curves: dict[str, dict[int, tuple[float, float]]] = {}
     begun = time = start
     earlier = 0.0
     for row in run.rows:
@@ -165,7 +166,7 @@ def _curves(run, start):
     return curves
 
 
-def _tags(run):
+def _tags(run: Run) -> dict[str, str]:
     record = run.record
     script, task = run.task
     flag_names = sorted(n for n, flag in record["flags"].items() if flag["source"] != "default")

@@ -76,9 +76,9 @@ def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Tru
       file_io.InputError: a row has no label or id, or an id is repeated.
     """
 
-    def rows():
+    def rows() -> Iterator[tuple[str, _Truth]]:
         for number, (place, row) in enumerate(tables.read_file(path, flag)):
-            label = tables.name_of(row, columns.label, "label_column", place)
+            label = tables.name_of(row, columns.label or "", "label_column", place)
             key = str(number)
             if columns.guid:
                 key = tables.name_of(row, columns.guid, "id_column", place)
@@ -89,7 +89,7 @@ def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Tru
     return _by_id(rows())
 
 
-def _probabilities_of(row):
+def _probabilities_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns {label: probability} of a row; {} for numbers."""
     own = row.get("probabilities")
     if isinstance(own, dict):

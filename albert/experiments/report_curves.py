@@ -1,6 +1,6 @@
 """Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -232,7 +232,7 @@ def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
             del families[family]  # the only term of the loss
     best = (run.best_metric or "").removeprefix("eval_")
 
-    def place(family):
+    def place(family: str) -> tuple[bool, ...]:
         kinds = families[family]
         return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
 
@@ -251,12 +251,12 @@ def _entity_scores(run: Run) -> dict[str, dict[str, str]]:
     return scores
 
 
-def _line(run, label, kind, name, axis):
+def _line(run: Run, label: str, kind: str, name: str, axis: Axis) -> charts.Line:
     steps, values = run.curve(kind, name)
-    return charts.Line(label, run.places(steps, axis), values)
+    return charts.Line(label, run.places(steps, axis) or [], values)
 
 
-def _of_types(run, by_type, axis):
+def _of_types(run: Run, by_type: Mapping[str, Mapping[str, str]], axis: Axis) -> list[Figure]:
     """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
     figures, limit = [], charts.MAX_NAMED
     for score, names in by_type.items():

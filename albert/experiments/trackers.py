@@ -17,7 +17,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from albert.data import tfrecord
-from albert.experiments import exported_runs, seeds, sweep_journal
+from albert.experiments import seeds, sweep_journal
+from albert.experiments.exported_runs import ExportedRun
 from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING
 from albert.io import file_io
 from albert.training import run_record
@@ -25,6 +26,7 @@ from albert.training import run_record
 ADDED, UPDATED, UNCHANGED = "added", "updated", "unchanged"
 PROJECT = "albert"  # default name of a project or experiment
 _KEY, _DIGEST = "albert.key", "albert.digest"  # tags in MLflow, settings in Trackio
+_Point = tuple[str, int, int, float]  # name, step, milliseconds since 1970, value
 _FAILURES = (FAILED, INTERRUPTED, PRUNED)
 
 
@@ -178,20 +180,10 @@ def _write_mlflow(mlflow, client, experiment, run):
     if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == run.digest:
         return UNCHANGED
     parameters = {_mlflow_name(k): _text(v)[:6000] for k, v in run.flags.items()}
-    points = {
-        (_mlflow_name(name), step, int(1000 * time), float(value))
-        for name, curve in run.curves.items()
-        for step, (time, value) in curve.items()
-    }
-    end = run.last_step, int(1000 * run.last_time)
-    scores = {(_mlflow_name(name), *end, float(value)) for name, value in run.scores.items()}
+    points, scores = _mlflow_points(run)
     run_id, old_points = None, set()
     for old in olds:
-        history = {
-            (name, point.step, point.timestamp, point.value)
-            for name in old.data.metrics
-            for point in client.get_metric_history(old.info.run_id, name)
-        }
+        history = _mlflow_history(client, old)
         is_same = parameters.items() >= old.data.params.items()
         if run_id is None and is_same and _can_grow(history, points, scores):
             run_id, old_points = old.info.run_id, history
@@ -204,21 +196,37 @@ def _write_mlflow(mlflow, client, experiment, run):
         entities.Metric(name, value, time, step)
         for name, step, time, value in sorted((points | scores) - old_points)
     ]
+    params = [entities.Param(name, value) for name, value in sorted(parameters.items())]
     for at in range(0, len(metrics), _MAX_METRICS):
         client.log_batch(run_id, metrics=metrics[at : at + _MAX_METRICS])
-    params = [entities.Param(name, value) for name, value in sorted(parameters.items())]
     for at in range(0, len(params), _MAX_PARAMETERS):
         client.log_batch(run_id, params=params[at : at + _MAX_PARAMETERS])
     _end_mlflow(client, run_id, run, entities)
     return _outcome(olds)
 
 
-def _can_grow(old_points, points, scores):
-    """Returns whether old points stay, and those of scores come before the new ones.
+def _mlflow_points(run: ExportedRun) -> tuple[set[_Point], set[_Point]]:
+    """Returns the points of the curves of a run, and its scores as points at its end."""
+    points = {
+        (_mlflow_name(name), step, int(1000 * time), float(value))
+        for name, curve in run.curves.items()
+        for step, (time, value) in curve.items()
+    }
+    end = run.last_step, int(1000 * run.last_time)
+    return points, {(_mlflow_name(name), *end, float(value)) for name, value in run.scores.items()}
 
-    Args:
-      old_points, points, scores: sets of (name, step, time, value).
-    """
+
+def _mlflow_history(client, old) -> set[_Point]:
+    """Returns all points of a run of MLflow."""
+    return {
+        (name, point.step, point.timestamp, point.value)
+        for name in old.data.metrics
+        for point in client.get_metric_history(old.info.run_id, name)
+    }
+
+
+def _can_grow(old_points: set[_Point], points: set[_Point], scores: set[_Point]) -> bool:
+    """Returns whether old points stay, and those of scores come before the new ones."""
     new = {score[0]: score for score in scores}
     return {point for point in old_points if point[0] not in new} <= points and all(
         point[1:3] < new[point[0]][1:3] or point == new[point[0]]
@@ -447,7 +455,7 @@ def _check_folder(output, to):
 
 
 def export(
-    runs: Iterable[exported_runs.ExportedRun], to: str, output: str, project: str = PROJECT
+    runs: Iterable[ExportedRun], to: str, output: str, project: str = PROJECT
 ) -> dict[str, int]:
     """Writes runs to a tracker; those that it has already are updated.
 

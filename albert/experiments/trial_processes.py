@@ -68,7 +68,7 @@ def stop(running: Sequence[subprocess.Popen]) -> None:
             kill(process)
 
 
-def _signal(process, number):
+def _signal(process: subprocess.Popen, number: int) -> None:
     """Sends a signal to the group of a process that was not waited for, so its number is valid."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
