@@ -65,7 +65,6 @@ class Pending:
     """A request with unanswered rows.
 
     Attributes:
-      future: `concurrent.futures.Future` of `results`.
       results: list with one entry per row.
       missing: number of rows without a result.
     """

@@ -26,10 +26,8 @@ class Question:
     """A question about a text, with answers to choose from.
 
     Attributes:
-      guid: its id.
-      article: the text.
-      question: the question; an option replaces the "_" in it, or is appended if there is none.
-      options: tuple of C texts, 2 to 26.
+      question: an option replaces the "_" in it, or is appended if there is none.
+      options: C texts, 2 to 26.
     """
 
     guid: str
@@ -43,7 +41,6 @@ class Choice:
     """The option chosen by a model.
 
     Attributes:
-      question: `Question`.
       number: index of the option, from 0.
       probabilities: those of the options, [C].
       truncated: whether texts were longer than the model's input and were cut.

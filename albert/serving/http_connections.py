@@ -113,8 +113,7 @@ class Connections:
 
     Args:
       limit: maximum number of connections; lower if the process may open too few files.
-      notes: `Notes`.
-      count_closed: function without arguments, called for each connection closed to make room.
+      count_closed: called for each connection closed to make room.
     """
 
     def __init__(self, limit: int, notes: Notes, count_closed: Callable[[], None]) -> None:
@@ -137,13 +136,7 @@ class Connections:
     async def listen(
         self, manager: web.Server, make: Callable[[], "Connection"], host: str, port: int
     ) -> asyncio.Server:
-        """Listens at an address and returns its `asyncio.Server`.
-
-        Args:
-          manager: `aiohttp.web.Server` of the connections.
-          make: function without arguments that makes a `Connection`.
-          host, port: the address.
-        """
+        """Listens at an address."""
         make_request = manager.request_factory
 
         def begin_request(
@@ -197,9 +190,6 @@ class Connection(web.RequestHandler):
     side after its requests still gets the replies.
 
     Args:
-      manager: `aiohttp.web.Server`.
-      connections: `Connections`.
-      notes: `Notes`.
       count: ``(status)``, called for each reply that this class makes.
       **options: keyword arguments of `aiohttp.web.RequestHandler`.
 

@@ -120,7 +120,6 @@ class Output:
     """An output that a client wants.
 
     Attributes:
-      tensor: `tensors.Tensor`.
       is_binary: whether its values come as bytes.
     """
 
@@ -197,8 +196,6 @@ def read(
     Args:
       body: JSON and perhaps the bytes of binary tensors.
       head_size: the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
-      hosted: the model.
-      limits: `requests.Limits`.
 
     Raises:
       file_io.InputError: the request is invalid; names the field, what was expected and found.

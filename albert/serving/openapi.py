@@ -62,7 +62,6 @@ def document(
 
     Args:
       models: its models; of those that are being loaded only the names are known.
-      limits: `requests.Limits`.
       version: version of the program.
     """
     paths: dict[str, Any] = {

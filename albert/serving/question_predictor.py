@@ -47,8 +47,7 @@ class Reply:
     """The answers of a model to a question.
 
     Attributes:
-      question: `Question`.
-      answers: list of `squad_answers.Answer`, best first; `start` and `end` are positions in the
+      answers: the best first; `start` and `end` are positions in the
         text.
       null_odds: the odds that there is no answer; None for SQuAD 1.1.
       threshold: null odds from which no answer is given; None for SQuAD 1.1.
@@ -108,9 +107,8 @@ class Explanation:
     """An answer and the gold answer.
 
     Attributes:
-      reply: `Reply`.
-      start, end: `Place`s with the highest scores.
-      gold: `Place`s of the first gold answer's first and last token, in the window with most of the
+      start, end: the places with the highest scores.
+      gold: those of the first gold answer's first and last token, in the window with most of the
         text around it; None if there is no answer or its position is unknown.
     """
 
@@ -145,13 +143,6 @@ class Answerer(Predictor[Question, Asked, Reply]):
 
     def ask(self, question: str, context: str) -> Reply:
         """Answers a question about a text of any length.
-
-        Args:
-          question: text of the question.
-          context: the text.
-
-        Returns:
-          `Reply`.
 
         Raises:
           file_io.InputError: the question or the text is empty, or the text does not fit the
@@ -252,14 +243,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
         return 100 * float(np.mean(list(f1.values())))
 
     def explain(self, example: squad_features.SquadExample) -> Explanation:
-        """Answers a question of a data set and returns an `Explanation`.
-
-        Args:
-          example: `squad_utils.SquadExample`, not of training.
-
-        Raises:
-          file_io.InputError: see `ask`.
-        """
+        """Answers a question of a data set, not of training; see `ask`."""
         windows = self._windows_of(example)
         results = dict(enumerate(self._compute(_inputs(windows), BATCH_SIZE)))
         start, end = self._highest(example, windows, results)

@@ -175,7 +175,6 @@ class Form:
         Args:
           value: parsed JSON.
           place: its name in messages; "" for the whole request.
-          limits: `Limits`.
 
         Raises:
           file_io.InputError: a field is missing, unknown, of another type or too long; names the

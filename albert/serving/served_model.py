@@ -23,7 +23,6 @@ class IdModel:
     """Names the tensors that a model takes and returns instead of texts.
 
     Attributes:
-      inputs, outputs: lists of `tensors.Tensor`.
       limits: {name of an input: number of its possible values, from 0}.
       max_length: maximum number of ids in a sequence.
     """
@@ -95,7 +94,6 @@ def load(
     """Loads the model of the folder of a fine-tuning run, or of a serving folder.
 
     Args:
-      model_dir: the folder.
       runtime: of a serving folder; see `runtimes.load`.
       threads: number of threads that compute; None: one for each core.
       max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer

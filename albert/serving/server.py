@@ -157,11 +157,7 @@ def _decode_inference(
 
 
 class Server:
-    """A server of one or several models.
-
-    Args:
-      settings: `Settings`.
-    """
+    """A server of one or several models."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -608,7 +604,6 @@ def run(settings: Settings, *loads: Callable) -> None:
     """Serves models until SIGTERM, SIGHUP or SIGINT, then answers accepted requests and returns.
 
     Args:
-      settings: `Settings`.
       *loads: for each model a function that loads and warms up a `served_model.ServedModel`, called
         in a thread; its argument is a function that returns whether to continue.
 

@@ -96,7 +96,6 @@ def read(path: str, *names: str) -> ServingFolder:
     """Reads the `ServingFolder` at a path.
 
     Args:
-      path: folder.
       names: the kinds that the caller can use; none means any.
 
     Raises:
