@@ -29,7 +29,7 @@ class _Panel(NamedTuple):
 
 
 class _Curve(NamedTuple):
-    """What a run has recorded of one number: values at steps, which have places on an axis."""
+    """Values that a run has recorded of one number at steps, which have places on an axis."""
 
     run: Run
     steps: list[int]
