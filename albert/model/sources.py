@@ -46,7 +46,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What the user says of a model; the model says the rest.
+    """The files and rules of a model that the user names; the model gives the others.
 
     A warning says where the files of a hub module or a Hugging Face folder, or the rules of any
     model, differ. With a hub module, "from_tf_hub" or a missing vocabulary means the module's own

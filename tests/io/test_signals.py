@@ -325,10 +325,10 @@ def test_a_call_of_the_compiled_loop_ends_with_the_running_step(tmp_path, monkey
             time.sleep(0.3)
         return step
 
-    def run(*given):
+    def run(*given, **settings):
         step = tf.numpy_function(send, [given[2].global_step + 1], tf.int64)
         with tf.control_dependencies([step]):
-            return take_step(*given)
+            return take_step(*given, **settings)
 
     take_step = train_step.run
     monkeypatch.setattr(train_step, "run", run)
