@@ -183,7 +183,7 @@ def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]
     return {
         "max_seq_length": max_seq_length,
         **source.rules.to_json(),
-        "vocabulary_sha256": file_io.sha256(cast(str, source.spm_model_file or source.vocab_file)),
+        "vocabulary_sha256": file_io.sha256(cast(str, source.vocabulary)),
     }
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -263,7 +263,7 @@ def resolve(path: str) -> str:
     )
 
 
-def _describe_place(prefix):
+def _describe_place(prefix: str) -> str:
     """Returns what is in the place of a missing checkpoint: at first what was probably meant."""
     is_folder = file_io.is_dir(prefix)
     folder = prefix if is_folder else os.path.dirname(prefix) or "."
@@ -281,7 +281,7 @@ def _describe_place(prefix):
     return f"{folder} holds {there[:_MAX_LISTED]}{more}"
 
 
-def _keys_of(checkpoint):
+def _keys(checkpoint: weight_names.CheckpointReader) -> dict[str, str]:
     """Returns {name of a variable: its key}; keys may be object paths or BERT's names."""
     if not checkpoint.has_tensor(_OBJECT_GRAPH):
         names = checkpoint.get_variable_to_shape_map()
@@ -308,7 +308,7 @@ def reader(path: str) -> weight_names.CheckpointReader:
         file_io.check_regular(part)
     try:
         checkpoint = tf.train.load_checkpoint(prefix)
-        return weight_names.RenamingReader(checkpoint, _keys_of(checkpoint))
+        return weight_names.RenamingReader(checkpoint, _keys(checkpoint))
     except (*READ_ERRORS, MemoryError) as error:  # A damaged index may ask for all memory.
         raise _damaged(prefix, error) from error
 
@@ -382,7 +382,7 @@ def write_report(folder: str, report: LoadReport | None) -> None:
         file_io.write_json(path, report.to_dict())
 
 
-def random_parts(folder: str, model: Any) -> list[str]:
+def random_parts(folder: str, model: tf.Module) -> list[str]:
     """Returns the used variables of a model that began with random values in a folder's run.
 
     These are all variables if the folder does not say which were loaded.
@@ -454,7 +454,7 @@ def damage_of_values(prefix: str) -> str | None:
     return None
 
 
-def _damaged(prefix, error):
+def _damaged(prefix: str, error: BaseException | str) -> file_io.InputError:
     check_readable(prefix)
     others = [*filter(prefix_exists, [os.path.join(os.path.dirname(prefix), BEST)])]
     others += reversed(numbered(os.path.dirname(prefix)))
@@ -463,7 +463,7 @@ def _damaged(prefix, error):
     return file_io.InputError(f"the checkpoint {prefix} is damaged: {error}; {advice}")
 
 
-def _check_manifest(prefix):
+def _check_manifest(prefix: str) -> None:
     problem = manifest_mismatch(prefix)
     if problem and not is_replaced(prefix):
         raise _damaged(prefix, problem)
@@ -491,7 +491,11 @@ def renew_manifest(prefix: str) -> None:
         logging.warning("%s", error)
 
 
-def _assign(checkpoint, pairs, prefix):
+def _assign(
+    checkpoint: weight_names.CheckpointReader,
+    pairs: Sequence[tuple[tf.Variable, str]],
+    prefix: str,
+) -> None:
     """Gives (variable, checkpoint name) pairs their values."""
     try:
         # All values are read before the first is assigned: a damaged file changes nothing.
@@ -612,7 +616,7 @@ def write_tensors(prefix: str, tensors: dict, with_meta: bool = False) -> None:
         raise file_io.InputError(f"cannot write the checkpoint {prefix}: {error}") from error
 
 
-def _write_files(prefix, names, values, with_meta):
+def _write_files(prefix: str, names: list[str], values: list[tf.Tensor], with_meta: bool) -> None:
     temporary = file_io.temporary_name(prefix)
     data, index = f"{temporary}.data-00000-of-00001", f"{temporary}.index"
     try:
@@ -791,9 +795,9 @@ def last_whole(folder: str) -> str | None:
     return None
 
 
-def _quarantine_all(damaged, whole):
+def _quarantine_all(damaged: Mapping[str, str], whole: str) -> None:
     for prefix, damage in damaged.items():
-        first, last = step_of(whole) + 1, step_of(prefix)
+        first, last = _step(whole) + 1, _step(prefix)
         quarantine(prefix)
         logging.error(
             "The checkpoint %s is damaged: %s. Its files were renamed to %s.*%s. Resuming from "

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import json
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import logging
@@ -132,7 +133,7 @@ class AlbertConfig:
                 f"share; got {self.num_hidden_groups}"
             )
 
-    def _check_memory(self):
+    def _check_memory(self) -> None:
         """Rejects sizes that are valid individually but too large together."""
         block = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
         blocks = max(self.num_attention_groups, self.num_ffn_groups) * self.inner_group_num
@@ -163,7 +164,7 @@ class AlbertConfig:
         """Number below which segment ids must be, at least 2, as every model accepts two texts."""
         return max(self.type_vocab_size, 2)
 
-    def is_length(self, value: Any) -> bool:
+    def is_length(self, value: object) -> bool:
         """Returns whether a value is a number of tokens that the model accepts."""
         return type(value) is int and 0 < value <= self.max_position_embeddings  # no bool
 
@@ -192,20 +193,7 @@ class AlbertConfig:
             hint = "; read a BERT configuration with from_bert_json_file" if kind == "bert" else ""
             raise file_io.InputError(f"model_type is {kind!r}, expected 'albert'{hint}")
         names = [field.name for field in dataclasses.fields(cls)]
-        unknown = [key for key in values if key not in names and key not in _LEGACY_KEYS]
-        for key in unknown:
-            close = difflib.get_close_matches(key.lower(), names, 1, 0.85)
-            if close:
-                raise file_io.InputError(f"unknown key {key!r}; did you mean {close[0]!r}?")
-        for key, required in _REQUIRED_VALUES.items():
-            if values.get(key, required) != required:
-                raise file_io.InputError(
-                    f"{key} {values[key]!r} is not supported: this toolkit computes {required!r}"
-                )
-        if "vocab_size" not in values:
-            raise file_io.InputError("the required key 'vocab_size' is missing")
-        if unknown:
-            logging.warning("Unknown keys of the configuration ignored: %s", ", ".join(unknown))
+        _check_keys(values, names)
         arguments = {name: values[name] for name in names if name in values}
         is_exact = _HUGGINGFACE_KEYS & values.keys() and values.get("hidden_act") in _EXACT_GELU
         if is_exact or arguments.get("hidden_act") in _TANH_GELU_ALIASES:
@@ -279,7 +267,25 @@ class AlbertConfig:
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
 
-def _is_bert(values):
+def _check_keys(values: Mapping[str, Any], names: list[str]) -> None:
+    """Rejects misspelled and missing keys, and values of other networks; warns of unknown keys."""
+    unknown = [key for key in values if key not in names and key not in _LEGACY_KEYS]
+    for key in unknown:
+        close = difflib.get_close_matches(key.lower(), names, 1, 0.85)
+        if close:
+            raise file_io.InputError(f"unknown key {key!r}; did you mean {close[0]!r}?")
+    for key, required in _REQUIRED_VALUES.items():
+        if values.get(key, required) != required:
+            raise file_io.InputError(
+                f"{key} {values[key]!r} is not supported: this toolkit computes {required!r}"
+            )
+    if "vocab_size" not in values:
+        raise file_io.InputError("the required key 'vocab_size' is missing")
+    if unknown:
+        logging.warning("Unknown keys of the configuration ignored: %s", ", ".join(unknown))
+
+
+def _is_bert(values: object) -> bool:
     """Returns whether the content of a file is a BERT configuration."""
     if not isinstance(values, dict) or "model_type" in values:
         return isinstance(values, dict) and values["model_type"] == "bert"
@@ -287,7 +293,7 @@ def _is_bert(values):
 
 
 @contextlib.contextmanager
-def _naming(file):
+def _naming(file: str) -> Iterator[None]:
     """Puts the file's name in front of the message of an InputError."""
     try:
         yield
@@ -295,7 +301,7 @@ def _naming(file):
         raise file_io.InputError(f"{file}: {error}") from error
 
 
-def _check_value(name, kind, value):
+def _check_value(name: str, kind: object, value: Any) -> None:
     """Raises InputError unless `value` has the type and range that `name` requires."""
     if kind is str:
         own = {

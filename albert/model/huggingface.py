@@ -7,13 +7,14 @@ this package as [inputs, outputs].
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert.io import file_io, manifests, tables
-from albert.model import weight_names
+from albert.model import configuration, weight_names
+from albert.text import tokenization
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -121,7 +122,7 @@ def class_ending(config: dict[str, Any]) -> str | None:
     return next((end for name in names for end in endings if name.endswith(end)), None)
 
 
-def _is_token_classifier(config):
+def _is_token_classifier(config: dict[str, Any]) -> bool:
     return class_ending(config) == HEADS["token_classification"][0]
 
 
@@ -200,7 +201,7 @@ class Reader:
         self._check_mapping(path)
         self._tensors.update(tensors)
 
-    def _check_tied(self, path, rest):
+    def _check_tied(self, path: str, rest: dict[str, np.ndarray]) -> None:
         """Removes the duplicate names of shared weights from `rest`."""
         words = self._architecture.words
         rest.pop(f"{self._architecture.model_type}.embeddings.position_ids", None)  # 0, 1, 2, …
@@ -209,13 +210,13 @@ class Reader:
             self._tensors.setdefault("cls/predictions/output_bias", bias)
         weights = rest.pop(f"{words}decoder.weight", None)
         table = self._tensors.get(weight_names.WORDS)
-        if weights is not None and not np.array_equal(weights, table):
+        if weights is not None and (table is None or not np.array_equal(weights, table)):
             raise file_io.InputError(
                 f"{path}: {words}decoder.weight differs from the word embeddings; models with "
                 "separate output weights are not supported"
             )
 
-    def _check_mapping(self, path):
+    def _check_mapping(self, path: str) -> None:
         """Drops the layer between embeddings and encoder if it exists but is the identity."""
         kernel = self._tensors.get(f"{_MAPPING}kernel")  # [H, E]
         if kernel is None or kernel.shape[0] != kernel.shape[1]:
@@ -240,11 +241,11 @@ class Reader:
         """Returns a float32 array of the variable's shape."""
         return np.ascontiguousarray(self._orient(name))
 
-    def _orient(self, name):
+    def _orient(self, name: str) -> np.ndarray:
         return self._tensors[name].T if name.endswith("/kernel") else self._tensors[name]
 
 
-def _read_tensors(path):
+def _read_tensors(path: str) -> dict[str, np.ndarray]:
     """Reads {Hugging Face name: float32 array} from a file or all files listed in an index."""
     if not path.endswith(_INDEX_ENDING):
         return _read_file(path)
@@ -261,7 +262,7 @@ def _read_tensors(path):
     return tensors
 
 
-def _read_file(path):
+def _read_file(path: str) -> dict[str, np.ndarray]:
     import safetensors
 
     content = file_io.read_bytes(path, "weights", max_bytes=None)
@@ -279,7 +280,7 @@ def _read_file(path):
     return {name: _to_float32(path, name, tensor) for name, tensor in tensors}
 
 
-def _to_float32(path, name, tensor):
+def _to_float32(path: str, name: str, tensor: Mapping[str, Any]) -> np.ndarray:
     """Converts a stored tensor to a float32 array; bfloat16 is the upper half of a float32."""
     data, kind = tensor["data"], tensor["dtype"]
     if kind == "BF16":
@@ -315,7 +316,7 @@ def find_head(names: Iterable[str]) -> str | None:
     """
     own = {name for name in names if not name.startswith("bert/")}
 
-    def starts(prefix):
+    def starts(prefix: str) -> bool:
         return any(name.startswith(prefix) for name in own)
 
     if starts("start_logits/") or starts("answer_class/"):
@@ -334,15 +335,12 @@ def find_head(names: Iterable[str]) -> str | None:
     return "encoder"
 
 
-def check_architecture(config: Any, architecture: weight_names.Architecture) -> None:
+def check_architecture(
+    config: configuration.AlbertConfig, architecture: weight_names.Architecture
+) -> None:
     """Rejects a model that cannot be written as the given architecture.
 
-    Args:
-      config: `encoder.AlbertConfig`.
-      architecture: `Architecture`.
-
-    Raises:
-      file_io.InputError: the sizes do not fit; names them.
+    The message names the sizes that do not fit.
     """
     groups = _num_groups(config)
     if architecture is not weight_names.BERT:
@@ -363,7 +361,7 @@ def check_architecture(config: Any, architecture: weight_names.Architecture) -> 
 
 def convert_weights(
     tensors: dict[str, Any],
-    config: Any,
+    config: configuration.AlbertConfig,
     head: str,
     architecture: weight_names.Architecture = weight_names.ALBERT,
 ) -> dict[str, np.ndarray]:
@@ -406,10 +404,10 @@ def convert_weights(
 
 
 def convert_config(
-    config: Any,
+    config: configuration.AlbertConfig,
     head: str,
     labels: Sequence[str],
-    tokenizer: Any,
+    tokenizer: tokenization.FullTokenizer,
     architecture: weight_names.Architecture = weight_names.ALBERT,
     dropout_prob: float = 0.1,
 ) -> dict[str, Any]:
@@ -456,7 +454,7 @@ def convert_config(
     return values
 
 
-def _num_groups(config):
+def _num_groups(config: configuration.AlbertConfig) -> int:
     """Returns the `num_hidden_groups` that give the same network in transformers.
 
     Raises:

@@ -118,11 +118,11 @@ def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str])
             )
 
 
-def _read(path):
+def _read(path: str) -> dict[str, Any]:
     return file_io.read_json(path, "Hugging Face tokenizer", dict) if file_io.exists(path) else {}
 
 
-def _check_class(path, config):
+def _check_class(path: str, config: Mapping[str, Any]) -> None:
     name = config.get("tokenizer_class")
     if name is not None and name not in _CLASSES:
         raise file_io.InputError(
@@ -131,7 +131,7 @@ def _check_class(path, config):
         )
 
 
-def _check_fixed(path, entries):
+def _check_fixed(path: str, entries: Mapping[str, Any]) -> None:
     for name, only in _FIXED.items():
         if entries.get(name, only) not in (only, None):
             raise file_io.InputError(
@@ -143,7 +143,7 @@ def _check_fixed(path, entries):
         raise file_io.InputError(f"{path}: never_split is {never_split!r}, which is not supported")
 
 
-def _check_special(path, config):
+def _check_special(path: str, config: Mapping[str, Any]) -> None:
     """Rejects other names of the special pieces than those that the tokenizer looks for."""
     for name in ("cls_token", "sep_token", "mask_token", "pad_token", "unk_token"):
         token = config.get(name)
@@ -154,7 +154,9 @@ def _check_special(path, config):
             )
 
 
-def _values(path: str, entries: Mapping[str, Any], names: Mapping[str, tuple[str, bool]]):
+def _values(
+    path: str, entries: Mapping[str, Any], names: Mapping[str, tuple[str, bool]]
+) -> dict[str, bool]:
     """Returns the values of rules in some entries."""
     found = {}
     for name, (rule, is_opposite) in names.items():
@@ -166,7 +168,7 @@ def _values(path: str, entries: Mapping[str, Any], names: Mapping[str, tuple[str
     return found
 
 
-def _added_tokens(folder):
+def _added_tokens(folder: str) -> dict[str, dict[str, Any]]:
     """Returns {content: token} of a folder's added tokens that are none of the special pieces."""
     paths = [os.path.join(folder, name) for name in (_ADDED_NAME, CONFIG_NAME, FAST_NAME)]
     first, config, fast = map(_read, paths)
@@ -198,7 +200,7 @@ def _added_tokens(folder):
     return added
 
 
-def _check_found_as_written(folder, name, token, lower):
+def _check_found_as_written(folder: str, name: str, token: Mapping[str, Any], lower: bool) -> None:
     """Rejects an added token that transformers finds in other texts than the one it is."""
     unusual = [key for key in ("lstrip", "rstrip", "single_word") if token.get(key)]
     if token.get("normalized", True) and lower and any(map(str.isalpha, name)):

@@ -11,7 +11,7 @@ import json
 import os
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from absl import logging
 
@@ -25,7 +25,7 @@ _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing
 # Settings that say what the outputs of a model are.
 _MEANING = ("task_name", "labels", "label_mean", "label_deviation")
 # Entries of the description and their types.
-_ENTRIES = {
+_ENTRIES: dict[str, Any] = {
     "kind": str,
     "spm_model_file": (str, type(None)),
     "vocab_file": (str, type(None)),
@@ -35,6 +35,7 @@ _ENTRIES = {
 
 
 _Settings = TypeVar("_Settings")
+_Json = dict[str, Any]
 
 
 def _is_of(kind: type, value: object) -> bool:
@@ -101,7 +102,7 @@ class ModelFolder:
         Raises:
           file_io.InputError: it is invalid; names the folder.
         """
-        return _scale_of(self.path, self.settings)
+        return _scale(self.path, self.settings)
 
     def length(self, name: str = "max_seq_length", minimum: int = MIN_LENGTH) -> int:
         """Returns the setting of a length of inputs, in tokens.
@@ -140,7 +141,7 @@ def with_extra_rows(
     Raises:
       file_io.InputError: see `load_tokenizer`.
     """
-    vocabulary = _vocabulary_of(source)
+    vocabulary = source.vocabulary
     if not (source.rules.extra_pieces and vocabulary):
         return config
     own = dataclasses.replace(source.rules, extra_pieces=())
@@ -229,21 +230,23 @@ def check_same_model(
         )
 
 
-def _has_checkpoints(path):
+def _has_checkpoints(path: str) -> bool:
     # Imports TensorFlow, which folders without weights do not need.
     from albert.model import checkpoints
 
     return bool(checkpoints.numbered(path) or checkpoints.find_best(path))
 
 
-def _meaning(description):
+def _meaning(description: _Json) -> _Json:
     """Returns what the outputs of a described model depend on."""
     settings = {name: description["settings"].get(name) for name in _MEANING}
     rules = text_rules.from_json(description, sources.DESCRIPTION_NAME).to_json()
     return {"kind": description["kind"], **rules, **settings}
 
 
-def _lacks_description(path, ours, config, source):
+def _lacks_description(
+    path: str, ours: _Json, config: configuration.AlbertConfig, source: sources.Source
+) -> bool:
     """Returns whether a folder has no description; warns if its files differ from the run's."""
     name = os.path.join(path, sources.DESCRIPTION_NAME)
     has_description = file_io.exists(name)
@@ -259,21 +262,23 @@ def _lacks_description(path, ours, config, source):
     return not has_description and not differing
 
 
-def _description(kind, config, source, settings):
+def _description(
+    kind: str, config: configuration.AlbertConfig, source: sources.Source, settings: _Json
+) -> _Json:
     """Builds the content of ``model.json``."""
-    is_spm = bool(source.spm_model_file)
+    model = source.spm_model_file
     return {
         "version": VERSION,
         "kind": kind,
-        "spm_model_file": os.path.basename(source.spm_model_file) if is_spm else None,
-        "vocab_file": None if is_spm else sources.VOCAB_NAME,
+        "spm_model_file": os.path.basename(model) if model else None,
+        "vocab_file": None if model else sources.VOCAB_NAME,
         **source.rules.to_json(),
         sources.RECORDED_CONFIG: config.to_dict(),
         "settings": json.loads(json.dumps(settings)),  # tuples become lists, as in the file
     }
 
 
-def _read_description(name):
+def _read_description(name: str) -> _Json:
     description = file_io.read_json(name, "model description")
     if not isinstance(description, dict) or description.get("version") != VERSION:
         raise file_io.InputError(f"{name} is not a model description of version {VERSION}")
@@ -295,22 +300,18 @@ def _read_description(name):
     return description
 
 
-def _vocabulary_of(source):
-    return source.spm_model_file or source.vocab_file
-
-
-def _vocabulary_in(path, description):
+def _vocabulary_in(path: str, description: _Json) -> str:
     return os.path.join(path, description["spm_model_file"] or description["vocab_file"])
 
 
-def _without_file_names(description):
+def _without_file_names(description: _Json) -> _Json:
     """Returns a description without the entries for files, whose contents are compared instead."""
     file_entries = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
     rules = text_rules.from_json(description, sources.DESCRIPTION_NAME).to_json()
     return {k: v for k, v in (description | rules).items() if k not in file_entries}
 
 
-def _differing_entries(there, ours, name=""):
+def _differing_entries(there: object, ours: object, name: str = "") -> list[str]:
     """Lists the differences between two JSON values, in words."""
     if isinstance(there, dict) and isinstance(ours, dict):
         # Dropout only affects training, so a run that did not train ignores it.
@@ -320,14 +321,16 @@ def _differing_entries(there, ours, name=""):
     return [] if there == ours else [f"{name} {json.dumps(there)} (here {json.dumps(ours)})"]
 
 
-def _differing_files(path, description, config, source):
+def _differing_files(
+    path: str, description: _Json, config: configuration.AlbertConfig, source: sources.Source
+) -> list[str]:
     """Lists the differences between a folder's and a run's files, in words; skips missing files."""
     differing = []
     name = os.path.join(path, sources.CONFIG_NAME)
     if file_io.exists(name):
-        there = configuration.AlbertConfig.from_json_file(name).to_dict()
-        differing = _differing_entries(there, config.to_dict())
-    ours, there = _vocabulary_of(source), _vocabulary_in(path, description)
+        recorded = configuration.AlbertConfig.from_json_file(name).to_dict()
+        differing = _differing_entries(recorded, config.to_dict())
+    ours, there = cast(str, source.vocabulary), _vocabulary_in(path, description)
     if file_io.exists(there) and not _are_same_vocabularies(ours, there):
         differing.append(f"the vocabulary {there} (here {ours})")
     return differing
@@ -337,14 +340,14 @@ def copy_vocabulary(path: str, source: sources.Source) -> None:
     """Copies the vocabulary of a `sources.Source` to a folder, with the name that `read` needs."""
     model = source.spm_model_file
     name = os.path.basename(model) if model else sources.VOCAB_NAME
-    vocabulary, target = _vocabulary_of(source), os.path.join(path, name)
+    vocabulary, target = cast(str, source.vocabulary), os.path.join(path, name)
     if vocabulary.endswith(".json"):
         file_io.write_text(target, wordpiece.vocab_text(wordpiece.load_vocab(vocabulary)))
     else:
         _copy(vocabulary, target)
 
 
-def _are_same_vocabularies(one, other):
+def _are_same_vocabularies(one: str, other: str) -> bool:
     if one.endswith(".json"):
         return wordpiece.load_vocab(one) == wordpiece.load_vocab(other)
     return file_io.sha256(one) == file_io.sha256(other)
@@ -376,7 +379,7 @@ def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextR
     return found
 
 
-def _copy(source, target):
+def _copy(source: str, target: str) -> None:
     if not (file_io.exists(target) and file_io.sha256(source) == file_io.sha256(target)):
         file_io.copy(source, target)
 
@@ -389,10 +392,10 @@ def described_head(path: str) -> head_config.Head | None:
 
 def described_scale(path: str) -> label_scale.LabelScale:
     """Returns the scale in the description of a folder; `label_scale.RAW` without one."""
-    return _scale_of(path, described_settings(path) or {})
+    return _scale(path, described_settings(path) or {})
 
 
-def _scale_of(path, settings):
+def _scale(path: str, settings: _Json) -> label_scale.LabelScale:
     try:
         return label_scale.LabelScale.of(settings)
     except file_io.InputError as error:
@@ -439,7 +442,7 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
             f"{path} holds a model of kind {description['kind']}; expected {' or '.join(kinds)}"
         )
 
-    def inside(entry):
+    def inside(entry: str) -> str | None:
         return description.get(entry) and os.path.join(path, description[entry])
 
     config_file = os.path.join(path, sources.CONFIG_NAME)
@@ -457,17 +460,17 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
     return ModelFolder(path, description["kind"], config, source, description["settings"])
 
 
-def _resolve(path):
+def _resolve(path: str) -> str:
     from albert.model import checkpoints
 
     return checkpoints.resolve(path)
 
 
-def _check_config(source, config):
+def _check_config(source: sources.Source, config: configuration.AlbertConfig) -> None:
     """Rejects a configuration whose sizes differ from the weights', before a model is built."""
     from albert.model import checkpoints
 
-    shapes = checkpoints.reader(source.checkpoint).get_variable_to_shape_map()
+    shapes = checkpoints.reader(cast(str, source.checkpoint)).get_variable_to_shape_map()
     sizes = weight_names.sizes(shapes)
     differing = [
         f"{name} {value} ({getattr(config, name)})"
@@ -501,7 +504,7 @@ def write_pretrained(
     Raises:
       file_io.InputError: the existing configuration is damaged.
     """
-    if source and (source.spm_model_file or source.vocab_file):
+    if source and source.vocabulary:
         copy_vocabulary(path, source)
         write_rules(path, source.rules)
     _write_pretrained_config(os.path.join(path, sources.CONFIG_NAME), config)
@@ -522,7 +525,7 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
         raise file_io.InputError(
             f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
         )
-    ours, theirs = _vocabulary_of(source), sources.vocabularies_in(path)
+    ours, theirs = source.vocabulary, sources.vocabularies_in(path)
     if ours and theirs and not any(_are_same_vocabularies(ours, there) for there in theirs):
         raise file_io.InputError(
             f"{path} holds checkpoints of a model with another vocabulary: {', '.join(theirs)} "
@@ -530,7 +533,7 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
         )
 
 
-def _write_pretrained_config(name, config):
+def _write_pretrained_config(name: str, config: configuration.AlbertConfig) -> None:
     if file_io.exists(name):
         there = dataclasses.asdict(configuration.AlbertConfig.from_json_file(name))
         differing = {k: v for k, v in dataclasses.asdict(config).items() if v != there[k]}

@@ -92,7 +92,7 @@ def vocabulary(path: str, pattern: str) -> str:
     return os.path.join(folder, names[0])
 
 
-def _fetched(url, name):
+def _fetched(url: str, name: str) -> str:
     """Returns the folder of an archive, which is fetched unless the cache has it."""
     from albert.io import downloads  # brings urllib and ssl, which other models do not need
 

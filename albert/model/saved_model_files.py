@@ -1,7 +1,7 @@
 """Reads the graphs of SavedModels from their files, without executing them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -63,7 +63,11 @@ def constant(graph_def: graph_pb2.GraphDef, tensor: str) -> np.ndarray | None:
     return _constant(graph_def.node, tensor, functions_of(graph_def))
 
 
-def _constant(nodes, tensor, functions):
+def _constant(
+    nodes: Iterable[node_def_pb2.NodeDef],
+    tensor: str,
+    functions: Mapping[str, function_pb2.FunctionDef],
+) -> np.ndarray | None:
     """Implements `constant` for the nodes of a graph or of one of its functions."""
     by_name = {node.name: node for node in nodes}
     seen = set()

@@ -43,6 +43,11 @@ class Source:
     vocab_file: str | None
     rules: text_rules.TextRules = text_rules.TextRules()
 
+    @property
+    def vocabulary(self) -> str | None:
+        """Path of the vocabulary, of either kind."""
+        return self.spm_model_file or self.vocab_file
+
 
 @dataclasses.dataclass(frozen=True)
 class Given:
