@@ -27,7 +27,7 @@ from albert.cli import (
 )
 from albert.io import file_io, tables
 from albert.model import configuration, label_scale, model_folder, sources
-from albert.tasks import custom, glue, model_labels
+from albert.tasks import custom, example_data, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts
 
@@ -307,7 +307,7 @@ class Classifier(fine_tuning.Command):
         }
         text = model_settings.text_settings(length, inputs.source)
         shared = ("train", "dev") if settings.cached_dir else ()
-        cache = contracts.FeatureCache(paths, text, inputs.strategy, shared)
+        cache = example_data.FeatureCache(paths, text, inputs.strategy, shared)
         return glue.make_data(
             self.task, inputs.tokenizer, length, settings.data_dir, cache, settings.predict_on
         )

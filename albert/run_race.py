@@ -22,8 +22,7 @@ from albert.cli import (
     training,
 )
 from albert.io import file_io
-from albert.tasks import race
-from albert.training import contracts
+from albert.tasks import example_data, race
 
 _DATA = {
     "train_file": "race_train.tf_record",
@@ -138,7 +137,7 @@ class Race(fine_tuning.Command):
             settings.max_seq_length,
             settings.max_qa_length,
             settings.data_dir,
-            contracts.FeatureCache(
+            example_data.FeatureCache(
                 dict(zip(("train", "dev", "test"), paths, strict=True)), text, inputs.strategy
             ),
             high_only=settings.high_only,

@@ -22,7 +22,7 @@ from albert.cli import (
     path_flags,
 )
 from albert.io import file_io
-from albert.tasks import custom, token_classification, word_files
+from albert.tasks import custom, example_data, token_classification, word_files
 from albert.training import contracts
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class TokenClassifier(fine_tuning.Command):
         folder, length = self.settings.output_dir, self.settings.max_seq_length
         paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
         text = model_settings.text_settings(length, inputs.source)
-        cache = contracts.FeatureCache(paths, text, inputs.strategy)
+        cache = example_data.FeatureCache(paths, text, inputs.strategy)
         return token_classification.make_data(files, inputs.tokenizer, length, cache)
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:

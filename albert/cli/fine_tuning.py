@@ -379,7 +379,7 @@ def apply_options(
     from albert.training import frozen_encoder
 
     task, frozen = settings.schedule.with_metric(prepared.task), settings.frozen
-    data = prepared.data.checked(record_values.limits_of_model(run.model_config))
+    data = prepared.data.with_limits(record_values.limits_of_model(run.model_config))
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, frozen.freeze_encoder)
     if frozen.freeze_encoder:
@@ -389,7 +389,7 @@ def apply_options(
             "train": ("train_fraction", settings.fractions.train_fraction),
             "dev": ("eval_fraction", settings.fractions.eval_fraction),
         }
-        data = subsets.subset(data, fractions, settings.loop.seed, run.strategy)
+        data = data.subset(subsets.Fractions(fractions, settings.loop.seed, run.strategy))
     if frozen.cache_encoder_outputs:
         folder = frozen.encoder_cache_dir or os.path.join(settings.record_dir, CACHE_FOLDER)
         data = frozen_encoder.cached_data(data, task, run, folder)

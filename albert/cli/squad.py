@@ -232,7 +232,7 @@ class Squad(fine_tuning.Command):
         task = squad_task.make_task(self.kind, questions.settings, lambda: questions.to_answer)
         return fine_tuning.Prepared(
             task,
-            questions.data(task.evaluator),
+            questions.data(),
             questions.settings.to_dict(),
             steps,
             int(steps * settings.warmup_proportion),

@@ -15,7 +15,7 @@ from albert.tasks import kinds
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import metrics as squad_metrics
-from albert.tasks.squad import positions, question_files
+from albert.tasks.squad import positions
 from albert.tasks.squad import task as squad_task
 
 Results = Mapping[int, Arrays]  # of windows, by unique id
@@ -332,7 +332,7 @@ def _gold(
     example: squad_features.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
     """Returns `Explanation.gold`."""
-    targets = positions.targets(question_files.Questions([example], list(windows)))
+    targets = positions.targets(squad_task.Questions([example], list(windows)))
     whole = [w for w in windows if not targets["is_impossible"][w.unique_id]]
     if not whole:
         return None

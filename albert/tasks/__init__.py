@@ -4,6 +4,7 @@
 __all__ = (
     "custom",
     "entities",
+    "example_data",
     "glue",
     "kinds",
     "model_labels",

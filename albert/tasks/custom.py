@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from absl import logging
 
 from albert.io import file_io, tables
 from albert.model import head_config, label_scale, sources
-from albert.tasks import glue, metrics, model_labels, prediction_files
+from albert.tasks import glue, metrics, model_labels
 
 NAME = "custom"
 
@@ -421,19 +420,6 @@ class CustomTask:
     def no_label(self) -> str | float:
         """Returns the label of examples without one."""
         return self.labels[0] if self.labels else 0.0
-
-    def write_predictions(
-        self,
-        output_dir: str,
-        rows: dict[str, np.ndarray],
-        ids: Sequence[str],
-        prefix: str | None = None,
-    ) -> dict[str, float] | None:
-        """Writes prediction files, and scores if the test data has labels; see `contracts.Data`."""
-        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
-        if not self.is_labeled("test"):
-            return None
-        return prediction_files.write_scores(output_dir, metrics.Evaluator(self.scores), rows)
 
     def _label(self, row, place):
         label = tables.name_of(row, self.columns.label, "label_column", place)

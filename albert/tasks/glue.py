@@ -18,7 +18,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, label_scale
-from albert.tasks import metrics, outcomes, prediction_files
+from albert.tasks import example_data, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts
 
@@ -98,15 +98,6 @@ class ClassifierTask(Protocol):
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[InputExample]:
         """Yields the examples of a split."""
-
-    def write_predictions(
-        self,
-        output_dir: str,
-        rows: dict[str, np.ndarray],
-        ids: Sequence[str],
-        prefix: str | None = None,
-    ) -> dict[str, float] | None:
-        """Writes prediction files, and scores if there are labels; see `contracts.Data`."""
 
 
 def make_example(
@@ -263,16 +254,6 @@ class GlueTask:
             short, not UTF-8 or has an invalid label. The message names file and line.
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
-
-    def write_predictions(
-        self,
-        output_dir: str,
-        rows: dict[str, np.ndarray],
-        ids: Sequence[str],
-        prefix: str | None = None,
-    ) -> None:
-        """Writes the files of predictions; see `contracts.Data`."""
-        prediction_files.write_classifier_files(output_dir, rows, ids, self.labels)
 
 
 class _Reader:
@@ -664,9 +645,9 @@ def make_data(
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
     data_dir: str | None,
-    cache: contracts.FeatureCache,
+    cache: example_data.FeatureCache,
     predicted: str = "test",
-) -> contracts.Data:
+) -> "ClassifierData":
     """Returns the `contracts.Data` of a GLUE task.
 
     Args:
@@ -680,38 +661,71 @@ def make_data(
       file_io.InputError: `max_seq_length` leaves no room for a token of each text.
     """
     check_length(glue_task, max_seq_length)
-    partial = functools.partial
-
-    def source(split):
-        return predicted if split == "test" else split
-
-    def write_predictions(output_dir, rows, ids, prefix=None):
-        outcomes.remove(output_dir)
-        scores = None
-        if predicted == "test":
-            scores = glue_task.write_predictions(output_dir, rows, ids, prefix)
-        else:
-            prediction_files.write_classifier_files(output_dir, rows, ids, glue_task.labels)
-        if glue_task.is_labeled(predicted):
-            examples = glue_task.iter_examples(data_dir, predicted, use_spm=False)
-            texts = outcomes.texts_of(ids, ((example.guid, example.text) for example in examples))
-            outcomes.write(output_dir, outcomes.of_classes(glue_task.labels, ids, texts, rows))
-        return scores
-
-    return contracts.data_of_examples(
+    return ClassifierData(
         name=glue_task.name,
-        specs=feature_specs(max_seq_length, glue_task.is_regression),
-        # The tokenizer normalizes texts.
-        examples=lambda split: glue_task.iter_examples(data_dir, source(split), use_spm=False),
-        featurize=partial(
-            convert_example, task=glue_task, max_seq_length=max_seq_length, tokenizer=tokenizer
-        ),
-        fingerprint=lambda split: glue_task.fingerprint(data_dir, source(split)),
         cache=cache,
-        write_predictions=write_predictions,
-        files=lambda split: [glue_task.path(data_dir, source(split))],
-        limits={"label_ids": len(glue_task.labels), "is_real_example": 2},
+        task=glue_task,
+        tokenizer=tokenizer,
+        max_seq_length=max_seq_length,
+        data_dir=data_dir or "",
+        predicted=predicted,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierData(example_data.ExampleData[InputExample]):
+    """The data of a classifier; for the attributes see `make_data`."""
+
+    task: ClassifierTask
+    tokenizer: tokenization.FullTokenizer
+    max_seq_length: int
+    data_dir: str
+    predicted: str
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """See `contracts.Data`."""
+        return {"label_ids": len(self.task.labels), "is_real_example": 2}
+
+    def source(self, split: str) -> str:
+        """See `contracts.Data`."""
+        return self.predicted if split == "test" else split
+
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """See `contracts.Data`."""
+        return feature_specs(self.max_seq_length, self.task.is_regression)
+
+    def files(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        return [self.task.path(self.data_dir, self.source(split))]
+
+    def fingerprint(self, split: str) -> dict[str, Any]:
+        """See `example_data.ExampleData`."""
+        return self.task.fingerprint(self.data_dir, self.source(split))
+
+    def examples(self, split: str) -> Iterator[InputExample]:
+        """See `example_data.ExampleData`; the tokenizer normalizes texts."""
+        return self.task.iter_examples(self.data_dir, self.source(split), use_spm=False)
+
+    def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
+        """See `convert_example`."""
+        return convert_example(example, self.task, self.max_seq_length, self.tokenizer, cuts)
+
+    def write_files(
+        self, output_dir: str, rows: contracts.Rows, ids: list
+    ) -> dict[str, float] | None:
+        """Writes the files of `prediction_files`; scores of test data, not of dev data again."""
+        prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels)
+        if self.predicted != "test" or not self.task.is_labeled("test"):
+            return None
+        return prediction_files.write_scores(output_dir, metrics.Evaluator(self.task.scores), rows)
+
+    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+        """See `example_data.ExampleData`."""
+        if not self.task.is_labeled(self.predicted):
+            return None
+        texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
+        return outcomes.of_classes(self.task.labels, ids, texts, rows)
 
 
 def check_length(glue_task: ClassifierTask, max_seq_length: int) -> None:

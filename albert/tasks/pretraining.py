@@ -1,5 +1,6 @@
 """Defines pre-training (masked words and a sentence task) as a task of the engine."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,12 @@ from albert.data import (
     instances,
     record_files,
     record_values,
+    tfrecord,
 )
 from albert.model import encoder, pretraining_heads
 from albert.training import contracts, results
 
+_NO_PREDICTIONS = "pre-training predicts nothing"
 _HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
 
 
@@ -236,13 +239,13 @@ class Reading:
 
 
 def make_data(
-    files: Mapping[str, Any],
+    files: Mapping[str, dynamic_masking.RecordFiles],
     reading: Reading,
     max_eval_examples: int,
     equal_tokens: bool = False,
     mixture: Sequence[input_options.Source] | None = None,
     words_per_token: float | None = None,
-) -> contracts.Data:
+) -> "PretrainingData":
     """Returns the `contracts.Data` of records from `create_pretraining_data`.
 
     Args:
@@ -273,17 +276,55 @@ def make_data(
         max_examples=max_eval_examples,
         min_tokens=length // 4,  # Shorter batches need no less memory for predictions.
     )
-    return contracts.Data(
-        specs=_checked_specs(files, reading).get,
-        records=lambda split: files[split].paths,
-        ids=_no_predictions,
-        write_predictions=_no_predictions,
-        reading=functools.partial(_report_damage, files, reading),
+    return PretrainingData(
         train_input=train_input,
         eval_input=eval_input,
-        files=lambda split: files[split].paths,
         words_per_token=words_per_token,
+        inputs=files,
+        settings=reading,
+        specs_by_split=_checked_specs(files, reading),
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingData(contracts.Data):
+    """Records of `create_pretraining_data`, of which nothing is predicted.
+
+    Attributes:
+      inputs: {"train": …, "dev": …}, see `make_data`.
+      settings: how to read them.
+      specs_by_split: {split: features}.
+    """
+
+    inputs: Mapping[str, dynamic_masking.RecordFiles]
+    settings: Reading
+    specs_by_split: Mapping[str, Sequence[tfrecord.FeatureSpec]]
+
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """See `contracts.Data`."""
+        return self.specs_by_split[split]
+
+    def make_records(self, split: str) -> list[str]:
+        """Returns the paths of the records, which exist."""
+        return self.inputs[split].paths
+
+    def files(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        return self.inputs[split].paths
+
+    def reading(self, paths: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """See `contracts.Data`; invalid ids of words and masks are also found."""
+        return _report_damage(self.inputs, self.settings, paths)
+
+    def read_ids(self) -> list:
+        """Raises `ValueError`."""
+        raise ValueError(_NO_PREDICTIONS)
+
+    def write_predictions(
+        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+    ) -> None:
+        """Raises `ValueError`."""
+        raise ValueError(_NO_PREDICTIONS)
 
 
 def _checked_specs(files, reading):
@@ -325,7 +366,3 @@ def _report_damage(files, reading, paths):
     return record_values.report_damage(
         paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}
     )
-
-
-def _no_predictions(*_):
-    raise ValueError("pre-training predicts nothing")

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, json_shapes
 from albert.model import head_config
-from albert.tasks import glue, metrics, outcomes, prediction_files
+from albert.tasks import example_data, glue, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
 
@@ -314,11 +314,6 @@ def convert_example(
     }
 
 
-def _featurize(example, max_seq_length, max_qa_length, tokenizer, cuts):
-    features = convert_example(example, max_seq_length, max_qa_length, tokenizer, cuts)
-    return {**features, "level": np.int64(LEVELS.index(example.level))}
-
-
 def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
     """Returns the `tfrecord.FeatureSpec` of each feature: sequences [C, S] and scalars."""
     spec = tfrecord.FeatureSpec
@@ -381,7 +376,7 @@ def _eval_outputs(outputs, features):
 
 
 def write_predictions(
-    output_dir: str, rows: dict[str, np.ndarray], ids: Sequence[str], prefix: str | None = None
+    output_dir: str, rows: contracts.Rows, ids: Sequence[str], prefix: str | None = None
 ) -> dict[str, float]:
     """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (one answer per question).
 
@@ -433,10 +428,10 @@ def make_data(
     max_seq_length: int,
     max_qa_length: int,
     data_dir: str,
-    cache: contracts.FeatureCache,
+    cache: example_data.FeatureCache,
     high_only: bool = False,
     middle_only: bool = False,
-) -> contracts.Data:
+) -> "RaceData":
     """Returns the `contracts.Data` of RACE.
 
     Args:
@@ -459,30 +454,59 @@ def make_data(
             f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] also need space; "
             "give a lower max_qa_length or a higher max_seq_length"
         )
-    partial = functools.partial
-    # The tokenizer normalizes texts.
-    examples = partial(iter_race_examples, data_dir, use_spm=False, **levels)
-
-    def write_files(output_dir, rows, ids, prefix=None):
-        outcomes.remove(output_dir)
-        scores = write_predictions(output_dir, rows, ids, prefix)
-        texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in examples("test")))
-        outcomes.write(output_dir, outcomes.of_classes(_LETTERS, ids, texts, rows))
-        return scores
-
-    return contracts.data_of_examples(
+    return RaceData(
         name="race",
-        specs=feature_specs(max_seq_length),
-        examples=examples,
-        featurize=partial(
-            _featurize,
-            max_seq_length=max_seq_length,
-            max_qa_length=max_qa_length,
-            tokenizer=tokenizer,
-        ),
-        fingerprint=partial(fingerprint, data_dir, **levels),
         cache=cache,
-        write_predictions=write_files,
-        files=partial(files, data_dir, **levels),
-        limits={"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)},
+        tokenizer=tokenizer,
+        max_seq_length=max_seq_length,
+        max_qa_length=max_qa_length,
+        data_dir=data_dir,
+        levels=levels,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RaceData(example_data.ExampleData[RaceExample]):
+    """The data of RACE; for the attributes see `make_data`, `levels` has its switches."""
+
+    tokenizer: tokenization.FullTokenizer
+    max_seq_length: int
+    max_qa_length: int
+    data_dir: str
+    levels: Mapping[str, bool]
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """See `contracts.Data`."""
+        return {"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)}
+
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """See `contracts.Data`."""
+        return feature_specs(self.max_seq_length)
+
+    def files(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        return files(self.data_dir, split, **self.levels)
+
+    def fingerprint(self, split: str) -> dict[str, Any]:
+        """See `example_data.ExampleData`."""
+        return fingerprint(self.data_dir, split, **self.levels)
+
+    def examples(self, split: str) -> Iterator[RaceExample]:
+        """See `example_data.ExampleData`; the tokenizer normalizes texts."""
+        return iter_race_examples(self.data_dir, split, use_spm=False, **self.levels)
+
+    def featurize(self, example: RaceExample, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
+        """See `convert_example`."""
+        lengths = (self.max_seq_length, self.max_qa_length)
+        features = convert_example(example, *lengths, self.tokenizer, cuts)
+        return {**features, "level": np.int64(LEVELS.index(example.level))}
+
+    def write_files(self, output_dir: str, rows: contracts.Rows, ids: list) -> dict[str, float]:
+        """See `write_predictions`."""
+        return write_predictions(output_dir, rows, ids)
+
+    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome]:
+        """See `example_data.ExampleData`."""
+        texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
+        return outcomes.of_classes(_LETTERS, ids, texts, rows)

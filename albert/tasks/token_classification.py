@@ -25,6 +25,7 @@ from albert.model import head_config
 from albert.tasks import (
     custom,
     entities,
+    example_data,
     metrics,
     model_labels,
     outcomes,
@@ -434,42 +435,6 @@ class Files:
             "labels": list(self.labels),
         }
 
-    def write_predictions(
-        self,
-        output_dir: str,
-        rows: dict[str, np.ndarray],
-        ids: Sequence[str],
-        prefix: str | None = None,
-    ) -> dict[str, float] | None:
-        """Writes the predictions, and scores them if there are labels; see `contracts.Data`."""
-        outcomes.remove(output_dir)
-        for name in (CONLL_NAME, JSONL_NAME):
-            sentence_predictions = predictions(self.sentences("test"), self.labels, rows)
-            with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
-                form = word_files.format_of(name)
-                word_files.write_predictions(file, form, self.labels, sentence_predictions)
-        if next(self.sentences("test")).labels is None:
-            return None
-        outcomes.write(
-            output_dir, self.outcomes(predictions(self.sentences("test"), self.labels, rows))
-        )
-        return prediction_files.write_scores(output_dir, Evaluator(self.labels), rows)
-
-    def outcomes(self, rows: Iterable[word_files.Prediction]) -> Iterator[outcomes.Outcome]:
-        """Yields the outcomes of predicted sentences whose labels are known."""
-        marked = entities.mark_entities(self.labels)
-        for row in rows:
-            labels = row.sentence.labels
-            right = sum(map(operator.eq, labels, row.labels))
-            numbers = {"right_words": right, "words": len(labels)}
-            if marked:
-                _, counts = entities.count([labels], [row.labels])
-                numbers |= {f"{name}_entities": x for name, x in counts._asdict().items()}
-            yield outcomes.Outcome(
-                row.sentence.guid, " ".join(row.sentence.words), " ".join(labels),
-                " ".join(row.labels), right == len(labels), numbers=numbers,
-            )  # fmt: skip
-
 
 def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
     """Rejects splits without a file.
@@ -506,8 +471,8 @@ def make_data(
     files: Files,
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
-    cache: contracts.FeatureCache,
-) -> contracts.Data:
+    cache: example_data.FeatureCache,
+) -> "TokenData":
     """Returns the `contracts.Data` of token classification.
 
     Args:
@@ -520,18 +485,93 @@ def make_data(
       file_io.InputError: `max_seq_length` leaves no space for a piece.
     """
     check_length(max_seq_length)
-    sizes = {"max_seq_length": max_seq_length, "tokenizer": tokenizer}
-    return contracts.data_of_examples(
+    return TokenData(
         name=NAME,
-        specs=feature_specs(max_seq_length),
-        examples=functools.partial(files.parts, **sizes),
-        featurize=functools.partial(convert_part, **sizes),
-        fingerprint=files.fingerprint,
         cache=cache,
-        write_predictions=files.write_predictions,
-        files=lambda split: [files.files[split]],
-        limits={"label_ids": len(files.labels), "first_pieces": 2},
+        sentence_files=files,
+        tokenizer=tokenizer,
+        max_seq_length=max_seq_length,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenData(example_data.ExampleData[Part]):
+    """The data of token classification; for the attributes see `make_data`."""
+
+    sentence_files: Files
+    tokenizer: tokenization.FullTokenizer
+    max_seq_length: int
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """See `contracts.Data`."""
+        return {"label_ids": len(self.sentence_files.labels), "first_pieces": 2}
+
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """See `contracts.Data`."""
+        return feature_specs(self.max_seq_length)
+
+    def files(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        return [self.sentence_files.files[split]]
+
+    def fingerprint(self, split: str) -> dict[str, Any]:
+        """See `example_data.ExampleData`."""
+        return self.sentence_files.fingerprint(split)
+
+    def examples(self, split: str) -> Iterator[Part]:
+        """See `example_data.ExampleData`."""
+        return self.sentence_files.parts(split, self.max_seq_length, self.tokenizer)
+
+    def featurize(self, example: Part, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
+        """See `convert_part`."""
+        return convert_part(example, self.max_seq_length, self.tokenizer, cuts)
+
+    def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
+        sentences = self.sentence_files.sentences("test")
+        return predictions(sentences, self.sentence_files.labels, rows)
+
+    @property
+    def _is_labeled(self) -> bool:
+        return next(self.sentence_files.sentences("test")).labels is not None
+
+    def write_files(
+        self, output_dir: str, rows: contracts.Rows, ids: list
+    ) -> dict[str, float] | None:
+        """Writes the predictions, and their scores if there are labels."""
+        labels = self.sentence_files.labels
+        for name in (CONLL_NAME, JSONL_NAME):
+            with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
+                form = word_files.format_of(name)
+                word_files.write_predictions(file, form, labels, self._predictions(rows))
+        if not self._is_labeled:
+            return None
+        return prediction_files.write_scores(output_dir, Evaluator(labels), rows)
+
+    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+        """See `example_data.ExampleData`."""
+        if not self._is_labeled:
+            return None
+        return outcomes_of(self._predictions(rows), self.sentence_files.labels)
+
+
+def outcomes_of(
+    rows: Iterable[word_files.Prediction], labels: Sequence[str]
+) -> Iterator[outcomes.Outcome]:
+    """Yields the outcomes of predicted sentences whose labels are known."""
+    marked = entities.mark_entities(labels)
+    for row in rows:
+        true = row.sentence.labels
+        assert true is not None
+        right = sum(map(operator.eq, true, row.labels))
+        numbers = {"right_words": right, "words": len(true)}
+        if marked:
+            _, counts = entities.count([true], [row.labels])
+            numbers |= {f"{name}_entities": x for name, x in counts._asdict().items()}
+        yield outcomes.Outcome(
+            row.sentence.guid, " ".join(row.sentence.words), " ".join(true),
+            " ".join(row.labels), right == len(true), numbers=numbers,
+        )  # fmt: skip
 
 
 def check_length(max_seq_length: int) -> None:

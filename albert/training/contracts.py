@@ -5,21 +5,19 @@ does the same with any `Task` and its `Data`. Modules that read data import this
 functions that make records import TensorFlow.
 """
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
-from absl import logging
 
 from albert.data.input_options import EvalInput, Tensors, TrainInput
 from albert.data.tfrecord import FeatureSpec
-from albert.io import file_io
 from albert.model.configuration import AlbertConfig
-from albert.text import model_inputs
-from albert.training import results
+from albert.training import results, subsets
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from albert.training.optimizers import Pace
 
 NO_LIMIT = 2**31 - 1  # number of steps
+SPLITS = ("train", "dev", "test")
 Rows = Mapping[str, np.ndarray]  # outputs of examples, which are the first axis of each array
 
 
@@ -163,46 +162,107 @@ class Task:
     results_form: results.Form = results.SHORT
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
+def no_change(features: Tensors) -> Tensors:
+    """Returns the features: the default of `Data.check`."""
+    return features
+
+
+_Prepare = Callable[[Tensors], Tensors]  # of the features of a batch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Data(abc.ABC):
     """The examples of a task and the writer of its predictions.
 
     Splits are "train", "dev" (evaluation) and "test" (prediction).
 
     Attributes:
-      specs: ``(split) -> tuple of input_pipeline.FeatureSpec``, which write and parse its records.
-      records: ``(split) -> list of paths`` of TFRecord files, which are created if missing.
-      ids: ``(split) -> list`` of the ids of examples to predict, in the order of the records.
-      write_predictions: ``(output_dir, rows, ids, prefix)``: writes the prediction files. rows is a
-        dict of numpy arrays in the order of the records, prefix the checkpoint that computed them.
-        Returns the scores of the predictions, or None if there are no labels.
-      reading: ``(paths) -> context manager`` in which the records are read; its errors name the
-        file of an invalid record.
       train_input, eval_input: options of the input pipelines for training, and for evaluation and
         prediction.
-      files: ``(split) -> list of paths`` of the source files of the examples.
-      limits: {feature: upper limit (exclusive) of its integers} of the task; the limits of the
-        model are in `record_values`.
+      words_per_token: words per token in the training records; None: unknown.
+      value_limits: {feature: upper limit (exclusive) of its integers} that are checked.
       check: ``(features) -> features`` of a batch as read; rejects invalid values.
+      fractions: the fractions of the splits to use; None: all examples.
+      fill: ``(data, split, paths)`` fills caches that the records need.
       predicts_dev: whether predictions are made for the evaluation examples, so that the scores of
         the predictions are also an evaluation.
-      words_per_token: words per token in the training records; None: unknown.
     """
 
-    specs: Callable[[str], Sequence[FeatureSpec]]
-    records: Callable[[str], list[str]]
-    ids: Callable[[str], list]
-    write_predictions: Callable[[str, Rows, list, str], dict[str, float] | None]
-    reading: Callable[[Sequence[str]], AbstractContextManager[None]]
     train_input: TrainInput = TrainInput()
     eval_input: EvalInput = EvalInput()
-    files: Callable[[str], list[str]] = lambda split: []
-    limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    check: Callable[[Tensors], Tensors] = lambda features: features
-    predicts_dev: bool = False
     words_per_token: float | None = None
+    value_limits: Mapping[str, int] | None = None
+    check: Callable[[Tensors], Tensors] = no_change
+    fractions: subsets.Fractions | None = None
+    fill: "Callable[[Data, str, list[str]], None] | None" = None
+    predicts_dev: ClassVar[bool] = False
 
-    def checked(self, model_limits: Mapping[str, int]) -> "Data":
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Limits of the task; those of the model are in `record_values`."""
+        return {}
+
+    @abc.abstractmethod
+    def specs(self, split: str) -> Sequence[FeatureSpec]:
+        """Returns the features, to write and parse the records."""
+
+    @abc.abstractmethod
+    def make_records(self, split: str) -> list[str]:
+        """Returns the paths of the TFRecord files of all examples; makes them if missing."""
+
+    @abc.abstractmethod
+    def read_ids(self) -> list:
+        """Returns the ids of all examples to predict, in the order of the records."""
+
+    @abc.abstractmethod
+    def write_predictions(
+        self, output_dir: str, rows: Rows, ids: list, prefix: str
+    ) -> dict[str, float] | None:
+        """Writes the prediction files.
+
+        Args:
+          output_dir: folder to write to.
+          rows: outputs of `Task.eval_outputs` in the order of the records.
+          ids: those of the examples.
+          prefix: the checkpoint that computed the outputs.
+
+        Returns:
+          The scores of the predictions, or None if there are no labels.
+        """
+
+    @abc.abstractmethod
+    def files(self, split: str) -> list[str]:
+        """Returns the paths of the source files of the examples."""
+
+    def source(self, split: str) -> str:
+        """Returns the split of the source files whose examples a split has."""
+        return split
+
+    def records(self, split: str) -> list[str]:
+        """Returns the paths of the TFRecord files to use; makes them if missing."""
+        paths = self.make_records(split)
+        if self.fractions:
+            specs, source = self.specs(split), self.source(split)
+            paths = [self.fractions.copy(path, specs, source) for path in paths]
+        if self.fill:
+            self.fill(self, split, paths)
+        return paths
+
+    def ids(self) -> list:
+        """Returns the ids of the examples to predict, in the order of the records."""
+        ids = self.read_ids()
+        return self.fractions.choose(ids, self.source("test")) if self.fractions else ids
+
+    def reading(self, paths: Sequence[str]) -> AbstractContextManager[None]:
+        """Returns a context in which records are read; errors name the file of invalid ones."""
+        from albert.data import record_files, record_values
+
+        if self.value_limits is None:
+            return record_files.report_damage(paths)
+        specs = {spec.name: spec for split in SPLITS for spec in self.specs(split)}
+        return record_values.report_damage_of_cache(paths, list(specs.values()), self.value_limits)
+
+    def with_limits(self, model_limits: Mapping[str, int]) -> Self:
         """Returns data whose values are checked as they are read; errors name the record.
 
         Args:
@@ -211,124 +271,38 @@ class Data:
         from albert.data import record_values
 
         limits = {**model_limits, **self.limits}
-        splits = ("train", "dev", "test")
-        specs = {spec.name: spec for split in splits for spec in self.specs(split)}
         check = functools.partial(record_values.check, limits=limits)
+        data = dataclasses.replace(self, value_limits=limits, check=check)
+        return data._preparing(first=check)
 
-        def reading(paths: Sequence[str]) -> AbstractContextManager[None]:
-            return record_values.report_damage_of_cache(paths, list(specs.values()), limits)
+    def subset(self, fractions: subsets.Fractions) -> Self:
+        """Returns the data of fractions of the splits, each with one record per example."""
+        return dataclasses.replace(self, fractions=fractions)
 
-        def prepare(before: Callable[[Tensors], Tensors] | None, features: Tensors) -> Tensors:
-            features = check(features)
-            return before(features) if before else features
+    def cached(
+        self,
+        fill: "Callable[[Data, str, list[str]], None]",
+        prepare: Callable[[Tensors], Tensors],
+    ) -> Self:
+        """Returns data that needs a cache: `prepare` adds its content to batches as read."""
+        data = dataclasses.replace(self, fill=fill)
+        return data._preparing(last=prepare)
 
+    def _preparing(self, first: _Prepare | None = None, last: _Prepare | None = None) -> Self:
+        """Returns data with functions before and after `prepare` of its inputs."""
         train, evaluation = self.train_input, self.eval_input
         return dataclasses.replace(
             self,
-            reading=reading,
-            check=check,
             train_input=dataclasses.replace(
-                train, prepare=functools.partial(prepare, train.prepare)
+                train, prepare=functools.partial(_apply, (first, train.prepare, last))
             ),
             eval_input=dataclasses.replace(
-                evaluation, prepare=functools.partial(prepare, evaluation.prepare)
+                evaluation, prepare=functools.partial(_apply, (first, evaluation.prepare, last))
             ),
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class FeatureCache:
-    """The files that keep the features of a task.
-
-    Attributes:
-      paths: {split: record file}.
-      settings: JSON-ready dict of everything that the features depend on, except the data.
-      strategy: its workers share the files.
-      shared: splits whose folder may also have records made with other settings, see
-        `record_files.shared_name`.
-    """
-
-    paths: Mapping[str, str]
-    settings: Mapping[str, Any]
-    strategy: "tf.distribute.Strategy"
-    shared: Sequence[str] = ()
-
-
-class Example(Protocol):
-    """An example of a task; `guid` identifies it in its split."""
-
-    @property
-    def guid(self) -> Any:
-        """The id, which JSON can store."""
-
-
-E = TypeVar("E", bound=Example)
-
-
-def _reading(paths: Sequence[str]) -> AbstractContextManager[None]:
-    """Returns `Data.reading` of records that are cached."""
-    from albert.data import record_files
-
-    return record_files.report_damage(paths)
-
-
-def data_of_examples(
-    name: str,
-    specs: Sequence[FeatureSpec],
-    examples: Callable[[str], Iterable[E]],
-    featurize: Callable[..., Mapping[str, Any]],
-    fingerprint: Callable[[str], Mapping[str, Any]],
-    cache: FeatureCache,
-    **rest: Any,
-) -> Data:
-    """Builds the `Data` of examples that are read from files, featurized and cached.
-
-    Args:
-      name: name of the task.
-      specs: features of the records of all splits.
-      examples: ``(split) -> iterable`` of the task's own examples.
-      featurize: ``(example, cuts=) -> feature dict`` of numpy arrays; counts what it cuts in the
-        `model_inputs.Cuts`, which are logged.
-      fingerprint: ``(split) -> JSON-ready dict`` that identifies the data of a split.
-      cache: where the features are kept.
-      **rest: `write_predictions`, `files` and `limits` of `Data`.
-    """
-
-    def records_of(split: str) -> list[str]:
-        from albert.data import record_files
-        from albert.training import distribution
-
-        path, cuts = cache.paths[split], model_inputs.Cuts()
-        made_with = {**cache.settings, "task": name, "split": split, **fingerprint(split)}
-        # Workers on the chief's file system use its file; others make an identical one.
-        with distribution.chief_first(cache.strategy):
-            if split in cache.shared:
-                path = record_files.shared_name(path, specs, made_with)
-            make = functools.partial(featurize, cuts=cuts)
-            if split == "test":
-                rows = ((example.guid, make(example)) for example in examples(split))
-                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows)
-            else:
-                count = record_files.cached(
-                    path, specs, made_with, lambda: map(make, examples(split))
-                )
-        if cuts.cut:
-            logging.warning("%s: %s", path, cuts.describe())
-        if not count:
-            raise file_io.InputError(f"the {split} data of {name} has no examples")
-        return [path]
-
-    def ids_of(split: str) -> list:
-        from albert.data import record_files
-
-        ids = record_files.read_ids(cache.paths[split])
-        assert ids is not None, "records_of writes them"
-        return ids
-
-    return Data(
-        specs=lambda split: specs,
-        records=records_of,
-        ids=ids_of,
-        reading=_reading,
-        **rest,
-    )
+def _apply(steps: Iterable[_Prepare | None], features: Tensors) -> Tensors:
+    for step in filter(None, steps):
+        features = step(features)
+    return features

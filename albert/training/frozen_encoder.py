@@ -384,26 +384,14 @@ def cached_data(
     def encoder() -> _Encoder:
         return _Encoder(task, run, cache_dir)
 
-    def records_of(split: str) -> list[str]:
-        paths = data.records(split)
-        batch_size = run.run_config.eval_batch_size
+    batch_size = run.run_config.eval_batch_size
+
+    def fill(data: contracts.Data, split: str, paths: list[str]) -> None:
         with data.reading(paths):
             cache, encode = encoder().cache, encoder().encode
             cache.fill(paths, data.specs(split), encode, batch_size, data.check)
-        return paths
 
-    def prepare(before: Callable[[Tensors], Tensors] | None, features: Tensors) -> Tensors:
-        return encoder().cache.prepare(before(features) if before else features)
-
-    train, evaluation = data.train_input, data.eval_input
-    return dataclasses.replace(
-        data,
-        records=records_of,
-        train_input=dataclasses.replace(train, prepare=functools.partial(prepare, train.prepare)),
-        eval_input=dataclasses.replace(
-            evaluation, prepare=functools.partial(prepare, evaluation.prepare)
-        ),
-    )
+    return data.cached(fill, lambda features: encoder().cache.prepare(features))
 
 
 class _Encoder:

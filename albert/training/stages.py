@@ -374,7 +374,7 @@ def _predict(
     if not distribution.is_chief(run.strategy):
         return None
     folder = run.run_config.output_dir
-    metrics = data.write_predictions(folder, rows, data.ids("test"), prefix)
+    metrics = data.write_predictions(folder, rows, data.ids(), prefix)
     logging.info("Wrote the predictions of %s to %s", os.path.basename(prefix), folder)
     if metrics is None:
         return None

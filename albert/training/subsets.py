@@ -6,14 +6,15 @@ Only the functions that copy records import TensorFlow.
 import dataclasses
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io
-from albert.training.contracts import Data
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+_T = TypeVar("_T")
 
 
 def check_fraction(name: str, fraction: float) -> None:
@@ -41,64 +42,52 @@ def choose_indices(count: int, fraction: float, seed: int) -> list[int]:
     return sorted(indices[: max(1, round(count * fraction))])
 
 
-def subset(
-    data: Data,
-    fractions: Mapping[str, tuple[str, float]],
-    seed: int,
-    strategy: "tf.distribute.Strategy",
-) -> Data:
-    """Reduces splits to fractions; their records are copied to a file next to the original one.
+@dataclasses.dataclass(frozen=True)
+class Fractions:
+    """The fractions of splits that a run uses.
 
-    Args:
-      data: has one record per example.
-      fractions: {split: (name of the setting, fraction)}; a fraction of 1 changes nothing.
+    Attributes:
+      settings: {split: (name of the setting, fraction)}; a fraction of 1 changes nothing.
       seed: see `choose_indices`.
       strategy: its workers share the files.
-
-    Raises:
-      file_io.InputError: see `check_fraction`.
     """
-    for name, fraction in fractions.values():
-        check_fraction(name, fraction)
-    fractions = {split: setting for split, setting in fractions.items() if setting[1] < 1}
-    if not fractions:
-        return data
 
-    def records_of(split: str) -> list[str]:
-        paths = data.records(split)
-        if split not in fractions:
-            return paths
-        name, fraction = fractions[split]
-        settings = {name: fraction, "seed": seed}
-        return [_copy(path, data.specs(split), settings, fraction, strategy) for path in paths]
+    settings: Mapping[str, tuple[str, float]]
+    seed: int
+    strategy: "tf.distribute.Strategy"
 
-    return dataclasses.replace(data, records=records_of)
+    def __post_init__(self) -> None:
+        for name, fraction in self.settings.values():
+            check_fraction(name, fraction)
 
+    def choose(self, values: Sequence[_T], split: str) -> list[_T]:
+        """Returns those of the values of all examples that belong to the fraction of a split."""
+        _, fraction = self.settings.get(split, ("", 1.0))
+        if fraction == 1:
+            return list(values)
+        return [values[index] for index in choose_indices(len(values), fraction, self.seed)]
 
-def _copy(
-    path: str,
-    specs: Sequence[FeatureSpec],
-    settings: Mapping[str, float],
-    fraction: float,
-    strategy: "tf.distribute.Strategy",
-) -> str:
-    """Copies a fraction of a file's records unless the copy exists; returns its path."""
-    from albert.data import record_files
-    from albert.training import distribution
+    def copy(self, path: str, specs: Sequence[FeatureSpec], split: str) -> str:
+        """Copies the fraction of a file of records, one per example, to a file next to it.
 
-    target = f"{path}.share-{fraction:g}-seed-{settings['seed']}"
-    manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
-    made_with = {**manifest["settings"], **settings}
+        Returns:
+          The path of the copy, which may exist; that of the file if all of it is used.
+        """
+        from albert.data import record_files
+        from albert.training import distribution
 
-    def make_rows() -> Iterator[bytes]:
-        count = record_files.count_records([path])
-        indices = set(choose_indices(count, fraction, int(settings["seed"])))
-        for index, record in enumerate(
-            record_files.serialized_examples([path]).as_numpy_iterator()
-        ):
-            if index in indices:
-                yield record
+        name, fraction = self.settings.get(split, ("", 1.0))
+        if fraction == 1:
+            return path
+        target = f"{path}.share-{fraction:g}-seed-{self.seed}"
+        manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
+        made_with = {**manifest["settings"], name: fraction, "seed": self.seed}
 
-    with distribution.chief_first(strategy):
-        record_files.cached(target, specs, made_with, make_rows, record_files.write_serialized)
-    return target
+        def make_rows() -> Iterator[bytes]:
+            indices = set(self.choose(range(record_files.count_records([path])), split))
+            records = record_files.serialized_examples([path]).as_numpy_iterator()
+            return (record for index, record in enumerate(records) if index in indices)
+
+        with distribution.chief_first(self.strategy):
+            record_files.cached(target, specs, made_with, make_rows, record_files.write_serialized)
+        return target

@@ -25,8 +25,9 @@ from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
 from albert.text import tokenization
-from albert.training import contracts, engine, frozen_encoder, optimizers, stages, train_step
+from albert.training import engine, frozen_encoder, optimizers, stages, train_step
 from benchmarks import harness
+from tests.support import data_samples
 
 FLAGS = flags.FLAGS
 
@@ -125,7 +126,7 @@ def main():
     frozen = frozen_encoder.freeze(whole)
     with tempfile.TemporaryDirectory() as folder:
         path, specs = write_records(folder, settings)
-        data = contracts.Data(lambda split: specs, lambda split: [path], None, None, None)
+        data = data_samples.RecordData(paths=[path], features=specs)
         run = make_run(config, folder)
         cached = frozen_encoder.cached_data(data, frozen, run, os.path.join(folder, "cache"))
         started = time.perf_counter()

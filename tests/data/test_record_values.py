@@ -8,17 +8,16 @@ import tensorflow as tf
 
 from albert.data import input_options, input_pipeline, record_files, record_values
 from albert.io.file_io import InputError
-from albert.tasks import glue, race, token_classification, word_files
+from albert.tasks import example_data, glue, race, token_classification, word_files
 from albert.tasks.squad import question_files
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
-from albert.training import contracts
 from tests.support import builders
 
 LENGTH = 16
 CONFIG = builders.tiny_config(vocab_size=160, type_vocab_size=2)
 STRATEGY = tf.distribute.get_strategy()
-CACHE = contracts.FeatureCache({}, {}, STRATEGY)
+CACHE = example_data.FeatureCache({}, {}, STRATEGY)
 
 
 def glue_data(name):
@@ -37,7 +36,7 @@ def token_data():
 
 def squad_data():
     settings = squad_task.Settings(LENGTH, 4, 4, 20, 8, 2, 2)
-    data = question_files.QuestionFiles("squad_v2", settings, None, "", STRATEGY).data(None)
+    data = question_files.QuestionFiles("squad_v2", settings, None, "", STRATEGY).data()
     # The places of answers, which an evaluation adds, need a file of questions.
     return dataclasses.replace(data, eval_input=input_options.EvalInput())
 
@@ -94,7 +93,7 @@ FORGED = [
 
 
 def checked(data):
-    return data.checked(record_values.limits_of_model(CONFIG))
+    return data.with_limits(record_values.limits_of_model(CONFIG))
 
 
 def assert_refused(folder, split, task, name, place, value, message):

@@ -13,7 +13,7 @@ import pytest
 
 from albert.io import file_io
 from albert.model import layers
-from albert.tasks import glue, metrics
+from albert.tasks import glue, metrics, prediction_files
 from albert.text import model_inputs
 
 LABELS = {
@@ -339,6 +339,11 @@ def test_evaluator_scores_uneven_batches_as_one(name):
 # --- prediction files ---------------------------------------------------------------------------
 
 
+def write_files(task, folder, rows, ids):
+    labels = glue.get_task(task).labels
+    prediction_files.write_classifier_files(str(folder), rows, ids, labels)
+
+
 def test_prediction_files_equal_the_recorded_ones(golden, tmp_path):
     recorded = golden / "runs" / "classifier"
     text = (recorded / "test_results.tsv").read_text()
@@ -349,7 +354,7 @@ def test_prediction_files_equal_the_recorded_ones(golden, tmp_path):
         "predictions": probabilities.argmax(1).astype(np.int32),
     }
     ids = [guid for guid, _ in submitted]
-    glue.get_task("wnli").write_predictions(str(tmp_path), rows, ids)
+    write_files("wnli", tmp_path, rows, ids)
     for name in ("test_results.tsv", "submit_results.tsv"):
         assert (tmp_path / name).read_bytes() == (recorded / name).read_bytes()
 
@@ -359,7 +364,7 @@ def test_prediction_files_hold_ids_and_label_names(tmp_path):
         "probabilities": np.array([[0.25, 1e-6, 0.75], [0.1, 0.7, 0.2]], np.float32),
         "predictions": np.array([2, 1], np.int32),
     }
-    glue.get_task("mnli").write_predictions(str(tmp_path), rows, ["31", "x-7"])
+    write_files("mnli", tmp_path, rows, ["31", "x-7"])
     assert (tmp_path / "test_results.tsv").read_text() == "0.25\t1e-06\t0.75\n0.1\t0.7\t0.2\n"
     assert (tmp_path / "submit_results.tsv").read_text() == (
         "index\tprediction\n31\tneutral\nx-7\tentailment\n"
@@ -369,7 +374,7 @@ def test_prediction_files_hold_ids_and_label_names(tmp_path):
 def test_prediction_files_of_a_regression(tmp_path):
     scores = np.array([2.7182817, -0.1], np.float32)
     rows = {"probabilities": scores[:, None], "predictions": scores}
-    glue.get_task("sts-b").write_predictions(str(tmp_path), rows, ["0", "1"])
+    write_files("sts-b", tmp_path, rows, ["0", "1"])
     assert (tmp_path / "test_results.tsv").read_text() == "2.7182817\n-0.1\n"
     assert (tmp_path / "submit_results.tsv").read_text() == (
         "index\tprediction\n0\t2.7182817\n1\t-0.1\n"
@@ -379,4 +384,4 @@ def test_prediction_files_of_a_regression(tmp_path):
 def test_prediction_files_need_an_id_each(tmp_path):
     rows = {"probabilities": np.ones((2, 2)), "predictions": np.array([0, 1])}
     with pytest.raises(ValueError, match="1 ids for 2 predictions"):
-        glue.get_task("rte").write_predictions(str(tmp_path), rows, ["a"])
+        write_files("rte", tmp_path, rows, ["a"])

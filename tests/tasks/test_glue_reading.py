@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from albert.data import input_pipeline, record_files
 from albert.io import file_io
-from albert.tasks import glue
+from albert.tasks import example_data, glue
 from albert.text import tokenization
-from albert.training import contracts, distribution
+from albert.training import distribution, subsets
 from tests.support import builders
 
 SPLITS = ("train", "dev", "test")
@@ -315,19 +315,20 @@ def test_no_report_without_short_lines(tmp_path, caplog):
 # --- from the engine's task ---------------------------------------------------------------------
 
 
-def _data(folder, tokenizer, settings=None, length=16, shared=()):
+def _data(folder, tokenizer, settings=None, length=16, shared=(), predicted="test"):
     """`contracts.Data` of RTE, which keeps its records in the folder."""
     return glue.make_data(
         glue.get_task("rte"),
         tokenizer,
         length,
         str(folder),
-        contracts.FeatureCache(
+        example_data.FeatureCache(
             dict.fromkeys(SPLITS, str(folder / "records")),
             settings or {},
             distribution.create_strategy("one_device"),
             shared,
         ),
+        predicted,
     )
 
 
@@ -365,7 +366,33 @@ def test_ids_of_test_data_come_from_the_cache(tmp_path, tokenizer):
     data = _data(tmp_path, tokenizer)
     data.records("test")
     os.remove(_file(tmp_path, "rte", "test"))
-    assert data.ids("test") == ["31", "x-7"]
+    assert data.ids() == ["31", "x-7"]
+
+
+@pytest.mark.parametrize(("predicted", "count"), [("dev", 4), ("test", 8)])
+def test_a_fraction_of_the_dev_data_is_predicted(tmp_path, tokenizer, predicted, count):
+    """Where the dev data is predicted: the same examples as are evaluated, with their ids."""
+    for split in ("dev", "test"):
+        lines = [_line("rte", split, guid, [f"text {guid}", "b"]) for guid in range(8)]
+        _write(tmp_path, "rte", split, lines)
+    strategy = distribution.create_strategy("one_device")
+    fractions = subsets.Fractions({"dev": ("eval_fraction", 0.5)}, 3, strategy)
+    data = _data(tmp_path, tokenizer, predicted=predicted).subset(fractions)
+    (path,) = data.records("test")
+    assert record_files.count_records([path]) == len(data.ids()) == count
+    chosen = subsets.choose_indices(8, count / 8, 3)
+    assert data.ids() == [str(place) for place in chosen]
+    rows = {
+        "label_ids": np.zeros(count, np.int64),
+        "predictions": np.ones(count, np.int64),
+        "probabilities": np.full([count, 2], 0.5, np.float32),
+    }
+    data.write_predictions(str(tmp_path), rows, data.ids(), "")
+    if predicted == "dev":
+        examples = builders.read_examples(tmp_path)
+        assert [row["text"] for row in examples] == [f"text {place} / b" for place in chosen]
+    else:
+        assert not (tmp_path / "examples.jsonl").exists()
 
 
 def test_records_without_ids_are_made_again(tmp_path, tokenizer, caplog):
@@ -378,7 +405,7 @@ def test_records_without_ids_are_made_again(tmp_path, tokenizer, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         data.records("test")
     assert "again: it has no ids of its examples" in caplog.text
-    assert data.ids("test") == ["31"]
+    assert data.ids() == ["31"]
 
 
 def test_runs_of_other_settings_share_a_folder(tmp_path, tokenizer):

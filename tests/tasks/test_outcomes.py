@@ -67,10 +67,9 @@ def test_questions_of_both_versions(tmp_path):
 
 
 def test_words_and_entities():
-    files = token_classification.Files({}, word_files.Columns(), ("O", "B-X", "I-X"))
     sentence = word_files.Sentence("7", ("a", "b", "c"), ("B-X", "O", "B-X"), "")
     guess = word_files.Prediction(sentence, ["B-X", "I-X", "B-X"], [0.5] * 3)
-    (row,) = files.outcomes([guess])
+    (row,) = token_classification.outcomes_of([guess], ("O", "B-X", "I-X"))
     assert row.numbers == {
         "right_words": 2, "words": 3, "right_entities": 1, "predicted_entities": 2,
         "true_entities": 2,

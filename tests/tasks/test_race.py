@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from albert.data import input_pipeline
 from albert.io import file_io
-from albert.tasks import race
+from albert.tasks import example_data, race
 from albert.text import tokenization
-from albert.training import contracts
 from tests.support import builders
 
 STRATEGY = tf.distribute.get_strategy()
@@ -93,7 +92,7 @@ def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
     raw, _ = race.read_race_examples(str(tmp_path), "dev", middle_only=True, use_spm=False)
     expected = race.convert_example(first, 40, 20, tokenizer)
     seen = builders.watch_cleaning(monkeypatch)
-    cache = contracts.FeatureCache({"dev": str(tmp_path / "records")}, {}, STRATEGY)
+    cache = example_data.FeatureCache({"dev": str(tmp_path / "records")}, {}, STRATEGY)
     data = race.make_data(tokenizer, 40, 20, str(tmp_path), cache, middle_only=True)
     (path,) = data.records("dev")
     assert seen[: 1 + len(raw.endings)] == [raw.article, *raw.endings]
@@ -210,7 +209,7 @@ def test_the_article_is_cut_at_its_end_and_the_ending_at_its_start(tokenizer, tm
 def test_a_task_writes_what_it_declares(tokenizer, tmp_path):
     write_passages(tmp_path, level="high")
     paths = {split: str(tmp_path / f"{split}.tf_record") for split in ("dev", "test")}
-    cache = contracts.FeatureCache(paths, {}, STRATEGY)
+    cache = example_data.FeatureCache(paths, {}, STRATEGY)
     data = race.make_data(tokenizer, 32, 8, str(tmp_path), cache, high_only=True)
     assert data.records("dev") == [paths["dev"]]
     (serialized,) = tf.data.TFRecordDataset(paths["dev"]).batch(1).take(1)

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
-from albert.tasks.squad import positions, question_files
+from albert.tasks.squad import positions
+from albert.tasks.squad import task as squad_task
 from tests.support import squad_samples
 
 
@@ -26,7 +27,7 @@ def questions_of(path, tokenizer, count=None, **lengths):
         for example in examples
     ]
     windows = squad_samples.features_of(tokenizer, training, is_training=True, **lengths)
-    return question_files.Questions(examples, features), windows
+    return squad_task.Questions(examples, features), windows
 
 
 def check_targets(questions, windows):
@@ -72,7 +73,7 @@ def test_places_that_are_not_said_do_not_count(tokenizer):
         "q", "Where?", squad_samples.TEXT, answers=("harbour",), answer_starts=(None,)
     )
     features = squad_samples.features_of(tokenizer, [example])
-    found = positions.targets(question_files.Questions([example], features))
+    found = positions.targets(squad_task.Questions([example], features))
     assert not found["place_is_known"].any()
 
 

@@ -5,7 +5,8 @@ import tensorflow as tf
 
 from albert.data import input_pipeline, record_files
 from albert.io import file_io
-from albert.training import contracts, subsets
+from albert.training import subsets
+from tests.support import data_samples
 
 
 def test_smaller_shares_are_part_of_larger_ones():
@@ -37,16 +38,12 @@ def test_records_of_a_share(tmp_path):
     paths = {split: str(tmp_path / split) for split in ("train", "dev")}
     for path in paths.values():
         record_files.write(path, specs, [{"x": number} for number in range(40)], {"of": "x"})
-    data = contracts.Data(
-        specs=lambda split: specs, records=lambda split: [paths[split]], ids=None,
-        write_predictions=None, reading=None,
-    )  # fmt: skip
     strategy = tf.distribute.get_strategy()
-    assert subsets.subset(data, {"train": ("train_fraction", 1.0)}, 5, strategy) is data
 
     def numbers(share, split="train"):
         shares = {"train": ("train_fraction", share), "dev": ("eval_fraction", 1.0)}
-        (path,) = subsets.subset(data, shares, 5, strategy).records(split)
+        data = data_samples.RecordData(paths=[paths[split]], features=specs)
+        (path,) = data.subset(subsets.Fractions(shares, 5, strategy)).records(split)
         found = record_files.serialized_examples([path]).as_numpy_iterator()
         manifest = file_io.read_json(record_files.manifest_path(path), "manifest")
         return [int(input_pipeline.parse(specs, [row])["x"][0]) for row in found], manifest

@@ -1,6 +1,5 @@
 """Training by budget, with restarts, early ends and evaluations of their own, on a tiny task."""
 
-import contextlib
 import dataclasses
 import gc
 import json
@@ -27,7 +26,7 @@ from albert.training import (
     stages,
     stuck_runs,
 )
-from tests.support import builders
+from tests.support import builders, data_samples
 
 SPECS = (
     tfrecord.FeatureSpec("input_mask", "int64", (8,), sequence=True),
@@ -101,13 +100,7 @@ def path(tmp_path_factory):
 
 
 def data_of(path):
-    return contracts.Data(
-        specs=lambda split: SPECS,
-        records=lambda split: [path],
-        ids=lambda split: [],
-        write_predictions=lambda *args: None,
-        reading=lambda paths: contextlib.nullcontext(),
-    )
+    return data_samples.RecordData(paths=[path], features=SPECS)
 
 
 def make_run(folder, settings=None, limits=None, rate=0.02, **changes):

@@ -19,7 +19,7 @@ def targets(questions: Any) -> dict[str, np.ndarray]:
     """Finds the gold answers in the windows of questions.
 
     Args:
-      questions: `question_files.Questions`.
+      questions: `task.Questions`.
 
     Returns:
       Dict of int32 arrays [W]: start_positions and end_positions, 0 in windows without the whole
@@ -43,7 +43,7 @@ def make_target_adder(
     """Returns the ``prepare`` of `input_options.EvalInput` that adds `targets` if they are known.
 
     Args:
-      get_questions: returns `question_files.Questions`.
+      get_questions: returns `task.Questions`.
     """
     import tensorflow as tf
 

@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
 
-from albert.data import input_options
+from albert.data import input_options, tfrecord
 from albert.io import file_io, locks
 from albert.model import batching
 from albert.tasks import outcomes
@@ -17,31 +17,9 @@ from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import outcomes as squad_outcomes
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad.features import SquadExample, SquadFeatures
+from albert.tasks.squad.features import SquadExample
 from albert.text import tokenization
 from albert.training import contracts
-
-
-@dataclasses.dataclass(frozen=True)
-class Questions:
-    """Questions to answer, and their windows in the order of the records."""
-
-    examples: list[SquadExample]
-    features: list[SquadFeatures]
-
-    @functools.cached_property
-    def answers_known(self) -> bool:
-        """Returns whether the questions come with their answers."""
-        return squad_answers.answers_known(self.examples)
-
-    @functools.cached_property
-    def dataset(self) -> list[dict[str, Any]]:
-        """Returns the gold answers in the layout of SQuAD files."""
-        questions = [
-            {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
-            for example in self.examples
-        ]
-        return [{"paragraphs": [{"qas": questions}]}]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +93,7 @@ class QuestionFiles:
         return path
 
     @functools.cached_property
-    def to_answer(self) -> Questions:
+    def to_answer(self) -> squad_task.Questions:
         """Returns the questions to answer; makes their records if they are missing or stale.
 
         Raises:
@@ -127,7 +105,14 @@ class QuestionFiles:
         _make_folders(*self._predict_paths)
         features_left = self._predict_paths[1]
         with distribution.chief_first(self.strategy), locks.made_by_one(features_left):
-            return Questions(self.predict_examples, self._make_features(*self._predict_paths))
+            return squad_task.Questions(
+                self.predict_examples, self._make_features(*self._predict_paths)
+            )
+
+    def predict_records(self) -> str:
+        """Makes the records of the questions to answer if they are missing; returns their path."""
+        self.to_answer  # noqa: B018  (makes the file)
+        return self._predict_paths[0]
 
     def _make_features(self, path, left_path):
         """Returns the windows to predict, and writes both of their files if needed."""
@@ -198,69 +183,91 @@ class QuestionFiles:
     def _cached(self, path, fingerprint, make_rows):
         from albert.data import record_files
 
-        specs = self._specs(fingerprint["split"])
+        specs = self.specs(fingerprint["split"])
         return record_files.cached(
             path, specs, fingerprint, make_rows, record_files.write_serialized
         )
 
-    def _specs(self, split):
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """Returns the features of the records of a split."""
         length = self.settings.max_seq_length
         return squad_records.feature_specs(length, is_training=split == "train")
 
-    def data(self, evaluator: Callable[[], Any]) -> contracts.Data:
-        """Returns the `contracts.Data`, whose "dev" and "test" are both the questions to answer.
+    def evaluator(self) -> squad_task.Evaluator:
+        """Returns an evaluator of the questions to answer."""
+        return squad_task.make_evaluator(self.kind, self.settings, lambda: self.to_answer)
 
-        Args:
-          evaluator: see `contracts.Task.evaluator`.
-        """
-        from albert.data import record_files
-
+    def data(self) -> "QuestionData":
+        """Returns the data of a run."""
         # Batches may be cut to this length, which is too short for a wider beam.
         fits = self.settings.widest_beam <= batching.STEP
-        length = self.settings.max_seq_length
-
-        def records_of(split):
-            if split == "train":
-                return [self.train_records()]
-            self.to_answer  # noqa: B018  (makes the file)
-            return [self._predict_paths[0]]
-
-        return contracts.Data(
-            specs=self._specs,
-            records=records_of,
-            ids=lambda split: [example.qas_id for example in self.predict_examples],
-            write_predictions=functools.partial(self._write_predictions, evaluator),
-            reading=record_files.report_damage,
-            predicts_dev=True,
-            eval_input=input_options.EvalInput(
-                trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
-            ),
-            files=lambda split: [self.train_file if split == "train" else self.predict_file],
-            limits=dict.fromkeys(("start_positions", "end_positions"), length)
-            | {"p_mask": 2, "is_impossible": 2},
+        eval_input = input_options.EvalInput(
+            trim_batches=fits, prepare=positions.make_target_adder(lambda: self.to_answer)
         )
+        return QuestionData(eval_input=eval_input, questions=self)
 
-    def _write_predictions(self, make_evaluator, output_dir, rows, ids, prefix):
-        """Writes all files of answers; returns their scores if the gold answers are known."""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionData(contracts.Data):
+    """The data of SQuAD, whose "dev" and "test" are both the questions to answer.
+
+    Attributes:
+      questions: the files.
+    """
+
+    questions: QuestionFiles
+    predicts_dev = True
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """See `contracts.Data`."""
+        length = self.questions.settings.max_seq_length
+        places = dict.fromkeys(("start_positions", "end_positions"), length)
+        return places | {"p_mask": 2, "is_impossible": 2}
+
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """See `contracts.Data`."""
+        return self.questions.specs(split)
+
+    def files(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        questions = self.questions
+        return [questions.train_file if split == "train" else questions.predict_file]
+
+    def make_records(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        if split == "train":
+            return [self.questions.train_records()]
+        return [self.questions.predict_records()]
+
+    def read_ids(self) -> list[str]:
+        """See `contracts.Data`."""
+        return [example.qas_id for example in self.questions.predict_examples]
+
+    def write_predictions(
+        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+    ) -> dict[str, float] | None:
+        """See `contracts.Data`; the scores are those of known answers."""
         outcomes.remove(output_dir)
-        evaluator = make_evaluator()
-        evaluator.update(rows)
+        path = self.questions.predict_file
+        evaluator = self.questions.evaluator()
+        evaluator.update(dict(rows))
         answers = evaluator.answers()
-        scores = evaluator.score(answers) if self.answers_known else None
+        scores = evaluator.score(answers) if self.questions.answers_known else None
         if scores is None:
-            logging.info("The answers of %s are not known: predictions only", self.predict_file)
+            logging.info("The answers of %s are not known: predictions only", path)
         texts = answers.texts
         if answers.null_odds is not None:
             if scores:
                 threshold = scores[null_threshold.THRESHOLD]
-                null_threshold.write(output_dir, threshold, prefix, self.predict_file)
+                null_threshold.write(output_dir, threshold, prefix, path)
             else:
                 threshold = null_threshold.read(prefix)
             texts = null_threshold.apply(texts, answers.null_odds, threshold)
         squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
         if scores:
-            rows = squad_outcomes.of_questions(self.predict_examples, answers, texts)
-            outcomes.write(output_dir, rows)
+            examples = self.questions.predict_examples
+            outcomes.write(output_dir, squad_outcomes.of_questions(examples, answers, texts))
         return scores
 
 

@@ -13,6 +13,7 @@ from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import positions
 from albert.tasks.squad import records as squad_records
+from albert.tasks.squad.features import SquadExample, SquadFeatures
 from albert.training import contracts, results
 
 # --- settings, questions and answers ------------------------------------------------------------
@@ -91,11 +92,33 @@ class Answers:
     null_odds: dict[str, float] | None
 
 
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions to answer, and their windows in the order of the records."""
+
+    examples: list[SquadExample]
+    features: list[SquadFeatures]
+
+    @functools.cached_property
+    def answers_known(self) -> bool:
+        """Returns whether the questions come with their answers."""
+        return squad_answers.answers_known(self.examples)
+
+    @functools.cached_property
+    def dataset(self) -> list[dict[str, Any]]:
+        """Returns the gold answers in the layout of SQuAD files."""
+        questions = [
+            {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
+            for example in self.examples
+        ]
+        return [{"paragraphs": [{"qas": questions}]}]
+
+
 class Evaluator:
     """Collects the scores of windows and finds the answers in them.
 
     Args:
-      questions: returns `question_files.Questions`; called when they are first needed.
+      questions: returns the questions; called when they are first needed.
       decode: ``(questions, results) -> Answers``; results as for `squad_utils.best_answers_v1`.
       score: ``(dataset, Answers) -> dict[str, float]``.
 
@@ -105,9 +128,9 @@ class Evaluator:
 
     def __init__(
         self,
-        questions: Callable[[], Any],
-        decode: Callable[[Any, dict], Answers],
-        score: Callable[[Any, Answers], dict[str, float]],
+        questions: Callable[[], Questions],
+        decode: Callable[[Questions, dict[int, dict[str, np.ndarray]]], Answers],
+        score: Callable[[list[dict[str, Any]], Answers], dict[str, float]],
     ) -> None:
         self._get_questions = questions
         self._decode = decode
@@ -116,8 +139,8 @@ class Evaluator:
         self.results = {}
 
     @functools.cached_property
-    def questions(self) -> Any:
-        """Returns the `question_files.Questions`."""
+    def questions(self) -> Questions:
+        """Returns the questions."""
         return self._get_questions()
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
@@ -197,15 +220,14 @@ def _score_v1(dataset, answers):
     return squad_metrics.evaluate_v1(dataset, answers.texts)
 
 
-def _make_v1(settings, questions):
+def _make_v1(settings, evaluator):
     from albert.training import learning_signals
 
-    decode = functools.partial(_decode_v1, settings=settings)
     return contracts.Task(
         name=V1,
         build_model=functools.partial(_build_v1, settings=settings),
         eval_outputs=functools.partial(_eval_outputs_v1, max_seq_length=settings.max_seq_length),
-        evaluator=functools.partial(Evaluator, questions, decode, _score_v1),
+        evaluator=evaluator,
         train_metrics=functools.partial(positions.train_metrics, names=_LOGITS),
         best_metric="f1",
         metrics=("exact_match", "f1"),
@@ -249,15 +271,14 @@ def _score_v2(dataset, answers):
     return squad_metrics.evaluate_v2(dataset, answers.texts, answers.null_odds)
 
 
-def _make_v2(settings, questions):
+def _make_v2(settings, evaluator):
     from albert.training import learning_signals
 
-    decode = functools.partial(_decode_v2, settings=settings)
     return contracts.Task(
         name=V2,
         build_model=functools.partial(_build_v2, settings=settings),
         eval_outputs=_eval_outputs_v2,
-        evaluator=functools.partial(Evaluator, questions, decode, _score_v2),
+        evaluator=evaluator,
         train_metrics=functools.partial(positions.train_metrics, names=_LOG_PROBS),
         best_metric="f1",
         metrics=("exact", "f1", "best_exact", "best_f1"),
@@ -268,18 +289,26 @@ def _make_v2(settings, questions):
 
 
 _BUILDERS = {V1: _make_v1, V2: _make_v2}
+_ANSWERING = {V1: (_decode_v1, _score_v1), V2: (_decode_v2, _score_v2)}
 KINDS = tuple(_BUILDERS)
 
 
+def make_evaluator(
+    kind: str, settings: Settings, questions: Callable[[], "Questions"]
+) -> Evaluator:
+    """Returns an evaluator of SQuAD; for the arguments see `make_task`."""
+    decode, score = _ANSWERING[kind]
+    return Evaluator(questions, functools.partial(decode, settings=settings), score)
+
+
 def make_task(
-    kind: str, settings: Settings, questions: Callable[[], Any] | None = None
+    kind: str, settings: Settings, questions: Callable[[], Questions] | None = None
 ) -> contracts.Task:
     """Returns the `contracts.Task` of SQuAD 1.1 (`V1`) or 2.0 (`V2`).
 
     Args:
       kind: `V1` or `V2`.
       settings: settings of features and answers.
-      questions: returns the `question_files.Questions` of its evaluators; None if nothing is
-        evaluated.
+      questions: returns those of its evaluators; None if nothing is evaluated.
     """
-    return _BUILDERS[kind](settings, questions)
+    return _BUILDERS[kind](settings, functools.partial(make_evaluator, kind, settings, questions))

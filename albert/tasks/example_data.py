@@ -1,0 +1,129 @@
+"""Data that is read from files as examples, whose features are kept in record files."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from absl import logging
+
+from albert.io import file_io
+from albert.tasks import outcomes
+from albert.text import model_inputs
+from albert.training import contracts
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureCache:
+    """The files that keep the features of a task.
+
+    Attributes:
+      paths: {split: record file}.
+      settings: JSON-ready dict of everything that the features depend on, except the data.
+      strategy: its workers share the files.
+      shared: splits whose folder may also have records made with other settings, see
+        `record_files.shared_name`.
+    """
+
+    paths: Mapping[str, str]
+    settings: Mapping[str, Any]
+    strategy: "tf.distribute.Strategy"
+    shared: Sequence[str] = ()
+
+
+class Example(Protocol):
+    """An example of a task; `guid` identifies it in its split."""
+
+    @property
+    def guid(self) -> Any:
+        """The id, which JSON can store."""
+
+
+E = TypeVar("E", bound=Example)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExampleData(contracts.Data, Generic[E]):
+    """The data of a task that reads examples.
+
+    Attributes:
+      name: name of the task.
+      cache: where the features are kept.
+    """
+
+    name: str
+    cache: FeatureCache
+
+    @abc.abstractmethod
+    def examples(self, split: str) -> Iterable[E]:
+        """Reads the examples of a split."""
+
+    @abc.abstractmethod
+    def featurize(self, example: E, cuts: model_inputs.Cuts) -> Mapping[str, np.ndarray]:
+        """Returns the features of an example; counts in `cuts`, which are logged, what it cuts."""
+
+    @abc.abstractmethod
+    def fingerprint(self, split: str) -> Mapping[str, Any]:
+        """Returns a JSON-ready dict that identifies the data of a split."""
+
+    @abc.abstractmethod
+    def write_files(
+        self, output_dir: str, rows: contracts.Rows, ids: list
+    ) -> dict[str, float] | None:
+        """Writes the files of predictions that only this task has; see `write_predictions`."""
+
+    @abc.abstractmethod
+    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+        """Yields label and prediction of each example; None if the labels are not known."""
+
+    def make_records(self, split: str) -> list[str]:
+        """See `contracts.Data`."""
+        from albert.data import record_files
+        from albert.training import distribution
+
+        cache, specs, cuts = self.cache, self.specs(split), model_inputs.Cuts()
+        path = cache.paths[split]
+        made_with = {
+            **cache.settings, "task": self.name, "split": split, **self.fingerprint(split)
+        }  # fmt: skip
+        # Workers on the chief's file system use its file; others make an identical one.
+        with distribution.chief_first(cache.strategy):
+            if split in cache.shared:
+                path = record_files.shared_name(path, specs, made_with)
+            make = functools.partial(self.featurize, cuts=cuts)
+            if split == "test":
+                rows = ((example.guid, make(example)) for example in self.examples(split))
+                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows)
+            else:
+                count = record_files.cached(
+                    path, specs, made_with, lambda: map(make, self.examples(split))
+                )
+        if cuts.cut:
+            logging.warning("%s: %s", path, cuts.describe())
+        if not count:
+            raise file_io.InputError(f"the {split} data of {self.name} has no examples")
+        return [path]
+
+    def read_ids(self) -> list:
+        """See `contracts.Data`."""
+        from albert.data import record_files
+
+        ids = record_files.read_ids(self.cache.paths["test"])
+        assert ids is not None, "make_records writes them"
+        return ids
+
+    def write_predictions(
+        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+    ) -> dict[str, float] | None:
+        """See `contracts.Data`; also writes the file of `outcomes` if the labels are known."""
+        outcomes.remove(output_dir)
+        scores = self.write_files(output_dir, rows, ids)
+        known = self.outcomes(rows, ids)
+        if known is not None:
+            outcomes.write(output_dir, known)
+        return scores
