@@ -42,7 +42,7 @@ def test_the_optimizer_is_that_of_the_flag(changes, kind):
     questions = types.SimpleNamespace(
         train_examples=[None] * 100,
         settings=squad_task.Settings(64, 16, 16, 5, 8),
-        data=lambda evaluator: None,
+        data=lambda: None,
     )
     source = sources.Source(None, None, None, None, text_rules.TextRules(True))
     command = squad.Squad(settings, squad_task.V1)
