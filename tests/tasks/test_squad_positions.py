@@ -64,7 +64,7 @@ def test_an_answer_at_the_begin_of_a_text_starts_with_its_letter(tokenizer):
         "q", "Where?", text, answers=("Ω the",), answer_starts=(0,)
     )
     windows = squad_samples.features_of(tokenizer, [example])
-    found = positions.targets(question_files.Questions([example], windows))
+    found = positions.targets(squad_task.Questions([example], windows))
     assert found["start_positions"][0] == windows[0].text_begin + 1
 
 
