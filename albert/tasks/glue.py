@@ -18,9 +18,9 @@ from absl import logging
 from albert.data import tfrecord
 from albert.io import file_io, tables
 from albert.model import head_config, label_scale
-from albert.tasks import example_data, metrics, outcomes, prediction_files
+from albert.tasks import class_scores, example_data, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
-from albert.training import contracts
+from albert.training import contracts, results
 
 KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -621,7 +621,9 @@ def make_task(
       dropout_prob: dropout of the pooled output in training.
       scale: unit in which a regression is trained.
     """
-    partial = functools.partial
+    partial, labels = functools.partial, glue_task.labels
+    further = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
+    form, is_own = results.SHORT, not isinstance(glue_task, GlueTask)
     return contracts.Task(
         name=glue_task.name,
         build_model=partial(
@@ -632,11 +634,12 @@ def make_task(
             scale=scale,
         ),
         eval_outputs=eval_outputs,
-        evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, glue_task.labels),
+        evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
-        metrics=(*dict(glue_task.scores), "eval_loss", "loss"),
+        metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(further if labels else ())),
         learning_signals=signs,
+        results_form=class_scores.add_to_form(form, labels, is_own) if labels else form,
     )
 
 
@@ -718,7 +721,8 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels)
         if self.predicted != "test" or not self.task.is_labeled("test"):
             return None
-        return prediction_files.write_scores(output_dir, metrics.Evaluator(self.task.scores), rows)
+        evaluator = metrics.Evaluator(self.task.scores, 1.0, self.task.labels, True)
+        return prediction_files.write_scores(output_dir, evaluator, rows)
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
         """See `example_data.ExampleData`."""

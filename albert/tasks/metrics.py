@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from albert.tasks import class_scores
 from albert.training import results
 
 Values = Sequence[Any] | np.ndarray  # [B] class ids or numbers
@@ -158,15 +159,25 @@ class Evaluator:
       scores: (key, function of labels [B] and predictions [B]) pairs.
       deviation: unit of the losses of numbers, see `label_scale`.
       labels: names of the classes by id; empty for numbers.
+      scores_classes: whether the results have the scores of `class_scores`.
     """
 
     def __init__(
-        self, scores: Sequence[NamedScore], deviation: float = 1.0, labels: Sequence[str] = ()
+        self,
+        scores: Sequence[NamedScore],
+        deviation: float = 1.0,
+        labels: Sequence[str] = (),
+        scores_classes: bool = False,
     ) -> None:
         self._scores = scores
         self._deviation = deviation
         self._labels = labels
-        self._rows: dict[str, list] = {"label_ids": [], "predictions": [], "per_example_loss": []}
+        self._scores_classes = scores_classes and bool(labels)
+        self._ranks = self._scores_classes and len(labels) == 2
+        names = ("label_ids", "predictions", "per_example_loss")
+        self._rows: dict[str, list] = {
+            name: [] for name in (*names, *(["probabilities"] if self._ranks else ()))
+        }
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
@@ -179,6 +190,10 @@ class Evaluator:
         rows = {name: np.concatenate(parts) for name, parts in self._rows.items()}
         loss = float(np.mean(rows["per_example_loss"], dtype=np.float64))
         scores = {key: score(rows["label_ids"], rows["predictions"]) for key, score in self._scores}
+        if self._scores_classes:
+            scores |= class_scores.measure(self.classes())
+        if self._ranks:
+            scores |= class_scores.rank(rows["label_ids"] == 1, rows["probabilities"][:, 1])
         return {**scores, "eval_loss": loss, "loss": loss}
 
     def classes(self) -> tuple[results.ClassCount, ...]:
@@ -197,5 +212,7 @@ class Evaluator:
         for key, score in self._scores:
             values = [score(labels, np.full_like(labels, answer)) for answer in answers]
             scores[key] = min(values) if results.is_loss(key) else max(values)
+        if self._scores_classes:
+            scores |= class_scores.constant_answer(self.classes())
         loss = baseline_loss(labels) / self._deviation**2
         return {**scores, "eval_loss": loss, "loss": loss}

@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from albert.io import file_io, tables
+from albert.training import results
 from albert.training.contracts import Evaluator, Rows
 
 PREDICTIONS = "predictions.tsv"
@@ -182,6 +183,6 @@ def write_scores(output_dir: str, evaluator: Evaluator, rows: Rows) -> dict[str,
     """
     evaluator.update(dict(rows))
     scores = evaluator.result()
-    lines = [f"{key} = {_number(value)}\n" for key, value in sorted(scores.items())]
+    lines = [f"{key} = {results.format_value(value)}\n" for key, value in sorted(scores.items())]
     file_io.write_text(os.path.join(output_dir, SCORES), "".join(lines))
     return scores

@@ -584,7 +584,8 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
     name = os.path.basename(prefix)
     _log(folder, name, step, metrics, form, is_chief, run_record.AVERAGE)
     if is_chief:
-        results.write_average(folder, results.make_block(metrics, step, form=form))
+        metric = engine.task.best_metric
+        results.write_average(folder, results.make_block(metrics, step, form=form, metric=metric))
 
 
 def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | None:
@@ -603,7 +604,7 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     _log(folder, prefix, step, metrics, form, is_chief)
     if not is_chief:
         return None
-    block = results.make_block(metrics, step, form=form)
+    block = results.make_block(metrics, step, form=form, metric=engine.task.best_metric)
     blocks = results.read_blocks(folder)
     # An existing block that contains all lines of the new one is kept.
     if not any({*block.text.splitlines()} <= {*other.text.splitlines()} for other in blocks):

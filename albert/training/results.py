@@ -19,8 +19,10 @@ RESULTS = "eval_results.txt"
 AVERAGE_RESULTS = "average_results.txt"
 BEST_TRIAL = "best_trial.txt"
 NOT_BETTER = "no better than a constant answer"  # how such a remark begins
+MACRO_F1 = "macro_f1"  # the mean F1 of the classes
 NEVER = "never predicted"  # how a remark on classes begins
 _MAX_CLASSES = 8  # classes that a remark names
+_MAX_TABLE, _MAX_NAME = 20, 30  # rows of the log's table of classes, characters of a name
 UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
@@ -58,11 +60,18 @@ class Form(NamedTuple):
       number: type whose shortest decimal text represents a number.
       best: name of the line with the best value so far; {} is the metric.
       has_summary: whether the file ends with a summary.
+      added: names of scores that the reference does not have; their lines follow its lines.
+      by_class: names of the scores of single classes, the last lines; the log has `class_table`.
+      writes_added: whether the file has these lines; if not, it has that of the metric by which
+        the best is chosen.
     """
 
     number: type
     best: str
     has_summary: bool
+    added: tuple[str, ...] = ()
+    by_class: tuple[str, ...] = ()
+    writes_added: bool = True
 
 
 SHORT = Form(np.float32, "best", has_summary=False)
@@ -143,6 +152,22 @@ class ClassCount(NamedTuple):
     predictions: int
     right: int
 
+    @property
+    def precision(self) -> float:
+        """The fraction of its predictions that are right; 0 without predictions."""
+        return self.right / self.predictions if self.predictions else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The fraction of its labels that are found; 0 without labels."""
+        return self.right / self.labels if self.labels else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall; 0 without labels and predictions."""
+        total = self.labels + self.predictions
+        return 2 * self.right / total if total else 0.0
+
 
 def count_classes(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
@@ -167,6 +192,29 @@ def remark_on_classes(classes: Iterable[ClassCount]) -> str:
     return f"{NEVER}: {', '.join(missed[:_MAX_CLASSES])}{more}" if missed else ""
 
 
+def class_table(classes: Iterable[ClassCount]) -> str:
+    """Formats the scores of classes as a table, the worst F1 first; "" if there are none."""
+    rows = [row for row in classes if row.labels or row.predictions]
+    if not rows:
+        return ""
+    rows.sort(key=lambda row: (row.f1, -row.labels))
+    cells = [("class", "precision", "recall", "f1", "support", "")]
+    for row in rows[:_MAX_TABLE]:
+        note = "" if row.predictions else NEVER
+        note = note if row.labels else "never occurs"
+        precision, recall, f1 = (f"{score:.3f}" for score in (row.precision, row.recall, row.f1))
+        name = row.name if len(row.name) <= _MAX_NAME else f"{row.name[: _MAX_NAME - 1]}…"
+        cells.append((name, precision, recall, f1, str(row.labels), note))
+    width = max(len(name) for name, *_ in cells)
+    lines = [
+        f"  {name:{width}}  {precision:>9}  {recall:>6}  {f1:>5}  {support:>7}  {note}".rstrip()
+        for name, precision, recall, f1, support, note in cells
+    ]
+    if len(rows) > _MAX_TABLE:
+        lines.append(f"  … and {len(rows) - _MAX_TABLE} more classes with a higher F1")
+    return "\n".join(lines)
+
+
 def _is_metric(key: str) -> bool:
     return key not in ("global_step", "best") and not key.startswith("best ")
 
@@ -177,8 +225,27 @@ def format_value(value: Any, number: type = np.float32) -> str:
 
 
 def lines(metrics: dict[str, Any], step: int, form: Form = SHORT) -> list[str]:
-    """Returns the lines ``key = value`` of a checkpoint."""
-    values = {**metrics, "global_step": step}
+    """Returns the lines ``key = value`` of a checkpoint, without the scores of single classes."""
+    return [*_known_lines(metrics, step, form), *_lines(_pick(form.added, metrics), form)]
+
+
+def _known_lines(metrics: dict[str, Any], step: int, form: Form) -> list[str]:
+    """Returns the lines that the reference also writes."""
+    further = _further(form)
+    known = {key: value for key, value in metrics.items() if key not in further}
+    return _lines({**known, "global_step": step}, form)
+
+
+def _further(form: Form) -> set[str]:
+    """Returns the names of the scores that the reference does not have."""
+    return {*form.added, *form.by_class}
+
+
+def _pick(names: Iterable[str], metrics: dict[str, Any]) -> dict[str, Any]:
+    return {name: metrics[name] for name in names if name in metrics}
+
+
+def _lines(values: dict[str, Any], form: Form) -> list[str]:
     return [f"{key} = {format_value(value, form.number)}" for key, value in sorted(values.items())]
 
 
@@ -196,17 +263,30 @@ def make_block(
       step: step of the checkpoint.
       best_value: the best value so far, or None.
       form: `Form`.
-      metric: the metric by which the best is chosen, if the form has its name.
+      metric: the metric by which the best is chosen, if the form has its name or does not write
+        all scores.
     """
-    text = lines(metrics, step, form)
+    if not form.writes_added:
+        left_out = _further(form) - {metric}
+        metrics = {key: value for key, value in metrics.items() if key not in left_out}
+    text = _known_lines(metrics, step, form)
     if best_value is not None:
         text.append(f"{form.best.format(metric)} = {best_value}")
+    for names in (form.added, form.by_class):
+        text += _lines(_pick(names, metrics), form)
     return Block(step, dict(metrics), "\n".join(text))
 
 
-def display(block: Block) -> str:
-    """Formats the scores and the step of a block under a title, like the reference."""
-    lines = [line for line in block.text.splitlines() if not line.startswith("best ")]
+def display(block: Block, form: Form = SHORT) -> str:
+    """Formats the scores and the step of a block under a title, like the reference.
+
+    The scores of single classes are left to `class_table`.
+    """
+    lines = [
+        line
+        for line in block.text.splitlines()
+        if not line.startswith("best ") and line.rpartition(" = ")[0] not in form.by_class
+    ]
     return "\n".join(["***** Eval results *****", *(f"  {in_words(line)}" for line in lines)])
 
 
@@ -240,7 +320,8 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
         return []
     blocks = []
     for text in file_io.read_text(path, "results").split(_RULE):
-        pairs = (line.split(" = ") for line in text.splitlines() if " = " in line)
+        # Names of classes may contain an equals sign.
+        pairs = (line.rpartition(" = ")[::2] for line in text.splitlines() if " = " in line)
         pairs = (pair for pair in pairs if not pair[1].startswith("["))
         try:
             values = {key: float(value) for key, value in pairs}

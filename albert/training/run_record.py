@@ -173,6 +173,17 @@ def read_remarks(folder: str) -> list[str]:
     return []
 
 
+def read_classes(folder: str) -> list[results.ClassCount]:
+    """Reads the examples of each class from the last session of a folder; [] if unknown."""
+    try:
+        if file_io.exists(os.path.join(folder, RUN)):
+            rows = read(folder)["sessions"][-1].get("classes", ())
+            return [results.ClassCount(**row) for row in rows]
+    except (file_io.InputError, IndexError) as error:
+        logging.warning("The scores of single classes are unknown: %s", error)
+    return []
+
+
 @dataclasses.dataclass(frozen=True)
 class Cost:
     """The cost of a run's training over all of its sessions; None for unknown values.

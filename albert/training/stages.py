@@ -125,12 +125,19 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
             if run.do_predict:
                 block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
             if block:
-                logging.info("%s", results.display(block))
+                _log_results(run, runner, block)
                 if run.do_eval:
                     evaluation.warn_of_start(runner, block)
                 folder = run.run_config.output_dir
                 run_record.log_remarks(folder, run_record.read_remarks(folder))
     return runner
+
+
+def _log_results(run: Run, runner: engine.Engine, block: results.Block) -> None:
+    """Logs the scores of the chosen checkpoint, with a table of its classes if there are any."""
+    text = results.display(block, runner.task.results_form)
+    table = results.class_table(run_record.read_classes(run.run_config.output_dir))
+    logging.info("%s", f"{text}\n{table}" if table else text)
 
 
 def _train(

@@ -170,8 +170,7 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     # Otherwise the run did not train what it evaluates.
     has_trained = any("train" in session["stages"] for session in record["sessions"])
     texts = [verdict(folder, result.get("step") if has_trained else None)]
-    baseline = (record.get("baseline") or {}).get(metric)
-    texts.append(results.remark_on_baseline(result.get(metric), baseline, results.is_loss(metric)))
+    texts += _compare_with_constant(result, record.get("baseline") or {}, metric)
     blocks = results.read_blocks(folder)
     start = results.find_better_start(blocks, result.get(metric), metric)
     if start is not None:
@@ -181,6 +180,27 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     if metric in result and result[metric] is None:
         texts.append(f"its {metric} is {results.UNDEFINED}: any answers score the same")
     return list(filter(None, texts))
+
+
+def _compare_with_constant(
+    result: dict[str, Any], baseline: dict[str, Any], metric: str
+) -> list[str]:
+    """Returns remarks on scores that are no better than a constant answer's, also on macro F1.
+
+    A model that finds rare classes may have a lower accuracy than a constant answer.
+    """
+    remark, macro_remark = (
+        results.remark_on_baseline(result.get(name), baseline.get(name), results.is_loss(name))
+        for name in (metric, results.MACRO_F1)
+    )
+    macro = result.get(results.MACRO_F1), baseline.get(results.MACRO_F1)
+    if metric == results.MACRO_F1 or None in macro:
+        return [remark]
+    if remark and not macro_remark:
+        return [
+            f"its {metric} is {remark}, its macro F1 is better ({macro[0]:.4f} and {macro[1]:.4f})"
+        ]
+    return [remark, "" if remark or not macro_remark else f"its macro F1 is {macro_remark}"]
 
 
 def _read(path: str) -> dict[str, Any]:

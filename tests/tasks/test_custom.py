@@ -299,8 +299,8 @@ def test_the_same_data_gives_the_same_model_as_the_glue_task(inputs, tmp_path, r
     own = own_flags(inputs, tmp_path / "own", test_file=test_file, **stages)
     run_script(run_classifier, **own)
     ours, theirs = (read_results(tmp_path / name) for name in ("own", "glue"))
-    assert [block.pop("f1") for block in ours]
-    assert ours == theirs
+    known = [{name: block[name] for name in theirs[0]} for block in ours]
+    assert known == theirs and {"f1", "macro_f1", "roc_auc", "recall_0"} <= {*ours[0]}
     files = [(tmp_path / name / "test_results.tsv").read_text() for name in ("own", "glue")]
     assert files[0] == files[1]
     assert json.loads((tmp_path / "own" / "labels.json").read_text()) == ["0", "1"]
@@ -327,7 +327,10 @@ def test_labeled_test_data_is_scored(inputs, tmp_path, run_script):
     scores = dict(line.split(" = ") for line in lines)
     trained = read_results(tmp_path)[-1]  # step 0 is never the best of a new head
     assert scores == {key: value for key, value in trained.items() if key in scores}
-    assert set(scores) == {"eval_accuracy", "eval_loss", "f1", "loss"}
+    by_class = {f"{name}_{label}" for name in ("f1", "precision", "recall", "support")
+                for label in json.loads((tmp_path / "labels.json").read_text())}  # fmt: skip
+    assert {"eval_accuracy", "eval_loss", "f1", "loss", "macro_f1", "roc_auc"} <= set(scores)
+    assert by_class <= set(scores) and len(set(scores)) == 4 + 9 + 8
     record = run_record.read(str(tmp_path))
     assert record["test"] == pytest.approx(record["result"]) and record["evaluated"] == 2
     assert set(record["baseline"]) == set(scores)

@@ -310,6 +310,7 @@ def test_evaluator_scores_uneven_batches_as_one(name):
     rows = {
         "label_ids": rng.integers(0, 2, count),
         "predictions": rng.integers(0, 2, count),
+        "probabilities": rng.random((count, 2)),
         "per_example_loss": rng.random(count).astype(np.float32),
         "is_real_example": (np.arange(count) % 9 > 0).astype(np.int32),
     }
@@ -332,8 +333,11 @@ def test_evaluator_scores_uneven_batches_as_one(name):
         expected["matthew_corr"] = np.corrcoef(labels, predictions)[0, 1]
     if name in ("mrpc", "qqp"):
         expected["f1"] = metrics.f1(labels, predictions)
-    assert result == pytest.approx(expected, rel=1e-6)
-    assert all(type(value) is float for value in result.values())
+    known = {key: result.pop(key) for key in expected}
+    assert known == pytest.approx(expected, rel=1e-6)
+    assert all(type(value) is float for value in known.values())
+    of_classes = (*made.results_form.added, *made.results_form.by_class)
+    assert {*result} == {*of_classes}  # tests/tasks/test_class_scores.py
 
 
 # --- prediction files ---------------------------------------------------------------------------

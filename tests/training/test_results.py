@@ -160,3 +160,49 @@ def test_a_score_is_called_what_it_is():
 def test_a_score_that_a_constant_answer_gets_is_marked(value, baseline, minimize, is_marked):
     remark = results.remark_on_baseline(value, baseline, minimize)
     assert remark == (f"no better than a constant answer ({baseline:.4f})" if is_marked else "")
+
+
+def _form_with_classes(writes_added=True):
+    return results.SHORT._replace(
+        added=("macro_f1", "balanced_accuracy"), by_class=("f1_a = b",), writes_added=writes_added
+    )
+
+
+def test_scores_of_classes_follow_the_lines_of_the_reference(tmp_path):
+    scores = {"f1_a = b": 0.25, "macro_f1": 0.5, "eval_accuracy": 0.75, "balanced_accuracy": 0.6}
+    block = results.make_block(scores, 10, 0.75, _form_with_classes())
+    assert block.text == (
+        "eval_accuracy = 0.75\nglobal_step = 10\nbest = 0.75\nbalanced_accuracy = 0.6\n"
+        "macro_f1 = 0.5\nf1_a = b = 0.25"
+    )
+    results.write_blocks(str(tmp_path), [block])
+    assert results.read_blocks(str(tmp_path))[0].metrics == scores
+    assert "f1_a" not in results.display(block, _form_with_classes())
+    shown = results.display(block, _form_with_classes()).splitlines()
+    assert shown[-1] == "  macro_f1 = 0.5"
+
+
+def test_files_of_the_reference_have_only_the_chosen_score_of_classes():
+    scores = {"f1_a = b": 0.25, "macro_f1": 0.5, "eval_accuracy": 0.75}
+    lines = ["eval_accuracy = 0.75", "global_step = 10", "best = 0.5"]
+    form = _form_with_classes(writes_added=False)
+    assert results.make_block(scores, 10, 0.5, form).text.splitlines() == lines
+    block = results.make_block(scores, 10, 0.5, form, "macro_f1")
+    assert block.text.splitlines() == [*lines, "macro_f1 = 0.5"]
+    assert "macro_f1 = 0.5" in results.lines(scores, 10, form)
+
+
+def test_the_table_of_classes_begins_with_the_worst():
+    rows = [("good", 4, 4, 4), ("missed", 3, 0, 0), ("absent", 0, 0, 0), ("extra", 0, 1, 0)]
+    table = results.class_table(results.ClassCount(*row) for row in rows)
+    assert table.splitlines() == [
+        "  class   precision  recall     f1  support",
+        "  missed      0.000   0.000  0.000        3  never predicted",
+        "  extra       0.000   0.000  0.000        0  never occurs",
+        "  good        1.000   1.000  1.000        4",
+    ]
+    assert results.class_table([]) == ""
+    many = [results.ClassCount("x" * 40, 1, 1, 1)] * 22
+    assert (
+        results.class_table(many).splitlines()[-1].endswith("… and 2 more classes with a higher F1")
+    )

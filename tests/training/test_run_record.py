@@ -174,6 +174,29 @@ def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy
     assert (f"The model of {path}: {remarks[0]}" in caplog.text) if remarks else not caplog.text
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "macro_f1", "remark"),
+    [
+        (0.75, 0.6, ""),
+        (0.75, 0.3, "its macro F1 is no better than a constant answer (0.4000)"),
+        (
+            0.5,
+            0.6,
+            "its accuracy is no better than a constant answer (0.7000), its macro F1 is better "
+            "(0.6000 and 0.4000)",
+        ),
+        (0.5, 0.3, "no better than a constant answer (0.7000)"),
+    ],
+)
+def test_macro_f1_is_judged_as_well_as_accuracy(tmp_path, accuracy, macro_f1, remark):
+    path = str(tmp_path)
+    with recorder(tmp_path).session(path, ["train"], {}):
+        run_record.set_model(path, "custom", "accuracy", 10, 5)
+        run_record.set_result(path, 2, {"accuracy": accuracy, "macro_f1": macro_f1})
+        run_record.set_evaluated(path, 2, {"accuracy": 0.7, "macro_f1": 0.4})
+    assert run_record.read_remarks(path) == ([remark] if remark else [])
+
+
 def test_a_score_worse_than_that_of_step_0_is_recorded(tmp_path):
     path = str(tmp_path)
     blocks = [results.make_block({"f1": f1}, step) for step, f1 in ((0, 8.96), (9, 4.0))]

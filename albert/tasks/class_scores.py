@@ -1,0 +1,108 @@
+"""Scores of a classifier per class and over classes, with the definitions of scikit-learn.
+
+A score whose denominator is 0 is 0. Means over classes are over those that occur in the labels or
+in the predictions.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from albert.training import results
+
+AVERAGES = (
+    *("macro_f1", "macro_precision", "macro_recall", "balanced_accuracy"),
+    *("weighted_f1", "weighted_precision", "weighted_recall"),
+)
+RANKINGS = ("roc_auc", "average_precision")  # scores of two classes by their probabilities
+_OF_A_CLASS = ("f1", "precision", "recall")
+
+
+def average_names(labels: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the scores over all classes."""
+    return (*AVERAGES, *(RANKINGS if len(labels) == 2 else ()))
+
+
+def names_by_class(labels: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the scores of single classes, such as ``f1_<label>``."""
+    return tuple(f"{score}_{label}" for label in labels for score in _OF_A_CLASS)
+
+
+def names_of_support(labels: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the numbers of examples of single classes."""
+    return tuple(f"support_{label}" for label in labels)
+
+
+def add_to_form(form: results.Form, labels: Sequence[str], in_file: bool) -> results.Form:
+    """Returns the format of results with the scores of classes.
+
+    Args:
+      form: format of the other results.
+      labels: label names by id.
+      in_file: whether ``eval_results.txt`` has them, which the reference does not write.
+    """
+    by_class = (*names_by_class(labels), *names_of_support(labels))
+    return form._replace(added=average_names(labels), by_class=by_class, writes_added=in_file)
+
+
+def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
+    """Returns precision, recall, F1 and support of each class, and the means of the scores."""
+    scores: dict[str, float] = {f"support_{row.name}": row.labels for row in counts}
+    for row in counts:
+        scores |= {f"{score}_{row.name}": getattr(row, score) for score in _OF_A_CLASS}
+    rows = [row for row in counts if row.labels or row.predictions]
+    support = [row.labels for row in rows]
+    for score in _OF_A_CLASS:
+        values = [getattr(row, score) for row in rows]
+        scores[f"macro_{score}"] = float(np.mean(values))
+        scores[f"weighted_{score}"] = float(np.average(values, weights=support))
+    scores["balanced_accuracy"] = float(np.mean([row.recall for row in rows if row.labels]))
+    return scores
+
+
+def constant_answer(counts: Sequence[results.ClassCount]) -> dict[str, float]:
+    """Returns each score of its best constant answer, `RANKINGS` if there are two classes."""
+    total, best = sum(row.labels for row in counts), max(counts, key=lambda row: row.labels)
+
+    def answers(name: str) -> list[results.ClassCount]:
+        return [
+            row._replace(
+                predictions=total * (row.name == name), right=row.labels * (row.name == name)
+            )
+            for row in counts
+        ]
+
+    # The most frequent class is the best answer for means, a class itself for its own scores.
+    scores = measure(answers(best.name))
+    for row in counts:
+        own = row._replace(predictions=total, right=row.labels)
+        scores |= {f"{score}_{row.name}": getattr(own, score) for score in _OF_A_CLASS}
+    if len(counts) == 2:
+        is_defined = all(row.labels for row in counts)
+        values = (0.5, counts[1].labels / total) if is_defined else (math.nan, math.nan)
+        scores |= dict(zip(RANKINGS, values, strict=True))
+    return scores
+
+
+def rank(is_positive: np.ndarray, probabilities: np.ndarray) -> Mapping[str, float]:
+    """Computes ROC AUC and average precision; NaN unless both classes occur.
+
+    Args:
+      is_positive: bool [B].
+      probabilities: [B], probability of the positive class; equal ones are one threshold.
+    """
+    positives = np.count_nonzero(is_positive)
+    negatives = len(is_positive) - positives
+    if not (positives and negatives):
+        return dict.fromkeys(RANKINGS, math.nan)
+    order = np.argsort(-probabilities, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(probabilities[order])), len(order) - 1)
+    true = np.cumsum(is_positive[order], dtype=np.int64)[ends]
+    # Both begin at 0, above the highest threshold.
+    recall = np.append(0, true) / positives
+    false_rate = np.append(0, 1 + ends - true) / negatives
+    precision = true / (1 + ends)
+    area = np.sum(np.diff(false_rate) * (recall[1:] + recall[:-1]) / 2)
+    values = area, np.sum(np.diff(recall) * precision)
+    return dict(zip(RANKINGS, map(float, values), strict=True))
