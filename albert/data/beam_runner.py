@@ -67,7 +67,6 @@ def run(add_steps: AddSteps, arguments: Sequence[str], num_workers: int = 1) -> 
         Without `arguments`, the function must survive pickling.
       arguments: options of the pipeline, in the form of a command line of Beam. If empty, it runs
         in processes of this machine, and again if one of them is lost.
-      num_workers: number of these processes.
 
     Raises:
       file_io.InputError: the package apache-beam is missing, a step raised it, or workers were lost
@@ -139,7 +138,6 @@ def write(path: str, make: Callable[[str], Any]) -> None:
     So several workers, also on several machines, may write the same file.
 
     Args:
-      path: file.
       make: ``(name)``, writes a file of that name.
     """
     temporary = unique_name(path)
@@ -173,9 +171,6 @@ def draw(
 
     Returns:
       Iterator over the lines, after the pipeline has ended.
-
-    Raises:
-      file_io.InputError: see `run`; or the folder cannot be written.
     """
     file_io.make_dirs(folder)
     try:
@@ -268,9 +263,6 @@ def make_shards(
 
     Returns:
       Counter of what was made and skipped.
-
-    Raises:
-      file_io.InputError: see `run`.
     """
     make: Callable[..., Any]
     make = functools.partial(make_records, job=work.job, num_buckets=work.num_buckets)
@@ -334,8 +326,6 @@ def make_records(
     """Makes the records of a unit.
 
     Args:
-      unit: unit of work.
-      job: settings.
       num_buckets: number of buckets of all shards.
 
     Yields:
@@ -366,7 +356,6 @@ def store_records(
     """Writes the records of a unit to a file, unless an earlier attempt has done so.
 
     Args:
-      unit: unit of work.
       make: `make_records` with its other arguments.
       folder: folder of the work, on a disk that all workers see.
 
@@ -422,8 +411,6 @@ def shuffle_bucket(
 
     Args:
       group: (bucket, iterable of what `make_records` or `store_records` yield for it).
-      job: settings.
-      folder: folder of the work.
       buckets: number of buckets per shard.
 
     Returns:
@@ -455,8 +442,6 @@ def join_shard(
 
     Args:
       group: (shard, iterable of results of `shuffle_bucket`, and None).
-      job: settings.
-      folder: folder of the work.
     """
     shard, results = group
     instance_shards.write_shard(folder, shard, _read_contents(sorted(filter(None, results))), job)

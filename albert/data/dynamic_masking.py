@@ -39,7 +39,6 @@ class RecordFiles:
     """Files of one split.
 
     Attributes:
-      paths: record files.
       without_masks: whether they were made to be masked while training, see `instances`.
       fingerprints: {path: fingerprint of its vocabulary}; empty for records with masks.
       has_second_texts: whether a first record has a second segment.
@@ -59,11 +58,7 @@ class RecordFiles:
         return tf.cast(tf.reduce_sum(parsed["input_mask"], axis=1), tf.int32)
 
     def mean_length(self) -> float:
-        """Returns the mean number of tokens of the first records of up to 16 of the files.
-
-        Raises:
-          file_io.InputError: there are no records, or a file is damaged.
-        """
+        """Returns the mean number of tokens of the first records of up to 16 of the files."""
         paths = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
         with record_files.report_damage(paths):
             lengths = [
@@ -81,11 +76,7 @@ class RecordFiles:
         """Compares a vocabulary with that of the records.
 
         Args:
-          fingerprint: `instances.Vocabulary.fingerprint`.
           name: path of the vocabulary, for messages.
-
-        Raises:
-          file_io.InputError: names the first file that was made with another vocabulary.
         """
         for path, file_fingerprint in self.fingerprints.items():
             if file_fingerprint != fingerprint:
@@ -96,11 +87,7 @@ class RecordFiles:
 
 
 def inspect(paths: Sequence[str]) -> RecordFiles:
-    """Inspects files by the first record of each.
-
-    Raises:
-      file_io.InputError: some records have masks and others not, or a file is damaged.
-    """
+    """Inspects files by the first record of each."""
     first_examples = {path: record_files.first_example(path) for path in paths}
     examples = {path: example for path, example in first_examples.items() if example is not None}
     name = instances.FINGERPRINT
@@ -181,8 +168,6 @@ class Masker:
     """Draws masks for batches of pre-training records.
 
     Attributes:
-      config: how masks are drawn.
-      vocabulary: vocabulary of the records.
       seed: non-negative integer, the only source of randomness.
     """
 
@@ -335,13 +320,7 @@ def make_masker(
     """Makes the `Masker` of records.
 
     Args:
-      config: how masks are drawn.
       files: records by split, which must have been made with the vocabulary.
-      tokenizer: the vocabulary.
-      seed: source of randomness.
-
-    Raises:
-      file_io.InputError: the vocabulary does not fit the records.
     """
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():

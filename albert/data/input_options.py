@@ -15,7 +15,6 @@ class Source:
     """Files that are read together.
 
     Attributes:
-      paths: the files.
       weight: fraction of the records of a run, relative to the weights of the other sources.
     """
 

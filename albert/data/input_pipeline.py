@@ -36,10 +36,6 @@ def parse_mixture(patterns: str, what: str) -> list[Source]:
     Args:
       patterns: such as ``books/*:0.3,wiki/*:0.7``; the name of an existing file is not parsed.
       what: name of the patterns in messages.
-
-    Raises:
-      file_io.InputError: a pattern matches nothing or only some have weights, a weight is not above
-        0 or too small next to the others, or a file belongs to two sources.
     """
     pairs = [
         _parse_weight(pattern.strip(), what) for pattern in patterns.split(",") if pattern.strip()
@@ -109,9 +105,7 @@ def parse(
     """Parses a batch of serialized Examples.
 
     Args:
-      specs: feature specifications.
       serialized: [B] strings.
-      narrow: cast int64 to int32.
 
     Returns:
       {name: [B, ...]}, int32 (or int64) or float32. Lists of any length are padded with -1 to the
@@ -152,8 +146,6 @@ def _epoch(
     """Reads all records once, in an order that depends on (seed, epoch) alone.
 
     Args:
-      files: result of `record_files.with_counts`.
-      seed: integer.
       buffer_size: number of records in the shuffle buffer.
       epoch: scalar int64.
 
@@ -174,9 +166,7 @@ def _endless_records(
     """Reads one epoch after the other, without the records that were already consumed.
 
     Args:
-      paths: TFRecord files.
       seed: integer; the same seed gives the same order.
-      consumed: number of consumed records.
       fraction: fraction of `SHUFFLE_BYTES` to use.
     """
     files = record_files.with_counts(paths)
@@ -240,10 +230,7 @@ def train_input_fn(
     """Makes the input of endless shuffled batches, in an order that (seed, epoch, step) decide.
 
     Args:
-      paths: TFRecord files.
-      specs: feature specifications.
       seed: integer; the same seed gives the same batches.
-      options: how records become batches.
 
     Returns:
       ``input_fn(params)``, which returns a dataset of {name: [B, ...]}. In addition to
@@ -357,11 +344,6 @@ def eval_input_fn(
 
     A single replica gets as many examples at a time as fit in the tokens of a full batch, so that
     short examples keep it as busy as long ones.
-
-    Args:
-      paths: TFRecord files.
-      specs: feature specifications.
-      options: how records become batches.
 
     Returns:
       ``input_fn(params)``; see `train_input_fn`. Features also hold ``example_index`` [B]: the

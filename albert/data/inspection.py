@@ -25,7 +25,6 @@ class Description:
 
     Attributes:
       files: {path: number of records}.
-      num_bytes: size of all records.
       features: {name: Counter of (type, number of values)}.
       lengths: Counter of numbers of tokens, of records that have tokens.
       positions: sum of the lengths with padding.
@@ -33,7 +32,6 @@ class Description:
       masked: Counter of numbers of masked tokens, of records with masks.
       masked_of: number of tokens of the records with masks.
       labels: {name: Counter of values}.
-      examples: first records.
     """
 
     files: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -89,9 +87,6 @@ def describe(paths: Sequence[str], num_examples: int = 0) -> Description:
     Args:
       paths: files, gzip or not.
       num_examples: number of first records to keep as they are.
-
-    Raises:
-      file_io.InputError: a record is damaged, or there is none; the message names the first one.
     """
     result = Description()
     for path in paths:
@@ -152,7 +147,6 @@ def report(description: Description, pieces: Sequence[str] | None = None) -> str
     """Returns the text of a `Description`.
 
     Args:
-      description: sums over the records.
       pieces: V pieces of the vocabulary, by id, to show the examples; None shows ids.
     """
     num_records = sum(description.files.values())

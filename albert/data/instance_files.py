@@ -29,7 +29,6 @@ class Job:
     """Everything that the records depend on, except the text.
 
     Attributes:
-      settings: settings of the instances.
       dupe_factor: passes over the text, each with new pairs and new masks.
       vocab_file, spm_model_file, rules: see `tokenization.FullTokenizer`.
       compress: write gzip files.
@@ -43,11 +42,7 @@ class Job:
     compress: bool = False
 
     def load_tokenizer(self) -> tokenization.FullTokenizer:
-        """Loads the tokenizer.
-
-        Raises:
-          file_io.InputError: the vocabulary is missing or unsuitable.
-        """
+        """Loads the tokenizer."""
         return tokenization.FullTokenizer(
             self.vocab_file, spm_model_file=self.spm_model_file, rules=self.rules
         )
@@ -58,8 +53,6 @@ class Unit:
     """One task of a process: some passes over a block.
 
     Attributes:
-      block: number of the block.
-      segments: segments of the block.
       passes: numbers of the passes.
     """
 
@@ -81,14 +74,10 @@ def create(
     Args:
       input_paths: text files, one sentence per line and a blank line between documents.
       output_paths: files to write; replaced only when all of them are complete.
-      job: settings.
       num_workers: processes that make instances; 1 works in this process.
 
     Returns:
       Counter of everything read, made and skipped.
-
-    Raises:
-      file_io.InputError: the text is unreadable or has no sentences, or no files can be written.
     """
     check_outputs(input_paths, output_paths)
     job.load_tokenizer()  # Fails here for a wrong vocabulary, before workers start.
@@ -110,11 +99,7 @@ def create(
 
 
 def check_outputs(input_paths: Iterable[str], output_paths: Sequence[str]) -> None:
-    """Checks that outputs can be written; makes their folders.
-
-    Raises:
-      file_io.InputError: an output is a folder, an input, or occurs twice; names it.
-    """
+    """Checks that outputs can be written; makes their folders."""
     if not output_paths:
         raise file_io.InputError("output_file names no file")
     inputs = set(map(_absolute, input_paths))
@@ -166,11 +151,7 @@ def warn_if_disk_is_small(folder: str, num_bytes: float) -> None:
 def check_instances(
     counts: collections.Counter[str], input_paths: Sequence[str], settings: instances.Settings
 ) -> None:
-    """Checks that the text gave any instance.
-
-    Raises:
-      file_io.InputError: it gave none; says how much was read.
-    """
+    """Checks that the text gave any instance."""
     source = f"{len(input_paths)} input file(s) with {counts['bytes']} bytes"
     if not counts["sentences"]:
         raise file_io.InputError(f"no sentence found in {source}; expected one sentence per line")
@@ -207,9 +188,7 @@ class MakerArguments:
     """Arguments of the processes that make instances.
 
     Attributes:
-      job: settings.
       folder: existing local folder of the buckets.
-      buckets: number of buckets.
       run: number that distinguishes the files of this run from those of earlier ones in the folder.
         With it, each process also keeps a journal there, see `journal_path`.
     """
@@ -234,8 +213,6 @@ def make_instances(
     """Writes the records of all units to buckets.
 
     Args:
-      arguments: arguments of the processes.
-      units: units of work.
       num_workers: processes; 1 works in this process.
 
     Yields:
@@ -286,7 +263,6 @@ class Maker:
     """Writes the records of units to buckets, in one process.
 
     Args:
-      arguments: arguments of the process.
       advance: called with numbers of processed bytes of text.
     """
 
@@ -387,9 +363,6 @@ def report(
     """Returns the text that describes what `create` read, made and skipped.
 
     Args:
-      counts: result of `create`.
-      job: its settings.
-      output_paths: its files.
       seconds: its duration.
     """
     num_instances = counts["instances"]

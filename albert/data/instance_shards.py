@@ -45,10 +45,8 @@ class ShardPlan:
     """All shards of a job.
 
     Attributes:
-      job: settings.
       folder: folder to make the shards in.
       units: units that the text is divided into.
-      num_shards: number of shards.
       buckets: number of buckets per shard: bucket b belongs to shard b // buckets.
     """
 
@@ -92,7 +90,6 @@ def create(
       input_paths: text files, one sentence per line and a blank line between documents.
       prefix: begin of the names of the shards; see `shard_paths`.
       num_shards: files to write, each with a random choice of the records.
-      job: settings.
       num_workers: processes; 1 works in this process.
       overwrite_shards: replace shards that were made of other text or with other settings.
       make_shards: makes all shards, with their notes, by other means than processes of this
@@ -100,10 +97,6 @@ def create(
 
     Returns:
       Counter of everything read, made and skipped, also by earlier runs.
-
-    Raises:
-      file_io.InputError: the text is unreadable, the files cannot be written, there are shards of
-        other text or settings, or another run is making them.
     """
     if not 1 <= num_shards <= MAX_SHARDS:
         raise file_io.InputError(f"num_shards={num_shards} must be between 1 and {MAX_SHARDS}")
@@ -154,11 +147,7 @@ def is_set(prefix: str) -> bool:
 
 
 def _named_shards(prefix: str) -> dict[str, dict[str, Any]]:
-    """Returns {path: entry} of the shards that the manifest names.
-
-    Raises:
-      file_io.InputError: the manifest is damaged.
-    """
+    """Returns {path: entry} of the shards that the manifest names."""
     path = manifest_path(prefix)
     manifest = file_io.read_json(path, "manifest", dict)
     json_shapes.check(manifest, _SHARDS, path)
@@ -178,9 +167,6 @@ def check_sums(prefix: str, only: str | None = None) -> Iterator[tuple[str, int,
 
     Yields:
       (path of a shard, number of its records, what is wrong or None).
-
-    Raises:
-      file_io.InputError: the manifest is damaged.
     """
     entries = _named_shards(prefix)
     for path in dict.fromkeys([*entries, *_find_shards(prefix)]):
@@ -201,9 +187,6 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
     Args:
       paths: record files; other names than those of shards are allowed.
       counts: {path: number of its records}.
-
-    Raises:
-      file_io.InputError: a shard is missing or has changed, or a manifest is damaged.
     """
     sets = collections.defaultdict(list)
     for path in paths:
@@ -356,11 +339,7 @@ def _find_change(prefix: str, shards: Iterable[Mapping[str, Any]]) -> str | None
 def _find_finished(
     prefix: str, folder: str, description: Mapping[str, Any], overwrite_shards: bool
 ) -> dict[str, Any] | None:
-    """Returns the manifest of finished shards of this description; None if shards must be made.
-
-    Raises:
-      file_io.InputError: there are other shards.
-    """
+    """Returns the manifest of finished shards of this description; None if shards must be made."""
     if not file_io.exists(manifest_path(prefix)):
         ours = file_io.exists(os.path.join(folder, _PUBLISHING))
         if _find_shards(prefix) and not ours and not overwrite_shards:
@@ -383,11 +362,7 @@ def _find_finished(
 
 
 def _begin(folder: str, description: Mapping[str, Any], overwrite_shards: bool) -> None:
-    """Prepares the working folder: keeps the work of the same job, removes other files.
-
-    Raises:
-      file_io.InputError: the folder holds the work of another job.
-    """
+    """Prepares the working folder: keeps the work of the same job, removes other files."""
     path = os.path.join(folder, _DESCRIPTION)
     if file_io.exists(path):
         try:
@@ -447,10 +422,7 @@ def write_shard(
     """Writes a shard and then its note.
 
     Args:
-      folder: folder of the work.
-      shard: number of the shard.
       parts: (number of records, their framed bytes).
-      job: settings.
 
     Returns:
       Number of records of the shard.

@@ -210,10 +210,8 @@ def assemble(
     """Makes arrays of [CLS] span [SEP] span [SEP] … padding.
 
     Args:
-      tokens: `sentence_pairs.Documents.tokens`.
       inputs: each of at most S tokens with [CLS] and [SEP].
       max_seq_length: S.
-      vocabulary: gives the special ids.
 
     Returns:
       (input_ids [B, S], lengths [B], segment_ids [B, S] booleans, maskable [B, S] booleans).
@@ -291,7 +289,6 @@ def serialize(
     """Serializes records with masks.
 
     Args:
-      masked: masked ids and predictions.
       lengths: [B] number of tokens of each sequence.
       segment_ids, token_boundary: [B, S] booleans.
       labels: [B] integers, `next_sentence_labels`.
@@ -330,8 +327,6 @@ def make_records(
     """Makes the records of one pass over the documents of a block.
 
     Args:
-      documents: documents of the block.
-      settings: settings of the instances.
       vocabulary: gives the special ids and word starts.
       stream: integers; passes with different ones are independent of each other.
 

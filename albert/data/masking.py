@@ -67,7 +67,6 @@ def limit_warning(config: MaskingConfig, seq_length: int) -> str | None:
     """Returns a warning if `max_predictions_per_seq` does not allow `masked_lm_prob`, else None.
 
     Args:
-      config: `MaskingConfig`.
       seq_length: S.
     """
     requested = round(seq_length * config.masked_lm_prob)
@@ -164,7 +163,6 @@ def choose_words(
       word_lengths: [B, W] tokens in each word, padded with 0.
       budgets: [B] maximum number of tokens to choose.
       probabilities: probabilities of runs of 1, 2, … words.
-      rng: numpy Generator.
       excluded: [B, W] booleans, words that must not be chosen.
 
     Returns:
@@ -260,7 +258,6 @@ def mask_batch(
       lengths: [B] number of tokens of each sequence, with [CLS] and [SEP].
       word_starts: [B, S] booleans, whether a token begins a word; see `starts_word`.
       maskable: [B, S] booleans, false at [CLS], [SEP] and padding.
-      config: `MaskingConfig`.
       vocab_size: V; random replacements are drawn from all V entries.
       mask_id: id of [MASK].
       rng: numpy Generator, the only source of randomness.

@@ -59,16 +59,11 @@ def write(
 
     Args:
       path: file to write; an existing one is replaced only when all rows have been written.
-      specs: feature specifications.
-      rows: iterable of feature dicts.
       settings: JSON-ready dict of everything that the content depends on.
       ids: list that holds the examples' ids once all rows are read; stored in the manifest.
 
     Returns:
       Number of examples written.
-
-    Raises:
-      file_io.InputError: the file cannot be written.
     """
     return write_serialized(path, specs, (encode(specs, row) for row in rows), settings, ids)
 
@@ -168,8 +163,6 @@ def cached(
     """Makes a record file unless there is one with the same settings.
 
     Args:
-      path: record file.
-      specs: feature specifications.
       settings: JSON-ready dict of everything that the content depends on.
       make_rows: ``()``, yields what `writer` takes.
       writer: `write` for feature dicts, `write_serialized` for records.
@@ -247,10 +240,6 @@ def serialized_examples(paths: Sequence[str]) -> tf.data.Dataset:
 
     Returns:
       Dataset of scalar strings.
-
-    Raises:
-      file_io.InputError: a file is cut off, or a record has an impossible length, which TensorFlow
-        would allocate.
     """
     count_records(paths)
     paths, kinds = with_compression(paths)
@@ -261,11 +250,7 @@ def serialized_examples(paths: Sequence[str]) -> tf.data.Dataset:
 
 
 def with_counts(paths: Sequence[str]) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns (paths, compression types, int64 numbers of records) for `counted_records`.
-
-    Raises:
-      file_io.InputError: no file has a record, or one is cut off.
-    """
+    """Returns (paths, compression types, int64 numbers of records) for `counted_records`."""
     numbers = counts(paths)
     if not any(numbers):
         raise file_io.InputError(f"no records in {', '.join(paths)}")
@@ -290,11 +275,7 @@ def counted_records(path: tf.Tensor, kind: tf.Tensor, count: tf.Tensor) -> tf.da
 
 
 def count_records(paths: Iterable[str]) -> int:
-    """Counts the records in TFRecord files by their framing alone.
-
-    Raises:
-      file_io.InputError: a file is cut off, or is compressed and damaged; names file and offset.
-    """
+    """Counts the records in TFRecord files by their framing alone."""
     return sum(counts(paths))
 
 
@@ -322,12 +303,7 @@ def _count(path: str, stamp: Stamp | None) -> int:
 
 
 def mismatch(path: str, count: int) -> str | None:
-    """Returns how a file differs from its manifest; None if it does not, or has no manifest.
-
-    Args:
-      path: record file.
-      count: number of its records.
-    """
+    """Returns how a file differs from its manifest; None if it does not, or has no manifest."""
     if not file_io.exists(manifest_path(path)):
         return None
     manifest = file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None)
@@ -347,13 +323,7 @@ def check_files(paths: Sequence[str], specs: Sequence[FeatureSpec], hint: str) -
     only in the manifest, so the number of records is logged.
 
     Args:
-      paths: record files.
-      specs: feature specifications.
       hint: advice that ends messages on features.
-
-    Raises:
-      file_io.InputError: there are no records, a file is cut off or differs from its manifest, or a
-        feature is missing or has another type or length.
     """
     of_file = dict(zip(paths, counts(paths), strict=True))
     logging.info("%d records in %d file(s)", sum(of_file.values()), len(of_file))
@@ -369,11 +339,7 @@ def check_files(paths: Sequence[str], specs: Sequence[FeatureSpec], hint: str) -
 
 
 def first_example(path: str) -> tf.train.Example | None:
-    """Reads the first record of a file; None if it has none.
-
-    Raises:
-      file_io.InputError: the file is cut off or damaged.
-    """
+    """Reads the first record of a file; None if it has none."""
     with report_damage([path]):
         for serialized in serialized_examples([path]).take(1):
             try:
@@ -391,13 +357,7 @@ def check_example(
     """Checks that a record has the features of the specifications; ignores others.
 
     Args:
-      example: the record.
-      path: its file.
-      specs: feature specifications.
       hint: advice that ends the message.
-
-    Raises:
-      file_io.InputError: names file and feature.
     """
     for spec in specs:
         if spec.name not in example.features.feature:
@@ -477,10 +437,6 @@ def report_damage(paths: Sequence[str]) -> Iterator[None]:
     """Turns a failed read inside the block into an error that names the file and the record.
 
     Removes the manifest of a damaged cache, so that it is made again.
-
-    Raises:
-      file_io.InputError: a record of one of `paths` is cut off, damaged or not a
-        `tf.train.Example`, or a file was changed inside the block.
     """
     before = {path: _stamp(path) for path in paths}
     try:

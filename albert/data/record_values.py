@@ -75,9 +75,6 @@ def report_damage(paths: Sequence[str], finders: Mapping[str, Callable[[], str]]
     Args:
       paths: record files that are read inside the block.
       finders: {part of TensorFlow's message: function that returns the message for the user}.
-
-    Raises:
-      file_io.InputError: names the file and the record.
     """
     with record_files.report_damage(paths):
         try:
@@ -99,7 +96,6 @@ def find_wrong_record(
     """Describes the first record with an invalid value: file, number, value.
 
     Args:
-      paths: record files.
       specs: feature specifications; a file need not have all of the features.
       find: as `find_wrong`, of features alone.
       describe: ``(name, place, features) -> text`` of a value and its record (arrays).

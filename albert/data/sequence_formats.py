@@ -30,10 +30,6 @@ class Settings:
         tokens; only of segment pairs.
       sentence_task: "reference", "sop", "nsp" or "none"; see `sentence_pairs.draw_pairs`.
       sequence_format: a name in `FORMATS`; see `draw_inputs`.
-
-    Raises:
-      file_io.InputError: the length is too small, the format is unknown or has no second text for
-        the sentence task; the message says what to do.
     """
 
     max_seq_length: int = 512

@@ -48,11 +48,7 @@ def bucket_files(folder: str) -> dict[int, dict[str, str]]:
 
 
 class Buckets:
-    """Collects records in memory, each in a bucket drawn at random.
-
-    Args:
-      number: number of buckets.
-    """
+    """Collects records in memory, each in a bucket drawn at random."""
 
     def __init__(self, number: int) -> None:
         self._records: list[list[bytes]] = [[] for _ in range(number)]
@@ -79,8 +75,6 @@ class BucketWriter:
     """Appends records to the bucket files of one process.
 
     Args:
-      folder: existing local folder.
-      buckets: number of buckets.
       name: distinguishes the files of this process from those of others.
     """
 
@@ -116,9 +110,7 @@ class Segment:
 
     Attributes:
       key: (block, pass, number of the segment); decides the order within a bucket.
-      path: file.
       offset: start of the records' lengths, which the records follow.
-      count: number of records.
       num_bytes: length including the header before `offset`.
     """
 
@@ -135,10 +127,7 @@ def write_segment(
     """Appends byte strings to an open file.
 
     Args:
-      file: binary file.
-      path: its name.
       key: see `Segment`.
-      records: the byte strings.
 
     Returns:
       Their `Segment`.
@@ -189,7 +178,6 @@ def shuffled_bucket(
 
     Args:
       paths: its files.
-      rng: source of randomness.
       choose: ``(path, block, pass) -> bool``, which records of which files to read; by default
         all.
     """

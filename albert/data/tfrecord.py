@@ -141,7 +141,6 @@ def feature_entry(name: str, values: npt.ArrayLike) -> bytes:
     """Returns the bytes of one entry of an Example's feature map.
 
     Args:
-      name: feature name.
       values: integer or float array of any shape; float values are stored as float32.
 
     Raises:
@@ -225,11 +224,7 @@ def frame(records: Sequence[bytes]) -> list[bytes]:
 
 
 def named_files(patterns: str, what: str) -> list[str]:
-    """Expands comma-separated globs as `file_io.expand_globs`, without manifests.
-
-    Raises:
-      file_io.InputError: a pattern matches nothing, or there are only manifests.
-    """
+    """Expands comma-separated globs as `file_io.expand_globs`, without manifests."""
     matches = file_io.expand_globs(patterns, what)
     paths = [path for path in matches if not path.endswith(MANIFEST)]
     if not paths:
@@ -320,9 +315,6 @@ def check_not_text(file: IO[bytes], path: str) -> None:
     Args:
       file: binary file with `seek`, at its start afterwards.
       path: its name, for the message.
-
-    Raises:
-      file_io.InputError: the file is a text.
     """
     start = b""
     if is_compressed(file):
@@ -343,10 +335,6 @@ def read_records(path: str) -> Iterator[list[bytes]]:
 
     Args:
       path: TFRecord file, gzip or not.
-
-    Raises:
-      file_io.InputError: the file is a text; or a record is cut off or damaged: the message gives
-        its number from 0 and the offset of its first byte.
     """
     with file_io.open_input(path, "input_file", "rb") as file:
         check_not_text(file, path)

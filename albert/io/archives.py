@@ -336,12 +336,7 @@ def _zstd_read(
 
 @contextlib.contextmanager
 def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
-    """Opens a file that the user named for reading bytes; unpacks .gz, .bz2 and .zst.
-
-    Raises:
-      file_io.InputError: see `file_io.open_input`; or the file is cut off or damaged, or its
-        package is missing.
-    """
+    """Opens a file that the user named for reading bytes; unpacks .gz, .bz2 and .zst."""
     ending = os.path.splitext(path)[1].lower()
     with file_io.open_input(path, what, "rb") as file:
         if ending == ".gz":

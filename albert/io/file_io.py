@@ -85,7 +85,6 @@ def message(path: str, reason: str, need: int | None, free: int | None) -> str:
 
     Args:
       path: file or folder that could not be written.
-      reason: result of `disk_full_reason`.
       need: bytes that it needs; None if unknown.
       free: bytes that are free on its disk without the unfinished file; None if unknown.
     """
@@ -115,11 +114,7 @@ def _gfile() -> ModuleType:
 
 
 def check_regular(path: str) -> None:
-    """Checks that a path is a file or a folder: a device or a pipe may never end.
-
-    Raises:
-      InputError: it is neither; names what was found.
-    """
+    """Checks that a path is a file or a folder: a device or a pipe may never end."""
     if is_remote(path):
         return
     try:
@@ -147,11 +142,7 @@ def open_file(path: str, mode: str = "r") -> IO[Any]:
 
 
 def open_input(path: str, what: str, mode: str = "r") -> IO[Any]:
-    """Opens a file that the user named; `what` says what it is for the error message.
-
-    Raises:
-      InputError: the file does not exist, is not a regular file or cannot be read.
-    """
+    """Opens a file that the user named; `what` says what it is for the error message."""
     if not exists(path):
         raise InputError(f"{what}: the file {path} does not exist")
     if is_dir(path):
@@ -211,11 +202,7 @@ def identity(path: str) -> Hashable | None:
 
 
 def check_scheme(path: str, what: str) -> None:
-    """Checks that TensorFlow or tensorflow-io can read a path, if it is remote.
-
-    Raises:
-      InputError: they cannot; names the scheme and what to do.
-    """
+    """Checks that TensorFlow or tensorflow-io can read a path, if it is remote."""
     if not is_remote(path):
         return
     scheme = path.split("://")[0]
@@ -233,9 +220,6 @@ def expand_globs(patterns: str, what: str) -> list[str]:
     """Expands comma-separated globs to files, in order and without repetition.
 
     The name of an existing file stands for it, whatever characters it has.
-
-    Raises:
-      InputError: a pattern matches nothing, or something that is not a regular file.
     """
     paths = []
     for pattern in patterns.split(","):
@@ -377,9 +361,6 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
     Args:
       path: file or folder that the block writes, and removes if that fails.
       count: bytes that it needs; None if unknown.
-
-    Raises:
-      InputError: writing is forbidden; `NoRoomError`: the disk is full.
     """
     try:
         yield
@@ -410,8 +391,6 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
     """Opens a temporary file that replaces `path` only if the block succeeds.
 
     Args:
-      path: file to write.
-      mode: mode of `open_file`.
       count: number of bytes that will be written, if known.
 
     Raises:
@@ -425,11 +404,7 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
 
 
 def check_folder_of(path: str, flag: str) -> None:
-    """Checks that the folder of an output file exists, before the work that ends with the file.
-
-    Raises:
-      InputError: the folder does not exist.
-    """
+    """Checks that the folder of an output file exists, before the work that ends with the file."""
     folder = os.path.dirname(path)
     if folder and not is_remote(path) and not is_dir(folder):
         raise InputError(f"{flag}={path}: the folder {folder} does not exist")
@@ -442,12 +417,8 @@ def atomic_folder(path: str, last: str) -> Iterator[str]:
     Other files in `path` stay.
 
     Args:
-      path: folder, made if missing.
       last: name of the file that makes the others valid. It is missing while older files are
         replaced.
-
-    Raises:
-      InputError: the folder cannot be made or written to, or the disk is full.
     """
     path = str(path).rstrip("/")
     new = not exists(path)
@@ -543,12 +514,8 @@ def read_bytes(path: str, what: str, max_bytes: int | None = SMALL) -> bytes:
     """Reads a file that the user named; see `open_input`.
 
     Args:
-      path: the file.
       what: its purpose, for messages.
       max_bytes: maximum number of bytes; None for any number.
-
-    Raises:
-      InputError: see `open_input`; or the file is larger.
     """
     try:
         with open_input(path, what, "rb") as file:
@@ -589,9 +556,6 @@ def check_line_ends(content: bytes, name: str) -> None:
     Args:
       content: the text, at least its first two lines.
       name: name of the text in the message.
-
-    Raises:
-      InputError: there is a carriage return inside of the only line.
     """
     line, _, rest = content.partition(b"\n")
     if not rest and b"\r" in line.rstrip(b"\r"):
@@ -621,9 +585,6 @@ def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
 
     Yields:
       (number from 1, line with its line end).
-
-    Raises:
-      InputError: a line is not UTF-8, or all lines end in a carriage return; names it.
     """
     for number, content in enumerate(_with_line_feeds(lines, name), 1):
         if number == 1:
@@ -668,14 +629,9 @@ def read_json(
     """Reads a JSON file that the user named.
 
     Args:
-      path: the file.
       what: its purpose, for messages.
       kind: `dict` or `list`, if only an object or a list is valid.
       max_bytes: maximum number of bytes; None for any number.
-
-    Raises:
-      InputError: the file is missing, too large, malformed (see `parse_json`) or holds another kind
-        of value; names the file.
     """
     text = read_text(path, what, max_bytes).removeprefix("\ufeff")
     try:

@@ -23,7 +23,6 @@ def check(value: Any, shape: Any, place: str) -> None:
     """Checks the shape of a value.
 
     Args:
-      value: parsed JSON.
       shape: see the module.
       place: name of the value in messages.
 
@@ -60,11 +59,7 @@ def _check_type(value: object, types: tuple[type, ...], place: str) -> None:
 
 
 def check_text(value: object, place: str) -> None:
-    """Checks that the texts in a value can be written to a file.
-
-    Raises:
-      file_io.InputError: a text has no UTF-8 form; names the place.
-    """
+    """Checks that the texts in a value can be written to a file."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

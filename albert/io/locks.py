@@ -31,11 +31,7 @@ ORPHAN_SECONDS = 60.0  # that programs of a killed process may take to end
 
 
 class Lock:
-    """A lock file that this process may hold.
-
-    Args:
-      path: the file.
-    """
+    """A lock file that this process may hold."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -26,11 +26,7 @@ def read(path: str, version: int) -> dict[str, Any]:
     """Reads the result of `describe_files` from the entry ``files`` of a manifest.
 
     Args:
-      path: JSON file.
       version: required value of its entry ``version``.
-
-    Raises:
-      file_io.InputError: the file is damaged or not such a manifest.
     """
     manifest = file_io.read_json(path, "manifest", dict)
     files = manifest.get("files")
@@ -58,7 +54,6 @@ def mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
 
     Args:
       start: begin of the paths, before the names.
-      files: result of `read`.
 
     Raises:
       file_io.UnreadableError: a file cannot be read.

@@ -106,9 +106,7 @@ def run(
     Args:
       start: makes the worker of a process.
       arguments: passed to `start`; they must survive pickling, as tasks and results must.
-      tasks: what the workers do.
       num_workers: processes; 1 works in this process.
-      bar: shows the progress.
       always_start: also start a process for a single worker.
 
     Raises:

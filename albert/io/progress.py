@@ -40,7 +40,6 @@ class Progress:
     Args:
       what: words for the job.
       total: number of units of the whole job.
-      unit: name of the units.
     """
 
     def __init__(self, what: str, total: int, unit: str) -> None:

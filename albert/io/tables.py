@@ -59,11 +59,7 @@ def are_columns(value: Any) -> bool:
 
 
 def format_of(path: str, formats: Sequence[str] = ("csv", "tsv", "jsonl")) -> str:
-    """Returns which of the known formats a file has, by the ending of its name.
-
-    Raises:
-      file_io.InputError: another ending.
-    """
+    """Returns which of the known formats a file has, by the ending of its name."""
     ending = os.path.splitext(path)[1].lower().removeprefix(".")
     if ending not in formats:
         raise file_io.InputError(
@@ -78,7 +74,6 @@ def name_list(names: Iterable[str], maximum: int | None = None) -> str:
     Names that could be read as several, or overlooked, are in quotes.
 
     Args:
-      names: the names.
       maximum: number of names to show; None for all.
     """
     shown = list(names)
@@ -180,19 +175,12 @@ def read_rows(lines: Iterable[bytes], name: str, form: str, columns: Any = None)
 
     Yields:
       (place, row): file and line for messages, and a dict by column, of str except for jsonl.
-
-    Raises:
-      file_io.InputError: a row has another format or number of columns.
     """
     return FORMATS[form](lines, name, columns)
 
 
 def read_file(path: str, flag: str) -> Iterator[Row]:
-    """Reads the rows of a file that a flag names, in the format of its ending; see `read_rows`.
-
-    Raises:
-      file_io.InputError: see `read_rows`; or the file does not exist.
-    """
+    """Reads the rows of a file that a flag names, in the format of its ending; see `read_rows`."""
     form = format_of(path)
     with file_io.open_input(path, flag, "rb") as file:
         yield from read_rows(file, path, form)
@@ -204,7 +192,6 @@ def each(
     """Yields ``make(number, place, row)`` of each row, whose numbers count from 0.
 
     Args:
-      rows: (place, row) pairs.
       make: raises `NoTextError` for a row without text.
       skip_empty: whether to skip such rows, which are counted and logged.
     """
@@ -235,7 +222,6 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
 
     Args:
       row: dict by column.
-      column: its name.
       flag: the flag that names it.
       place: file and line, for messages.
 
@@ -255,10 +241,6 @@ def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
     """Returns the label or id in a column of a row as text: numbers and booleans as in JSON.
 
     Args: see `text_of`.
-
-    Raises:
-      file_io.InputError: the column does not exist, is empty, or has a tab or line break, which
-        prediction files cannot hold, or half of a surrogate pair, which has no UTF-8 form.
     """
     value = _value(row, column, flag, place)
     if isinstance(value, str):

@@ -86,7 +86,6 @@ class Durations:
 
     Attributes:
       step: duration of a training step.
-      evaluation: duration of an evaluation.
       saving: duration of saving a checkpoint.
       averages: whether averaged weights are saved and evaluated at the end.
     """
@@ -101,7 +100,6 @@ class Durations:
 
         Args:
           step: current step, whose checkpoint is not saved yet.
-          last: last step.
           save_every: steps between checkpoints.
           eval_every: steps between evaluations, which also save checkpoints; 0: each checkpoint is
             evaluated.
@@ -127,7 +125,6 @@ def last_step_within(
     Args:
       seconds: remaining time of the budget.
       step, save_every, eval_every: see `Durations.seconds_left`.
-      durations: `Durations`.
     """
     fits, too_many = step, step + 2 + int(max(seconds, 0.0) / max(durations.step, 1e-6))
     while too_many - fits > 1:
@@ -143,8 +140,6 @@ class Pacer(contracts.Hook):
     """A planner of the last training step, for `engine.Engine.train`.
 
     Args:
-      settings: `Settings`.
-      folder: output folder.
       attempt: number of the attempt; each later attempt has the whole budget.
       save_every, eval_every: see `Durations.seconds_left`.
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
@@ -156,9 +151,6 @@ class Pacer(contracts.Hook):
     Attributes:
       num_train_steps: currently planned number of steps, or `UNKNOWN`.
       is_new: whether the folder has no earlier run.
-
-    Raises:
-      file_io.InputError: see `read`.
     """
 
     def __init__(
@@ -402,11 +394,7 @@ def _has_ended(attempt: dict[str, Any]) -> bool:
 
 
 def read(folder: str, minutes: float) -> dict[str, Any] | None:
-    """Reads the budget file of an output folder; None if there is none.
-
-    Raises:
-      file_io.InputError: the file has another budget, or it is damaged.
-    """
+    """Reads the budget file of an output folder; None if there is none."""
     path = os.path.join(folder, BUDGET)
     if not file_io.exists(path):
         return None
@@ -438,11 +426,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def repeat(folder: str, other: str) -> None:
-    """Copies the plans of a run to the folder `other`, whose run repeats its steps.
-
-    Raises:
-      file_io.InputError: the budget file is missing or damaged.
-    """
+    """Copies the plans of a run to the folder `other`, whose run repeats its steps."""
     budget = _read(os.path.join(folder, BUDGET))
     file_io.make_dirs(other)
     file_io.write_json(os.path.join(other, BUDGET), {**budget, "is_repeated": True})

@@ -54,7 +54,6 @@ class Meter:
         """Counts steps of training.
 
         Args:
-          steps: number of steps.
           tokens: number of tokens in these steps, without padding; None: unknown.
           work: array [6] of the sums of `flops.StepWork`; None: unknown.
         """

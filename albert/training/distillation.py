@@ -70,9 +70,6 @@ class DistillationConfig:
 
         Args:
           config: `configuration.AlbertConfig` of the student.
-
-        Raises:
-          file_io.InputError: sizes differ; names them.
         """
         names = ["vocab_size"] + ["hidden_size"] * bool(self.weights[2])
         _check_equal(self.config, config, names, "a student of this teacher", "distill_weights")
@@ -108,9 +105,6 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
     Args:
       checkpoint: the teacher's prefix; its vocabulary is in the same folder.
       source: `sources.Source` of the student.
-
-    Raises:
-      file_io.InputError: the vocabularies differ; names both files.
     """
     ours = source.spm_model_file or source.vocab_file
     theirs = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
@@ -134,14 +128,8 @@ def name_in_teacher(
     A student with half the layers takes every second layer. If the layers share parameters, it
     takes the shared parameters and applies them fewer times.
 
-    Args:
-      teacher, student: `configuration.AlbertConfig`.
-
     Returns:
       ``name -> name``: the teacher's variable for a variable of the student.
-
-    Raises:
-      file_io.InputError: the student is deeper, or has other sizes.
     """
     fields = [field.name for field in dataclasses.fields(student)]
     names = [name for name in fields if name not in (*_DEPTH, *_RATES)]
@@ -183,7 +171,6 @@ class DistilledModel(tf.Module):
     variables: they are neither trained nor saved.
 
     Args:
-      student: the model to train.
       teacher: a model with its weights.
       settings: the terms of the loss.
     """

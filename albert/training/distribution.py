@@ -49,9 +49,6 @@ def find(
       zone: Google Cloud zone of a named TPU.
       project: Google Cloud project of a named TPU.
       seconds: maximum time to wait.
-
-    Raises:
-      file_io.InputError: the TPU does not exist or does not answer.
     """
     end = time.monotonic() + seconds
     logging.info("Connecting to the TPU %s; it has %d seconds to answer", _place(address), seconds)
@@ -73,11 +70,7 @@ def connect(
     """Connects to a TPU found by `find` and initializes it.
 
     Args:
-      resolver: what `find` has returned.
       address: as for `find`, for messages.
-
-    Raises:
-      file_io.InputError: the server that answers is not a TPU.
     """
     with _tpu_errors(address):
         tf.config.experimental_connect_to_cluster(resolver)
@@ -111,11 +104,7 @@ def _limit_requests(seconds: float) -> Iterator[None]:
 
 
 def _wait_for(server: str, end: float, seconds: float) -> None:
-    """Waits until the TensorFlow server at host:port answers, and logs that it waits.
-
-    Raises:
-      file_io.InputError: no answer came before the time `end`, or it is not from a TPU.
-    """
+    """Waits until the TensorFlow server at host:port answers, and logs that it waits."""
     import grpc  # needed only for TPUs
 
     # Maximum pause before a connection is tried again.
@@ -180,11 +169,7 @@ class Cluster:
 
 
 def cluster_of(tf_config: str | None) -> Cluster | None:
-    """Parses the text of ``TF_CONFIG``; returns None if it lists fewer than two workers.
-
-    Raises:
-      file_io.InputError: the text is malformed, or this process is not a worker.
-    """
+    """Parses the text of ``TF_CONFIG``; returns None if it lists fewer than two workers."""
     if not tf_config:
         return None
     try:
@@ -264,9 +249,6 @@ def create_strategy(
       gcp_project: Google Cloud project of the TPU.
       master: ``grpc://…`` address of the TPU.
       compute: how the model will compute, see `use_one_core_per_part`.
-
-    Raises:
-      file_io.InputError: the name is unknown, or devices are missing or do not answer.
     """
     if name not in STRATEGIES:
         raise file_io.InputError(
@@ -318,11 +300,7 @@ def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> Non
     TensorFlow would also wait for them, but silently and without reacting to signals.
 
     Args:
-      cluster: `Cluster`.
       seconds_between_lines: interval between log lines that list the missing workers.
-
-    Raises:
-      file_io.InputError: the port of this worker cannot be used.
     """
     own = cluster.name(cluster.index)
     logging.info("This is %s of %d; waiting for the others", own, len(cluster.addresses))
@@ -387,11 +365,7 @@ def workers(strategy: tf.distribute.Strategy) -> Cluster | None:
 
 
 def use_xla() -> None:
-    """Enables XLA autoclustering in every graph; variables and shapes need no change.
-
-    Raises:
-      file_io.InputError: there is no GPU. On a CPU the functions that gain from XLA already use it.
-    """
+    """Enables XLA autoclustering in every graph; variables and shapes need no change."""
     if not _gpus():
         raise file_io.InputError(
             "use_xla needs a GPU, and there is none: on a CPU, XLA makes whole graphs slower, and "
@@ -442,7 +416,6 @@ def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
     """Returns the maximum of a small integer over the workers; all must call this function.
 
     Args:
-      strategy: the strategy.
       value: this worker's integer, from 0 to 2.
     """
     if workers(strategy) is None:
@@ -489,11 +462,7 @@ def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) 
     """Checks that all workers have the same settings; otherwise they could deadlock.
 
     Args:
-      strategy: the strategy.
       settings: dict that can be stored as JSON.
-
-    Raises:
-      file_io.InputError: a setting differs from the chief's; the message has both values.
     """
     # Compared as text, because NaN does not equal itself.
     mine = {key: json.dumps(value) for key, value in settings.items()}
@@ -510,15 +479,7 @@ def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) 
 
 
 def check_same_weights(strategy: tf.distribute.Strategy, variables: Iterable[tf.Variable]) -> None:
-    """Checks that all workers start from the same weights; training would not align them.
-
-    Args:
-      strategy: the strategy.
-      variables: variables of the model.
-
-    Raises:
-      file_io.InputError: the weights differ from the chief's.
-    """
+    """Checks that all workers start from the same weights; training would not align them."""
     if workers(strategy) is None:
         return
     digest = hashlib.sha256()
@@ -532,9 +493,6 @@ def lost_worker(error: BaseException) -> str | None:
 
     TensorFlow notices a broken connection immediately, and a silent worker when its heartbeat is
     missing. Both end the operation that waits for the worker.
-
-    Args:
-      error: an exception.
     """
     if not isinstance(error, tf.errors.OpError):
         return None
@@ -598,12 +556,8 @@ def per_replica_batch_size(
     """Returns the number of examples per replica.
 
     Args:
-      strategy: the strategy.
       global_batch_size: examples per step over all replicas.
       flag: name of the flag that sets the batch size, for messages.
-
-    Raises:
-      file_io.InputError: the global batch is not divisible by the number of replicas.
     """
     replicas = strategy.num_replicas_in_sync
     if global_batch_size % replicas:
@@ -624,16 +578,11 @@ def distribute(
     """Builds the dataset of an input function, distributed over replicas or a TPU if needed.
 
     Args:
-      strategy: the strategy.
       input_fn: see `records`.
       global_batch_size: examples per step over all replicas.
       flag: name of the flag that sets the batch size, for messages.
       endless: whether the dataset never ends; then no step needs to check whether all replicas
         have a batch.
-      **params: additional parameters of `input_fn`.
-
-    Raises:
-      file_io.InputError: see `per_replica_batch_size`.
     """
     batch_size = per_replica_batch_size(strategy, global_batch_size, flag)
     # The autotune thread may sleep past the end of the pipeline. Deleting the iterator then waits

@@ -58,7 +58,6 @@ class RunConfig:
       log_every_steps: steps between log lines.
       seed: seed of initial weights, data order and dropout.
       gradient_accumulation_steps: number of micro-batches into which a replica splits its batch.
-      compute: `layers.Compute` of the model.
       eval_every: steps between evaluations, each of which also saves a checkpoint; 0: each
         checkpoint is evaluated.
       early_stopping_patience: evaluations without improvement after which training ends; 0:
@@ -129,12 +128,7 @@ def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *name
     """Raises early if a batch size is not divisible by the number of replicas.
 
     Args:
-      run_config: `RunConfig`.
-      strategy: `tf.distribute.Strategy`.
       *names: names of the batch sizes that will be needed, such as "eval_batch_size".
-
-    Raises:
-      file_io.InputError: names the flag, its value and the number of replicas.
     """
     for name in names:
         distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
@@ -145,10 +139,6 @@ def training_batch(run_config: RunConfig, strategy: tf.distribute.Strategy) -> s
 
     Args:
       run_config: the settings of the run.
-      strategy: its devices.
-
-    Raises:
-      file_io.InputError: the batch is not divisible by the replicas, or by their micro-batches.
     """
     batch_size, count = run_config.train_batch_size, run_config.gradient_accumulation_steps
     replicas = strategy.num_replicas_in_sync
@@ -184,7 +174,6 @@ class Engine:
     """The engine that trains, evaluates and predicts one task with one model.
 
     Args:
-      task: the task.
       model_config: the sizes of its model.
       run_config: the settings of the run.
       strategy: its devices, see `distribution.create_strategy`.

@@ -72,12 +72,10 @@ class BestTracker:
     random parts is the best only until another one is recorded, whatever its score.
 
     Args:
-      folder: output folder.
       metric: key of the results by which the best is chosen; for losses, lower is better.
       resume: whether to continue the files of an earlier run; else they are written from scratch.
       is_chief: False in the workers that must not write; they do not read files either.
       baseline: function that returns the scores of a constant answer; None if they are unknown.
-      form: format of the results.
       random_parts: function that returns the names of variables that had random values at step 0.
       basis: what the scores are measured on; results on another basis are set aside. None: unknown.
     """
@@ -165,7 +163,6 @@ class BestTracker:
 
         Args:
           step: its step; None if unknown, as for a model that another program has trained.
-          metrics: its metrics.
         """
         self.best_step, self.best_value = step or 0, self._value(metrics)
         self._best_is_untrained = self._is_untrained(step)
@@ -186,11 +183,7 @@ class BestTracker:
         metrics: Metrics,
         classes: Sequence[results.ClassCount] = (),
     ) -> None:
-        """Records the metrics of a checkpoint and copies it if it is the best so far.
-
-        Raises:
-          file_io.InputError: the metric by which the best is chosen is missing.
-        """
+        """Records the metrics of a checkpoint and copies it if it is the best so far."""
         value, is_untrained = self._value(metrics), self._is_untrained(step)
         is_better = self.best_step is None or self._best_is_untrained > is_untrained
         if self._best_is_untrained == is_untrained:
@@ -288,9 +281,6 @@ def _score_best(engine: Engine, input_fn: InputFn, tracker: BestTracker) -> _Sco
     """Evaluates an existing best checkpoint with unknown score; returns None if there is none.
 
     Afterwards the model has its weights. All workers must call this function.
-
-    Raises:
-      file_io.InputError: the checkpoint is damaged or belongs to another model.
     """
     prefix = distribution.from_chief(engine.strategy, lambda: tracker.unscored_best)
     if not prefix:
@@ -364,8 +354,6 @@ def evaluate_while_training(
     score is evaluated first.
 
     Args:
-      engine: evaluates its current weights.
-      input_fn: evaluation input.
       extra: numbers to add to the results.
     """
     patience = engine.run_config.early_stopping_patience
@@ -426,16 +414,11 @@ def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> Bes
     The best checkpoint comes first and is replaced only by a better one; the others follow by step.
 
     Args:
-      engine: evaluates the checkpoints.
-      input_fn: evaluation input.
       wait_secs: wait for checkpoints of a concurrent training run until none has appeared for
         this many seconds.
 
     Returns:
       The `BestTracker`.
-
-    Raises:
-      file_io.InputError: there is no checkpoint, or the best one cannot be evaluated.
     """
     folder = engine.run_config.output_dir
 
@@ -565,8 +548,6 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
     They do not take part in the choice of the best checkpoint. Afterwards the model has them.
 
     Args:
-      engine: evaluates the weights.
-      input_fn: evaluation input.
       prefix: their checkpoint, see `engine.Engine.train`.
     """
     folder, form = engine.run_config.output_dir, engine.task.results_form

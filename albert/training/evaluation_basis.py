@@ -68,7 +68,6 @@ class Basis:
         What is unknown in one of them is not compared.
 
         Args:
-          other: the other basis.
           *parts: the parts to compare beside data and examples: `READING`, `METRIC`.
         """
         texts = []
@@ -110,7 +109,6 @@ def of_values(
 
     Args:
       flags: {name: {"value": …}} of its script.
-      task: name of the task.
       metric: score that picks the best checkpoint.
       data: entry of the evaluated data in ``run.json``; None if unknown.
       description: settings in ``model.json``; None if unknown.
@@ -144,12 +142,7 @@ def _of_description(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_record(folder: str, record: Mapping[str, Any]) -> Basis:
-    """Returns the basis of a folder's run from its flags and inputs, as older versions kept it.
-
-    Args:
-      folder: output folder.
-      record: dict of its ``run.json``.
-    """
+    """Returns the basis of a folder's run from its flags and inputs, as older versions kept it."""
     inputs = record["inputs"]
     data = inputs.get("eval_data") or inputs.get("predict_data")
     task = record.get("task")
@@ -173,7 +166,6 @@ def check_same(names: Sequence[str], bases: Sequence[Basis], *parts: str) -> Non
 
     Args:
       names: a name for each.
-      bases: the basis of each.
       *parts: see `Basis.differences`.
 
     Raises:

@@ -111,7 +111,6 @@ def training_flops(model: contracts.Model, work: StepWork) -> int | None:
 
     Args:
       model: see `count_work`.
-      work: sums over all batches.
     """
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher
@@ -162,8 +161,6 @@ def of_encoder(
     """Returns the FLOP of the forward pass of the encoder.
 
     Args:
-      config: `encoder.AlbertConfig`.
-      work: `StepWork`.
       last_layer: B * R and B * R * S of the R positions at which the last layer is computed; None:
         all positions.
       pooler: whether the pooler is computed.

@@ -45,9 +45,6 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
     Args:
       output_dir: folder of the run, with or without checkpoints.
       is_frozen: whether this run's encoder is frozen.
-
-    Raises:
-      file_io.InputError: the last checkpoint was trained differently; names it.
     """
     last = checkpoints.numbered(output_dir)[-1:]
     if not last:
@@ -107,9 +104,6 @@ class OutputCache:
       dtype: a key of `_STORED`.
       is_sequence: whether there is one row per token, not per text.
       part_bytes: size in bytes after which a part is written; it is held in memory until then.
-
-    Attributes:
-      folder: the encoder's folder.
     """
 
     def __init__(
@@ -211,8 +205,6 @@ class OutputCache:
         """Computes the missing outputs of all texts of record files.
 
         Args:
-          paths: record files with manifests.
-          specs: their features.
           encode: computes the outputs of texts that are cut to their lengths.
           batch_size: number of full-length texts that are encoded at a time.
           check: see `contracts.Data`.
@@ -368,11 +360,7 @@ def cached_data(
     Args:
       data: the data of the run.
       task: a task with a frozen encoder and without a teacher.
-      run: a run with training.
       cache_dir: folder of the caches; may be shared by runs.
-
-    Raises:
-      file_io.InputError: the strategy uses a TPU or several workers.
     """
     if distribution.needs_fixed_shapes(run.strategy) or distribution.workers(run.strategy):
         raise file_io.InputError(

@@ -69,7 +69,6 @@ class Shapes:
     """The sizes of a training step on one device.
 
     Attributes:
-      config: sizes of the model.
       batch_size: examples per device and update.
       length: S.
       predictions: P, masked positions per example; 0 for fine-tuning.
@@ -94,8 +93,6 @@ def estimate(shapes: Shapes, compute: layers.Compute, accumulation_steps: int = 
     The parts of a batch together keep as many activations as the whole batch.
 
     Args:
-      shapes: sizes of the step.
-      compute: how the model computes.
       accumulation_steps: number of micro-batches into which B is split.
     """
     config, length = shapes.config, shapes.length
@@ -144,7 +141,6 @@ def report(
     """Formats the estimate, and those of other settings that give the same results.
 
     Args:
-      shapes: sizes of a step.
       make_compute: ``(accumulation_steps, recompute)`` -> how the model computes with these
         settings.
       accumulation_steps: number of micro-batches into which B is split.

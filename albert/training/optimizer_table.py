@@ -93,7 +93,6 @@ def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
     """Checks that the optimizer exists and accepts the settings.
 
     Args:
-      name: name of the optimizer.
       settings: {name: value} of constructor arguments.
 
     Raises:

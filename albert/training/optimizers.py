@@ -80,7 +80,6 @@ class Schedule:
     """The learning rate of a training run as a function of the steps taken.
 
     Args:
-      settings: numbers of `learning_rate_at`.
       pace: see `build`.
     """
 
@@ -345,7 +344,6 @@ class Optimizer(tf.Module):
         """Returns the new values of the slots, in their order, and of the variable.
 
         Args:
-          variable: variable to update.
           gradient: tensor of the variable's shape.
           slots: the variable's slots, in order.
           factor: scalar by which the gradient is multiplied.
@@ -626,11 +624,7 @@ CLASSES: dict[str, type[Optimizer]] = {
 
 
 def optimizer_class(name: str) -> type[Optimizer]:
-    """Returns the optimizer class for a name in `optimizer_table.OPTIMIZERS`.
-
-    Raises:
-      file_io.InputError: the name is unknown.
-    """
+    """Returns the optimizer class for a name in `optimizer_table.OPTIMIZERS`."""
     optimizer_table.check(name)
     return CLASSES[name]
 
@@ -639,12 +633,8 @@ def build(settings: optimizer_table.Settings, pace: Pace | None = None) -> Optim
     """Builds the optimizer of a training run.
 
     Args:
-      settings: its settings.
       pace: gives the completed fraction of training; the numbers of steps in the settings are then
         also fractions.
-
-    Raises:
-      file_io.InputError: see `optimizer_table.Settings.check`.
     """
     settings.check()
     schedule = Schedule(settings, pace)
@@ -677,9 +667,6 @@ def create_optimizer(
       poly_power, start_warmup_step, average_last, product_type: likewise.
       pace: see `build`.
       **settings: arguments of the optimizer's constructor.
-
-    Raises:
-      file_io.InputError: see `build`.
     """
     values = optimizer_table.Settings(
         init_lr, num_train_steps, num_warmup_steps, optimizer, settings, poly_power,

@@ -94,7 +94,6 @@ def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
 
     Args:
       path: name of the input: a file, a folder or the prefix of a checkpoint.
-      files: paths of its files.
 
     Returns:
       dict with "path", "bytes" and "sha256" (None if a file cannot be read). For several files

@@ -73,11 +73,7 @@ LOCK = threading.Lock()  # inputs are hashed in a background thread
 
 
 def read(folder: str) -> Json:
-    """Reads a folder's ``run.json`` as a dict; docs/run_record.md describes it.
-
-    Raises:
-      file_io.InputError: the file is missing or damaged; the message has its path.
-    """
+    """Reads a folder's ``run.json`` as a dict; docs/run_record.md describes it."""
     path = os.path.join(folder, RUN)
     record = file_io.read_json(path, "record of a run")
     if not isinstance(record, dict) or record.get("format") != FORMAT:
@@ -99,9 +95,6 @@ def changed_data(folders: Sequence[str]) -> list[list[str]]:
     """Returns for each folder the roles of the data that has changed since its run, from `DATA`.
 
     Data whose files are gone, or too many to be listed, is not compared.
-
-    Raises:
-      file_io.InputError: a record is damaged.
     """
     hashes: dict[tuple[str, ...], str | None] = {}
 
@@ -143,11 +136,7 @@ def read_context(folder: str, metric: str | None = None) -> Context:
     """Reads the `Context` of a folder's score; it is empty if there is no ``run.json``.
 
     Args:
-      folder: output folder.
       metric: name of the score; None: the score by which the best checkpoint is chosen.
-
-    Raises:
-      file_io.InputError: the record is damaged.
     """
     if not file_io.exists(os.path.join(folder, RUN)):
         return Context()
@@ -234,11 +223,7 @@ def _rounded(count: int) -> str:
 
 
 def read_cost(folder: str) -> Cost | None:
-    """Reads the `Cost` of the run in an output folder; None if there is no record of it.
-
-    Raises:
-      file_io.InputError: the record is damaged.
-    """
+    """Reads the `Cost` of the run in an output folder; None if there is no record of it."""
     if not file_io.exists(os.path.join(folder, RUN)):
         return None
     cost = read(folder).get("cost")
@@ -250,9 +235,6 @@ def read_metrics(folder: str) -> list[Json]:
     """Reads the lines of a folder's ``metrics.jsonl`` as dicts in order; [] if it is missing.
 
     An incomplete last line, as left by a killed run, is skipped.
-
-    Raises:
-      file_io.InputError: another line is damaged; the message has the file and the line.
     """
     return _read_rows(os.path.join(folder, METRICS))[0]
 
@@ -285,9 +267,6 @@ def start_training(folder: str, step: int) -> list[Json]:
 
     Returns:
       The remaining rows.
-
-    Raises:
-      file_io.InputError: a file cannot be written.
     """
     path = os.path.join(folder, METRICS)
     rows, whole = _read_rows_or_rename(path)
@@ -306,9 +285,6 @@ def append_training(folder: str, step: int, seconds: float, values: Json) -> Non
       step: steps taken so far.
       seconds: time in seconds since this session built its model.
       values: {name: number}.
-
-    Raises:
-      file_io.InputError: the file cannot be written.
     """
     row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
     _append_row(os.path.join(folder, METRICS), row)
@@ -319,11 +295,7 @@ def append_save(folder: str, step: int, tokens_seen: int) -> None:
 
     Args:
       folder: output folder; `start_training` has been called for it.
-      step: step of the checkpoint.
       tokens_seen: number of tokens of all steps up to this one.
-
-    Raises:
-      file_io.InputError: the file cannot be written.
     """
     row = {"kind": "save", "step": step, "tokens_seen": tokens_seen}
     _append_row(os.path.join(folder, METRICS), row)
@@ -335,14 +307,9 @@ def append_evaluation(
     """Appends a line for an evaluation; it replaces an earlier line of its kind and step.
 
     Args:
-      folder: output folder.
-      step: step of the checkpoint.
       checkpoint: its prefix; only the name is written if it is in the folder.
       scores: {name: number}.
       kind: `EVAL`, or `AVERAGE` for averaged weights.
-
-    Raises:
-      file_io.InputError: the file cannot be written.
     """
     path = os.path.join(folder, METRICS)
     if os.path.dirname(checkpoint) == str(folder).rstrip("/"):
@@ -413,7 +380,6 @@ def update(folder: str, change: Callable[[Json], Any]) -> None:
     Failures are logged as a warning, and the run continues.
 
     Args:
-      folder: output folder.
       change: function that modifies the record, a dict, in place.
     """
     path = os.path.join(folder, RUN)
@@ -455,7 +421,6 @@ def add_cost(folder: str, spent: Json) -> None:
     """Adds to the cost of this session, and to that of the run.
 
     Args:
-      folder: output folder.
       spent: {name: number} of fields of `Cost`; unknown values have no entry.
     """
 
@@ -486,9 +451,6 @@ def read_differences(folder: str, basis: Basis) -> list[str]:
     """Returns how the basis of a folder's results differs from another; [] if it is unknown.
 
     The metric is not compared: results hold all of them.
-
-    Raises:
-      file_io.InputError: the record is damaged.
     """
     if not file_io.exists(os.path.join(folder, RUN)):
         return []
@@ -544,7 +506,6 @@ def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) ->
     """Records the number of checkpoints that the result was chosen from, and the baseline.
 
     Args:
-      folder: output folder.
       count: number of evaluated checkpoints.
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; or None.
     """
@@ -561,10 +522,8 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
     """Records the scores on labeled test data.
 
     Args:
-      folder: output folder.
       checkpoint: prefix of the checkpoint that made the predictions; the scores become part of
         the run's record if it is in this folder.
-      step: step of the checkpoint.
       scores: {name: number}.
     """
 
@@ -580,8 +539,6 @@ def set_model(folder: str, task: str, best_metric: str, total: int, trained: int
     """Records the task, its metric and the size of the model.
 
     Args:
-      folder: output folder.
-      task: name of the task.
       best_metric: score by which the best checkpoint is chosen.
       total, trained: number of all parameters and of the trained ones.
     """
@@ -605,21 +562,12 @@ def describes(record: Json, session: Json) -> bool:
 
 
 def read_basis(folder: str) -> Basis:
-    """Reads what the result of a folder's run was measured on.
-
-    Raises:
-      file_io.InputError: the record is missing or damaged.
-    """
+    """Reads what the result of a folder's run was measured on."""
     return basis_of_result(folder, read(folder))
 
 
 def basis_of_result(folder: str, record: Json) -> Basis:
-    """Returns what the result of a record was measured on.
-
-    Args:
-      folder: output folder.
-      record: dict of its ``run.json``.
-    """
+    """Returns what the result of a record was measured on."""
     session = session_of_result(record)
     if session and "measured_on" in session:
         return Basis(**session["measured_on"])
@@ -640,7 +588,6 @@ def differences(one: Json, other: Json, parts: Sequence[str]) -> dict[str, Json]
     """Returns the differences of two records as {"part.name": {"before": …, "after": …}}.
 
     Args:
-      one, other: records.
       parts: keys to compare; flags are compared by value, inputs by hash.
     """
     changes = {}

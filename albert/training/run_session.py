@@ -26,7 +26,6 @@ class Recorder:
 
     Attributes:
       script: name of the script, without the package.
-      command: arguments of the command.
       flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
         or the name of another origin.
       description: settings of the model in the folder's ``model.json``.

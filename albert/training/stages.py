@@ -99,12 +99,7 @@ class Run:
 
 
 def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
-    """Runs the stages of a run: training, evaluation, prediction.
-
-    Raises:
-      file_io.InputError: there is nothing to start from, to evaluate or to predict with, or a file
-        cannot be used.
-    """
+    """Runs the stages of a run: training, evaluation, prediction."""
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
     splits = [split for split, is_chosen in stages.items() if is_chosen]
     if splits:  # otherwise the folder is only read, for an export
@@ -242,12 +237,7 @@ def _make_pacer(
     """Makes the hook that plans the steps within a budget of time; None without a budget.
 
     Args:
-      run, training: how it trains.
-      attempt: number of earlier restarts.
       watch: gets the number of steps once it is known.
-
-    Raises:
-      file_io.InputError: the folder holds a run without a budget, or with another one.
     """
     limits, config, folder = training.limits, run.run_config, run.run_config.output_dir
     if not limits:
@@ -339,12 +329,7 @@ def _recording(
 
 
 def check_start(run: Run) -> None:
-    """Checks that the stages of the run can start, before touching the data.
-
-    Raises:
-      file_io.InputError: there is neither a checkpoint of this run nor initial weights, or a batch
-        cannot be divided, see `engine.training_batch` and `engine.check_batches`.
-    """
+    """Checks that the stages of the run can start, before touching the data."""
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
     names = [name for name, is_needed in stages.items() if is_needed]
     engine.check_batches(run.run_config, run.strategy, *names)

@@ -15,7 +15,6 @@ class Totals(NamedTuple):
     """Sums of the results of `train_step.run` over some steps.
 
     Attributes:
-      steps: number of these steps.
       sums: {name: [sum, weight]} of losses and metrics.
       signals: sums of the task's learning signals.
       work: [6], see `flops.StepWork`; None: unknown.
@@ -31,9 +30,7 @@ class StepLoop:
     """Runs steps in one call of a compiled function.
 
     Args:
-      strategy: the devices.
       replica_step: ``(features) -> results`` of `train_step.run`, called in each replica.
-      iterator: yields the training batches.
 
     Attributes:
       can_stop: whether `stop` has an effect: a worker may not end its loop alone.

@@ -47,11 +47,7 @@ _SHAPE = {
 
 
 class StuckError(file_io.InputError):
-    """A run that does not learn was stopped.
-
-    Attributes:
-      judgement: `Judgement`.
-    """
+    """A run that does not learn was stopped."""
 
     def __init__(self, message: str, judgement: "Judgement") -> None:
         super().__init__(message)
@@ -140,7 +136,6 @@ def verdict(folder: str, best_step: int | None) -> str:
     began to learn after the warning is not stuck.
 
     Args:
-      folder: output folder.
       best_step: step of its best checkpoint, or None.
 
     Returns:
@@ -160,12 +155,7 @@ def verdict(folder: str, best_step: int | None) -> str:
 
 
 def remarks(folder: str, record: dict[str, Any]) -> list[str]:
-    """Returns warnings about the score of a run: the verdict, and what is as good or better.
-
-    Args:
-      folder: output folder.
-      record: dict of its ``run.json``.
-    """
+    """Returns warnings about the score of a run: the verdict, and what is as good or better."""
     result, metric = record["result"] or {}, record.get("best_metric") or ""
     # Otherwise the run did not train what it evaluates.
     has_trained = any("train" in session["stages"] for session in record["sessions"])
@@ -226,10 +216,7 @@ class Watch(contracts.Hook):
     one.
 
     Args:
-      settings: `Settings`.
-      folder: output folder.
       num_train_steps: the run's number of steps; None: nothing is judged before `expect`.
-      batch_size: the run's batch size.
       writes: False in the workers that must not write.
     """
 
@@ -356,9 +343,6 @@ def read(folder: str) -> list[dict[str, Any]]:
 
     Returns:
       List of dicts: seed, step, share, message and folder (its name in the output folder).
-
-    Raises:
-      file_io.InputError: the file is damaged.
     """
     return _read_attempts(folder)["given_up"]
 
@@ -402,7 +386,6 @@ def give_up(
     """Records that an attempt was given up, and moves its files.
 
     Args:
-      folder: output folder.
       seed: seed of the attempt.
       error: `StuckError` that ended it.
       on_chief: see `attempts`.
@@ -450,7 +433,6 @@ def attempts(
     The caller ends the loop when an attempt has learned, and calls `give_up` when it is stuck.
 
     Args:
-      folder: output folder.
       seed: seed of the first attempt; for later ones see `seed_of`.
       num_restarts: maximum number of attempts after the first; 0: none is given up, and the last
         one continues.

@@ -18,11 +18,7 @@ _T = TypeVar("_T")
 
 
 def check_fraction(name: str, fraction: float) -> None:
-    """Checks that a parameter is a fraction above 0.
-
-    Raises:
-      file_io.InputError: names the parameter, its value and the valid range.
-    """
+    """Checks that a parameter is a fraction above 0."""
     if not 0 < fraction <= 1:
         raise file_io.InputError(f"{name}={fraction} must be a fraction, above 0 and at most 1")
 
@@ -33,9 +29,7 @@ def choose_indices(count: int, fraction: float, seed: int) -> list[int]:
     For the same seed and count, a larger fraction contains the indices of a smaller one.
 
     Args:
-      count: number of examples.
       fraction: above 0 and at most 1; its product with `count` is rounded.
-      seed: integer.
     """
     indices = list(range(count))
     random.Random(f"share of examples {seed}").shuffle(indices)

@@ -33,8 +33,6 @@ def run(
     """Computes gradients, sums them over all replicas and updates the weights; call in a replica.
 
     Args:
-      task: the task.
-      model: its model.
       optimizer: has slots for the model's trained variables.
       features: tensors [B, ...], the batch of this replica.
       seed: dropout is a function of it, of the step, the replica and the micro-batch.
