@@ -6,6 +6,7 @@
 Any content must give a result or an error that names the file, within 10 s of a processor, without
 waiting for two minutes and without memory out of proportion. With --keep, a content that does not
 is kept in tests/fuzz/corpus, which the tests read again.
+Rounds (`rounds`) make joins, vocabularies and folders whose right result is known.
 Some cases have other files next to theirs, or a file that changes while it is read; they are known
 by their numbers alone.
 """
@@ -33,12 +34,12 @@ def main():
     from albert.io import tensorflow_start
 
     tensorflow_start.install()
-    from tests.fuzz import readers, runner
+    from tests.fuzz import readers, rounds, runner
 
     with tempfile.TemporaryDirectory() as root:
         found = readers.all_readers(os.path.join(root, "own"))
         chosen = [name for name in found if fnmatch.fnmatch(name, options.reader)]
-        if not chosen:
+        if not chosen and not fnmatch.filter(rounds.ALL, options.reader):
             parser.error(f"--reader={options.reader} is none of {', '.join(found)}")
         print(f"seed {options.seed}, {len(chosen)} readers", flush=True)
         worker, failed = runner.Worker(options.seed, root), 0
@@ -62,6 +63,14 @@ def main():
             rate = number / (time.monotonic() - started)
             print(f"{name}: {number} cases, {rate:.0f}/s, {len(places)} findings", flush=True)
         worker.close()
+    for name in fnmatch.filter(rounds.ALL, options.reader):
+        # A case of a round takes up to a second.
+        numbers = range(min(int(options.cases or options.seconds), 100))
+        findings = [(i, found) for i in numbers if (found := rounds.find(name, options.seed, i))]
+        for number, finding in findings[:1]:
+            print(f"\n{name}: case {number}\n{finding}", flush=True)
+        print(f"{name}: {len(numbers)} cases, {len(findings)} findings", flush=True)
+        failed += len(findings)
     sys.exit(bool(failed))
 
 

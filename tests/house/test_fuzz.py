@@ -11,7 +11,7 @@ import time
 import pytest
 
 from albert.io import file_io
-from tests.fuzz import mutations, readers, runner
+from tests.fuzz import mutations, readers, rounds, runner
 from tests.support.processes import killed_at_the_end
 
 CASES = 5  # of each reader; python -m tests.fuzz runs as many as there is time for
@@ -41,6 +41,15 @@ def test_what_once_failed_and_new_damage_are_named_or_read(all_readers, tmp_path
             if finding := runner.run_case(str(tmp_path), reader, case):
                 findings.append(f"{reader.name}: {case.content[:200]}\n{finding}")
     assert not findings, "\n\n".join(findings)
+
+
+@pytest.mark.parametrize("name", rounds.ALL)
+def test_rounds_have_the_result_that_is_known(name):
+    """See `rounds`; the packages that made the vocabularies are the witnesses."""
+    if "pieces" in name:
+        pytest.importorskip("tokenizers")
+    findings = [rounds.find(name, 1, number) for number in range(CASES)]
+    assert not any(findings), "\n\n".join(filter(None, findings))
 
 
 def test_everything_kept_has_its_reader(all_readers):

@@ -7,22 +7,7 @@ import pytest
 from albert.io import file_io
 from albert.model import huggingface_tokenizer, model_folder, sources
 from albert.text import sample_lines, text_rules, tokenization
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-
-def folder_with(path, lines=(*SPECIAL, "film", "the"), config="config.json", **files):
-    path.mkdir()
-    (path / "vocab.txt").write_text("\n".join(lines) + "\n")
-    (path / config).write_text("{}")
-    for name, content in files.items():
-        (path / f"{name}.json").write_text(json.dumps(content))
-    return path
-
-
-def tokenizer_of(path):
-    vocabulary = str(path / "vocab.txt")
-    return tokenization.FullTokenizer(vocabulary, rules=sources.rules_beside(vocabulary))
+from tests.support.vocabulary_samples import SPECIAL, fast_file, folder_with, tokenizer_of
 
 
 def test_entries_become_rules(tmp_path):
@@ -108,16 +93,6 @@ def test_rules_survive_pretraining_and_exports(tmp_path, run_script):
     (tmp_path / "pretrained").mkdir()
     model_folder.write_pretrained(str(tmp_path / "pretrained"), config, "sop", source)
     assert sources.rules_beside(f"{tmp_path}/pretrained/model.ckpt-1") == expected
-
-
-def fast_file(**changes):
-    vocab = {piece: i for i, piece in enumerate([*SPECIAL, "für", "fur", "##e", "the"])}
-    return {
-        "model": {"type": "WordPiece", "vocab": vocab, "continuing_subword_prefix": "##"},
-        "normalizer": {"type": "BertNormalizer", "lowercase": True, "strip_accents": False},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        **changes,
-    }
 
 
 def test_a_wordpiece_vocabulary_is_read_from_tokenizer_json(tmp_path):

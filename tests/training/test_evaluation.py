@@ -10,50 +10,10 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import distribution, evaluation, results, run_record, run_session
+from albert.training import evaluation, results, run_record
 from albert.training.evaluation_basis import Basis
 from tests.support import reference_folder
-
-SCORES = {0: 0.25, 10: 0.75, 20: 0.5}
-
-
-class Numbers(tf.Module):
-    """A model whose weight is its step."""
-
-    def __init__(self):
-        super().__init__()
-        self.step = tf.Variable(0.0, name="step")
-
-
-def recorded(folder, stages):
-    """The session of a run, whose record says what its results are measured on."""
-    return run_session.Recorder("run_classifier", [], {}, {}).session(str(folder), stages, {})
-
-
-def make_engine(folder, scores=SCORES, form=results.SHORT, basis=None):
-    """An engine whose list `evaluated` has the steps that it was asked to evaluate."""
-    model, evaluated = Numbers(), []
-
-    def evaluate(input_fn):
-        evaluated.append(int(model.step))
-        return {"score": scores[int(model.step)], "loss": 1.5}
-
-    return types.SimpleNamespace(
-        model=model,
-        run_config=types.SimpleNamespace(output_dir=str(folder), early_stopping_patience=0),
-        task=types.SimpleNamespace(best_metric="score", results_form=form),
-        strategy=distribution.create_strategy("one_device"),
-        evaluate=evaluate,
-        baseline={"score": 0.25},
-        basis=lambda: basis,
-        classes=(),
-        evaluated=evaluated,
-    )
-
-
-def save(folder, step):
-    tensors = {"step": tf.constant(float(step)), "global_step": tf.constant(step, tf.int64)}
-    checkpoints.write_tensors(os.path.join(folder, f"model.ckpt-{step}"), tensors)
+from tests.support.number_engine import SCORES, best_step, make_engine, recorded, save
 
 
 @pytest.fixture
@@ -61,10 +21,6 @@ def folder(tmp_path):
     for step in SCORES:
         save(str(tmp_path), step)
     return tmp_path
-
-
-def best_step(folder):
-    return tf.train.load_variable(str(folder / "model.ckpt-best"), "step")
 
 
 def test_every_checkpoint_is_evaluated_and_the_best_kept(folder):
@@ -515,39 +471,6 @@ def test_an_evaluation_on_other_data_keeps_the_earlier_results_aside(folder, whi
     assert (folder / "best_trial.earlier1.txt").exists() == (which == "all")
     rows = [row["kind"] for row in run_record.read_metrics(str(folder))]
     assert sorted(rows) == ["earlier_eval"] * len(steps) + ["eval"] * len(steps)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_whatever_changes_between_sessions_all_results_are_of_one_basis(tmp_path, seed):
-    """Sessions that train or evaluate, on data that changes at random, and back again."""
-    rng = np.random.default_rng(seed)
-    steps = range(0, 60, 10)
-    table = {name: dict(zip(steps, rng.permutation(6) / 8, strict=True)) for name in "abc"}
-    done = 0
-    for _ in range(6):
-        name = "abc"[rng.integers(3)]
-        runner = make_engine(tmp_path, table[name], basis=Basis(sha256=name))
-        trains = done == 0 or rng.integers(2)
-        with recorded(tmp_path, ["train", "eval"] if trains else ["eval"]):
-            if trains:
-                on_checkpoint = evaluation.evaluate_while_training(runner, None)
-                for step in range(max(done - 10, 0), min(done + 20, 60), 10):
-                    if step >= done:
-                        save(str(tmp_path), step)
-                    runner.model.step.assign(step)
-                    on_checkpoint(str(tmp_path / f"model.ckpt-{step}"), step)
-                done = min(done + 20, 60)
-            else:
-                evaluation.evaluate_all(runner, None)
-        blocks = results.read_blocks(str(tmp_path))
-        scores = {block.step: block.values["score"] for block in blocks}
-        assert scores == {step: table[name][step] for step in scores}
-        trained = {step: score for step, score in scores.items() if step}
-        best = max(trained, key=trained.get)
-        assert best_step(tmp_path) == best
-        assert results.read_trial(str(tmp_path))[1:] == (best, trained[best])
-        kinds = {(row["kind"], row["step"]) for row in run_record.read_metrics(str(tmp_path))}
-        assert {step for kind, step in kinds if kind == "eval"} == set(scores)
 
 
 # --- kills --------------------------------------------------------------------------------------
