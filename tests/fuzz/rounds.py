@@ -112,7 +112,8 @@ def _texts(rng):
 def sentencepieces(rng, folder):
     """Ids are those of the package sentencepiece, and of tokenizers where its file is written."""
     import sentencepiece
-    import tokenizers
+
+    tokenizers = pytest.importorskip("tokenizers")
 
     kind = rng.choice(list(vocabulary_samples.SENTENCEPIECE))
     path = os.path.join(folder, "m.model")
@@ -153,7 +154,7 @@ _LINES = ("plain", "repeated", "blank", "trailing blanks", "carriage returns")
 
 def wordpieces(rng, folder):
     """Ids are those of the package tokenizers, which reads the same vocab.txt."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    tokenizers = pytest.importorskip("tokenizers")
 
     # As the original BERT, and unlike the package, this one knows new characters of Unicode, keeps
     # those not yet assigned, and lower-cases a final sigma.
@@ -181,11 +182,11 @@ def wordpieces(rng, folder):
         path,
         text_rules.TextRules(rules["lowercase"], keep, rules["handle_chinese_chars"], True),
     )
-    theirs = Tokenizer(
-        models.WordPiece.from_file(path, unk_token="[UNK]", max_input_chars_per_word=100)
+    theirs = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece.from_file(path, unk_token="[UNK]", max_input_chars_per_word=100)
     )
-    theirs.normalizer = normalizers.BertNormalizer(clean_text=True, **rules)
-    theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    theirs.normalizer = tokenizers.normalizers.BertNormalizer(clean_text=True, **rules)
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     for text in texts:
         ids = theirs.encode(text, add_special_tokens=False).ids
         assert ids == own.encode(text), (kind, rules, text)

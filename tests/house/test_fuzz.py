@@ -46,8 +46,6 @@ def test_what_once_failed_and_new_damage_are_named_or_read(all_readers, tmp_path
 @pytest.mark.parametrize("name", rounds.ALL)
 def test_rounds_have_the_result_that_is_known(name):
     """See `rounds`; the packages that made the vocabularies are the witnesses."""
-    if "pieces" in name:
-        pytest.importorskip("tokenizers")
     findings = [rounds.find(name, 1, number) for number in range(CASES)]
     assert not any(findings), "\n\n".join(filter(None, findings))
 
