@@ -16,18 +16,8 @@ import numpy as np
 
 from albert.experiments import blimp
 from albert.io import file_io, progress
-from albert.model import (
-    checkpoints,
-    encoder,
-    kernels,
-    layers,
-    model_folder,
-    prepared_weights,
-    pretraining_heads,
-    published,
-    saved_model_files,
-    sources,
-)
+from albert.model import kernels, prepared_weights, sources
+from albert.serving import masked_words
 from albert.text import model_inputs
 
 _INPUTS = (*model_inputs.NAMES, "masked_lm_positions", "masked_lm_ids")
@@ -127,12 +117,6 @@ def _batches(lengths, batch_size):
         yield batch
 
 
-def _locate(path):
-    path = published.local_path(path)
-    is_module = file_io.exists(os.path.join(path, saved_model_files.NAME))
-    return sources.locate(hub_handle=path) if is_module else sources.locate(checkpoint=path)
-
-
 def load(
     source: sources.Source | str | os.PathLike, batch_size: int = 256, seed: int = 0
 ) -> Scorer:
@@ -149,14 +133,9 @@ def load(
       file_io.InputError: a file is missing or does not fit, or the model has no head for masked
         words.
     """
-    files = source if isinstance(source, sources.Source) else _locate(os.fspath(source))
-    config = encoder.AlbertConfig.from_json_file(files.config_file)
-    tokenizer = model_folder.load_tokenizer(files, config)
-    compute = layers.Compute(skip_padding=True)
-    model = pretraining_heads.PretrainingModel(config, compute, seed, sentence_task="none")
-    if files.checkpoint:
-        checkpoints.restore(model, files.checkpoint, allow_new_heads=False)
-    return Scorer(model, tokenizer, batch_size)
+    if not isinstance(source, sources.Source):
+        source = sources.locate_model(os.fspath(source))
+    return Scorer(*masked_words.load_model(source, seed), batch_size)
 
 
 def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> Any:

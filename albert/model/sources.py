@@ -219,6 +219,20 @@ def locate(
     return Source(config_file, checkpoint, spm_model_file, vocab_file, rules)
 
 
+def locate_model(path: str) -> Source:
+    """Finds the files of a model by one path or name; see `locate`.
+
+    Args:
+      path: a complete folder, a checkpoint in such a folder, a hub module, or the name of a
+        published model.
+    """
+    from albert.model import saved_model_files
+
+    path = published.local_path(path)
+    is_module = file_io.exists(saved_model_files.path_of(path))
+    return locate(hub_handle=path) if is_module else locate(checkpoint=path)
+
+
 def find_checkpoint(path: str) -> str:
     """Returns the weights at the path of init_checkpoint; see `checkpoints.resolve`.
 

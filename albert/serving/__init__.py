@@ -5,6 +5,7 @@ __all__ = (
     "answer_text",
     "embeddings",
     "inference",
+    "masked_words",
     "predictors",
     "requests",
     "runtimes",

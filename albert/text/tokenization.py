@@ -335,6 +335,10 @@ class FullTokenizer:
             if not (piece in extra or (piece[:1] + piece[-1:] in ("[]", "<>") and len(piece) > 2)):
                 yield piece
 
+    def text_ids(self) -> list[int]:
+        """Lists the ids of pieces that texts may give, with extra pieces; no special ones."""
+        return [self.vocab[piece] for piece in (*self._text_pieces(), *self.rules.extra_pieces)]
+
     def _check_casing(self) -> None:
         """Rejects a vocabulary with capitals, of which nobody says whether texts keep theirs."""
         if self.rules.do_lower_case is not None:
