@@ -168,7 +168,7 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
         run_record.log_remarks(settings.output_dir, remarks)
     stages.complete_folder(stages_run)
     stages.leave_checkpoints(stages_run, settings.schedule.keep_only_best)
-    if distribution.is_chief(strategy):
+    if distribution.is_chief(strategy) and has_checkpoints(settings.output_dir):
         next_steps.show(*next_steps.after_fine_tuning(command.kind, settings.output_dir))
 
 

@@ -135,7 +135,7 @@ def load(
     """
     if not isinstance(source, sources.Source):
         source = sources.locate_model(os.fspath(source))
-    return Scorer(*masked_words.load_model(source, seed), batch_size)
+    return Scorer(*masked_words.load_pretrained(source, seed), batch_size)
 
 
 def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> Any:

@@ -49,6 +49,7 @@ _SCHEMA = """
     }
     message_type {
       name: "Normalizer"
+      field { name: "name" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
       field { name: "precompiled_charsmap" number: 2 label: LABEL_OPTIONAL type: TYPE_BYTES }
       field { name: "add_dummy_prefix" number: 3 label: LABEL_OPTIONAL type: TYPE_BOOL
               default_value: "true" }
@@ -275,6 +276,10 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
         "model_type=word": kind not in (_UNIGRAM, _BPE, _CHARACTERS),
         "treat_whitespace_as_suffix": model.trainer_spec.treat_whitespace_as_suffix,
         "escape_whitespaces=false": not model.normalizer_spec.escape_whitespaces,
+        # A final sigma is lower-cased to another letter than it is folded to.
+        "lower-casing before case folding": (
+            tokenizer.do_lower_case and model.normalizer_spec.name.endswith("_cf")
+        ),
         "user_defined_symbols of several characters, in a model that is not of unigrams": (
             kind != _UNIGRAM and any(len(symbol) > 1 for symbol in symbols)
         ),

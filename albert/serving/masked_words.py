@@ -59,7 +59,7 @@ class Encoded:
     ids: list[int]
 
 
-def load_model(
+def load_pretrained(
     source: sources.Source, seed: int = 0
 ) -> tuple[pretraining_heads.PretrainingModel, tokenization.FullTokenizer]:
     """Loads a model with its head for masked words, and its tokenizer.
@@ -107,11 +107,11 @@ class MaskedWords:
             published model, a checkpoint, a hub module; or the files of a model.
 
         Raises:
-          file_io.InputError: see `load_model`.
+          file_io.InputError: see `load_pretrained`.
         """
         if not isinstance(folder, sources.Source):
             folder = sources.locate_model(os.fspath(folder))
-        return cls(*load_model(folder))
+        return cls(*load_pretrained(folder))
 
     def fill(self, text: str, top_k: int = 5) -> list[list[Answer]]:
         """Returns the most probable answers to each mask of a text, in the order of the masks.

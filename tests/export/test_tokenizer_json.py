@@ -61,6 +61,14 @@ def test_every_kind_of_sentencepiece_is_written_or_refused(tmp_path, kind):
         assert found.encode(line, add_special_tokens=False).ids == own.encode(line), line
 
 
+def test_lower_casing_before_case_folding_is_refused(tmp_path):
+    path = tmp_path / "m.model"
+    path.write_bytes(vocabulary_samples.train_sentencepiece("case_folding"))
+    own = tokenization.FullTokenizer(spm_model_file=str(path), rules=text_rules.TextRules(True))
+    with pytest.raises(file_io.InputError, match="no lower-casing before case folding"):
+        tokenizer_json.write(str(tmp_path), own)
+
+
 def test_a_file_that_gives_other_ids_is_not_written(tmp_path):
     pytest.importorskip("tokenizers")
     own = tokenization.FullTokenizer(str(WORDS))
