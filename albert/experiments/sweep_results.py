@@ -204,13 +204,13 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
 
 
 def _name_of_score(trials):
-    """Returns the result that all trials use as their score."""
+    """Returns the result that all trials use as their score; of several the first of a run."""
     names = None
     for trial in trials:
         if trial.metrics and trial.value is not None:
-            same = {k for k, v in trial.metrics.items() if v == trial.value}
-            names = same if names is None else names & same
-    return min(names) if names else SCORE
+            same = [name for name, value in trial.metrics.items() if value == trial.value]
+            names = same if names is None else [name for name in names if name in same]
+    return names[0] if names else SCORE
 
 
 def _trial(trial):

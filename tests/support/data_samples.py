@@ -13,6 +13,7 @@ class RecordData(contracts.Data):
 
     paths: list[str]
     features: Sequence[FeatureSpec]
+    sources: Sequence[str] = ()  # the files that the examples came from
 
     def specs(self, split):
         return self.features
@@ -21,7 +22,7 @@ class RecordData(contracts.Data):
         return self.paths
 
     def files(self, split):
-        return []
+        return [*self.sources]
 
     def read_ids(self):
         return []

@@ -179,7 +179,7 @@ def test_the_lowest_loss_can_pick_the_best(path, tmp_path):
 @pytest.mark.slow
 def test_scores_of_a_resumed_run_belong_to_the_data_and_settings_of_that_time(path, tmp_path):
     dev, folder = tmp_path / "dev.csv", tmp_path / "out"
-    data = dataclasses.replace(data_of(path), files=lambda split: [str(dev)])
+    data = dataclasses.replace(data_of(path), sources=[str(dev)])
 
     def run(text, length, steps):
         dev.write_text(text)
