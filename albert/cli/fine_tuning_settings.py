@@ -248,7 +248,7 @@ class Settings(training.Settings, abc.ABC):
         """Returns {flag: value} of the training that the settings of a model's folder describe.
 
         Raises:
-          file_io.InputError: a length is no number above 0.
+          file_io.InputError: a length is not a whole number above 0.
         """
         values = {n: description[n] for n in _LENGTHS if hasattr(self, n) and n in description}
         for name, value in values.items():

@@ -188,7 +188,7 @@ def escape_glob(path: str) -> str:
 
 
 def identity(path: str) -> Hashable | None:
-    """Returns what two names of one file have in common, also links; None if it is no file.
+    """Returns what two names of one file have in common, also links; None without a regular file.
 
     A remote path stands for itself, whether or not it exists.
     """
