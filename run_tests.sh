@@ -8,6 +8,7 @@
 #                                      (run_demo.sh, run_glue.sh, the tutorial), real_weights
 #                                      (pre-trained weights of others), or house (the rules, pages,
 #                                      recipes and studies of the repository)
+#   ./run_tests.sh --no-lint           only the tests, without ruff, mypy and the rule of imports
 #   ./run_tests.sh -k name             further arguments go to pytest
 #
 # Options combine: ./run_tests.sh --quick --room=data -k masking
@@ -16,9 +17,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source .ci/functions.sh
 
-arguments=() folders=()
+arguments=() folders=() lint=yes
 for argument in "$@"; do
   case $argument in
+    --no-lint) lint= ;;
     --quick) arguments+=(-m "not slow") ;;
     --room=*)
       folder=tests/${argument#--room=}
@@ -35,11 +37,13 @@ for argument in "$@"; do
 done
 
 set_up_python "$PWD" '[dev,hub,text,plots,sweep,stats]'
-"$PYTHON" -m ruff check .
-"$PYTHON" -m ruff format --check .
-"$PYTHON" -m mypy
-# Imports between rooms point down only: the contract in pyproject.toml.
-"$PYTHON" -c 'from importlinter import cli; cli.lint_imports_command()' --no-logo --no-cache
+if [[ -n $lint ]]; then
+  "$PYTHON" -m ruff check .
+  "$PYTHON" -m ruff format --check .
+  "$PYTHON" -m mypy
+  # Imports between rooms point down only: the contract in pyproject.toml.
+  "$PYTHON" -c 'from importlinter import cli; cli.lint_imports_command()' --no-logo --no-cache
+fi
 # Two processes: much of a test's time is start-up and graph building, which take one core. Files
 # are distributed in the order of tests/conftest.py.
 exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \

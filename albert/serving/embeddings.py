@@ -243,7 +243,8 @@ def write_npz(path: str, rows: Iterable[Features]) -> int:
       N.
     """
     spool = file_io.temporary_name(f"{path}.vectors")
-    offsets, token_ids, count, shape = array.array("q", [0]), array.array("i"), 0, (0,)
+    offsets, token_ids, count = array.array("q", [0]), array.array("i"), 0
+    shape: tuple[int, ...] = (0,)
     try:
         with file_io.room_for(path), file_io.open_file(spool, "wb") as file:
             for row in rows:
