@@ -27,6 +27,7 @@ from albert.cli import (
 )
 from albert.io import file_io, tables
 from albert.model import configuration, label_scale, model_folder, sources
+from albert.model import decision as decisions
 from albert.tasks import custom, example_data, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts
@@ -226,6 +227,14 @@ def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.Lab
     return existing
 
 
+def find_decision(settings: Settings, task: glue.ClassifierTask) -> decisions.Decision:
+    """Returns how scores become answers: as in the description of a folder with weights."""
+    folder = settings.trained_folder
+    if task.is_regression or not fine_tuning_settings.has_checkpoints(folder):
+        return decisions.PLAIN
+    return model_folder.described_decision(folder)
+
+
 def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
     """Lets a regression that starts from another one begin with its answers."""
     from albert.model import heads
@@ -317,12 +326,12 @@ class Classifier(fine_tuning.Command):
         settings = self.settings
         fine_tuning.check_text_export(settings, inputs.tokenizer)
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
-        scale = find_scale(settings, self.task)
+        scale, decision = find_scale(settings, self.task), find_decision(settings, self.task)
         length = settings.max_seq_length
         return fine_tuning.Prepared(
-            glue.make_task(self.task, dropout_prob, head, scale),
+            glue.make_task(self.task, dropout_prob, head, scale, decision),
             self.data(inputs),
-            custom.settings_of(self.task, length, dropout_prob, head, scale),
+            custom.settings_of(self.task, length, dropout_prob, head, scale, decision),
             settings.train_step,
             settings.warmup_step,
             settings.do_eval,

@@ -74,7 +74,7 @@ def export(
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
     labels = _check_labels(labels or described_labels, head, outputs)
-    own = _in_unit_of_labels(tensors, prefix, head)
+    own = _with_folded_answers(tensors, prefix, head)
     weights = huggingface.convert_weights(own, config, head, names)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
@@ -162,14 +162,17 @@ def _check_head(head: str | None, outputs: int | None) -> str:
     return head
 
 
-def _in_unit_of_labels(
+def _with_folded_answers(
     tensors: dict[str, np.ndarray], prefix: str, head: str
 ) -> dict[str, np.ndarray]:
-    """Converts the output layer of a regression so that its answers need no scale."""
-    if head != "regression":
-        return tensors
-    scale = model_folder.described_scale(os.path.dirname(prefix))
-    return label_scale.convert_head(tensors, scale, label_scale.RAW)
+    """Converts the output layer so that answers need neither a scale nor a temperature."""
+    folder = os.path.dirname(prefix)
+    if head == "regression":
+        scale = model_folder.described_scale(folder)
+        return label_scale.convert_head(tensors, scale, label_scale.RAW)
+    if head == "classification":
+        return model_folder.described_decision(folder).fold(tensors)
+    return tensors
 
 
 def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:

@@ -302,16 +302,21 @@ def _text_scores(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> 
     return _label_scores(model, graph, _hidden_layer(model, graph, pooled), "")
 
 
-def _choose(graph: onnx_graph.Graph, logits: str, shape: Sequence[str | int]) -> None:
+def _choose(
+    graph: onnx_graph.Graph, logits: str, shape: Sequence[str | int], temperature: float = 1.0
+) -> None:
     """Adds the outputs of a choice between labels with logits of the given shape."""
     best = graph.cast(graph.node("ArgMax", logits, axis=-1, keepdims=0), np.int32)
     graph.output("predictions", best, np.int32, shape[:-1])
+    if temperature != 1:
+        logits = graph.node("Div", logits, graph.number(temperature))
     graph.output("probabilities", graph.node("Softmax", logits, axis=-1), np.float32, shape)
 
 
 def _classifier(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     scores = _text_scores(model, graph, encoder)
-    _choose(graph, scores, ("batch", len(model.labels)))
+    shape = ("batch", len(model.labels))
+    _choose(graph, scores, shape, model.folder.decision.temperature)
 
 
 def _regression(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:

@@ -11,6 +11,7 @@ __all__ = (
     "batching",
     "checkpoints",
     "configuration",
+    "decision",
     "encoder",
     "head_config",
     "heads",

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert.io import file_io
+from albert.model import decision as decisions
 from albert.model import (
     encoder,
     head_config,
@@ -319,11 +320,11 @@ class _LabelModel(Model):
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
 
 
-def _choice(logits):
+def _choice(logits, temperature=1.0):
     """Returns the outputs of a choice between labels with logits [..., labels]."""
     return {
         "logits": logits,
-        "probabilities": tf.nn.softmax(logits),
+        "probabilities": tf.nn.softmax(logits if temperature == 1 else logits / temperature),
         "predictions": tf.argmax(logits, -1, tf.int32),
     }
 
@@ -332,6 +333,9 @@ class ClassifierModel(_LabelModel):
     """A classifier of a text or of a pair of texts.
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids integers [B].
+
+    Args:
+      decision: the temperature of the probabilities; the loss is that of the logits.
     """
 
     _term = "classification_loss"
@@ -344,16 +348,18 @@ class ClassifierModel(_LabelModel):
         seed: int | None = None,
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
+        decision: decisions.Decision = decisions.PLAIN,
     ) -> None:
         check_labels(num_labels)
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
+        self.decision = decision
 
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
         logits, further = self._scores(features, training, seed, "classifier")
-        return self._with_losses(_choice(logits) | further, features)
+        return self._with_losses(_choice(logits, self.decision.temperature) | further, features)
 
 
 class RegressionModel(_LabelModel):

@@ -16,7 +16,15 @@ from typing import Any, TypeVar, cast
 from absl import logging
 
 from albert.io import file_io
-from albert.model import configuration, head_config, label_scale, published, sources, weight_names
+from albert.model import (
+    configuration,
+    head_config,
+    label_scale,
+    published,
+    sources,
+    weight_names,
+)
+from albert.model import decision as decisions
 from albert.text import text_rules, tokenization, wordpiece
 
 VERSION = 1
@@ -35,6 +43,7 @@ _ENTRIES: dict[str, Any] = {
 
 
 _Settings = TypeVar("_Settings")
+_Made = TypeVar("_Made")
 _Json = dict[str, Any]
 
 
@@ -102,7 +111,16 @@ class ModelFolder:
         Raises:
           file_io.InputError: it is invalid; names the folder.
         """
-        return _scale(self.path, self.settings)
+        return _checked(self.path, label_scale.LabelScale.of, self.settings)
+
+    @property
+    def decision(self) -> decisions.Decision:
+        """How scores become answers; `decisions.PLAIN` unless the model was calibrated.
+
+        Raises:
+          file_io.InputError: it is invalid; names the folder.
+        """
+        return _checked(self.path, decisions.Decision.of, self.settings)
 
     def length(self, name: str = "max_seq_length", minimum: int = MIN_LENGTH) -> int:
         """Returns the setting of a length of inputs, in tokens.
@@ -392,12 +410,18 @@ def described_head(path: str) -> head_config.Head | None:
 
 def described_scale(path: str) -> label_scale.LabelScale:
     """Returns the scale in the description of a folder; `label_scale.RAW` without one."""
-    return _scale(path, described_settings(path) or {})
+    return _checked(path, label_scale.LabelScale.of, described_settings(path) or {})
 
 
-def _scale(path: str, settings: _Json) -> label_scale.LabelScale:
+def described_decision(path: str) -> decisions.Decision:
+    """Returns the decision in the description of a folder; `decisions.PLAIN` without one."""
+    return _checked(path, decisions.Decision.of, described_settings(path) or {})
+
+
+def _checked(path: str, make: Callable[[_Json], _Made], settings: _Json) -> _Made:
+    """Returns what a function makes of the settings of a folder; its errors name the file."""
     try:
-        return label_scale.LabelScale.of(settings)
+        return make(settings)
     except file_io.InputError as error:
         name = os.path.join(path, sources.DESCRIPTION_NAME)
         raise file_io.InputError(

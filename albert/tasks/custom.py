@@ -11,6 +11,7 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io, tables
+from albert.model import decision as decisions
 from albert.model import head_config, label_scale, sources
 from albert.tasks import glue, metrics, model_labels
 
@@ -480,6 +481,7 @@ def settings_of(
     dropout_prob: float,
     head: head_config.Head = head_config.NO_LAYER,
     scale: label_scale.LabelScale = label_scale.RAW,
+    decision: decisions.Decision = decisions.PLAIN,
 ) -> dict[str, Any]:
     """Returns the settings that describe a classifier, for `model_folder.write`.
 
@@ -488,11 +490,13 @@ def settings_of(
       dropout_prob: dropout of the pooled output in training.
       head: `head_config.Head`.
       scale: unit in which a regression was trained.
+      decision: how the scores of a classifier become answers.
     """
     return {
         "task_name": task.name,
         **label_settings(task.labels, task.columns, max_seq_length, dropout_prob, head),
         **scale.settings,
+        **decision.settings,
     }
 
 

@@ -17,6 +17,7 @@ from absl import logging
 
 from albert.data import tfrecord
 from albert.io import file_io, tables
+from albert.model import decision as decisions
 from albert.model import head_config, label_scale
 from albert.tasks import class_scores, example_data, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
@@ -601,11 +602,13 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
     return scale
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob, head, scale):
+def _build_model(config, compute, seed, num_labels, dropout_prob, head, scale, decision):
     from albert.model import heads
 
     if num_labels:
-        return heads.ClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
+        return heads.ClassifierModel(
+            config, num_labels, compute, seed, dropout_prob, head, decision
+        )
     return heads.RegressionModel(config, compute, seed, dropout_prob, head, scale)
 
 
@@ -614,12 +617,14 @@ def make_task(
     dropout_prob: float = 0.1,
     head: head_config.Head = head_config.NO_LAYER,
     scale: label_scale.LabelScale = label_scale.RAW,
+    decision: decisions.Decision = decisions.PLAIN,
 ) -> contracts.Task:
     """Returns the `contracts.Task` of a GLUE task.
 
     Args:
       dropout_prob: dropout of the pooled output in training.
       scale: unit in which a regression is trained.
+      decision: how the scores of a classifier become answers.
     """
     partial, labels = functools.partial, glue_task.labels
     further = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
@@ -632,6 +637,7 @@ def make_task(
             dropout_prob=dropout_prob,
             head=head,
             scale=scale,
+            decision=decision,
         ),
         eval_outputs=eval_outputs,
         evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),

@@ -68,7 +68,9 @@ def _build_classifier(folder, compute, head):
     labels = custom.labels_of(folder)
     if not labels:
         return heads.RegressionModel(folder.config, compute, 0, head=head, scale=folder.scale)
-    return heads.ClassifierModel(folder.config, len(labels), compute, 0, head=head)
+    return heads.ClassifierModel(
+        folder.config, len(labels), compute, 0, head=head, decision=folder.decision
+    )
 
 
 def _build_choice_scorer(folder, compute, head):

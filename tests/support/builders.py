@@ -24,6 +24,7 @@ from albert.model import (
     pretraining_heads,
     sources,
 )
+from albert.model import decision as decisions
 from albert.tasks import custom, glue, kinds
 from albert.text import text_rules, tokenization
 
@@ -131,6 +132,7 @@ def write_classifier(
     seed=1,
     step="best",
     scale=label_scale.RAW,
+    decision=decisions.PLAIN,
 ):
     """Writes the folder of a text classifier as fine-tuning leaves it, with random weights.
 
@@ -143,6 +145,7 @@ def write_classifier(
       seed: of the weights.
       step: of the checkpoint.
       scale: unit of a regression.
+      decision: how scores become answers.
 
     Returns:
       The folder as text.
@@ -150,7 +153,7 @@ def write_classifier(
     config = config or tiny_config()
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
     source = sources.Source("", None, str(SPM), None, text_rules.TextRules(True))
-    settings = custom.settings_of(row, length, 0.1, scale=scale)
+    settings = custom.settings_of(row, length, 0.1, scale=scale, decision=decision)
     kinds.write_folder(str(folder), glue.KIND, config, source, settings)
     model = glue.make_task(row, scale=scale).build_model(config, layers.Compute(), seed)
     checkpoints.save(f"{folder}/model.ckpt-{step}", model)

@@ -1,0 +1,71 @@
+"""How the scores of a classifier become probabilities and answers."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from albert.io import file_io
+from albert.model import label_scale
+
+SETTING = "decision"  # of a model's folder: an object with the fields that are not the default
+
+
+def is_number(value: object) -> bool:
+    """Returns whether a JSON value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A classifier whose logits are divided by a temperature before the softmax.
+
+    The most probable label does not depend on the temperature (Guo et al., 2017, arXiv 1706.04599).
+
+    Raises file_io.InputError if a value is invalid.
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not is_number(self.temperature) or self.temperature <= 0:
+            raise file_io.InputError(
+                f"temperature={self.temperature!r} must be a finite number above 0"
+            )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """JSON-ready dict for a model's folder; empty for the decision of `PLAIN`."""
+        values = dataclasses.asdict(self)
+        changed = {name: value for name, value in values.items() if value != getattr(PLAIN, name)}
+        return {SETTING: changed} if changed else {}
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Decision":
+        """Builds the decision in the settings of a model's folder; without one, `PLAIN`."""
+        values = settings.get(SETTING, {})
+        names = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(values, dict) or not {*values} <= {*names}:
+            raise file_io.InputError(
+                f"{SETTING}={values!r} must be an object with the keys {', '.join(names)}"
+            )
+        return cls(**values)
+
+    def fold(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the variables of a model with the temperature in its output layer.
+
+        Args:
+          tensors: {variable: array} with the two of `label_scale.HEAD`, [K, H] and [K].
+        """
+        if self.temperature == 1:
+            return dict(tensors)
+        scaled = {
+            name: (np.asarray(tensors[name], np.float64) / self.temperature).astype(np.float32)
+            for name in label_scale.HEAD
+        }
+        return {**tensors, **scaled}
+
+
+PLAIN = Decision()

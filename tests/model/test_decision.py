@@ -1,0 +1,103 @@
+"""A classifier's temperature: in its description, its outputs, and every copy of the model."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert import run_classifier
+from albert.cli import fine_tuning_settings
+from albert.export import huggingface_export, serving_export
+from albert.io import file_io
+from albert.model import checkpoints, decision, heads, model_folder
+from albert.serving import text_predictor
+from tests.support import builders
+
+WARM = decision.Decision(temperature=2.5)
+FEATURES = {"input_ids": np.int32([[2, 9, 8, 3], [2, 7, 5, 3]]), "label_ids": np.int32([2, 0])}
+TEXTS = ["the old harbour", "bread"]
+
+
+def model_with(chosen, seed=1):
+    model = heads.ClassifierModel(builders.tiny_config(), 3, seed=seed, decision=chosen)
+    model.output.bias.assign([0.3, -2.0, 1.5])  # equal logits would hide much
+    return model
+
+
+def folder_with(path, chosen):
+    """A classifier of three labels with unequal logits."""
+    builders.write_classifier(path, labels=("a", "b", "c"), decision=chosen)
+    checkpoints.save(f"{path}/model.ckpt-best", model_with(chosen))
+    return str(path)
+
+
+def test_the_temperature_changes_probabilities_and_nothing_else():
+    plain, warm = (model_with(chosen)(FEATURES) for chosen in (decision.PLAIN, WARM))
+    for name in ("logits", "predictions", "per_example_loss"):
+        np.testing.assert_array_equal(plain[name], warm[name])
+    expected = tf.nn.softmax(plain["logits"] / 2.5)
+    np.testing.assert_allclose(warm["probabilities"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(plain["probabilities"], tf.nn.softmax(plain["logits"]))
+
+
+def test_settings():
+    assert decision.PLAIN.settings == {}
+    assert decision.Decision.of({}) == decision.PLAIN
+    assert WARM.settings == {"decision": {"temperature": 2.5}}
+    assert decision.Decision.of(WARM.settings) == WARM
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"temperature": 0}, "temperature=0 must be a finite number above 0"),
+        ({"temperature": "1"}, "temperature='1' must be"),
+        ({"temperature": float("inf")}, "temperature=inf must be"),
+        ({"heat": 2}, "decision={'heat': 2} must be an object with the keys temperature"),
+        (2.5, "decision=2.5 must be an object"),
+    ],
+)
+def test_damaged_decisions_are_named(setting, message, tmp_path):
+    with pytest.raises(file_io.InputError, match=message):
+        decision.Decision.of({"decision": setting})
+    folder = builders.write_classifier(tmp_path / "run", decision=WARM)
+    description = json.loads((tmp_path / "run" / "model.json").read_text())
+    description["settings"]["decision"] = setting
+    (tmp_path / "run" / "model.json").write_text(json.dumps(description))
+    with pytest.raises(file_io.InputError, match=f"run/model.json: {message}"):
+        text_predictor.TextPredictor(folder)
+
+
+def test_every_copy_answers_alike(tmp_path):
+    """ONNX has the temperature in its graph, a Hugging Face folder in its output layer."""
+    folder = folder_with(tmp_path / "run", WARM)
+    plain = folder_with(tmp_path / "plain", decision.PLAIN)
+    assert model_folder.described_decision(folder) == WARM
+    rows = [
+        list(p.probabilities.values()) for p in text_predictor.TextPredictor(plain).predict(TEXTS)
+    ]
+    expected = tf.nn.softmax(np.log(rows) / 2.5)
+    huggingface_export.export(folder, output_dir=str(tmp_path / "hf"))
+    serving_export.export(folder, str(tmp_path / "onnx"), "onnx")
+    for path in (folder, tmp_path / "hf", tmp_path / "onnx"):
+        found = [*text_predictor.TextPredictor(str(path)).predict(TEXTS)]
+        rows = [list(one.probabilities.values()) for one in found]
+        np.testing.assert_allclose(rows, expected, rtol=2e-5)
+
+
+def test_the_decision_of_a_run_is_that_of_its_folder(tmp_path):
+    train = tmp_path / "train.csv"
+    train.write_text("text,label\nx,a\ny,b\nz,c\n")
+    folder = folder_with(tmp_path / "run", WARM)
+
+    def found(output_dir, **given):
+        values = builders.flag_values(
+            run_classifier, output_dir=output_dir, task_name="custom", train_file=train, **given
+        )
+        settings = fine_tuning_settings.read(run_classifier.Settings, values)
+        return run_classifier.find_decision(settings, run_classifier.find_task(settings))
+
+    assert found(folder, do_eval=True) == found(folder, do_train=True) == WARM
+    assert found(tmp_path / "other", do_eval=True, init_checkpoint=folder) == WARM
+    assert found(tmp_path / "new", do_train=True, init_checkpoint=folder).temperature == 1
