@@ -38,7 +38,6 @@ def add_to_form(form: results.Form, labels: Sequence[str], in_file: bool) -> res
     """Returns the format of results with the scores of classes.
 
     Args:
-      form: format of the other results.
       labels: label names by id.
       in_file: whether ``eval_results.txt`` has them, which the reference does not write.
     """

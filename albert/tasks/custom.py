@@ -51,7 +51,6 @@ class _Counts:
     """The labels of a train file.
 
     Attributes:
-      path: the file.
       rows: {label: number of its rows}.
       places: {label: file and line of its first row}.
     """
@@ -170,9 +169,7 @@ def find_labels(
     The model to start from gives their order, and without a train file also the names.
 
     Args:
-      output_dir: folder of a run.
       files: {split: path}.
-      columns: names of the columns.
       kind: "classification" or "regression"; None: regression if all labels are numbers that
         measure something, because one is not whole, or most have a decimal point and they are more
         than a few values, or the model to start from is a regression.
@@ -257,9 +254,6 @@ def labels_of(folder: Any) -> tuple[str, ...]:
 
     Args:
       folder: `model_folder.ModelFolder`.
-
-    Raises:
-      file_io.InputError: its description holds no labels, or they differ from ``labels.json``.
     """
     labels = folder.setting("labels", _are_labels)
     path = os.path.join(folder.path, LABELS_NAME)
@@ -283,11 +277,7 @@ def _are_labels(value):
 
 
 def read_labels(folder: str) -> tuple[str, ...] | None:
-    """Returns the names in the ``labels.json`` of a folder; None if it does not exist.
-
-    Raises:
-      file_io.InputError: the file is not a list of different names.
-    """
+    """Returns the names in the ``labels.json`` of a folder; None if it does not exist."""
     path = os.path.join(folder, LABELS_NAME)
     return tuple(_read_labels(path)) if file_io.exists(path) else None
 
@@ -310,7 +300,6 @@ class CustomTask:
 
     Attributes:
       files: {split: path} of the given splits among "train", "dev" and "test".
-      columns: names of the columns.
       labels: label names in the order of their ids; empty for regression.
       name: short name, part of the names of cached files.
     """
@@ -351,11 +340,7 @@ class CustomTask:
         return (*scores, ("f1", functools.partial(metrics.f1, positive=positive)))
 
     def check_splits(self, splits: Iterable[str]) -> None:
-        """Rejects splits without a file.
-
-        Raises:
-          file_io.InputError: names the flag of the file.
-        """
+        """Rejects splits without a file."""
         for split in splits:
             if split not in self.files:
                 raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
@@ -380,12 +365,7 @@ class CustomTask:
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[glue.InputExample]:
-        """Yields the examples of a split; test data without labels gets the first label.
-
-        Raises:
-          file_io.InputError: a row has no text, an unknown label or another error. The message
-            names file and line.
-        """
+        """Yields the examples of a split; test data without labels gets the first label."""
         self.check_splits([split])
         labeled = self.is_labeled(split)
         path = self.files[split]
@@ -463,12 +443,7 @@ def find_task(
 
     Args:
       files: {split: path or None} for "train", "dev" and "test".
-      columns: names of the columns.
       output_dir, kind, head: see `find_labels`.
-
-    Raises:
-      file_io.InputError: the files have different formats, two columns have the same name, or no
-        labels are found.
     """
     files = {split: path for split, path in files.items() if path}
     _check_files(files, columns)
@@ -488,7 +463,6 @@ def settings_of(
     Args:
       max_seq_length: S of the training.
       dropout_prob: dropout of the pooled output in training.
-      head: `head_config.Head`.
       scale: unit in which a regression was trained.
       decision: how the scores of a classifier become answers.
     """

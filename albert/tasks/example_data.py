@@ -23,7 +23,6 @@ class FeatureCache:
     """The files that keep the features of a task.
 
     Attributes:
-      paths: {split: record file}.
       settings: JSON-ready dict of everything that the features depend on, except the data.
       strategy: its workers share the files.
       shared: splits whose folder may also have records made with other settings, see
@@ -52,7 +51,6 @@ class ExampleData(contracts.Data, Generic[E]):
     """The data of a task that reads examples.
 
     Attributes:
-      name: name of the task.
       cache: where the features are kept.
     """
 

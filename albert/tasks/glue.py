@@ -185,11 +185,7 @@ class GlueTask:
         return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
 
     def check_splits(self, splits: Iterable[str]) -> None:
-        """Rejects splits ("train", "dev", "test") that the task does not have.
-
-        Raises:
-          file_io.InputError: names the split and those that exist.
-        """
+        """Rejects splits ("train", "dev", "test") that the task does not have."""
         existing = [split for split, file in self._files.items() if file]
         for split in splits:
             if split not in existing:
@@ -198,11 +194,7 @@ class GlueTask:
                 )
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split.
-
-        Raises:
-          file_io.InputError: there is no such split or file; the message shows the expected layout.
-        """
+        """Returns the path of the file of a split."""
         self.check_splits([split])
         name = self._files[split]
         path = os.path.join(data_dir, self.folder, name)
@@ -249,10 +241,6 @@ class GlueTask:
           split: "train", "dev" or "test".
           use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
           do_lower_case: whether this also lower-cases them.
-
-        Raises:
-          file_io.InputError: there is no such split or file; the file is empty; or a line is too
-            short, not UTF-8 or has an invalid label. The message names file and line.
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
 
@@ -479,11 +467,7 @@ def find_words(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def get_task(name: str) -> GlueTask:
-    """Returns the `GlueTask` of a name; case does not matter.
-
-    Raises:
-      file_io.InputError: there is no such task; lists the tasks and the nearest name.
-    """
+    """Returns the `GlueTask` of a name; case does not matter."""
     by_name = {row.name: row for row in TASKS}
     row = by_name.get(name.lower())
     if row is None:
@@ -506,18 +490,13 @@ def convert_example(
     """Converts an example to features.
 
     Args:
-      example: `InputExample`.
       task: `GlueTask`.
       max_seq_length: S; `model_inputs.truncate_to_fit` cuts longer texts.
-      tokenizer: `tokenization.FullTokenizer`.
       cuts: counts texts that are cut.
 
     Returns:
       Dict of arrays: input_ids, input_mask, segment_ids int64 [S]; label_ids int64 [] (float32
       for regression); is_real_example int64 [].
-
-    Raises:
-      file_io.InputError: the label is not one of the task's.
     """
     ids_a, ids_b = tokenizer.encode(example.text_a), None
     if example.text_b is not None:
@@ -660,14 +639,9 @@ def make_data(
     """Returns the `contracts.Data` of a GLUE task.
 
     Args:
-      max_seq_length: S.
       data_dir: folder of the tasks' folders; the user's own data needs none.
-      cache: where the features are kept.
       predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
         scored once more.
-
-    Raises:
-      file_io.InputError: `max_seq_length` leaves no room for a token of each text.
     """
     check_length(glue_task, max_seq_length)
     return ClassifierData(
@@ -739,11 +713,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
 
 def check_length(glue_task: ClassifierTask, max_seq_length: int) -> None:
-    """Rejects lengths without space for a token of each text.
-
-    Raises:
-      file_io.InputError: names the length and the minimum.
-    """
+    """Rejects lengths without space for a token of each text."""
     minimum = min_length(glue_task)
     if max_seq_length < minimum:
         raise file_io.InputError(

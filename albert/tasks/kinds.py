@@ -196,10 +196,6 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
       path: output folder of a training, or a folder of Hugging Face, whose settings are those that
         `Kind.settings` gives.
       names: keys of `KINDS` that the caller can use; none means any.
-
-    Raises:
-      file_io.InputError: see `model_folder.read`; if only the description is missing, names the
-        command that writes it.
     """
     names = names or tuple(KINDS)
     if not file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):

@@ -62,7 +62,6 @@ def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
 
     Args:
       labels, predictions: [B] class ids.
-      positive: the class that counts.
     """
     true, predicted = (values == positive for values in _pair(labels, predictions))
     if not true.any():

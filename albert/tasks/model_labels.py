@@ -32,7 +32,6 @@ class ModelHead:
     """The head of a fine-tuned model.
 
     Attributes:
-      path: the file that describes it.
       kind: what it computes; one of `kinds.KINDS`, or a name of what is not supported.
       labels: names by id; empty without labels, as in a regression.
       task_name: task of the training; None if it is not known.
@@ -70,7 +69,6 @@ class ModelHead:
         numbers from 0 only: no other order is certain.
 
         Args:
-          kind: kind of the run's models.
           labels: labels of the run; empty for a regression.
           words: {label: another name of it}.
           data: what has the labels, for messages.
@@ -138,9 +136,6 @@ def read(checkpoint: str) -> ModelHead | None:
 
     Args:
       checkpoint: prefix, or file of Hugging Face weights.
-
-    Raises:
-      file_io.InputError: the description is damaged, or its labels are invalid.
     """
     return read_folder(os.path.dirname(checkpoint) or ".")
 

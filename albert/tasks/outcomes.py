@@ -22,7 +22,6 @@ class Outcome:
     """A label and its prediction.
 
     Attributes:
-      guid: id of the example.
       text: the example, for people to read.
       label, prediction: names of classes, texts for people to read, or the numbers of a regression.
       right: whether both are equal by the rules of the task; None for a regression.

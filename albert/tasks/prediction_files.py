@@ -25,7 +25,6 @@ class Prediction:
     """The prediction of a model for one example.
 
     Attributes:
-      guid: id of the example.
       prediction: name of the most probable label; for regression the number.
       probabilities: {label name: probability} in the order of the label ids (plain floats, so
         that JSON takes them); empty for regression.
@@ -68,7 +67,6 @@ def predictions(
       guids: ids [B].
       indices: predicted label ids [B]; for regression the numbers.
       probabilities: float32 [B, K]; not read for regression.
-      truncated: whether each text was cut.
     """
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
@@ -119,11 +117,9 @@ def write_predictions(
     """Writes predictions to an open file, one at a time.
 
     Args:
-      file: takes text.
       form: "tsv": id, prediction and ``probability_<label>`` for each label, under a header; or
         "jsonl": objects with id, prediction and, for labels, their probabilities.
       labels: label names by id; empty for regression.
-      rows: the predictions.
       further: names of further columns or keys, and their texts for each prediction; in tsv
         blanks replace tabs and line breaks.
     """
@@ -149,7 +145,6 @@ def write_classifier_files(
     all of these, see `write_predictions`.
 
     Args:
-      output_dir: folder to write to.
       rows: arrays in input order: probabilities [B, K], predictions [B].
       ids: ids of the examples [B].
       labels: label names by id; empty for regression.
@@ -174,7 +169,6 @@ def write_scores(output_dir: str, evaluator: Evaluator, rows: Rows) -> dict[str,
     """Writes the scores of labeled test data to ``predict_results.txt``.
 
     Args:
-      output_dir: folder to write to.
       evaluator: a new evaluator of the task.
       rows: arrays whose first axis is the examples.
 

@@ -25,11 +25,7 @@ _HINT = "Give the max_seq_length and max_predictions_per_seq that the records we
 
 
 def limits(config: encoder.AlbertConfig) -> dict[str, int]:
-    """Returns {name of a feature: exclusive maximum of its values} of records with masks.
-
-    Args:
-      config: configuration of the model.
-    """
+    """Returns {name of a feature: exclusive maximum of its values} of records with masks."""
     return {
         **record_values.limits_of_model(config),
         "masked_lm_ids": config.vocab_size,
@@ -250,15 +246,11 @@ def make_data(
 
     Args:
       files: {"train": …, "dev": …}, results of `dynamic_masking.inspect`.
-      reading: how to read them.
       max_eval_examples: maximum number of examples to evaluate, from the front.
       equal_tokens: whether training batches hold equal numbers of tokens, see
         `tensor_batching.equal_tokens`.
       mixture: sources of the training files; by default all files are one source.
       words_per_token: of the training files, see `instance_shards.words_per_token`.
-
-    Raises:
-      file_io.InputError: there are no records, a file is truncated, or the lengths differ.
     """
     masker, length = reading.masker, reading.lengths[0]
     check = functools.partial(prepare, limits=reading.limits)
@@ -292,7 +284,6 @@ class PretrainingData(contracts.Data):
 
     Attributes:
       inputs: {"train": …, "dev": …}, see `make_data`.
-      settings: how to read them.
       specs_by_split: {split: features}.
     """
 

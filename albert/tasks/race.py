@@ -42,7 +42,6 @@ class RaceExample:
     Attributes:
       guid: ``<passage id>#<number of the question, from 1>``.
       example_id: id of the passage, the same for all its questions.
-      article: text of the passage.
       endings: the C texts of question and option.
       label: index of the right option.
       level: "middle" or "high".
@@ -94,10 +93,6 @@ def data_files(data_dir: str, split: str, level: str) -> list[str]:
 
     Returns:
       ``[…/all.txt]`` if that file exists, else all .txt files, as published, by number.
-
-    Raises:
-      file_io.InputError: there is no such folder or no .txt file in it; the message shows the
-        expected layout.
     """
     folder = os.path.join(data_dir, _FOLDER, split, level)
     if not file_io.is_dir(folder):
@@ -147,11 +142,7 @@ def _passages(path):
 
 
 def read_passages(path: str) -> Iterator[dict[str, Any]]:
-    """Yields the passages of a file, ``all.txt`` or a single passage, as dicts.
-
-    Raises:
-      file_io.InputError: see `read_race_examples`.
-    """
+    """Yields the passages of a file, ``all.txt`` or a single passage, as dicts."""
     for place, text in _passages(path):
         yield _checked_passage(place, text)
 
@@ -258,10 +249,6 @@ def read_race_examples(
       do_lower_case: whether to lower-case the texts.
       high_only, middle_only: whether to omit the other level.
       use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
-
-    Raises:
-      file_io.InputError: files are missing, or a passage is not JSON, lacks a part or has another
-        number of options or answers. The message names file and line.
     """
     return list(iter_race_examples(data_dir, split, do_lower_case, high_only, middle_only, use_spm))
 
@@ -281,10 +268,8 @@ def convert_example(
     The input of each option is ``[CLS] article [SEP] question and option [SEP]``.
 
     Args:
-      example: the question.
       max_seq_length: S; the article is cut at its end to fit.
       max_qa_length: maximum tokens of question and option, of which the last are kept.
-      tokenizer: `tokenization.FullTokenizer`.
       cuts: counts questions of which any input is cut.
 
     Returns:
@@ -381,7 +366,6 @@ def write_predictions(
     """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (one answer per question).
 
     Args:
-      output_dir: folder to write to.
       rows: outputs of `contracts.Task.eval_outputs` as arrays in the order of the input.
       ids: ids of the questions [B].
       prefix: the checkpoint; not used.
@@ -409,7 +393,6 @@ def make_task(
 
     Args:
       dropout_prob: dropout of the pooled output in training.
-      head: `head_config.Head`.
     """
     return contracts.Task(
         name="race",
@@ -435,16 +418,10 @@ def make_data(
     """Returns the `contracts.Data` of RACE.
 
     Args:
-      tokenizer: `tokenization.FullTokenizer`.
-      max_seq_length: S.
       max_qa_length: maximum tokens of question and option.
       data_dir: folder that holds the folder RACE.
       cache: where the features are kept; its settings contain `max_qa_length`.
       high_only, middle_only: whether to omit the other level.
-
-    Raises:
-      file_io.InputError: both levels are omitted, or `max_qa_length` leaves no space for a token
-        of the article.
     """
     levels = {"high_only": high_only, "middle_only": middle_only}
     _levels(**levels)

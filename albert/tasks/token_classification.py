@@ -63,9 +63,7 @@ def find_labels(
     """Finds the label names: those saved in the output folder, else those of the data.
 
     Args:
-      output_dir: folder of a run.
       files: {split: path}.
-      columns: columns of words and labels.
       checkpoint: initial weights of the run, or None. If they are those of a token classifier with
         these labels, it gives their order, and also labels that the data lacks.
 
@@ -110,7 +108,6 @@ class Part:
     """A sentence, or consecutive words of a long sentence that fit into an input.
 
     Attributes:
-      guid: id of the sentence.
       sentence: its number in the file.
       part: number of the part in the sentence.
       ids: ids of the pieces.
@@ -138,14 +135,8 @@ def parts_of(
     """Yields the parts of a sentence; words without labels get the first label.
 
     Args:
-      sentence: the sentence.
-      number: its number.
       labels: label names by id.
       max_seq_length: S; a longer word is cut at its end.
-      tokenizer: tokenizer of the model.
-
-    Raises:
-      file_io.InputError: the sentence, which the message names, has an unknown label.
     """
     label_ids, room = _label_ids(sentence, labels), max_seq_length - 2
     # Words without any piece, such as a lone accent, also have a label.
@@ -379,9 +370,7 @@ def make_task(
     Args:
       labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
         the best accuracy.
-      max_seq_length: S.
       dropout_prob: dropout of the encoder's output in training.
-      head: `head_config.Head`.
     """
     partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
     marked = entities.mark_entities(labels)
@@ -406,7 +395,6 @@ class Files:
 
     Attributes:
       files: {split: path} of the given splits among "train", "dev" and "test".
-      columns: columns of words and labels.
       labels: label names by id.
     """
 
@@ -437,11 +425,7 @@ class Files:
 
 
 def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
-    """Rejects splits without a file.
-
-    Raises:
-      file_io.InputError: names the parameter of the file.
-    """
+    """Rejects splits without a file."""
     for split in splits:
         if not files.get(split):
             raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
@@ -456,7 +440,6 @@ def predictions(
     """Yields the prediction for each sentence.
 
     Args:
-      sentences: the sentences.
       labels: label names by id.
       rows: outputs of `eval_outputs` for all their parts, as arrays.
       cut: numbers of the sentences of which words were cut.
@@ -473,17 +456,7 @@ def make_data(
     max_seq_length: int,
     cache: example_data.FeatureCache,
 ) -> "TokenData":
-    """Returns the `contracts.Data` of token classification.
-
-    Args:
-      files: the files of sentences.
-      tokenizer: tokenizer of the model.
-      max_seq_length: S.
-      cache: where the features are kept.
-
-    Raises:
-      file_io.InputError: `max_seq_length` leaves no space for a piece.
-    """
+    """Returns the `contracts.Data` of token classification."""
     check_length(max_seq_length)
     return TokenData(
         name=NAME,
@@ -575,11 +548,7 @@ def outcomes_of(
 
 
 def check_length(max_seq_length: int) -> None:
-    """Rejects lengths without space for a piece in addition to [CLS] and [SEP].
-
-    Raises:
-      file_io.InputError: names the length.
-    """
+    """Rejects lengths without space for a piece in addition to [CLS] and [SEP]."""
     if max_seq_length < 3:
         raise file_io.InputError(
             f"max_seq_length={max_seq_length} must be at least 3: a piece, [CLS] and [SEP]"

@@ -52,7 +52,7 @@ class Sentence:
 
     Attributes:
       guid: number of the sentence in its file, from 0, or its "id" in jsonl.
-      words: the words [W], at least one.
+      words: W of them, at least one.
       labels: their labels [W]; None if unknown.
       place: file and line, for messages.
     """
@@ -79,14 +79,9 @@ def read(
     """Yields the sentences of a file, whose name gives the format.
 
     Args:
-      path: the file.
       flag: name of its parameter, for messages.
-      columns: columns of words and labels.
       labeled: True: each word must have a label. False: labels are not read. None: they are read
         if the first sentence has labels.
-
-    Raises:
-      file_io.InputError: the file does not exist or a line has another form; names file and line.
     """
     with file_io.open_input(path, flag, "rb") as lines:
         yield from read_lines(lines, path, format_of(path), columns, labeled)
@@ -103,8 +98,6 @@ def read_lines(
     """Yields the sentences of the lines of a file.
 
     Args:
-      lines: the lines.
-      name: name of the file in messages.
       form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
       columns, labeled: see `read`.
       skip_empty: whether to skip texts without words ("txt", "jsonl"); the others keep their
@@ -273,7 +266,6 @@ class Prediction:
     """The predicted labels of a sentence.
 
     Attributes:
-      sentence: the sentence.
       labels: the most probable label of each word [W].
       probabilities: their probabilities [W].
       truncated: whether a word was longer than the model's input and was cut.
@@ -319,13 +311,11 @@ def write_predictions(
     """Writes predictions to an open file, one at a time.
 
     Args:
-      file: takes text.
       form: "conll": word, its label if known, and the predicted label, separated by tabs, with an
         empty line after each sentence; or "jsonl": objects with id, words, labels, their
         probabilities and, if labels mark them, the entities (type, first word, the word after the
         last, text).
       labels: all labels of the model.
-      rows: the predictions.
     """
     marks = entities.mark_entities(labels)
     make_lines = {"conll": _conll_lines, "jsonl": _json_lines}[form]

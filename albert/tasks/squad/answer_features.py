@@ -27,8 +27,6 @@ def write(path: str, features: Iterable[SquadFeatures], settings: dict[str, Any]
     It omits the ids of tokens, which are in the records.
 
     Args:
-      path: file to write.
-      features: the windows.
       settings: JSON-ready dict of everything that the features depend on.
 
     Returns:
@@ -59,14 +57,10 @@ def write(path: str, features: Iterable[SquadFeatures], settings: dict[str, Any]
 
 
 def read(path: str, settings: dict[str, Any]) -> list[SquadFeatures]:
-    """Reads a file of `write`.
+    """Reads a file of `write`; the `real_ids` of its windows are zeros.
 
     Args:
-      path: file to read.
       settings: settings that the features must have been made with.
-
-    Returns:
-      List of `SquadFeatures`; their `real_ids` are zeros.
 
     Raises:
       StaleFeaturesError: the file has other settings (the message names the first that differs) or

@@ -277,9 +277,6 @@ def best_answers_v1(
 
     Returns:
       For each example a list of `Answer`, best first; the text is "empty" if there is none.
-
-    Raises:
-      InputError: windows without results.
     """
 
     def candidates(rows):
@@ -312,9 +309,6 @@ def best_answers_v2(
 
     Returns:
       For each example a list of `Answer`, best first; the text is "" if there is none.
-
-    Raises:
-      InputError: windows without results, or beams of other sizes.
     """
     names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
 
@@ -442,7 +436,7 @@ def predictions_v1(
 ) -> tuple[dict[str, str], dict[str, list[dict]]]:
     """Answers questions under the rules of SQuAD 1.1.
 
-    Args, Raises: see `best_answers_v1`.
+    Args: see `best_answers_v1`.
 
     Returns:
       ``(predictions, nbest)``: ``{qas_id: text}`` and ``{qas_id: [{"text", "probability",

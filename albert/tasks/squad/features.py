@@ -33,7 +33,6 @@ class SquadExample:
 
     Attributes:
       qas_id: id of the question in the file.
-      question_text: the question.
       paragraph_text: the text that the answer is in.
       orig_answer_text: gold answer for training, "" if there is none, None outside of training.
       start_position: its first character, -1 if there is none, None outside of training.
@@ -203,11 +202,7 @@ NO_TEXT = "the paragraph has no text"
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Checks that windows of these lengths hold text.
-
-    Raises:
-      InputError: they leave no room for the paragraph; names them.
-    """
+    """Checks that windows of these lengths hold text."""
     if max_query_length < 1 or doc_stride < 1:
         raise InputError(
             f"max_query_length and doc_stride must be at least 1; got {max_query_length} and "
@@ -225,15 +220,11 @@ class Featurizer:
     """Makes the windows of questions.
 
     Args:
-      tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S, places of the model's sequence.
       doc_stride: pieces from the start of one window to the next.
       max_query_length: maximum pieces of a question; the rest is cut off at the end.
       is_training: whether to find the answers' places.
       paragraphs_kept: number of recent paragraphs in the cache.
-
-    Raises:
-      InputError: the lengths leave no room for the paragraph.
     """
 
     def __init__(
@@ -322,8 +313,7 @@ class Featurizer:
         """Makes the windows of several questions.
 
         Args:
-          examples: the questions.
-          indices: their numbers in the input, which windows for prediction keep.
+          indices: numbers of the questions in the input, which windows for prediction keep.
 
         Returns:
           For each question its windows, with unique_id 0, or the reason why it has none.
@@ -404,11 +394,9 @@ def convert_examples_to_features(
     """Converts questions to windows, in order.
 
     Args:
-      examples: the questions.
-      tokenizer: tokenizer of the model.
       max_seq_length, doc_stride, max_query_length, is_training: see `Featurizer`.
       do_lower_case: must agree with the tokenizer.
-      report: `FeatureReport` to fill; questions without windows are counted there and logged.
+      report: questions without windows are counted there and logged.
 
     Returns:
       Iterator over the windows.
@@ -436,7 +424,6 @@ def batches(
 
     Args:
       numbered_examples: (number in the input, question) pairs.
-      featurizer: makes the windows.
       convert: converts the windows of a question.
     """
     numbered_examples = iter(numbered_examples)

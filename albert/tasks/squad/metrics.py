@@ -37,7 +37,6 @@ def f1(prediction: str, answer: str, empty_is_an_answer: bool) -> float:
     """Returns the F1 of the words of the normalized texts, 0 to 1.
 
     Args:
-      prediction: predicted text.
       answer: gold text.
       empty_is_an_answer: whether two texts without words score 1, as in SQuAD 2.0; in SQuAD 1.1
         they score 0.
@@ -87,9 +86,6 @@ def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float
 
     Returns:
       ``{"exact_match": percent, "f1": percent}``.
-
-    Raises:
-      InputError: no question has a gold answer.
     """
     gold = {key: answers for key, answers in gold_answers(dataset).items() if answers}
     if not gold:
@@ -207,9 +203,6 @@ def evaluate_v2(
       threshold 0, without the totals: ``exact_at_0, …``. The search of the official script:
       ``best_exact, best_exact_thresh, best_f1, best_f1_thresh``; that search answers the question
       at the threshold, so ``best_f1`` can be slightly above ``f1``.
-
-    Raises:
-      InputError: no question has a prediction, or a predicted question has no null odds.
     """
     gold = gold_answers(dataset)
     _report_missing(gold, predictions, "are not scored")

@@ -82,11 +82,7 @@ def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None
 
 
 def read_file(folder: str) -> dict[str, Any] | None:
-    """Reads the file that `write` made in a folder; returns None if it is missing.
-
-    Raises:
-      file_io.InputError: the file is damaged.
-    """
+    """Reads the file that `write` made in a folder; returns None if it is missing."""
     path = os.path.join(folder, FILE_NAME)
     if not file_io.exists(path):
         return None
@@ -100,11 +96,7 @@ def read_file(folder: str) -> dict[str, Any] | None:
 
 
 def read(prefix: str) -> float:
-    """Returns the threshold in the folder of a checkpoint; 0 if there is none.
-
-    Raises:
-      file_io.InputError: the file is damaged.
-    """
+    """Returns the threshold in the folder of a checkpoint; 0 if there is none."""
     from albert.model import checkpoints
 
     folder = os.path.dirname(prefix)

@@ -73,11 +73,7 @@ class QuestionFiles:
         return squad_answers.answers_known(self.predict_examples)
 
     def train_records(self) -> str:
-        """Makes the training records if they are missing or stale; returns their path.
-
-        Raises:
-          file_io.InputError: too many questions cannot be used, or the file cannot be written.
-        """
+        """Makes the training records if they are missing or stale; returns their path."""
         from albert.training import distribution
 
         path = self.train_feature_file or self._default_path("_train.tf_record")
@@ -94,12 +90,7 @@ class QuestionFiles:
 
     @functools.cached_property
     def to_answer(self) -> squad_task.Questions:
-        """Returns the questions to answer; makes their records if they are missing or stale.
-
-        Raises:
-          file_io.InputError: no question has any text to search, or predict_feature_left_file is
-            not a file of features.
-        """
+        """Returns the questions to answer; makes their records if they are missing or stale."""
         from albert.training import distribution
 
         _make_folders(*self._predict_paths)

@@ -43,9 +43,7 @@ def fingerprint(
     """Returns a JSON-ready dict of everything that a file of features depends on.
 
     Args:
-      data_file: SQuAD file.
-      tokenizer: `tokenization.FullTokenizer`.
-      window: dict of the lengths that features depend on.
+      window: the lengths that features depend on.
       split: "train" or "predict".
     """
     return {
@@ -114,7 +112,7 @@ def convert_examples_to_records(
     p_mask`` [S], and for training ``start_positions, end_positions, is_impossible`` [1].
 
     Args:
-      examples: `SquadExample`s in the order of the records.
+      examples: in the order of the records.
       lengths: (max_seq_length, doc_stride, max_query_length), see `squad_features.Featurizer`.
       num_processes: worker processes, among which paragraphs are split. With 1, or for few
         examples, this process does the work.

@@ -58,13 +58,7 @@ class Selection:
         """Returns the questions to keep, in order, and logs their number.
 
         Args:
-          examples: the questions.
-          tokenizer: tokenizer of the model.
           max_query_length: maximum tokens of a question; the rest is cut off.
-          path: their file, for messages.
-
-        Raises:
-          file_io.InputError: no question remains, or the file does not say which have an answer.
         """
         questions = list(examples)
         if self.answerable_only:

@@ -294,7 +294,6 @@ def windows(num_pieces: int, window_size: int, doc_stride: int) -> list[tuple[in
     """Returns windows that together cover all pieces: ``[(start, length), …]``.
 
     Args:
-      num_pieces: number of pieces T.
       window_size: maximum pieces in a window.
       doc_stride: pieces from the start of one window to the next.
 

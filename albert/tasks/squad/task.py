@@ -152,11 +152,7 @@ class Evaluator:
             self.results[number] = dict(zip(names, values, strict=True))
 
     def answers(self) -> Answers:
-        """Returns the answers of the questions.
-
-        Raises:
-          file_io.InputError: windows have not been added.
-        """
+        """Returns the answers of the questions."""
         return self._decode(self.questions, self.results)
 
     def score(self, answers: Answers) -> dict[str, float]:
