@@ -59,11 +59,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_model(source: sources.Source, config: configuration.AlbertConfig) -> "PretrainingModel":
-    """Returns the pre-trained model with its heads.
-
-    Raises:
-      file_io.InputError: the checkpoint lacks a pre-training head.
-    """
+    """Returns the pre-trained model, which must have a pre-training head."""
     from albert.model import checkpoints, pretraining_heads
 
     task, *_ = model_folder.sentence_tasks(os.path.dirname(source.checkpoint), source.checkpoint)

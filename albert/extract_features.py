@@ -55,11 +55,7 @@ class Settings(options.Group):
             )
 
     def layer_numbers(self) -> list[int]:
-        """Returns the numbers of --layers.
-
-        Raises:
-          file_io.InputError: a layer is not a number.
-        """
+        """Returns the numbers of --layers."""
         try:
             return [int(layer) for layer in self.layers]
         except ValueError:

@@ -103,7 +103,6 @@ def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[st
     """Returns the formats of input and output, from the flags or the file names.
 
     Args:
-      settings: `Settings`.
       inputs, outputs: possible formats; the first is that of standard input or output.
     """
     from albert.io import tables
@@ -219,7 +218,6 @@ def _until_mistake(examples: Iterator[Any], mistakes: list[file_io.InputError]) 
     """Yields examples, and ends at one that cannot be read, so that those before are answered.
 
     Args:
-      examples: the examples.
       mistakes: gets the error.
     """
     try:

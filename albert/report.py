@@ -60,11 +60,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def make_page(settings: Settings) -> str:
-    """Returns the HTML of the report.
-
-    Raises:
-      file_io.InputError: the folders cannot be reported on or compared.
-    """
+    """Returns the HTML of the report."""
     axis, cost_axis = (AXES[name] for name in (settings.axis, settings.cost_axis))
     if settings.compare is not None:
         if settings.runs is not None or settings.heat_map is not None:

@@ -134,9 +134,6 @@ def find_task(settings: Settings) -> glue.ClassifierTask:
     """Returns the task that a classifier is trained on.
 
     The model to start from gives the order of its labels, or else the teacher.
-
-    Raises:
-      file_io.InputError: there is no such task, or flags of the other kind of task are given.
     """
     is_glue = settings.task_name.lower() != custom.NAME
     task = find_glue_task(settings) if is_glue else find_own_task(settings)
@@ -148,11 +145,7 @@ def find_task(settings: Settings) -> glue.ClassifierTask:
 
 
 def find_own_task(settings: Settings) -> custom.CustomTask:
-    """Returns the task of the user's own files.
-
-    Raises:
-      file_io.InputError: there is no such task, or flags of the other kind of task are given.
-    """
+    """Returns the task of the user's own files."""
     settings.refuse_given("GLUE tasks", "data_dir")
     columns = tables.Columns(
         settings.text_column,
@@ -269,11 +262,7 @@ class Classifier(fine_tuning.Command):
         return find_recipe(self.task)
 
     def find_teacher(self) -> sources.Source | None:
-        """Returns the model of --teacher.
-
-        Raises:
-          file_io.InputError: the folder is of another task; the message names what differs.
-        """
+        """Returns the model of --teacher."""
         settings, task = self.settings.teacher, self.task
         if not settings.teacher:
             return None

@@ -69,11 +69,7 @@ def make_data(
 
 
 def find_teacher(settings: Settings) -> sources.Source | None:
-    """Returns the model of --teacher.
-
-    Raises:
-      file_io.InputError: the checkpoint or the configuration next to it is missing.
-    """
+    """Returns the model of --teacher."""
     if not settings.teacher.teacher:
         return None
     with settings.teacher.errors_named():

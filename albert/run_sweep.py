@@ -131,11 +131,7 @@ class Settings(options.Group):
         return {name: value for name, value in specification.items() if value is not None}
 
     def named_trials(self) -> dict[str, list[str]]:
-        """Returns {name: flags} of the trials in --trials.
-
-        Raises:
-          file_io.InputError: a line has no name, or the name of another line.
-        """
+        """Returns {name: flags} of the trials in --trials."""
         trials = {}
         for line in (self.trials or "").splitlines():
             name, colon, own = line.partition(":")
@@ -174,9 +170,6 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
 
     Returns:
       {flag: value as text} of the flags that all trials have.
-
-    Raises:
-      file_io.InputError: see `command_flags.read_trial_flags`; names the parameter and its value.
     """
     _check_given_once(plan)
     seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
@@ -223,12 +216,7 @@ def _points_that_name_all(plan: sweep_plan.Plan) -> Iterator[dict[str, Any]]:
 
 
 def describe_plan(settings: Settings, plan: sweep_plan.Plan, common: Mapping[str, str]) -> str:
-    """Returns what --plan prints; `common` are the flags that all trials have.
-
-    Raises:
-      file_io.InputError: the spread over seeds is not known, the finished runs are of another task,
-        or a difference is not a number above 0.
-    """
+    """Returns what --plan prints; `common` are the flags that all trials have."""
     folders = list(settings.plan_from or ()) or power.find_finished(settings.output_dir)
     runs = power.read_runs(find_folders(folders) if folders else [], plan.metric)
     if runs is not None:
@@ -262,11 +250,7 @@ def _differences(texts: tuple[str, ...] | None) -> list[float]:
 
 
 def check_baseline(plan: sweep_plan.Plan, folder: str, baseline: str | None) -> None:
-    """Checks that a point of the plan or of the started sweep is the baseline.
-
-    Raises:
-      file_io.InputError: none is, or several are; or points that are drawn are named by values.
-    """
+    """Checks that exactly one point of the plan, or of the started sweep, is the baseline."""
     if baseline is None:
         return
     if plan.method != "grid":

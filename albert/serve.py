@@ -118,11 +118,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def models_of(settings: Settings) -> dict[str, str]:
-    """Returns the folders of the models by name.
-
-    Raises:
-      file_io.InputError: a name is invalid or given twice, or a folder is missing.
-    """
+    """Returns the folders of the models by name."""
     if bool(settings.model) == bool(settings.model_dir):
         raise file_io.InputError(
             "expected either --model_dir=folder, or --model=name:folder for each of several models"
@@ -157,11 +153,10 @@ def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[st
 
 
 def share_of(threads: int | None, models: int) -> int | None:
-    """Returns the number of threads of each model; None: one for each core.
+    """Returns the number of threads of each model, at least one; None: one for each core.
 
     Args:
       threads: number of all threads; None: one for each core.
-      models: number of models. Each has at least one thread.
     """
     return threads if models == 1 else max(1, (threads or os.cpu_count() or 1) // models)
 

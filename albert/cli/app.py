@@ -47,11 +47,7 @@ def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
 
 
 def check_platform() -> None:
-    """Rejects Windows, which lacks the signals that stop and save a run.
-
-    Raises:
-      file_io.InputError: the system has no SIGHUP.
-    """
+    """Rejects Windows, which lacks the signals that stop and save a run."""
     if not hasattr(signal, "SIGHUP"):
         raise file_io.InputError(
             "this system has no SIGHUP, which Linux and macOS have: on Windows use WSL2"
@@ -59,11 +55,7 @@ def check_platform() -> None:
 
 
 def check_tensorflow() -> None:
-    """Rejects a TensorFlow version that is too old, without importing it.
-
-    Raises:
-      file_io.InputError: the version is too old; the message says how to get a newer one.
-    """
+    """Rejects a TensorFlow version that is too old, without importing it."""
     from importlib import metadata  # slow to import, and only scripts need it
 
     versions = []
@@ -101,10 +93,6 @@ def _report_lost_worker(error):
 
 def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.FlagValues) -> None:
     """Defines a script's flags so that --help shows all of them, including those of shared groups.
-
-    Args:
-      define_flags: function that defines the flags on flag values.
-      flag_values: the flag values.
     """
     before = set(flag_values)
     define_flags(flag_values)

@@ -27,7 +27,6 @@ class CommandLine:
     """A training command and its flags.
 
     Attributes:
-      script: its name.
       words: the words after the name.
       arguments: the flags that were given, such as "--seed=1".
       flags: {name: {"value": …, "source": …}} of its flags.
@@ -64,7 +63,6 @@ class CommandLine:
         """Returns the recorder of the run.
 
         Args:
-          source: the initial model.
           teacher: checkpoint or folder of its teacher, if it has one.
         """
         return run_session.Recorder(
@@ -164,14 +162,7 @@ def _checkpoint_files(prefix):
 
 
 def changed_defaults(record: dict) -> dict[str, Any]:
-    """Returns {name: value} of flags at a default in the record that has changed since.
-
-    Args:
-      record: dict of ``run.json``.
-
-    Raises:
-      file_io.InputError: the script or one of the flags no longer exists.
-    """
+    """Returns {name: value} of flags at a default in the record that has changed since."""
     try:
         if not re.fullmatch(r"run_[a-z0-9_]+", record["script"]):
             raise ImportError("expected the name of a training script")
@@ -213,10 +204,6 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
 
     Returns:
       {flag: value as text}.
-
-    Raises:
-      file_io.InputError: the script does not exist, has no output_dir, or rejects one of the
-        arguments, which the message names.
     """
     values = FlagValues()
     _define_flags_of(script)(values)

@@ -13,7 +13,6 @@ def text(description: str, flag_values: flags.FlagValues) -> str:
 
     Args:
       description: docstring of the command's module.
-      flag_values: the flags.
     """
     modules = flag_values.flags_by_module_dict()
     first = [section for section in options.SECTIONS if section in modules]

@@ -57,11 +57,7 @@ class Teacher(options.Group):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Returns the numbers of --distill_weights.
-
-        Raises:
-          file_io.InputError: they are not numbers.
-        """
+        """Returns the numbers of --distill_weights."""
         try:
             return tuple(float(part) for part in self.distill_weights.split(","))
         except ValueError:
@@ -71,11 +67,7 @@ class Teacher(options.Group):
             ) from None
 
     def check(self, settings: training.Settings) -> None:
-        """Rejects flags that contradict the settings of a command.
-
-        Raises:
-          file_io.InputError: names the flags.
-        """
+        """Rejects flags that contradict the settings of a command."""
         if not self.teacher:
             flags = ("distill_weights", "distill_temperature", "init_from_teacher")
             self.refuse_given("--teacher", *(name for name in flags if name in self.given))
@@ -114,9 +106,6 @@ class Teacher(options.Group):
         Args:
           source: the student's model; its vocabulary must be the teacher's.
           term, logits: outputs to compare, see `distillation.DistillationConfig`.
-
-        Raises:
-          file_io.InputError: teacher and student do not match; the message names what differs.
         """
         if teacher is None:
             return Distillation()

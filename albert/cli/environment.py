@@ -29,9 +29,6 @@ def set_defaults(
       names: names of the flags that variables may set. A flag that may be given several times takes
         values separated by commas.
       variables: the environment. Empty values count as missing.
-
-    Raises:
-      file_io.InputError: a value does not fit its flag; names the variable.
     """
     for name in names:
         text = variables.get(variable_of(name))
@@ -50,12 +47,7 @@ def set_defaults(
 
 
 def misspelled(names: Iterable[str], variables: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (variable, the one probably meant) for variables that resemble those of flags.
-
-    Args:
-      names: names of the flags.
-      variables: names of environment variables.
-    """
+    """Yields (variable, the one probably meant) for variables that resemble those of flags."""
     upper_names = {name.upper() for name in names}
     for variable in sorted(variables):
         name = variable.removeprefix(PREFIX)

@@ -129,7 +129,6 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
     """Trains, evaluates, predicts and exports according to the checked settings of a command.
 
     Args:
-      command: the command.
       command_line: its words, for the run record and for runs with other seeds.
     """
     settings = command.settings
@@ -234,11 +233,7 @@ def describe_head(head: head_config.Head) -> str:
 
 
 def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
-    """Rejects a teacher whose head differs from the student's, and flags without effect.
-
-    Raises:
-      file_io.InputError: names the flags.
-    """
+    """Rejects a teacher whose head differs from the student's, and flags without effect."""
     if not teacher.teacher:
         return
     ours, theirs = find_head(settings), model_folder.described_head(teacher.teacher)

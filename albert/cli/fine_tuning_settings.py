@@ -53,11 +53,7 @@ class Schedule(training.Schedule):
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
-        """Rejects contradictions; see `training.Schedule.check`.
-
-        Raises:
-          file_io.InputError: names the flags and what is possible.
-        """
+        """Rejects contradictions; see `training.Schedule.check`."""
         super().check(do_train, evaluates)
         if self.num_restarts and not (do_train and self.stuck_after):
             raise file_io.InputError("--num_restarts needs --do_train and --stuck_after above 0")
@@ -245,11 +241,7 @@ class Settings(training.Settings, abc.ABC):
         return os.path.dirname(sources.find_checkpoint(path))
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training that the settings of a model's folder describe.
-
-        Raises:
-          file_io.InputError: a length is not a whole number above 0.
-        """
+        """Returns {flag: value} of the training that the settings of a model's folder describe."""
         values = {n: description[n] for n in _LENGTHS if hasattr(self, n) and n in description}
         for name, value in values.items():
             if type(value) is not int or value < 1:
@@ -270,11 +262,7 @@ class Settings(training.Settings, abc.ABC):
             raise file_io.InputError(f"nothing to do: none of {stages} is given")
 
     def check(self) -> None:
-        """Rejects contradictions before any work.
-
-        Raises:
-          file_io.InputError: names the flags.
-        """
+        """Rejects contradictions before any work."""
         self.optimizer.check()
         self.schedule.check(self.do_train, self.evaluates)
         if self.schedule.num_seeds > 1 and self.export_dir:
@@ -372,9 +360,6 @@ class StepSettings(Settings):
         Args:
           count: returns the number of training examples; called only if it is needed.
           is_own_data: whether the data is not that of a task of the reference.
-
-        Raises:
-          file_io.InputError: the epochs are less than a step.
         """
         is_bound = {"train_step", "num_train_epochs"} & self.given
         if not (self.do_train and ("num_train_epochs" in self.given or is_own_data)):
@@ -463,9 +448,6 @@ def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
 
     A run that does not train sees the inputs that its model was trained on: lengths and columns
     whose flags are omitted become those of the folder.
-
-    Raises:
-      file_io.InputError: a value is invalid; the message names the flag or the folder.
     """
     settings = options.read(kind, values)
     folder = settings.trained_folder

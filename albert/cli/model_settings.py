@@ -119,8 +119,6 @@ class ModelToUse(ModelFiles):
         """Returns `find()`, or the files in the output folder if there is no training and no model.
 
         Args:
-          do_train: whether the run trains.
-          output_dir: its output folder.
           kind: kind of its models, see `model_folder`.
           teacher: see `find`.
         """
@@ -162,11 +160,7 @@ class Inference(options.Group):
 
 
 def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference.FoundModel":
-    """Returns the model of a folder, whose kind must be one of those given.
-
-    Raises:
-      file_io.InputError: see `inference.find` and `inference.FoundModel.in_precision`.
-    """
+    """Returns the model of a folder, whose kind must be one of those given."""
     from albert.serving import inference
 
     model = inference.find(model_dir, *kinds)
@@ -177,7 +171,6 @@ def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]
     """Returns a JSON-ready dict of the settings that the features of a text depend on.
 
     Args:
-      max_seq_length: longest input in tokens.
       source: a model with a vocabulary.
     """
     return {
@@ -188,11 +181,7 @@ def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]
 
 
 def check_seq_length(max_seq_length: int, config: configuration.AlbertConfig) -> None:
-    """Rejects sequences longer than the position table of a model.
-
-    Raises:
-      file_io.InputError: names both values.
-    """
+    """Rejects sequences longer than the position table of a model."""
     if max_seq_length > config.max_position_embeddings:
         raise file_io.InputError(
             f"--max_seq_length={max_seq_length} is above the model's "

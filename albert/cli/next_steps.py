@@ -16,7 +16,6 @@ def line(name: str, rest: str = "", **paths: str) -> str:
     """Returns a line of a shell.
 
     Args:
-      name: name of a command.
       rest: further flags.
       **paths: values of flags, by name.
     """

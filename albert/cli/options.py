@@ -55,7 +55,6 @@ class Flag:
       minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
       check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
       parser: `absl.flags.ArgumentParser` of values that are not plain strings or numbers.
-      required: whether the command needs the flag.
       alias: another name of the flag.
       allow_override: whether a library may define the same flag, a path, later.
       repeated: whether the flag may be given several times, each with one value of a tuple.
@@ -117,21 +116,13 @@ class Group:
     given: frozenset[str] = frozenset()
 
     def refuse_given(self, purpose: str, *names: str) -> None:
-        """Rejects flags that have no effect in this run.
-
-        Raises:
-          file_io.InputError: names the flags and what they are for.
-        """
+        """Rejects flags that have no effect in this run."""
         flag_names = [f"--{name}" for name in names if getattr(self, name)]
         if flag_names:
             raise file_io.InputError(f"{', '.join(flag_names)}: only for {purpose}")
 
     def require(self, *names: str) -> None:
-        """Rejects a run without flags that it needs.
-
-        Raises:
-          file_io.InputError: names the flags.
-        """
+        """Rejects a run without flags that it needs."""
         missing = [f"--{name}" for name in names if not getattr(self, name)]
         if missing:
             raise file_io.InputError(f"{', '.join(missing)} must be given")
@@ -161,11 +152,7 @@ class PrecisionParser(flags.EnumParser):
 
 
 def positive(name: str, value: float) -> None:
-    """Checks a count that must be at least 1.
-
-    Raises:
-      file_io.InputError: names the flag and its value.
-    """
+    """Checks a count that must be at least 1."""
     if value < 1:
         raise file_io.InputError(f"--{name}={value} must be at least 1")
 
@@ -274,12 +261,7 @@ def _define_path(name, value_type, row, place):
 
 
 def read(kind: type, flag_values: flags.FlagValues) -> Any:
-    """Returns the group of parsed flags; checks each value alone, and outputs against inputs.
-
-    Raises:
-      file_io.InputError: a value is invalid, or the command would replace a file that it reads; the
-        message names the flags.
-    """
+    """Returns the group of parsed flags; checks each value alone, and outputs against inputs."""
     settings = _read(kind, flag_values)
     named = {name: (row.path, flag_values[name].value) for name, _, row in _rows(kind) if row.path}
     path_flags.check_outputs(named, settings)

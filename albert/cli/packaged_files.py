@@ -38,9 +38,6 @@ def expand(arguments: Sequence[str]) -> list[str]:
     Returns:
       Words without flag files, except missing ones and one that includes itself, which absl
       reports.
-
-    Raises:
-      file_io.InputError: a flag file is not UTF-8, or they include too many others.
     """
     return _expand(list(arguments), (), itertools.count(1))
 

@@ -114,10 +114,6 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
 
     Args:
       values: {name of a flag: (path, value)}.
-      settings: the settings of the command.
-
-    Raises:
-      file_io.InputError: names both flags.
     """
     written: dict[Hashable, tuple[str, str]] = {}
     for name, (path, value) in values.items():

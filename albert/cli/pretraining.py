@@ -196,11 +196,7 @@ class Settings(training.Settings):
     teacher: distillation.Teacher = options.group(distillation.Teacher)
 
     def check(self) -> None:
-        """Rejects contradictions before any work.
-
-        Raises:
-          file_io.InputError: names the flags.
-        """
+        """Rejects contradictions before any work."""
         if not self.do_train and not self.do_eval:
             raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
         if self.do_train:
@@ -226,11 +222,7 @@ class Settings(training.Settings):
 
 
 def _reject_unused_rules(settings, files):
-    """Rejects masking flags that have no effect with these records.
-
-    Raises:
-      file_io.InputError: names the flags and what to do.
-    """
+    """Rejects masking flags that have no effect with these records."""
     budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
     train = files["train"]
     if budget and train.without_masks:
@@ -259,12 +251,8 @@ def find_masker(
     """Returns what draws masks; None if the masks of the records are kept.
 
     Args:
-      settings: settings of the command.
       files: see `pretraining.make_data`.
       vocab_size: V of the model.
-
-    Raises:
-      file_io.InputError: a flag has no effect, or the vocabulary is missing or a different one.
     """
     from albert.data import dynamic_masking
 
@@ -294,11 +282,7 @@ def find_masker(
 def check_vocabulary(
     output_dir: str, source: sources.Source, config: configuration.AlbertConfig
 ) -> None:
-    """Compares the vocabulary of a run, or the one in its output folder, with the configuration.
-
-    Raises:
-      file_io.InputError: see `model_folder.load_tokenizer`.
-    """
+    """Compares the vocabulary of a run, or the one in its output folder, with the configuration."""
     if not (source.spm_model_file or source.vocab_file):
         paths = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
         if len(paths) != 1:
@@ -334,7 +318,6 @@ def find_sentence_tasks(settings: Settings, strategy: "tf.distribute.Strategy") 
     """Returns the sentence task of this run, and the task that the model was trained for.
 
     Args:
-      settings: settings of the command.
       strategy: all its workers must call this function.
 
     Returns:
@@ -434,11 +417,7 @@ def find_batch_size(settings: Settings, strategy: "tf.distribute.Strategy") -> i
 def with_blimp(
     settings: Settings, task: contracts.Task, config: configuration.AlbertConfig
 ) -> contracts.Task:
-    """Returns the task, whose evaluations also measure BLiMP if flags ask for it.
-
-    Raises:
-      file_io.InputError: the data or the vocabulary cannot be read.
-    """
+    """Returns the task, whose evaluations also measure BLiMP if flags ask for it."""
     if not settings.blimp.blimp_data_dir:
         return task
     from albert.experiments import blimp, sentence_scores

@@ -129,11 +129,7 @@ class Settings(fine_tuning_settings.Settings):
             raise file_io.InputError("--eval_wait_secs is for --do_predict --checkpoint=all alone")
 
     def num_train_steps(self, num_questions: int) -> int:
-        """Returns the total number of steps.
-
-        Raises:
-          file_io.InputError: the number is zero.
-        """
+        """Returns the total number of steps."""
         steps = int(num_questions / self.train_batch_size * self.num_train_epochs)
         if steps < 1:
             raise file_io.InputError(

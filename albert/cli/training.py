@@ -232,11 +232,7 @@ class Optimizer(options.Group):
         return {name: value for name, value in values.items() if value is not None}
 
     def check(self) -> None:
-        """Rejects arguments that the optimizer does not accept.
-
-        Raises:
-          file_io.InputError: names the flag, its value and the alternatives.
-        """
+        """Rejects arguments that the optimizer does not accept."""
         optimizer_table.check(self.optimizer, self.arguments)
         if self.learning_rate == AUTO and not optimizer_table.OPTIMIZERS[self.optimizer].rate:
             raise file_io.InputError(
@@ -342,11 +338,7 @@ class Schedule(options.Group):
             self.refuse_given("training", "budget_minutes")
 
     def with_metric(self, task: contracts.Task) -> contracts.Task:
-        """Returns the task with the metric that picks the best checkpoint.
-
-        Raises:
-          file_io.InputError: the task has no such metric; the message lists its metrics.
-        """
+        """Returns the task with the metric that picks the best checkpoint."""
         metric = self.metric_for_best
         if metric is None:
             return task
@@ -418,11 +410,7 @@ class Settings(options.Group):
 def make_strategy(
     settings: Settings, command: command_flags.CommandLine
 ) -> "tf.distribute.Strategy":
-    """Returns the devices of the flags, which all workers must share.
-
-    Raises:
-      file_io.InputError: flags contradict each other or the devices are missing.
-    """
+    """Returns the devices of the flags, which all workers must share."""
     from albert.training import distribution
 
     devices = settings.devices
@@ -495,9 +483,6 @@ def end_with_estimate(
     """Prints the memory that training needs and exits, if --estimate_memory is given.
 
     Args:
-      settings: settings of the command.
-      config: sizes of the model.
-      strategy: the devices.
       predictions: masked positions per example; 0 for fine-tuning.
       choices: texts per example.
       averages: whether the weights are averaged.
@@ -586,7 +571,6 @@ def make_training(
     """Returns how a run trains; None without --do_train.
 
     Args:
-      settings: settings of the command.
       steps, warmup_steps: steps of training; with a time budget only their ratio counts.
       recipe: file or page with settings to try; None: no check for learning.
       poly_power, start_warmup_step, average_last: see `optimizer_table.Settings`.

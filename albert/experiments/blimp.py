@@ -42,17 +42,6 @@ class Paradigm:
 
 def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
     """Reads the files ``<paradigm>.jsonl`` of a folder, as they are or compressed (``.jsonl.gz``).
-
-    Args:
-      data_dir: the folder.
-      limit: maximum number of pairs per paradigm, from the front; None: all.
-
-    Returns:
-      List of `Paradigm`, by name.
-
-    Raises:
-      file_io.InputError: no such folder or file, two files of a paradigm, or a row without one of
-        the keys sentence_good, sentence_bad, field and linguistics_term; names file and line.
     """
     if not file_io.is_dir(data_dir):
         raise file_io.InputError(f"BLiMP: the folder {data_dir} does not exist")
@@ -235,12 +224,8 @@ def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray])
     """Counts the pairs that a model gets right, and the ties.
 
     Args:
-      paradigms: list of `Paradigm`.
       score: ``(sentences) -> [N]`` numbers, higher for more acceptable sentences; it is called
         once, with the sentences of all paradigms.
-
-    Returns:
-      `Result`.
     """
     sentences = [sentence for p in paradigms for pair in p.pairs for sentence in pair]
     ends = np.cumsum([len(p.pairs) for p in paradigms])

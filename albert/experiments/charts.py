@@ -46,11 +46,7 @@ _SETTINGS = {
 
 
 def check_installed() -> None:
-    """Checks that matplotlib is installed.
-
-    Raises:
-      file_io.InputError: it is missing; the message says how to install it.
-    """
+    """Checks that matplotlib is installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -61,7 +57,6 @@ class Line(NamedTuple):
     """A line of a figure.
 
     Attributes:
-      label: its name.
       xs, ys: its points, in ascending order of xs.
       low, high: its band at each point; empty without a band.
       faint: whether it is thin, gray and not in the legend.
@@ -79,8 +74,6 @@ class Bar(NamedTuple):
     """A mean score with its interval.
 
     Attributes:
-      label: its name.
-      mean: mean of the values.
       low, high: interval of the mean; None if unknown.
       values: score of each run.
       cost: mean cost of a run; None if unknown.
@@ -186,7 +179,6 @@ def band_limits(series: Sequence[Line], log: bool = False) -> tuple[float, float
     Wide bands, such as those of two runs, would leave no room for the lines.
 
     Args:
-      series: lines of a figure.
       log: whether the axis of values is logarithmic.
     """
     if not any(line.low for line in series):
@@ -218,10 +210,8 @@ def lines(
     Args:
       title: the title; with the first and last values it becomes the alternative text.
       series: the lines; the first `MAX_NAMED` that are not faint are named, the others thin.
-      ylabel: name of the values.
       marks: (x, y, label) of points to highlight.
       log: use a logarithmic axis if the values spread widely.
-      xlabel: name of the xs.
     """
     main_lines = [line for line in series if not line.faint]
     more = f", and {len(main_lines) - MAX_NAMED} more" if len(main_lines) > MAX_NAMED else ""
@@ -281,7 +271,6 @@ def intervals(metric: str, bars: Sequence[Bar]) -> str:
     """Draws means with their intervals as horizontal bars, and the score of each run as a dot.
 
     Args:
-      metric: name of the scores.
       bars: from top to bottom, at most `MAX_BARS`.
     """
     descriptions = [
@@ -316,7 +305,6 @@ def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
     """Draws mean scores with their intervals against the mean cost of a run.
 
     Args:
-      metric: name of the scores.
       bars: those with a cost; the first `MAX_NAMED` are named, the others gray.
       xlabel: unit of the costs.
     """
@@ -453,7 +441,6 @@ def heat_map(
       names: the two parameters: columns, rows.
       values: their values, texts, for columns and rows.
       scores: [rows, columns]; None where a score is missing.
-      metric: name of the scores.
     """
     cells = [
         f"{values[0][c]}, {values[1][r]}: {score:.4g}"
@@ -491,10 +478,7 @@ def points(
     """Draws scores at random points of two parameters, as colored dots.
 
     Args:
-      names: the two parameters.
       xs, ys: their values: numbers, or strings and booleans with one position each.
-      scores: scores of the points.
-      metric: name of the scores.
     """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
     scores = _drawable(scores)
@@ -520,10 +504,7 @@ def parallel_coordinates(
     """Draws a line for each point through the axes of its parameters to its score.
 
     Args:
-      names: parameters.
       rows: values of each point in that order: numbers, or strings with one position each.
-      scores: scores of the points.
-      metric: name of the scores.
     """
     best = max(range(len(scores)), key=scores.__getitem__)
     point = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))

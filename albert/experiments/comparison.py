@@ -30,7 +30,7 @@ class Finding:
     """The comparison of a pair, with its p adjusted for all pairs.
 
     Attributes:
-      comparison: `statistics.Comparison`; `difference` is the second side minus the first.
+      comparison: its `difference` is the second side minus the first.
       p_holm: its p, adjusted by Holm for the number of pairs; None if p is unknown.
       better: name of the better side; None if none is claimed.
       verdict: in words, with the adjusted p.
@@ -47,7 +47,6 @@ class Change:
     """An example that most runs of one side have right and most runs of the other do not.
 
     Attributes:
-      key: id of the example.
       text: its text, cut if it is long.
       label: the right answer.
       first, second: the most frequent predictions of both sides.
@@ -68,11 +67,8 @@ class Examples:
     """The comparison of a pair over examples.
 
     Attributes:
-      metric: the metric that is compared.
       data: file or folder of the data.
-      count: number of examples.
       seeds: seeds of the runs of both sides whose predictions are compared.
-      finding: `Finding`.
       gained, lost: examples that only the second, or only the first, side has right; empty for
         numbers.
       note: what restricts the comparison; "" if nothing does.
@@ -94,9 +90,9 @@ class Pair:
 
     Attributes:
       first, second: names of the sides.
-      seeds: `Finding` over seeds; None if unknown, see `why_not_seeds`.
+      seeds: None if unknown, see `why_not_seeds`.
       with_stuck: the same comparison with the runs that did not learn; None if there are none.
-      examples: `Examples`; None if unknown, see `why_not_examples`.
+      examples: None if unknown, see `why_not_examples`.
       why_not_seeds, why_not_examples: what is missing, a sentence; "" if nothing is.
     """
 
@@ -114,10 +110,9 @@ class SideScore:
     """The score of one side.
 
     Attributes:
-      side: `RunGroup`.
       name: name of the score, with the number of checkpoints that it is the best of.
       scores: {seed: score} of the runs that are counted.
-      mean: `statistics.Estimate` of their mean; None without scores.
+      mean: None without scores.
       cost: {field of `run_record.Cost`: mean over the runs}.
       remark: what became of the other runs and what this does to the mean; "" if all are counted.
     """
@@ -135,8 +130,6 @@ class Compared:
     """All sides and pairs.
 
     Attributes:
-      metric: the score that is compared.
-      minimize: whether lower is better.
       level: level of the intervals; 1 minus the probability of a false claim in all pairs.
       sides: `SideScore` of each side.
       pairs: all pairs, or those with the baseline.
@@ -168,10 +161,6 @@ def compare(
       baseline: name of the side that all others are compared with; None: all pairs.
       level: level of the intervals; a difference is claimed if p is at most 1 - level after Holm.
       random_seed: seed of bootstraps and drawn permutations.
-
-    Raises:
-      file_io.InputError: the sides cannot be compared: another task, other data or another metric;
-        or no pair has several seeds or predictions; the message says what is needed.
     """
     statistics.check_level(level)
     _check_comparable(sides)
@@ -201,11 +190,7 @@ def compare(
 
 
 def compare_two(sides: Sequence[RunGroup]) -> Compared:
-    """Compares two sides.
-
-    Raises:
-      file_io.InputError: there are not two, or they cannot be compared.
-    """
+    """Compares two sides."""
     if len(sides) != 2:
         names = ", ".join(side.name for side in sides)
         raise file_io.InputError(
@@ -306,11 +291,7 @@ def _over_seeds(
 
 
 def _kept(side: RunGroup, settings: _Settings) -> list[tuple[Run, Predictions]]:
-    """Returns [(run, its predictions)] of the counted runs.
-
-    Raises:
-      file_io.InputError: a run keeps none.
-    """
+    """Returns [(run, its predictions)] of the counted runs."""
     if not side.counted:
         raise file_io.InputError(f"{side.name} has no run that finished successfully")
     return [(run, settings.predictions_of(run)) for run in side.counted]

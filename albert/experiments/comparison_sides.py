@@ -22,11 +22,7 @@ _ENDINGS = (".tsv", ".csv", ".jsonl", ".json", ".conll")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictionFile(Run):
-    """A file of predictions that is not in the folder of its run; the file is its `folder`.
-
-    Attributes:
-      predictions: its predictions, with right answers.
-    """
+    """A file of predictions that is not in the folder of its run; the file is its `folder`."""
 
     predictions: Predictions = dataclasses.field(kw_only=True, repr=False)
 
@@ -47,11 +43,7 @@ class PredictionFile(Run):
 
 
 def predictions_of(run: Run) -> Predictions:
-    """Reads the predictions of a run, with right answers.
-
-    Raises:
-      file_io.InputError: none are kept, see `predictions.read`.
-    """
+    """Reads the predictions of a run, with right answers."""
     if isinstance(run, PredictionFile):
         return run.predictions
     if not run.record:
@@ -71,12 +63,7 @@ def read(
       names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, see
         `sweep_journal.find_point`; files of predictions; globs of folders.
       labels: file of the right answers for files of predictions outside of a run's folder.
-      columns: columns of this file.
       only_recorded: whether to omit points of sweeps of which no run has left a record yet.
-
-    Raises:
-      file_io.InputError: a name stands for nothing, a record is damaged, or two sides have one
-        folder.
     """
     sides: list[RunGroup] = []
     for name in names:

@@ -175,7 +175,6 @@ def task_files(name: str, seed: int) -> dict[str, str]:
 
     Args:
       name: one of `TASKS`.
-      seed: source of all choices.
 
     Returns:
       {"train": text of train.tsv, "dev": …, "test": …}; test has no labels.

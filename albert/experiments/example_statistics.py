@@ -66,12 +66,6 @@ def interquartile_mean(
 
     Args:
       scores: [seeds, tasks], scaled so that tasks can be compared.
-      level: level of the interval.
-      resamples: bootstrap samples.
-      random_seed: their seed.
-
-    Raises:
-      file_io.InputError: bad scores or level.
     """
     values = statistics.check_scores(scores, "scores", 2)
     statistics.check_level(level)
@@ -117,13 +111,6 @@ def probability_of_improvement(
     Args:
       a: [seeds of a, tasks].
       b: [seeds of b, tasks], the same tasks in the same order.
-      minimize: whether lower is better.
-      level: level of the interval.
-      resamples: bootstrap samples.
-      random_seed: their seed.
-
-    Raises:
-      file_io.InputError: bad scores or level, or different numbers of tasks.
     """
     first = statistics.check_scores(a, "a", 2)
     second = statistics.check_scores(b, "b", 2)
@@ -198,12 +185,9 @@ def _t_of_draws(draws, a, b, paired, examples, level):
     Satterthwaite ("An approximate distribution of estimates of variance components", 1946).
 
     Args:
-      draws: bootstrap samples.
       a: [seeds of a] scores on all examples.
       b: [seeds of b].
       paired: whether seeds are paired.
-      examples: number of examples.
-      level: level of the interval.
     """
     t, difference = statistics.scipy_stats().t, float(b.mean() - a.mean())
     groups = (b - a,) if paired else (a, b)
@@ -248,12 +232,7 @@ def multi_bootstrap(
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
-      minimize, level, resamples, names, random_seed: see `bootstrap_of_means`.
       of_means: metric [...] of means over examples [..., k]; None: the mean itself.
-
-    Raises:
-      file_io.InputError: bad scores or level, different numbers of examples, or of paired seeds,
-        or fewer than two seeds.
     """
     first, second = _seed_scores(a, b, paired_seeds, names, 2 if of_means is None else 3)
     statistics.check_level(level)
@@ -316,11 +295,6 @@ def mcnemar(
       a_correct: [examples] of 0 and 1, or booleans.
       b_correct: [examples].
       method: "mid-p", "exact" or "chi2".
-      level: level of the interval and of the claim.
-      names: names for the verdict.
-
-    Raises:
-      file_io.InputError: different lengths, other values than 0 and 1, a bad level or method.
     """
     if method not in ("mid-p", "exact", "chi2"):
         raise file_io.InputError(f"method must be mid-p, exact or chi2; got {method!r}")
@@ -374,14 +348,6 @@ def bootstrap_of_means(
       a: [examples, k] numbers of each example, such as 1 for a correct label.
       b: [examples, k].
       of_means: metric [...] of means over examples [..., k].
-      minimize: whether lower is better.
-      level: level of the interval and of the claim.
-      resamples: bootstrap samples.
-      names: names for the verdict.
-      random_seed: seed of the bootstrap.
-
-    Raises:
-      file_io.InputError: different shapes, no examples, or a bad level.
     """
     statistics.check_level(level)
     first, second = (statistics.check_scores(x, n, 2) for x, n in zip((a, b), names, strict=True))

@@ -82,9 +82,6 @@ def read(folders: Iterable[str]) -> tuple[list[ExportedRun], list[str]]:
 
     Returns:
       The runs, each once, and the names of trials and seeds that left no record.
-
-    Raises:
-      file_io.InputError: a folder is not a run, a record is damaged, or there is no run at all.
     """
     exported: dict[str, ExportedRun] = {}
     missing = []

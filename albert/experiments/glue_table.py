@@ -27,9 +27,6 @@ _COLUMNS = ("task", "metric", "best step", "score", "state")
 
 def read_metrics(folder: str, step: int) -> dict:
     """Reads all metrics that ``eval_results.txt`` of a folder holds for a step; {} if it has none.
-
-    Raises:
-      file_io.InputError: a value in it is not a number.
     """
     for block in results.read_blocks(folder):
         if block.step == step:
@@ -41,7 +38,6 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     """Reads the row of one task.
 
     Args:
-      sweep_dir: folder of the sweep.
       name: name of the task in the sweep, which is also the name of its folder.
       trials: all `sweep_journal.Trial`s; those of this task are called ``name`` or
         ``name/seed_…``.
@@ -51,9 +47,6 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
       on the score. With several seeds, score and metrics are means over the runs that have learned
       (all runs if none has); deviation and interval (of 95%; None for one score or without
       SciPy), scores by seed, num_seeds and restarts are added.
-
-    Raises:
-      file_io.InputError: ``best_trial.txt`` is not what `run_classifier` writes.
     """
     row: dict[str, Any] = {"task": name, "best_step": None, "score": None, "metrics": {}}
     try:
@@ -119,7 +112,6 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
     """Returns the rows of the tasks and the mean score of those that are done.
 
     Args:
-      sweep_dir: folder of the sweep.
       names: tasks, in the order of the rows.
       baseline: folder of another sweep over GLUE tasks.
 
@@ -128,9 +120,6 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
       several seeds, tasks and SciPy: interquartile_mean of their scores; with a baseline: baseline
       (its folder) and probability_of_improvement. Both are the fields of `statistics.Estimate` and
       tasks.
-
-    Raises:
-      file_io.InputError: the baseline has no scores of these tasks over seeds, or of other data.
     """
     names = list(names)
     rows = _rows(sweep_dir, names)

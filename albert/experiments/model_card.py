@@ -41,7 +41,6 @@ class Form:
     """The form in which a model is written.
 
     Attributes:
-      program: name of the program that loads it.
       use: how to load it, in Markdown.
       kind: its `pipeline_tag` on the Hub; None: the tag of the run's script.
       architecture: key of `weight_names.ARCHITECTURES`.
@@ -156,17 +155,10 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
     A card that was edited after it was written is also kept.
 
     Args:
-      folder: folder of the exported model.
       run_folder: folder of its checkpoint.
-      form: form of the exported model.
-      step: the checkpoint's step, or None.
-      fields: fields that the user gives.
 
     Returns:
       Whether it was written.
-
-    Raises:
-      file_io.InputError: it cannot be written.
     """
     path = os.path.join(folder, NAME)
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
@@ -189,9 +181,6 @@ def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | No
     It names the architecture in the ``config.json`` of the folder, else that of the weights.
 
     Args:
-      folder: folder of the exported model.
-      prefix: the checkpoint.
-      form: `Form`.
       facts: fields of `CardFields`.
     """
     from albert.model import checkpoints
@@ -260,8 +249,6 @@ def front_matter(
     """Returns the fields that the Hub reads.
 
     Args:
-      name: name of the model.
-      form, fields: see `write`.
       record: dict of ``run.json``, or {}.
       scores: {name: number}, with "step", or {}.
       choice: how this checkpoint was chosen, such as "best of 5 checkpoints".

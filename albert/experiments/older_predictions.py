@@ -48,11 +48,7 @@ _Row = TypeVar("_Row", _Truth, _Guess)
 
 
 def _by_id(rows: Iterable[tuple[str, _Row]]) -> dict[str, _Row]:
-    """Returns {id: row} of pairs.
-
-    Raises:
-      file_io.InputError: an id is repeated; names it and both places.
-    """
+    """Returns {id: row} of pairs, after a check that no id is repeated."""
     result: dict[str, _Row] = {}
     for key, row in rows:
         if key in result:
@@ -65,16 +61,7 @@ def _by_id(rows: Iterable[tuple[str, _Row]]) -> dict[str, _Row]:
 
 
 def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Truth]:
-    """Reads {id: example} of a file of labeled rows.
-
-    Args:
-      path: csv, tsv or jsonl.
-      flag: the flag that names it.
-      columns: its columns; those of the texts may be missing.
-
-    Raises:
-      file_io.InputError: a row has no label or id, or an id is repeated.
-    """
+    """Reads {id: example} of a file of labeled rows."""
 
     def rows() -> Iterator[tuple[str, _Truth]]:
         for number, (place, row) in enumerate(tables.read_file(path, flag)):
@@ -99,12 +86,7 @@ def _probabilities_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_guesses(path: str) -> dict[str, _Guess]:
-    """Reads {id: prediction} of a table that has a column with a probability of each label.
-
-    Raises:
-      file_io.InputError: a column is missing, an id is repeated, a prediction is none of the labels
-        that the row has probabilities of, or these differ from those of other rows.
-    """
+    """Reads {id: prediction} of a table that has a column with a probability of each label."""
     labels: tuple[str, ...] | None = None
     rows = []
     for place, row in tables.read_file(path, "predictions"):
@@ -132,11 +114,7 @@ def _read_guesses(path: str) -> dict[str, _Guess]:
 
 
 def _number_of(value: str | float, place: str) -> float:
-    """Returns the finite number in a text.
-
-    Raises:
-      file_io.InputError: it is none; names the place.
-    """
+    """Returns the finite number in a text."""
     if not isinstance(value, (str, int, float)) or not glue.is_number(str(value)):
         raise file_io.InputError(
             f"{place}: expected a number, found {value!r}; predictions of labels need the column "
@@ -151,12 +129,8 @@ def _join(
     """Returns the ids of the predicted examples in the order of the data.
 
     Args:
-      path: file of the predictions, for messages.
       examples, guesses: {id: place} of both sides.
       is_part: whether only a part of the examples was to be predicted.
-
-    Raises:
-      file_io.InputError: an example has no prediction, or a prediction no example; names the first.
     """
     missing = [] if is_part else [key for key in examples if key not in guesses]
     extra = [key for key in guesses if key not in examples]
@@ -195,12 +169,8 @@ def read_table(path: str, truths: Mapping[str, _Truth], is_part: bool) -> list[O
     1 the words of a GLUE task.
 
     Args:
-      path: the table.
       truths: {id: example} of the data.
       is_part: whether only a part of the examples was to be predicted.
-
-    Raises:
-      file_io.InputError: ids differ, or an example has a label that the model does not have.
     """
     guesses = _read_guesses(path)
     labels = tuple(next((guess.probabilities for guess in guesses.values()), ()))
@@ -305,7 +275,6 @@ def read_answers(path: str, data: str, is_v2: bool | None, is_part: bool) -> lis
     """Reads the outcomes of questions from a file of answers, and from those next to it.
 
     Args:
-      path: {question: text, "" for none}.
       data: the SQuAD file.
       is_v2: None: whether a question has no answer says so.
       is_part: whether only a part of the questions was to be answered.
@@ -313,9 +282,6 @@ def read_answers(path: str, data: str, is_v2: bool | None, is_part: bool) -> lis
     Returns:
       The outcomes, without probability and null odds if there are no files with them; [] if the
       data has no answers.
-
-    Raises:
-      file_io.InputError: a file is damaged, or the ids differ.
     """
     examples = squad_answers.read_squad_examples(data, is_training=False)
     questions = {row.qas_id: row for row in examples}
@@ -356,11 +322,7 @@ def _read_by_question(
 
 
 def read_words(path: str) -> list[Outcome]:
-    """Reads the outcomes of sentences from words, labels and predicted labels.
-
-    Raises:
-      file_io.InputError: there are no labels, or the file is damaged.
-    """
+    """Reads the outcomes of sentences from words, labels and predicted labels."""
     columns = (word_files.Columns(label=str(number)) for number in (2, 3))
     try:
         labels, predictions = (

@@ -55,7 +55,6 @@ class SampleSize:
       difference: smallest difference that is found with the power.
       power: probability that the test finds it; at least the one asked for.
       level: 1 minus the probability of a false claim.
-      design: the experiment.
     """
 
     n: int
@@ -183,13 +182,8 @@ def needed(
     """Returns the smallest n that shows a difference.
 
     Args:
-      design: `Seeds`, `SameExamples` or `OtherExamples`.
       difference: true difference, above 0, in units of the score.
       power: wanted probability of finding it.
-      level: 1 minus the probability of a false claim.
-
-    Raises:
-      file_io.InputError: an impossible difference, power or level, or n above 10^9.
     """
     _check(design, difference, power, level)
     low, high = design.smallest - 1, design.smallest
@@ -210,13 +204,8 @@ def visible(design: Design, n: int, *, power: float = 0.8, level: float = 0.95) 
     """Returns the smallest difference that n shows.
 
     Args:
-      design: `Seeds`, `SameExamples` or `OtherExamples`.
       n: pairs of seeds; seeds per side; examples; or examples per side.
       power: wanted probability of finding it.
-      level: 1 minus the probability of a false claim.
-
-    Raises:
-      file_io.InputError: an impossible n, power or level, or no difference can be shown by n.
     """
     _check(design, None, power, level)
     if n < design.smallest:
@@ -263,7 +252,6 @@ class FinishedRuns:
 
     Attributes:
       sides: points and runs over seeds.
-      metric: the score.
       seconds: time by the clock of each run that has trained and ended.
       hosts: names of the machines that ran them.
       total: number of runs that have ended in any way.
@@ -284,13 +272,6 @@ def read_runs(folders: Sequence[str], metric: str | None) -> FinishedRuns | None
     Args:
       folders: folders of runs, of runs over seeds and of sweeps.
       metric: the score; None: the one that picks their best checkpoints.
-
-    Returns:
-      `FinishedRuns`; None if there are none yet.
-
-    Raises:
-      file_io.InputError: a folder is not a run, or the runs are of different tasks or lack the
-        score.
     """
     sides = comparison_sides.read(folders, only_recorded=True) if folders else []
     if not sides:
@@ -320,12 +301,8 @@ def check_task(runs: FinishedRuns, script: str, task: str | None) -> None:
     """Rejects finished runs of another script or task than those of the sweep.
 
     Args:
-      runs: finished runs.
       script: script of the sweep, with or without its package.
       task: its task; None: it has none, or trials differ in it.
-
-    Raises:
-      file_io.InputError: they differ.
     """
     side = runs.sides[0]
     own, of_runs = script.rpartition(".")[2], (side.task[0], (side.task[1] or "").lower())
@@ -349,11 +326,7 @@ def _seconds(record: dict[str, Any]) -> float:
 
 
 def measure_spread(runs: FinishedRuns) -> Spread:
-    """Returns the spread of finished runs, pooled over their points.
-
-    Raises:
-      file_io.InputError: no point has two runs with scores, or all scores are equal.
-    """
+    """Returns the spread of finished runs, pooled over their points."""
     scores = [side.scores(runs.metric) for side in runs.sides]
     several = [values for values in scores if len(values) > 1]
     freedom = sum(len(values) - 1 for values in several)
@@ -430,8 +403,6 @@ def describe(
     """Returns what a sweep can show, in words and a table.
 
     Args:
-      plan: the sweep.
-      spread: spread of scores over seeds.
       runs: finished runs that tell the time; None: it is not known.
       detect: differences to show, in units of the score; empty: multiples of the deviation.
       parallel: number of runs at the same time.

@@ -46,7 +46,6 @@ class Metric:
     """A metric as a function of means over examples.
 
     Attributes:
-      name: its name in the results of a run.
       rows: [examples, k] numbers of each example.
       of_means: function of means over examples [..., k]; returns the metric [...].
       is_right: whether it is the fraction of right examples (k is 1, rows are 0 or `scale`).
@@ -70,7 +69,6 @@ class Predictions:
     """The predictions of one run.
 
     Attributes:
-      path: the file of the predictions.
       data: the file or folder of the right answers.
       sha256: its hash when it was predicted; None if unknown.
       texts: {id: text}, in the order of the data.
@@ -106,14 +104,10 @@ def read_outcomes(run: Run, path: str) -> list[Outcome]:
     """Reads the outcomes in a file of a run.
 
     Args:
-      run: the run.
       path: see `find_file`.
 
     Returns:
       The outcomes in the order of the data; [] if this is gone or has no labels.
-
-    Raises:
-      file_io.InputError: the file is damaged, or belongs to other data.
     """
     name = os.path.basename(path)
     if name == outcomes.EXAMPLES:
@@ -175,10 +169,6 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
         by question, or ``.conll`` with words, labels and predicted labels.
       labels: file of the right answers; for ``.json`` a SQuAD file, else with the columns below.
         Not needed for ``.conll``.
-      columns: its columns.
-
-    Raises:
-      file_io.InputError: a file is missing or of another form, or ids differ.
     """
     if path.endswith(".conll"):
         return _predictions(older_predictions.read_words(path), path, path, None)

@@ -59,11 +59,7 @@ _MAX_FLAGS = 12  # columns of settings in a table of runs
 
 
 def check_installed() -> None:
-    """Checks that the libraries of reports are installed.
-
-    Raises:
-      file_io.InputError: a library is missing; the message says how to install it.
-    """
+    """Checks that the libraries of reports are installed."""
     charts.check_installed()
     try:
         import jinja2  # noqa: F401
@@ -77,7 +73,6 @@ def render(
     """Renders the content of a page as HTML.
 
     Args:
-      title: title of the page.
       facts: blocks, see the docstring of this module.
       sections: titles and blocks; a section whose blocks are empty is omitted.
     """
@@ -121,15 +116,7 @@ def _shown(value):
 
 
 def run_page(run: Run, axis: Axis = STEPS) -> str:
-    """Makes the HTML of the report on one `Run`.
-
-    Args:
-      run: the run.
-      axis: axis of the curves.
-
-    Raises:
-      file_io.InputError: the run has not recorded this axis.
-    """
+    """Makes the HTML of the report on one `Run`."""
     check_axis([run], axis)
     return render(
         f"{_title(run)}: {run.name}",
@@ -323,12 +310,7 @@ def runs_page(
 
     Args:
       sides: the runs, see `report_groups.read`.
-      axis: axis of the curves.
       cost_axis: unit of the costs that scores are drawn against.
-      note: a sentence about all of them.
-
-    Raises:
-      file_io.InputError: no run has recorded the axis.
     """
     runs = recorded(sides)
     check_axis(runs, axis)
@@ -393,13 +375,7 @@ def comparison_page(
     """Makes the HTML of the page that compares two sides, see `comparison_sides.read`.
 
     Args:
-      sides: both.
-      axis: axis of the curves.
       cost_axis: unit of the costs that scores are drawn against.
-
-    Raises:
-      file_io.InputError: there are not two sides, they cannot be compared, or no run has recorded
-        the axis.
     """
     compared = comparison.compare_two(sides)
     (pair,) = compared.pairs
@@ -441,7 +417,6 @@ def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) 
     """Yields the table of scores and costs, the intervals, and scores against cost.
 
     Args:
-      sides: the sides of the report.
       axis: unit of the costs in the figure.
       in_sweep: whether the page has a table of the sweep with the intervals, so that this one only
         needs means and costs.
@@ -472,7 +447,6 @@ def _score_table(scored: Sequence[comparison.SideScore], with_runs: bool) -> dic
     """Returns the table of sides with their scores and the mean cost of a run.
 
     Args:
-      scored: the sides.
       with_runs: whether to show intervals, runs and remarks.
     """
     costs = _cost_names([row.cost for row in scored])
@@ -533,14 +507,8 @@ def sweep_page(
     """Makes the HTML of the report on a `sweep_results.Sweep`.
 
     Args:
-      sweep: the sweep.
       axes: the two parameters of the heat map; by default those with the most values.
-      axis: axis of the curves.
       cost_axis: unit of the costs that scores are drawn against.
-
-    Raises:
-      file_io.InputError: the sweep does not have such a parameter, or no run has recorded the
-        axis.
     """
     summary = sweep.summary
     axes = _checked_axes(sweep, axes)
@@ -632,11 +600,7 @@ def _failures(summary):
 
 
 def glue_page(folder: str, axis: Axis = STEPS) -> str:
-    """Makes the HTML of the report on a folder of `run_glue.sh`, with curves on an axis.
-
-    Raises:
-      file_io.InputError: a file is damaged, or no run has recorded the axis.
-    """
+    """Makes the HTML of the report on a folder of `run_glue.sh`, with curves on an axis."""
     path = os.path.join(folder, glue_table.NAME)
     summary = file_io.read_json(path, "results")
     with damage_named(path):

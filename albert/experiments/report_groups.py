@@ -60,14 +60,7 @@ def _settings(side: RunGroup) -> tuple[Hashable, ...]:
 
 
 def read(folders: Sequence[str]) -> list[RunGroup]:
-    """Reads the runs of folders; those that differ only in their seed are one side.
-
-    Args:
-      folders: folders of runs, and of runs over seeds.
-
-    Raises:
-      file_io.InputError: a folder is not a run, or the runs are of different tasks.
-    """
+    """Reads the runs of folders; those that differ only in their seed are one side."""
     for folder in folders:
         kind = runs.kind_of(folder)
         if kind in (runs.SWEEP, runs.GLUE):

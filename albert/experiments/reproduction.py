@@ -69,7 +69,6 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
     """Returns the words of the command that repeats the run.
 
     Args:
-      record: dict of ``run.json``.
       output_dir: the new folder. Files that the run wrote inside its own folder, and an exported
         model, go inside this folder.
       more: {name: value} of flags to pass although they had their defaults.
@@ -93,16 +92,7 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
 
 
 def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
-    """Copies the steps and rates of a run with a time budget to the folder of its repetition.
-
-    Args:
-      record: dict of ``run.json``.
-      folder: output folder of the run.
-      output_dir: the new folder.
-
-    Raises:
-      file_io.InputError: the file with them is missing or damaged.
-    """
+    """Copies the steps and rates of a run with a time budget to the folder of its repetition."""
     if record["flags"].get("budget_minutes", {}).get("value"):
         budget.repeat(folder, output_dir)
 
@@ -121,11 +111,7 @@ def run(words: list[str], directory: str) -> None:
     """Runs a command and waits for its end.
 
     Args:
-      words: the command.
       directory: base of relative paths; the current directory if it no longer exists.
-
-    Raises:
-      file_io.InputError: it failed.
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -151,15 +137,9 @@ def run(words: list[str], directory: str) -> None:
 def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     """Compares a run with its repetition.
 
-    Args:
-      folder, other: their output folders.
-
     Returns:
       Three lists of lines: what is equal, which results differ, and which circumstances differ
       (versions, machine, inputs, settings).
-
-    Raises:
-      file_io.InputError: a record or its metrics are damaged.
     """
     records = [run_record.read(path) for path in (folder, other)]
     sessions = [trained(record) for record in records]

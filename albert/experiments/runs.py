@@ -69,8 +69,6 @@ class Run:
     """A run in its output folder, also one that has failed before it left a record.
 
     Attributes:
-      name: its name among other runs.
-      folder: its output folder.
       record: content of its ``run.json``; {} without one.
       rows: lines of its ``metrics.jsonl``.
       outcome: what its sweep or its seeds say of it, such as "pruned"; "" if nothing.
@@ -302,11 +300,7 @@ def _is_number(value: object) -> bool:
 
 @contextlib.contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """Turns errors caused by a file's unexpected content into a message that names the file.
-
-    Raises:
-      file_io.InputError: replaces the error.
-    """
+    """Turns errors caused by a file's unexpected content into a message that names the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -333,11 +327,7 @@ def read_run(folder: str, name: str, outcome: str = "", given_seed: int | None =
 
 
 def runs_of(folder: str) -> list[Run]:
-    """Reads the run of a folder, its runs over seeds, or those of all trials of its sweep.
-
-    Raises:
-      file_io.InputError: it is not such a folder, or a record is damaged.
-    """
+    """Reads the run of a folder, its runs over seeds, or those of all trials of its sweep."""
     name = os.path.basename(folder)
     if kind_of(folder) not in (SWEEP, GLUE):
         return list(_read_parts(folder, name, "", None))
@@ -366,11 +356,7 @@ def _read_parts(folder: str, name: str, outcome: str, seed: int | None) -> Itera
 
 
 def find_folders(patterns: Iterable[str]) -> list[str]:
-    """Returns the folders that match paths and globs, in order, without repetition.
-
-    Raises:
-      file_io.InputError: a pattern matches no folder, or there is no pattern.
-    """
+    """Returns the folders that match paths and globs, in order, without repetition."""
     paths = []
     for pattern in filter(None, (pattern.strip() for pattern in patterns)):
         matches = [pattern] if file_io.exists(pattern) else file_io.glob(pattern)
@@ -384,11 +370,7 @@ def find_folders(patterns: Iterable[str]) -> list[str]:
 
 
 def kind_of(folder: str) -> str:
-    """Returns the kind of a folder: RUN, SWEEP, GLUE or SEEDS.
-
-    Raises:
-      file_io.InputError: it is not the output folder of a run.
-    """
+    """Returns the kind of a folder: RUN, SWEEP, GLUE or SEEDS."""
     for kind, names in (
         (GLUE, (sweep_journal.NAME, GLUE_TABLE)),
         (SWEEP, (sweep_journal.NAME,)),
@@ -479,10 +461,6 @@ class RunGroup:
 
     def scores(self, metric: str, with_stuck: bool = False) -> dict[int, float]:
         """Returns {seed: score} of the compared runs, and of those that have not learned if asked.
-
-        Args:
-          metric: a name in `Run.scores`.
-          with_stuck: whether to add runs that ended without having learned.
         """
         runs = [run for run in self.runs if run.status in stuck_runs.LEARNED_NOTHING]
         runs = [*self.counted, *(run for run in runs if with_stuck and run not in self.counted)]
@@ -525,13 +503,9 @@ def check_same_task(
     """Checks that runs or groups are of one task.
 
     Args:
-      names: their names in the message.
       tasks: their tasks, see `Run.task`.
       reason: why they must be; ends the message.
       flag: begins the message.
-
-    Raises:
-      file_io.InputError: two are not; names them and their tasks.
     """
     for name, task in zip(names, tasks, strict=True):
         if task != tasks[0]:
@@ -542,15 +516,10 @@ def check_same_task(
 
 
 def check_same_evaluation(runs: Sequence[Run], *parts: str) -> None:
-    """Checks that the scores of runs can be compared.
+    """Checks that runs are of one task, and were evaluated on the same data and labels.
 
     Args:
-      runs: the runs.
       *parts: see `evaluation_basis.Basis.differences`.
-
-    Raises:
-      file_io.InputError: two runs are of different tasks, or were evaluated on different data or
-        labels; the message names them.
     """
     names = [run.folder for run in runs]
     check_same_task(names, [run.task for run in runs], "a report compares runs of one task")
@@ -559,11 +528,7 @@ def check_same_evaluation(runs: Sequence[Run], *parts: str) -> None:
 
 
 def check_axis(runs: Sequence[Run], axis: Axis) -> None:
-    """Checks that at least one of the runs, if there are any, can be drawn on an axis.
-
-    Raises:
-      file_io.InputError: none can; the message names the axes that are known.
-    """
+    """Checks that at least one of the runs, if there are any, can be drawn on an axis."""
     if not runs or any(run.places([0], axis) is not None for run in runs):
         return
     names = [other.name for other in AXES.values() if runs[0].places([0], other) is not None]

@@ -99,7 +99,6 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     """Returns the content of `seeds.json`: the runs, and statistics of those that have learned.
 
     Args:
-      metric: name of the results.
       runs: list of dicts with seed, folder, status, restarts and result; also judged, evaluated,
         baseline and test, if known.
 
@@ -203,11 +202,7 @@ def _counts(runs):
 
 
 def read(path: str) -> dict:
-    """Reads a `seeds.json`, see `summarize`.
-
-    Raises:
-      file_io.InputError: the file is damaged.
-    """
+    """Reads a `seeds.json`, see `summarize`."""
     summary = file_io.read_json(path, "seeds")
     json_shapes.check(summary, _SHAPE, path)
     json_shapes.check_text(summary, path)
@@ -244,11 +239,7 @@ def folders_of_runs(folder: str) -> list[str]:
 
 
 def count_restarts(folder: str) -> int:
-    """Returns the number of abandoned attempts of a run, or of all runs over seeds, in a folder.
-
-    Raises:
-      file_io.InputError: a file is damaged.
-    """
+    """Returns the number of abandoned attempts of a run, or of all runs over seeds, in a folder."""
     path = os.path.join(folder, SEEDS)
     if file_io.exists(path):
         return sum(run["restarts"] for run in read(path)["runs"])
@@ -319,7 +310,6 @@ def run(
     """Makes the missing runs, one after the other, and writes `seeds.json` after each.
 
     Args:
-      study: `Study`.
       first_seed: seed of the first run; each later run has the next seed.
       count: number of runs.
       start_run: replaces `start`.

@@ -47,14 +47,7 @@ class Scorer:
         return -kernels.cross_entropy(ids, logits)
 
     def score(self, sentences: list[str]) -> np.ndarray:
-        """Returns pseudo-log-likelihoods, float64 [N], in natural logarithms.
-
-        Args:
-          sentences: list of str.
-
-        Raises:
-          file_io.InputError: a sentence has no token, or more tokens than the model reads.
-        """
+        """Returns pseudo-log-likelihoods, float64 [N], in natural logarithms."""
         encoded = [self._encode(sentence) for sentence in sentences]
         scores = np.zeros(len(encoded))
         self._infer.refresh()  # the model may have been trained since
@@ -128,10 +121,6 @@ def load(
         `sources.Source` of files elsewhere; without a checkpoint the weights are random.
       batch_size: see `Scorer`.
       seed: source of random weights.
-
-    Raises:
-      file_io.InputError: a file is missing or does not fit, or the model has no head for masked
-        words.
     """
     if not isinstance(source, sources.Source):
         source = sources.locate_model(os.fspath(source))
@@ -142,8 +131,6 @@ def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> An
     """Returns a `contracts.Task` whose evaluations also measure BLiMP.
 
     Args:
-      task: the task of pre-training.
-      paradigms: the pairs to measure.
       tokenizer: `tokenization.FullTokenizer` of the records.
     """
 

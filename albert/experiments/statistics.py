@@ -32,7 +32,6 @@ class Estimate:
     """A number with its interval.
 
     Attributes:
-      estimate: the number.
       low, high: interval; None if the scores are too few, see `note`.
       level: fraction of such intervals that hold the true value.
       method: name of the method.
@@ -85,7 +84,6 @@ class Point:
     """A point of a sweep, compared with the reference of its `Points`.
 
     Attributes:
-      name: name of the point.
       mean: mean score over its seeds.
       n: number of scores.
       failed: number of runs without a score.
@@ -109,7 +107,6 @@ class Points:
     """All points of a sweep, the best mean first.
 
     Attributes:
-      points: tuple of `Point`.
       reference: name of the point that the others are compared with.
       winner: name of a point that is better than every other; None if none is claimed.
       level: 1 minus the probability of at least one false claim in the whole table.
@@ -144,11 +141,7 @@ class BestOf(Estimate):
 
 
 def scipy_stats() -> ModuleType:
-    """Returns `scipy.stats`.
-
-    Raises:
-      file_io.InputError: SciPy is missing; the message says how to install it.
-    """
+    """Returns `scipy.stats`."""
     try:
         import scipy.stats
     except ImportError as error:
@@ -171,12 +164,7 @@ def check_level(level: float, name: str = "level") -> float:
 
 
 def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.NDArray:
-    """Returns scores as float64.
-
-    Raises:
-      file_io.InputError: there are none, they are not numbers, one is not finite, or they have
-        another number of dimensions.
-    """
+    """Checks that scores are finite numbers, at least one, and returns them as float64."""
     try:
         values = np.asarray(scores, np.float64)
     except (TypeError, ValueError) as error:
@@ -226,13 +214,7 @@ def mean_interval(
 
     Args:
       scores: [seeds].
-      level: level of the interval.
       method: "t" or "bca".
-      resamples: bootstrap samples.
-      random_seed: seed of the bootstrap.
-
-    Raises:
-      file_io.InputError: bad scores, level or method.
     """
     values = check_scores(scores, "scores")
     check_level(level)
@@ -272,13 +254,9 @@ def mean_band(
 
     Args:
       scores: [seeds, points], at least two seeds.
-      level: level of the intervals.
 
     Returns:
       (mean, low, high), [points] each.
-
-    Raises:
-      file_io.InputError: bad scores or level, or one seed.
     """
     values = check_scores(scores, "scores", dimensions=2)
     check_level(level)
@@ -295,8 +273,6 @@ class Summary:
     """The scores of several runs in short; None where they are too few.
 
     Attributes:
-      mean: their mean.
-      deviation: sample standard deviation.
       interval: 95% t interval of the mean; also None without SciPy.
     """
 
@@ -331,11 +307,6 @@ def expected_best(
     Args:
       scores: [n], such as one per trial of a random search.
       k: number of runs, at most n.
-      minimize: whether the lowest score is the best.
-      level: level of the interval.
-
-    Raises:
-      file_io.InputError: bad scores or level, or k below 1 or above n.
     """
     values = np.sort(check_scores(scores, "scores"))
     alpha, n, sign = check_level(level), len(values), -1 if minimize else 1
@@ -378,7 +349,6 @@ def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
 
     Args:
       differences: [pairs].
-      random_seed: seed of the drawn signs.
     """
     values = check_scores(differences, "differences")
     if len(values) == 1:
@@ -404,7 +374,6 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
     Args:
       a: [n].
       b: [m].
-      random_seed: seed of the drawn splits.
     """
     first, second = check_scores(a, "a"), check_scores(b, "b")
     if len(first) == len(second) == 1:
@@ -497,16 +466,9 @@ def compare_seeds(
     Args:
       a: {seed: score}.
       b: {seed: score}.
-      minimize: whether lower is better.
       level: level of the interval and of the claim.
       paired: whether to compare by seed; None: if both have the same seeds.
       failed: numbers of runs of a and b that failed and have no score; they are only reported.
-      names: names for the verdict.
-      random_seed: seed of drawn permutations.
-
-    Raises:
-      file_io.InputError: no scores, a score that is not finite, a bad level, or `paired` with
-        different seeds.
     """
     check_level(level)
     same = set(a) == set(b)
@@ -527,9 +489,6 @@ def compare_seeds(
 def holm(p_values: npt.ArrayLike) -> npt.NDArray:
     """Returns p-values [n] adjusted for their number (Holm, 1979, "A simple sequentially
     rejective multiple test procedure").
-
-    Raises:
-      file_io.InputError: there are none, or one is not in 0 to 1.
     """
     values = check_scores(p_values, "p_values")
     if values.min() < 0 or values.max() > 1:
@@ -672,12 +631,7 @@ def compare_points(
     Args:
       points: {name: {seed: score}}.
       baseline: name of the point to compare with; None: the point with the best mean.
-      minimize, level: whether lower is better; 1 minus the probability of a false claim.
       failed: {name: number of runs without a score}; only reported.
-      resamples, random_seed: number of drawn permutations, and their seed.
-
-    Raises:
-      file_io.InputError: fewer than two points, bad scores or level, or an unknown name.
     """
     check_level(level)
     names, counts = list(points), dict(failed or {})

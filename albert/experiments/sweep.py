@@ -39,7 +39,6 @@ class _Process:
     """The process of a trial.
 
     Attributes:
-      process: `subprocess.Popen`, the leader of a process group.
       log_start: bytes of the log that earlier starts have written.
       evaluations: number of evaluations that were checked for pruning.
     """
@@ -53,18 +52,13 @@ class Sweep:
     """Runs the trials of a plan in a folder.
 
     Args:
-      plan: `sweep_plan.Plan`.
       settings: {flag: text} of all trials, to distinguish this sweep from others.
-      folder: folder of the sweep.
       python: program that runs modules with ``-m``.
       parallel: number of trials that run at the same time.
       say: function that prints a line about an event.
       poll_seconds: time between two checks of the trials.
       baseline: the point to compare the others with, see `sweep_journal.find_point`; None: the
         best one.
-
-    Raises:
-      file_io.InputError: the folder is not local, or Optuna is needed and missing.
     """
 
     def __init__(
@@ -116,9 +110,6 @@ class Sweep:
 
     def run(self, retry_failed: bool = False) -> None:
         """Runs all trials that have not ended; writes the table after each, at the end compared.
-
-        Args:
-          retry_failed: also run failed trials again.
 
         Raises:
           file_io.InputError: another process runs the sweep, or the folder has another sweep.

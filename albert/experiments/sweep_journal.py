@@ -33,7 +33,6 @@ class Trial:
     """One run of the script.
 
     Attributes:
-      number: its number, from 0.
       name: its folder, below that of the sweep.
       arguments: arguments in addition to those of all trials.
       parameters: {name: value}; empty if trials are listed by name.
@@ -106,15 +105,8 @@ class Journal:
     """The journal of a folder, read if it exists.
 
     Args:
-      folder: folder of the sweep.
       description: the plan as JSON, see `sweep_plan.Plan.describe`.
       changeable: keys of it that may differ from those of an earlier start.
-
-    Attributes:
-      folder, trials: the folder, and the trials by number.
-
-    Raises:
-      file_io.InputError: the journal belongs to another plan, or is damaged.
     """
 
     def __init__(self, folder: str, description: dict, changeable: Iterable[str] = ()) -> None:
@@ -142,11 +134,7 @@ def is_sweep(folder: str) -> bool:
 
 
 def read(folder: str) -> tuple[dict, list[Trial]]:
-    """Reads the plan's description and the trials of a folder.
-
-    Raises:
-      file_io.InputError: the journal is missing or damaged.
-    """
+    """Reads the plan's description and the trials of a folder."""
     path = os.path.join(folder, NAME)
     content = file_io.read_json(path, "journal of the sweep")
     json_shapes.check_text(content, path)
@@ -273,12 +261,8 @@ def find_point(points: Sequence[Point], text: str) -> Point:
     """Finds the point that a text names.
 
     Args:
-      points: the points of a sweep.
       text: the name of a point or of one of its trials, or some of its parameters, such as
         ``learning_rate=1e-5`` or ``learning_rate=1e-5;seed=2``, that only it has.
-
-    Raises:
-      file_io.InputError: no point or several match; lists the names.
     """
     for point in points:
         if text == point.name or text in [trial.name for trial in point.trials]:

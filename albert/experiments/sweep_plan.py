@@ -86,7 +86,6 @@ class Plan:
       num_trials: total number of trials; None: the whole grid.
       prune: whether to end trials that are behind the median of the earlier ones.
       prune_after: step before which no trial is pruned.
-      seed: seed of the methods random and tpe.
     """
 
     script: str
@@ -186,12 +185,7 @@ def _check_repeats(plan):
 
 
 def read_spec(path: str) -> dict:
-    """Reads the JSON object of a specification file, and checks its keys and types.
-
-    Raises:
-      file_io.InputError: it is not JSON (the message has line and column), or has an unknown key
-        or a value of another type.
-    """
+    """Reads the JSON object of a specification file, and checks its keys and types."""
     spec = file_io.read_json(path, "spec")
     json_shapes.check_text(spec, f"spec: {path}")
     if not isinstance(spec, dict):
@@ -226,13 +220,9 @@ def make_plan(
     """Makes the plan of a specification.
 
     Args:
-      spec: dict with the keys of the file.
       arguments: further arguments of all trials.
       trials: {name: arguments} that replace those of the specification.
       path: file that the specification was read from, for messages.
-
-    Raises:
-      file_io.InputError: a field is missing, contradictory or malformed.
     """
     try:
         return _make_plan(spec, arguments, trials)
@@ -265,11 +255,7 @@ def _make_plan(spec, arguments, trials):
 
 
 def arguments_of(owner: str, flags: dict) -> list[str]:
-    """Returns {flag: value} as arguments; messages name their owner.
-
-    Raises:
-      file_io.InputError: it is not a dict, or a value is not a string, number or boolean.
-    """
+    """Returns {flag: value} as arguments; messages name their owner."""
     if not isinstance(flags, dict):
         raise file_io.InputError(f"{owner}: expected an object of flags, found {flags!r}")
     for name, value in flags.items():
@@ -333,9 +319,6 @@ def parse_grid(text: str) -> dict[str, list]:
 
     Returns:
       {name: list of values}, as a specification has them.
-
-    Raises:
-      file_io.InputError: a part is not of that form, or a name appears twice.
     """
     grid = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):

@@ -39,14 +39,10 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
     For a run over several seeds this is the mean.
 
     Args:
-      folder: output folder of the run.
       metric: key of its results; None: the metric that picks its best checkpoint.
 
     Returns:
       (step, score, all results of that step); (None, None, {}) if it has not been evaluated.
-
-    Raises:
-      file_io.InputError: the results do not hold the metric, or are damaged.
     """
     several = os.path.join(folder, SEEDS)
     if file_io.exists(several):
@@ -96,9 +92,6 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
 
     Returns:
       Dict of these attributes of a `sweep_journal.Trial`.
-
-    Raises:
-      file_io.InputError: a file is damaged.
     """
     path = os.path.join(folder, SEEDS)
     if file_io.exists(path):
@@ -125,15 +118,7 @@ def _learning_of_seeds(path):
 
 
 def find_difference(folder: str, trials: Sequence[sweep_journal.Trial]) -> str:
-    """Returns how the evaluations of two trials differ, so that nothing is compared; "" if not.
-
-    Args:
-      folder: folder of the sweep.
-      trials: its trials.
-
-    Raises:
-      file_io.InputError: a record is damaged.
-    """
+    """Returns how the evaluations of two trials differ, so that nothing is compared; "" if not."""
     folders = [
         path
         for trial in trials
@@ -180,7 +165,6 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
 
     Args:
       plan: `sweep_plan.Plan.describe`.
-      trials: its `sweep_journal.Trial`s.
 
     Returns:
       dict: metric, minimize, parameters (names), points and trials in the order of their numbers,
@@ -381,7 +365,6 @@ class Sweep:
     """A sweep and its table.
 
     Attributes:
-      folder: folder of the sweep.
       plan: its description, see `sweep_plan.Plan.describe`.
       summary: see `sweep_comparison.add`.
     """
@@ -422,7 +405,6 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
     """Returns the mean scores over two parameters for a heat map.
 
     Args:
-      sweep: the sweep.
       names: the parameters of the columns and of the rows.
 
     Returns:

@@ -13,11 +13,7 @@ from albert.io import file_io
 
 
 def check_installed() -> None:
-    """Checks that Optuna is installed.
-
-    Raises:
-      file_io.InputError: it is missing; the message says how to install it.
-    """
+    """Checks that Optuna is installed."""
     _optuna()
 
 
@@ -40,7 +36,6 @@ def suggest(
     """Suggests the next point of `sweep_plan.Plan.parameters`, {name: value}.
 
     Args:
-      plan: `sweep_plan.Plan`.
       number: number of the trial that will use the point.
       trials: the `sweep_journal.Trial`s before it. For trials that have not ended
         only the point counts, so that it is not tried twice at the same time.
@@ -99,7 +94,6 @@ def step_to_end_at(
     trials are never ended, nor is any trial before `sweep_plan.Plan.prune_after`.
 
     Args:
-      plan: `sweep_plan.Plan`.
       curve: {step: score} of the trial.
       earlier: curves of the earlier trials that are done.
     """

@@ -460,17 +460,12 @@ def export(
     """Writes runs to a tracker; those that it has already are updated.
 
     Args:
-      runs: the runs.
       to: a key of `TRACKERS`.
       output: folder; of MLflow the file of an SQLite database or the URI of a server.
       project: name of the experiment (MLflow) or project (Weights & Biases, Trackio).
 
     Returns:
       {`ADDED`, `UPDATED` or `UNCHANGED`: number of runs}.
-
-    Raises:
-      file_io.InputError: a library is missing, or `output` cannot be written or holds something
-        else.
     """
     if to != "mlflow":
         _check_folder(output, to)

@@ -34,7 +34,6 @@ class Examples:
     """The examples of a file, with functions that answer and score them.
 
     Attributes:
-      path: the file.
       answers: ``(inference.FoundModel) -> list``: one answer per example, or per word.
       metric: name of the score; None if the correct answers are unknown.
       score: ``(answers) -> points``, from 0 to 100.
@@ -55,7 +54,6 @@ class Agreement:
     Attributes:
       count: number of answers.
       rate: fraction of equal answers.
-      metric: name of the score.
       expected, found: scores of the first and of the second model, from 0 to 100.
     """
 
@@ -93,16 +91,12 @@ def read(
     """Reads the `Examples` of a file.
 
     Args:
-      folder: `model_folder.ModelFolder` of the model.
       path: for classifiers a file with the columns of the training data, or the ``dev.tsv`` of a
         task; else words with labels, passages in RACE's format, questions in the format of
         `predict`, or a SQuAD file.
       flag: name of the parameter that gives the path, for messages.
       needs_labels: whether the file must have the correct answers.
       max_examples: maximum number of examples, evenly spaced in the file; None: all.
-
-    Raises:
-      file_io.InputError: the file is missing, belongs to another task, or lacks the answers.
     """
     if not file_io.exists(path):
         raise file_io.InputError(f"{flag}: the file {path} does not exist")
@@ -133,8 +127,7 @@ def measure(
     """Measures the `Agreement` of two models.
 
     Args:
-      examples: `Examples` with known correct answers.
-      expected, actual: `inference.FoundModel`s.
+      examples: with known correct answers.
     """
     answers = examples.answers(expected), examples.answers(actual)
     points = map(examples.score, answers)

@@ -21,18 +21,13 @@ class ExportedModel(tf.Module):
     """A fine-tuned model as a function from the inputs of a serving folder to its outputs.
 
     Args:
-      trained: `model_folder.ModelFolder` with a checkpoint, whose weights it gets.
-      compute: `layers.Compute`.
+      trained: a folder with a checkpoint, whose weights it gets.
 
     Attributes:
       kind: name of the model's kind, see `kinds`.
-      model: model of `heads`.
       inputs, outputs: names of the inputs and outputs.
       labels: label names by id; empty for models without labels.
       max_seq_length: S of the training.
-
-    Raises:
-      file_io.InputError: the checkpoint is of another kind of model.
     """
 
     def __init__(
@@ -104,9 +99,6 @@ def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text")
 def make(tokenizer: tokenization.FullTokenizer) -> "SentencePiece | WordPiece":
     """Makes the `SentencePiece` or `WordPiece` of a tokenizer.
 
-    Args:
-      tokenizer: `tokenization.FullTokenizer`.
-
     Raises:
       file_io.InputError: see `check_text`; or TensorFlow, which may have another Unicode version,
         normalizes a character of the vocabulary differently from Python.
@@ -123,9 +115,6 @@ class _GraphTokenizer(tf.Module):
 
     def check_characters(self, tokenizer: tokenization.FullTokenizer) -> None:
         """Checks that TensorFlow and Python, whose Unicode versions may differ, treat texts alike.
-
-        Raises:
-          file_io.InputError: they normalize a character of the vocabulary differently.
         """
         characters = [
             chr(c) for c in _ALL_CHARACTERS if unicodedata.category(chr(c)) not in _NO_TEXT

@@ -193,15 +193,11 @@ def export_module(
     """Writes a hub module.
 
     Args:
-      model: `pretraining_heads.PretrainingModel`; without a sentence task the module has no `sop`.
-      source: `sources.Source` with the vocabulary.
-      path: folder to make.
+      model: without a sentence task the module has no `sop`.
+      source: has the vocabulary.
 
     Returns:
       The folder.
-
-    Raises:
-      file_io.InputError: the folder exists already or cannot be written.
     """
     target = _new_folder(path)
     _check_rules(source)
@@ -252,16 +248,10 @@ def export_preprocessing(
     strings [B] as a ragged tensor. Programs that load it must import ``tensorflow_text`` first.
 
     Args:
-      tokenizer: `tokenization.FullTokenizer` with a SentencePiece model.
       max_seq_length: S.
-      path: folder to make.
 
     Returns:
       The folder.
-
-    Raises:
-      file_io.InputError: the folder exists already or cannot be written, tensorflow-text is
-        missing, or the vocabulary is not supported.
     """
     target = _new_folder(path)
     graphs.check_text(tokenizer, "preprocessing_path")

@@ -46,7 +46,6 @@ def export(
     Args:
       model_dir: folder of a training run or of a released model.
       checkpoint: see `checkpoints.choose`; a path if there is no `model_dir`.
-      output_dir: folder to write to.
       head: key of `huggingface.HEADS`; None: found in the folder's description or the variables.
       labels: names of a classifier's labels by id; empty: taken from the description.
       architecture: key of `weight_names.ARCHITECTURES`; None: that of the weights.
@@ -54,10 +53,6 @@ def export(
 
     Returns:
       Name of the head, a key of `huggingface.HEADS`.
-
-    Raises:
-      file_io.InputError: the checkpoint is missing, transformers has no such head or architecture,
-        or vocabulary, configuration and weights do not match; then nothing is written.
     """
     prefix = choose(model_dir, checkpoint)
     described_head, described_labels, dropout_prob = _read_description(model_dir)
@@ -203,8 +198,6 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
     """Writes the tokenizer's files, with which transformers computes the same ids.
 
     Args:
-      folder: existing folder.
-      tokenizer: `tokenization.FullTokenizer`.
       max_length: maximum length of the model's input, in tokens.
     """
     special = {

@@ -34,8 +34,8 @@ def write(folder: serving_folder.ServingFolder, trained: model_folder.ModelFolde
     kind, labels (by id), max_seq_length, inputs and outputs.
 
     Args:
-      folder: `serving_folder.ServingFolder` to write to, in float32 or int8.
-      trained: `model_folder.ModelFolder` of the model, with its checkpoint.
+      folder: the folder to write to, in float32 or int8.
+      trained: the model, with its checkpoint.
     """
     served = graphs.ExportedModel(trained)
     served.fixed = served.function(1, served.max_seq_length)
@@ -65,7 +65,7 @@ def convert(
     """Returns the bytes of a LiteRT model.
 
     Args:
-      module: `tf.Module` that holds the variables.
+      module: holds the variables.
       functions: {name of the signature: `tf.function` with an input signature}.
       about: JSON-ready dict with "inputs" and "outputs", names in order; it is also written to
         the file.

@@ -64,18 +64,11 @@ FLOAT32 = Arithmetic()
 
 
 class Model:
-    """A fine-tuned model to write.
-
-    Args:
-      folder: `model_folder.ModelFolder` with a checkpoint.
+    """A fine-tuned model to write; its folder must have a checkpoint.
 
     Attributes:
-      folder: the argument.
       kind: `kinds.Kind`.
       weights: {name: array} of the model's variables.
-
-    Raises:
-      file_io.InputError: see `trained_model.restored_model`.
     """
 
     def __init__(self, folder: model_folder.ModelFolder) -> None:
@@ -141,13 +134,7 @@ def write(
 
 
 class _Encoder:
-    """Adds the encoder to a graph.
-
-    Args:
-      graph: `onnx_graph.Graph` with the inputs of the model.
-      config: `encoder.AlbertConfig`.
-      weights: {name: array}.
-    """
+    """Adds the encoder to a graph."""
 
     def __init__(
         self,

@@ -17,11 +17,7 @@ _IR_VERSION = 10  # the version of runtimes that support this opset
 
 
 def package() -> ModuleType:
-    """Imports the package onnx.
-
-    Raises:
-      file_io.InputError: the package is not installed.
-    """
+    """Imports the package onnx."""
     try:
         import onnx
     except ImportError as error:
@@ -106,9 +102,6 @@ class Graph:
         """Makes a tensor an output of the graph.
 
         Args:
-          name: name of the output.
-          x: the tensor.
-          dtype: type of the tensor.
           shape: its sizes; a size that depends on the inputs has a name instead.
         """
         self._nodes.append(self._helper.make_node("Identity", [x], [name], name))

@@ -127,7 +127,6 @@ def smoothing_factors(
 
     Args:
       kernel: [C, O].
-      observed: list of `Observations`, one per depth.
       alpha: strength of the smoothing: 0 considers only the weights, 1 gives all channels of the
         inputs the same range.
     """
@@ -148,9 +147,6 @@ def quantize(kernel: np.ndarray, observed: dict[int, Observations]) -> Product:
     Args:
       kernel: float32 [C, O].
       observed: {depth: `Observations`} of its inputs.
-
-    Returns:
-      `Product`.
     """
     return min((_product(kernel, observed, alpha) for alpha in _ALPHAS), key=lambda p: p.error)
 
@@ -197,9 +193,7 @@ def write(
     the calibration file agree with those of the model in float32.
 
     Args:
-      folder: `serving_folder.ServingFolder`.
-      trained: `model_folder.ModelFolder` with a checkpoint.
-      calibration: `agreement.Examples`; the correct answers may be unknown.
+      calibration: the correct answers may be unknown.
 
     Returns:
       The measurements as a JSON-ready dict.
@@ -265,10 +259,6 @@ def observe(
     model: onnx_export.Model, examples: agreement.Examples
 ) -> tuple[dict[tuple[int, str], Observations], list]:
     """Answers examples in float32, and observes the inputs of the products of the blocks.
-
-    Args:
-      model: `onnx_export.Model`.
-      examples: `agreement.Examples`.
 
     Returns:
       {(depth, part): `Observations`}, and the answers.

@@ -42,9 +42,6 @@ def model_to_serve(
     It computes in float32, because support for lower precision depends on the machine.
 
     Args:
-      task: `contracts.Task`.
-      config: `encoder.AlbertConfig`.
-      prefix: prefix of the checkpoint.
       skip_padding: see `layers.Compute`.
     """
     compute = layers.Compute(skip_padding=skip_padding)
@@ -98,15 +95,11 @@ def export_classifier(
 
     Args:
       model: classifier or regression model of `heads`.
-      specs: feature specifications of its task.
       export_dir: parent of the new folder, see `save_version`.
       threshold: constant output ``threshold``; None or NaN omits it.
 
     Returns:
       The new folder.
-
-    Raises:
-      file_io.InputError: the folder cannot be written.
     """
     if threshold is not None and math.isnan(threshold):
         threshold = None
@@ -232,13 +225,9 @@ def export_squad(
     ``end_logits`` and ``start_logits``; it replaces an existing file.
 
     Args:
-      runner: `engine.Engine` of a SQuAD task.
       checkpoint: see `checkpoints.choose`.
       max_seq_length: S of the TensorFlow Lite model.
       export_dir: folder, made if missing.
-
-    Raises:
-      file_io.InputError: there is no checkpoint, or the files cannot be written.
     """
     prefix = checkpoints.choose(runner.run_config.output_dir, checkpoint)
     logging.info("Exporting %s", prefix)
@@ -277,7 +266,6 @@ class TextPacker(tf.Module):
     """Turns strings into the inputs of a model.
 
     Args:
-      tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; longer texts are cut as `glue.convert_example` does.
 
     Attributes:
@@ -326,8 +314,6 @@ class TextServer(TextPacker):
     """Answers strings with a classifier or regression model.
 
     Args:
-      model: model of `heads`.
-      tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; longer texts are cut as `glue.convert_example` does.
       labels: K label names by id; empty for regression.
       is_pair: whether the model takes two texts.
@@ -383,9 +369,6 @@ def export_text_classifier(
 
     Returns:
       The new folder.
-
-    Raises:
-      file_io.InputError: see `graphs.make`, or the folder cannot be written.
     """
     server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
@@ -402,7 +385,6 @@ class ChoiceServer(TextPacker):
 
     Args:
       model: `heads.RegressionModel`, which scores a text with a question and an option.
-      tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; longer texts are cut as `race.convert_example` does.
       max_qa_length: maximum number of tokens of question and option.
 
@@ -473,7 +455,6 @@ def export_ids(model: Any, export_dir: str) -> str:
     word are the word's.
 
     Args:
-      model: `heads.TokenClassifierModel`.
       export_dir: parent of the new folder, see `save_version`.
 
     Returns:
@@ -496,8 +477,6 @@ class WordServer(TextPacker):
     """Answers texts and words with a token classifier.
 
     Args:
-      model: `heads.TokenClassifierModel`.
-      tokenizer: `tokenization.FullTokenizer`.
       max_seq_length: S; words beyond this many pieces, with [CLS] and [SEP], get the
         label "" and the probability 0.
       labels: K label names by id.
@@ -577,9 +556,6 @@ def export_text(
 
     Returns:
       The new folder.
-
-    Raises:
-      file_io.InputError: see `graphs.make`, or the folder cannot be written.
     """
     server = WordServer(model, tokenizer, max_seq_length, labels)
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
@@ -604,12 +580,8 @@ def write(
     `WordServer` or `ChoiceServer`, and `DESCRIPTION`.
 
     Args:
-      folder: `serving_folder.ServingFolder` to write to, in float32 or bfloat16.
-      trained: `model_folder.ModelFolder` of the model, with its checkpoint.
-      with_texts: whether to write `TEXT_MODEL`.
-
-    Raises:
-      file_io.InputError: the folder cannot be written.
+      folder: the folder to write to, in float32 or bfloat16.
+      trained: the model, with its checkpoint.
     """
     # XLA may compile for each number of token rows, of which there are fewer than batch shapes.
     compute = layers.Compute(dtype=folder.precision, skip_padding=True)
@@ -643,11 +615,7 @@ def _description(exported: graphs.ExportedModel) -> Callable:
 def _text_server(
     exported: graphs.ExportedModel, trained: model_folder.ModelFolder
 ) -> TextPacker | None:
-    """Makes the text server of a model; None for SQuAD models, which have none.
-
-    Raises:
-      file_io.InputError: see `graphs.make`.
-    """
+    """Makes the text server of a model; None for SQuAD models, which have none."""
     make = _TEXT_SERVERS.get(exported.kind)
     if make is None:
         return None

@@ -103,7 +103,6 @@ def export(
 
     Args:
       model_dir: output folder of a fine-tuning run.
-      output_dir: folder to make.
       format, precision: a key of `WRITERS`.
       calibration_file: needed by the combinations in `CALIBRATED`, see `agreement.read`; may lack
         labels.
@@ -113,13 +112,6 @@ def export(
       max_metric_drop: maximum loss of the score, in percentage points.
       weights: "float16" stores the weights in half of the space, for combinations of
         `HALF_WRITERS`; they are computed with as before.
-
-    Returns:
-      `serving_folder.ServingFolder`.
-
-    Raises:
-      file_io.InputError: a parameter is missing or invalid, a package is not installed, a file is
-        invalid, or the answers of the exported model differ; then nothing is written.
     """
     _check_parameters(format, precision, calibration_file, check_file, weights)
     _check_limits(min_agreement, max_metric_drop)
@@ -209,11 +201,7 @@ def _check_answers(
     min_agreement: float,
     max_metric_drop: float,
 ) -> dict[str, Any]:
-    """Compares the answers of the exported model; returns the measurements.
-
-    Raises:
-      file_io.InputError: the answers differ too much; gives the figures.
-    """
+    """Compares the answers of the exported model; returns the measurements."""
     comparison = agreement.measure(
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)
     )

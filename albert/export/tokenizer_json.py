@@ -78,17 +78,13 @@ _UNSEEN = " "
 def write(
     folder: str, tokenizer: tokenization.FullTokenizer, with_special_pieces: bool = False
 ) -> None:
-    """Writes ``tokenizer.json``, and compares it with the tokenizer.
+    """Writes ``tokenizer.json``, and rejects a tokenizer that it cannot describe.
+
+    The ids that the file gives are compared with those of the tokenizer.
 
     Args:
-      folder: folder that exists.
-      tokenizer: `tokenization.FullTokenizer`.
       with_special_pieces: whether ``[CLS]`` and the like in a text are the special pieces, as
         transformers expects; otherwise they are text, as they are here.
-
-    Raises:
-      file_io.InputError: the file cannot describe the tokenizer, or gives other ids; names the
-        property, or a text.
     """
     describe = _sentencepiece if tokenizer.sp_model else _wordpiece
     content = {

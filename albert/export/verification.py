@@ -47,9 +47,6 @@ def check(path: str) -> Iterator[Item]:
 
     Yields:
       `Item`s, sorted by name.
-
-    Raises:
-      file_io.InputError: the path has nothing that can be checked.
     """
     set_of_shard = instance_shards.prefix_of(path)
     prefix = set_of_shard or path.removesuffix(_MANIFEST)

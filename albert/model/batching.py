@@ -34,7 +34,7 @@ def trim_arrays(
     rounded up so that only a few lengths occur.
 
     Args:
-      features: dict of arrays with `input_mask`; examples are the first axis of each.
+      features: arrays with `input_mask`; examples are the first axis of each.
       names: the features whose last axis is the padded sequence.
       min_length: minimum length that is kept.
 
@@ -56,10 +56,6 @@ def batches_by_length(lengths: npt.ArrayLike, batch_size: int) -> list[np.ndarra
 
     The longest come first, so that a batch that does not fit in memory fails immediately.
 
-    Args:
-      lengths: array-like [N].
-      batch_size: B.
-
     Returns:
       List of int arrays [B], the last [1 to B]: indices of examples, by decreasing length.
     """
@@ -74,7 +70,6 @@ def trimmed_batches(
 
     Args:
       columns: arrays [N, S] by name, with `input_mask`.
-      batch_size: B.
       min_length: minimum length that is kept.
 
     Yields:
@@ -89,7 +84,7 @@ def places_in(batches: Sequence[np.ndarray]) -> np.ndarray:
     """Finds the row of each example in the concatenated batches.
 
     Args:
-      batches: list of int arrays, the indices of examples: each from 0 to N - 1 once.
+      batches: indices of examples: each from 0 to N - 1 once.
 
     Returns:
       int [N]: taking the rows in this order gives examples 0 to N - 1.

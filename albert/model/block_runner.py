@@ -49,7 +49,6 @@ class BlockRunner:
         """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R].
 
         Args:
-          block: the block, one of those of the runner.
           hidden, seeds, positions: see `layers.Block`.
           scale: scale of its output, if it has one.
         """

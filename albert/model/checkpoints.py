@@ -51,9 +51,7 @@ def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
     """Writes the manifest of a complete checkpoint.
 
     Args:
-      prefix: prefix of the checkpoint.
       step: step at which it was saved; None if unknown.
-      names: names of its variables.
 
     Raises:
       OSError: a file cannot be read or written.
@@ -138,7 +136,6 @@ class LoadReport:
     """The result of a restore; every list holds variable names, sorted.
 
     Attributes:
-      path: the checkpoint's prefix.
       loaded: variables of the model that got a value.
       new: variables of the model that the checkpoint does not have (heads, freshly initialized).
       unused: variables of the checkpoint that the model does not have, without optimizer state.
@@ -229,10 +226,6 @@ def resolve(path: str) -> str:
       path: prefix, ``.index`` or ``.data-…`` file, folder (its best checkpoint, else its last),
         hub module folder, Hugging Face folder or ``.safetensors`` file; or a published name, URL or
         archive, see `published.local_path`.
-
-    Raises:
-      file_io.InputError: there is no checkpoint; lists the folder's content instead. Or the model
-        cannot be fetched.
     """
     path = published.local_path(path)
     prefix = _FILE_OF_CHECKPOINT.sub("", path.rstrip("/"))
@@ -295,11 +288,7 @@ def _keys(checkpoint: weight_names.CheckpointReader) -> dict[str, str]:
 
 
 def reader(path: str) -> weight_names.CheckpointReader:
-    """Opens the checkpoint that `path` names for reading by the names of variables.
-
-    Raises:
-      file_io.InputError: no checkpoint there, or it is damaged.
-    """
+    """Opens the checkpoint that `path` names for reading by the names of variables."""
     prefix = resolve(path)
     if huggingface.is_weights_file(prefix):
         return huggingface.Reader(prefix)
@@ -405,11 +394,7 @@ def group_zero_name(name: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Rejects a path where TensorFlow writes checkpoints but cannot find them again.
-
-    Raises:
-      file_io.InputError: it has a backslash.
-    """
+    """Rejects a path with a backslash: TensorFlow writes checkpoints there but cannot find them."""
     if "\\" in path:
         raise file_io.InputError(
             f"TensorFlow cannot read checkpoints whose path has a backslash: {path}; use another "
@@ -512,9 +497,6 @@ def restore_training_state(prefix: str, model: tf.Module, optimizer: TrainingSta
     """Loads weights, optimizer slots and step of an interrupted run.
 
     The loss scale is loaded if it is stored: a run may resume in another precision.
-
-    Raises:
-      file_io.InputError: a variable or slot is missing or has another shape; names it.
     """
     checkpoint = reader(prefix)
     shapes = checkpoint.get_variable_to_shape_map()
@@ -534,11 +516,7 @@ def restore_training_state(prefix: str, model: tf.Module, optimizer: TrainingSta
 
 
 def read_tensors(path: str) -> dict[str, Any]:
-    """Reads {name: array} of the checkpoint that `path` names, without optimizer state and step.
-
-    Raises:
-      file_io.InputError: no checkpoint there, or it is damaged.
-    """
+    """Reads {name: array} of the checkpoint that `path` names, without optimizer state and step."""
     prefix = resolve(path)
     _check_manifest(prefix)
     checkpoint = reader(prefix)
@@ -568,9 +546,6 @@ def save(prefix: str, model: tf.Module, optimizer: TrainingState | None = None) 
       prefix: path without ending, such as ``folder/model.ckpt-300``.
       model: module whose variables have checkpoint names.
       optimizer: its slots and ``global_step`` are also stored.
-
-    Raises:
-      file_io.InputError: the files cannot be written.
     """
     write_tensors(prefix, values_of(model, optimizer), with_meta=True)
 
@@ -747,7 +722,6 @@ def damage_of(prefix: str, renew: bool = False) -> str | None:
     files that another program has replaced, only the checksums count.
 
     Args:
-      prefix: prefix of the checkpoint.
       renew: whether to write a new manifest for replaced files.
 
     Raises:
@@ -768,9 +742,6 @@ def last_whole(folder: str) -> str | None:
 
     Later, damaged checkpoints are renamed; an error is logged with the damage and the steps that
     must be repeated.
-
-    Args:
-      folder: output folder.
 
     Raises:
       file_io.InputError: there are checkpoints but none is whole, or one cannot be read, which does
@@ -818,11 +789,7 @@ def choose(folder: str, which: str | None) -> str:
     """Returns the prefix of the checkpoint chosen by the setting ``checkpoint``.
 
     Args:
-      folder: output folder.
       which: "best", "last", a path, or None for the best, else the last.
-
-    Raises:
-      file_io.InputError: the checkpoint is missing.
     """
     if which == "best" or (which is None and find_best(folder)):
         return resolve(os.path.join(folder, BEST))

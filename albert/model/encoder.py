@@ -119,9 +119,7 @@ class AlbertModel(tf.Module):
     """The encoder; its variables exist after construction and are named as in checkpoints.
 
     Args:
-      config: AlbertConfig.
       seed: integer from which the initial weights are drawn (same seed, same weights), or None.
-      compute: `layers.Compute`.
     """
 
     def __init__(

@@ -40,8 +40,6 @@ class Model(tf.Module):
     add up.
 
     Args:
-      config: AlbertConfig.
-      compute: `layers.Compute` of the encoder.
       seed: integer from which the initial weights are drawn, or None.
     """
 
@@ -120,8 +118,8 @@ class Model(tf.Module):
 
         Args:
           outputs: the model's outputs for `features`.
-          features: dict of features with labels.
-          weights: dict of scalars that the terms' sums are divided by; None means
+          features: with labels.
+          weights: scalars that the terms' sums are divided by; None means
             `loss_weights(features)`. A term with weight 0 is 0.
 
         Returns:
@@ -181,15 +179,10 @@ class HiddenLayer(tf.Module):
     Its variables are ``head_hidden/kernel`` [H, head_hidden_size] and ``head_hidden/bias``.
 
     Args:
-      head: `head_config.Head`.
-      config: AlbertConfig.
       seed: see `Model`.
 
     Attributes:
       size: width of its output.
-
-    Raises:
-      file_io.InputError: an activation is unknown.
     """
 
     def __init__(
@@ -262,7 +255,6 @@ class _LabelModel(Model):
 
     Args:
       dropout_prob: dropout of the pooled output in training, independent of the configuration.
-      head: `head_config.Head`.
       num_outputs: size of the output layer.
       For the other arguments see `Model`.
     """

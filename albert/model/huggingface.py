@@ -96,11 +96,7 @@ def conversion_of(path: str) -> str | None:
 
 
 def read_config(folder: str) -> dict[str, Any]:
-    """Reads the ``config.json`` in a folder; returns an empty dict if there is none.
-
-    Raises:
-      file_io.InputError: it is the configuration of another architecture.
-    """
+    """Reads the ``config.json`` in a folder; returns an empty dict if there is none."""
     path = os.path.join(folder, CONFIG_NAME)
     if not file_io.exists(path):
         return {}
@@ -135,9 +131,6 @@ def read_labels(folder: str) -> tuple[str, ...]:
     """Reads the names of the labels, by id, of the model in a folder.
 
     Without names they have transformers' default names, as many as `num_labels` or 2.
-
-    Raises:
-      file_io.InputError: the name of a label is missing.
     """
     config = read_config(folder)
     path = os.path.join(folder, CONFIG_NAME)
@@ -170,10 +163,6 @@ class Reader:
     Attributes:
       optional: prefixes of encoder variables that may be missing (models for masked words and for
         questions have no pooler).
-
-    Raises:
-      file_io.InputError: the file has another format or is damaged, or the model has another
-        architecture or a network that this package does not support.
     """
 
     optional = (_POOLER,)
@@ -310,9 +299,6 @@ def find_head(names: Iterable[str]) -> str | None:
 
     Args:
       names: names of variables in this package.
-
-    Raises:
-      file_io.InputError: transformers has no class for the head.
     """
     own = {name for name in names if not name.startswith("bert/")}
 
@@ -369,15 +355,10 @@ def convert_weights(
 
     Args:
       tensors: {name in this package: array}; variables of other heads are skipped.
-      config: `encoder.AlbertConfig`.
       head: key of `HEADS`.
-      architecture: `Architecture`; see `check_architecture`.
 
     Returns:
       {Hugging Face name: float32 array}.
-
-    Raises:
-      file_io.InputError: variables are missing; names them.
     """
     sizes = (_num_groups(config), config.inner_group_num)
     table = weight_names.name_table(*sizes, architecture, head == "token_classification")
@@ -414,11 +395,7 @@ def convert_config(
     """Builds the content of ``config.json``.
 
     Args:
-      config: `encoder.AlbertConfig`.
-      head: key of `HEADS`.
       labels: names of the classes in the order of their ids; empty if there are none.
-      tokenizer: `tokenization.FullTokenizer`.
-      architecture: `Architecture`.
       dropout_prob: dropout before the output layer of a classifier.
     """
     values = {

@@ -51,10 +51,6 @@ def read_rules(folder: str) -> dict[str, Any]:
 
     ``tokenizer_config.json`` comes before ``tokenizer.json``, as in transformers. Entries that
     neither file has are missing.
-
-    Raises:
-      file_io.InputError: a file is damaged or asks for what this package does not do; names the
-        entry.
     """
     config_path, fast_path = (os.path.join(folder, name) for name in (CONFIG_NAME, FAST_NAME))
     config, fast = _read(config_path), _read(fast_path)
@@ -100,12 +96,7 @@ def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str])
     """Compares the ids of added tokens with those that the tokenizer gives them.
 
     Args:
-      folder: Hugging Face folder.
       rules: what `read_rules` read.
-      vocabularies: paths of the folder's vocabularies.
-
-    Raises:
-      file_io.InputError: they differ; names a token.
     """
     if len(vocabularies) != 1:
         return

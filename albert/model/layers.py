@@ -129,7 +129,6 @@ class Dropout:
 
         Args:
           rate: fraction of the elements that are dropped.
-          site: its name.
         """
         if not self.training or not rate:
             return None

@@ -56,11 +56,8 @@ class ModelFolder:
     """A fine-tuned model.
 
     Attributes:
-      path: the folder.
       kind: what the model does, such as "classifier" or "squad_v2".
-      config: `configuration.AlbertConfig`.
-      source: `sources.Source` of its files; `checkpoint` is the prefix of its best checkpoint,
-        else of its last.
+      source: its files; `checkpoint` is the prefix of its best checkpoint, else of its last.
       settings: the JSON-ready dict given to `write`; see `setting`.
     """
 
@@ -74,9 +71,6 @@ class ModelFolder:
         """Returns the settings as a dataclass whose annotations are classes or unions of classes.
 
         Missing settings get the dataclass's defaults.
-
-        Raises:
-          file_io.InputError: a setting without a default is missing, or one has the wrong type.
         """
         values, types = {}, typing.get_type_hints(dataclass)
         for field in dataclasses.fields(dataclass):  # type: ignore[arg-type]
@@ -89,11 +83,7 @@ class ModelFolder:
         """Returns a setting after checking it.
 
         Args:
-          name: name of the setting.
           kind: its type, or a function that returns whether a value is valid.
-
-        Raises:
-          file_io.InputError: the setting is missing or invalid.
         """
         value = self.settings.get(name)
         if not (isinstance(value, kind) if isinstance(kind, type) else kind(value)):
@@ -106,31 +96,19 @@ class ModelFolder:
 
     @property
     def scale(self) -> label_scale.LabelScale:
-        """The unit of a regression; `label_scale.RAW` for other models.
-
-        Raises:
-          file_io.InputError: it is invalid; names the folder.
-        """
+        """Returns the unit of a regression; `label_scale.RAW` for other models."""
         return _checked(self.path, label_scale.LabelScale.of, self.settings)
 
     @property
     def decision(self) -> decisions.Decision:
-        """How scores become answers; `decisions.PLAIN` unless the model was calibrated.
-
-        Raises:
-          file_io.InputError: it is invalid; names the folder.
-        """
+        """Returns how scores become answers; `decisions.PLAIN` unless the model was calibrated."""
         return _checked(self.path, decisions.Decision.of, self.settings)
 
     def length(self, name: str = "max_seq_length", minimum: int = MIN_LENGTH) -> int:
         """Returns the setting of a length of inputs, in tokens.
 
         Args:
-          name: name of the setting.
           minimum: minimum length that leaves space for text.
-
-        Raises:
-          file_io.InputError: the length is missing, below `minimum`, or above the model's maximum.
         """
         return self.setting(name, lambda value: self.config.is_length(value) and value >= minimum)
 
@@ -138,11 +116,7 @@ class ModelFolder:
 def load_tokenizer(
     source: sources.Source, config: configuration.AlbertConfig
 ) -> tokenization.FullTokenizer:
-    """Loads the tokenizer of a `sources.Source` and checks it against the configuration.
-
-    Raises:
-      file_io.InputError: the vocabulary is missing, of the wrong kind, or does not fit.
-    """
+    """Loads the tokenizer of a `sources.Source` and checks it against the configuration."""
     tokenizer = tokenization.FullTokenizer(
         vocab_file=source.vocab_file, spm_model_file=source.spm_model_file, rules=source.rules
     )
@@ -154,11 +128,7 @@ def load_tokenizer(
 def with_extra_rows(
     config: configuration.AlbertConfig, source: sources.Source
 ) -> configuration.AlbertConfig:
-    """Returns a configuration whose `vocab_size` has a row for each extra piece of a source.
-
-    Raises:
-      file_io.InputError: see `load_tokenizer`.
-    """
+    """Returns a configuration whose `vocab_size` has a row for each extra piece of a source."""
     vocabulary = source.vocabulary
     if not (source.rules.extra_pieces and vocabulary):
         return config
@@ -185,17 +155,13 @@ def write(
     Args:
       path: output folder of the training; created if missing.
       kind: what the model does; `read` checks it.
-      config: `configuration.AlbertConfig`.
-      source: `sources.Source` with the vocabulary to copy.
+      source: has the vocabulary to copy.
       settings: JSON-ready dict of the settings needed to use the model, such as the maximum input
         length and the names of the labels.
       replace: whether to replace existing files.
 
     Returns:
       Whether the files were written.
-
-    Raises:
-      file_io.InputError: an existing file that must not be replaced is damaged.
     """
     description = _description(kind, config, source, settings)
     if not replace and not _lacks_description(path, description, config, source):
@@ -225,9 +191,6 @@ def check_same_model(
 
     Args:
       path, kind, config, source, settings: see `write`.
-
-    Raises:
-      file_io.InputError: they are of another model; lists the differences.
     """
     ours = _description(kind, config, source, settings)
     if not _has_checkpoints(path):
@@ -385,9 +348,6 @@ def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextR
 
     Returns:
       The rules; None if the folder has no vocabulary, or several.
-
-    Raises:
-      file_io.InputError: the rules, or the vocabulary with them, cannot be read.
     """
     vocabularies = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
     if len(vocabularies) != 1:
@@ -443,13 +403,8 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
     """Reads the folder of a fine-tuned model, as written by `write`.
 
     Args:
-      path: folder of a fine-tuned model.
       kinds: the kinds that the caller can use; empty accepts any kind.
       with_weights: False accepts a folder without checkpoints; `source.checkpoint` is then None.
-
-    Raises:
-      file_io.InputError: the folder, its description or its checkpoint is missing, the model is of
-        another kind, or the configuration was changed; the message says what to do.
     """
     if not file_io.is_dir(path):
         hint = published.suggestion(path)
@@ -521,12 +476,9 @@ def write_pretrained(
 
     Args:
       path: existing output folder.
-      config: `configuration.AlbertConfig` of the run, including its dropout rates.
+      config: includes the dropout rates of the run.
       sentence_task: key of `pretraining_heads.SENTENCE_TASKS`.
-      source: `sources.Source`, whose vocabulary is copied if it has one.
-
-    Raises:
-      file_io.InputError: the existing configuration is damaged.
+      source: its vocabulary is copied if it has one.
     """
     if source and source.vocabulary:
         copy_vocabulary(path, source)
@@ -572,15 +524,11 @@ def sentence_tasks(path: str, checkpoint: str | None = None) -> list[str]:
     """Lists the sentence tasks that the model of a folder may have been trained with.
 
     Args:
-      path: the folder; it may be missing.
       checkpoint: prefix; None uses the folder's best checkpoint, else its last.
 
     Returns:
       List of keys of `pretraining_heads.SENTENCE_TASKS`: the one in the folder's description;
       without a description, all that fit the variables; without a checkpoint, all.
-
-    Raises:
-      file_io.InputError: the description or the checkpoint is damaged.
     """
     from albert.model import checkpoints, pretraining_heads
 

@@ -19,7 +19,6 @@ class MaskedLmHead(tf.Module):
     """The head that scores every word of the vocabulary at the masked positions (BERT, 3.1).
 
     Args:
-      config: AlbertConfig.
       embedding_table: variable [V, E] of the word embeddings, reused as output weights.
       seed: integer from which the initial weights are drawn, or None.
     """
@@ -61,7 +60,6 @@ class PretrainingModel(heads.Model):
       sentence_task: key of `SENTENCE_TASKS`.
 
     Attributes:
-      masked_lm: `MaskedLmHead`.
       sentence_name: value of `SENTENCE_TASKS`.
       sentence_head: `heads.LabelWeights` with two labels; None without a sentence task.
     """

@@ -43,10 +43,6 @@ def local_path(path: str) -> str:
     Args:
       path: one of `NAMES`, if there is no file or folder of this name; the URL of a ``.tar.gz``
         file; a local ``.tar.gz`` file; or any other path, which is returned as it is.
-
-    Raises:
-      file_io.InputError: the file cannot be fetched (says where to put it), or its archive cannot
-        be trusted, see `archives.unpack_archive`.
     """
     if path in NAMES and not (file_io.exists(path) or file_io.exists(f"{path}.index")):
         return _fetched(ADDRESS.format(path), f"{path}.tar.gz")
@@ -79,9 +75,6 @@ def vocabulary(path: str, pattern: str) -> str:
     Args:
       path: see `local_path`; a path of anything but a folder is returned as it is.
       pattern: glob of the names of vocabularies of the wanted kind.
-
-    Raises:
-      file_io.InputError: see `local_path`; or the model has none of this kind.
     """
     folder = local_path(path)
     if folder == path and not file_io.is_dir(path):

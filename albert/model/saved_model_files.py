@@ -21,11 +21,7 @@ def path_of(folder: str) -> str:
 
 
 def read_graphs(folder: str) -> Sequence[meta_graph_pb2.MetaGraphDef]:
-    """Reads the graphs of a SavedModel.
-
-    Raises:
-      file_io.InputError: the file is missing or damaged; names it.
-    """
+    """Reads the graphs of a SavedModel."""
     path = path_of(folder)
     with file_io.open_input(path, "SavedModel", "rb") as file:
         content = file.read()

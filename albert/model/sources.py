@@ -59,7 +59,6 @@ class Given:
     `published.vocabulary`.
 
     Attributes:
-      config_file, spm_model_file, vocab_file: paths.
       rules: values of `text_rules.TextRules` by name.
     """
 
@@ -133,7 +132,6 @@ class _Place:
 
         Args:
           setting: that names the file, for messages.
-          path: the file that is given.
           names: possible names of the file, in order of preference.
           ending: if no name matches, the only file with this ending is used.
         """
@@ -234,11 +232,7 @@ def locate_model(path: str) -> Source:
 
 
 def find_checkpoint(path: str) -> str:
-    """Returns the weights at the path of init_checkpoint; see `checkpoints.resolve`.
-
-    Raises:
-      file_io.InputError: there are none, or they have the format of another program.
-    """
+    """Returns the weights at the path of init_checkpoint; see `checkpoints.resolve`."""
     if conversion := huggingface.conversion_of(path):
         raise file_io.InputError(f"init_checkpoint={path} cannot be read; {conversion}")
     return _resolve(path)
@@ -267,9 +261,6 @@ def rules_beside(path: str | None, rules: Mapping[str, Any] | None = None) -> te
     Args:
       path: the file; None if there is none.
       rules: see `Given`.
-
-    Raises:
-      file_io.InputError: a file is damaged, or asks for what this package does not do.
     """
     theirs = text_rules.TextRules()
     if path:
@@ -319,13 +310,7 @@ def check_config(
     variables.
 
     Args:
-      config_file: its path.
-      config: its content.
       description: dict of the folder's description; older ones hold no configuration.
-      path: path of the description.
-
-    Raises:
-      file_io.InputError: values differ; names them.
     """
     if RECORDED_CONFIG not in description:
         return
@@ -423,10 +408,6 @@ def resolve_hub(handle: str) -> str:
     Args:
       handle: local folder, local ``.tar.gz`` file (unpacked into `published.cache_dir`, once), or
         URL that `tensorflow_hub.resolve` can fetch.
-
-    Raises:
-      file_io.InputError: there is no module, the archive is damaged, or tensorflow-hub is not
-        installed.
     """
     from albert.model import checkpoints
 
@@ -481,11 +462,7 @@ def _hub_lower_case(module: str) -> bool | None:
 
 
 def check_weights(source: Source, from_scratch: bool) -> None:
-    """Rejects a model without weights.
-
-    Raises:
-      file_io.InputError: there is no checkpoint, and random weights were not requested.
-    """
+    """Rejects a model without a checkpoint, unless random weights were requested."""
     if not (source.checkpoint or from_scratch):
         raise file_io.InputError(
             "no weights: give init_checkpoint or albert_hub_module_handle, or from_scratch for "

@@ -27,7 +27,7 @@ def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, t
     """Cuts off the padding that all examples have in common, as `batching.trim_arrays` does.
 
     Args:
-      features: dict of tensors with `input_mask`; examples are the first axis of each.
+      features: tensors with `input_mask`; examples are the first axis of each.
       names: the features whose last axis is the padded sequence.
 
     Returns:
@@ -51,7 +51,7 @@ def equal_tokens(
     records, so a resumed run finds its place.
 
     Args:
-      dataset: endless `tf.data.Dataset` of serialized records.
+      dataset: serialized records without end.
       batch_size: B, the mean number of records per batch.
       lengths: ``(serialized [n]) -> [n]``, the number of tokens of each record, at least 1.
 

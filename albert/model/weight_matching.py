@@ -18,7 +18,6 @@ class Match:
     """The variables of a model that a checkpoint has a value for.
 
     Attributes:
-      prefix: of the checkpoint, for messages.
       here: shapes in the model.
       there: shapes in the checkpoint.
       pairs: {name here: name there} of the variables to load.
@@ -173,8 +172,6 @@ def check_shapes(prefix: str, there: Shapes, here: Shapes, explanation: str = ""
     """Rejects shapes of the same names that differ.
 
     Args:
-      prefix: of the checkpoint.
-      there: shapes in the checkpoint.
       here: shapes in the model, of at least these names.
       explanation: what to add to the message.
     """

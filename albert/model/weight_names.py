@@ -138,9 +138,6 @@ def name_table(
     """Builds {variable name here: tensor name there} of the encoder and of every head.
 
     Args:
-      groups: `num_hidden_groups`.
-      inner_groups: `inner_group_num`.
-      architecture: `Architecture`.
       labels_tokens: whether the classifier labels words, not texts; there both have one name.
     """
     modules = [*architecture.modules, ("labels", TOKEN_HEAD if labels_tokens else "", "classifier")]
@@ -156,11 +153,7 @@ def name_table(
 
 
 def count_blocks(names: Iterable[str], architecture: Architecture) -> tuple[int, ...]:
-    """Counts the groups, and the blocks per group, in names there; (0, 0) if there are none.
-
-    Raises:
-      file_io.InputError: a block's number is larger than the number of blocks allows.
-    """
+    """Counts the groups, and the blocks per group, in names there; (0, 0) if there are none."""
     matches = filter(None, map(architecture.block_pattern.search, names))
     blocks = {tuple(int(number or 0) for number in match.groups()): match[0] for match in matches}
     for numbers, name in blocks.items():

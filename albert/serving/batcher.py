@@ -90,9 +90,7 @@ class Waiting:
     """A queued row.
 
     Attributes:
-      row: `Row`.
       arrived: time of arrival in seconds.
-      request: `Pending`.
       place: index of the row in the request, from 0.
     """
 
@@ -220,14 +218,9 @@ class Batcher:
             return len(self._queue)
 
     def submit(self, rows: list[Row]) -> concurrent.futures.Future:
-        """Queues a request.
+        """Queues a request of at least one row.
 
-        Args:
-          rows: list of `Row`, at least one.
-
-        Returns:
-          `concurrent.futures.Future` of the list of results. If it is cancelled, its queued rows
-          are not computed.
+        If the future of its results is cancelled, its queued rows are not computed.
 
         Raises:
           Full: too many rows are queued, or they would take too long.

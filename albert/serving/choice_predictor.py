@@ -65,16 +65,12 @@ class Choice:
 def read_questions(
     lines: Iterable[bytes], name: str, skip_empty: bool = False
 ) -> Iterator[Question]:
-    """Yields a `Question` per object of a jsonl file; the default of "id" counts from 0.
+    """Yields a `Question` per object of a jsonl file, which has article, question and options.
+
+    The default of "id" counts from 0.
 
     Args:
-      lines: iterable of bytes.
-      name: name of the file, for messages.
       skip_empty: whether to skip questions without text; the others keep their numbers.
-
-    Raises:
-      file_io.InputError: a line is not an object, or lacks one of article, question (texts) and
-        options (2 to 26 texts); names the line.
     """
     return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skip_empty)
 

@@ -51,11 +51,7 @@ class Features:
 
 
 def check_layers(layers: Sequence[int], config: encoder.AlbertConfig) -> None:
-    """Rejects numbers of layers that the model does not have.
-
-    Raises:
-      file_io.InputError: a layer does not exist; names the valid numbers.
-    """
+    """Rejects numbers of layers that the model does not have."""
     count = config.num_hidden_layers * config.inner_group_num
     wrong = [layer for layer in layers if not -count <= layer < count]
     if wrong:
@@ -107,19 +103,15 @@ class Extractor(BatchedModel[str, Arrays, Features]):
     """An encoder that returns vectors of some layers.
 
     Args:
-      source: `sources.Source`; without a checkpoint the weights are random.
+      source: without a checkpoint the weights are random.
       layers: numbers of layers, 0 the first after the embeddings, -1 the last.
       kind: "tokens": one vector per token; "mean": their mean; "first": the vector of [CLS];
-        "pooled": the pooler's output, of the last layer only, and `layers` is ignored.
+        "pooled": the pooler's output, of the last layer only, and `layers` is ignored; rejected if
+        the pooler is missing or random.
       max_seq_length: S; longer texts are truncated.
-      seed: seed of random weights.
 
     Attributes:
       cuts: counts the texts so far, and those that were cut.
-
-    Raises:
-      file_io.InputError: a file of the source is missing or does not fit, a layer is invalid, or
-        the checkpoint lacks the pooler that "pooled" needs, or has a random one.
     """
 
     def __init__(
@@ -167,7 +159,6 @@ class Extractor(BatchedModel[str, Arrays, Features]):
 
         Args:
           texts: texts; a tab separates the two texts of a pair.
-          batch_size: B.
         """
         return self._predict(texts, batch_size, _BATCHES_AHEAD)
 
@@ -205,7 +196,6 @@ def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
 
     Args:
       path: file, which appears when it is complete; None writes to standard output.
-      rows: iterable of `Features`.
 
     Returns:
       N.
@@ -237,7 +227,7 @@ def write_npz(path: str, rows: Iterable[Features]) -> int:
 
     Args:
       path: file, which appears when it is complete.
-      rows: iterable of `Features`, all of one kind.
+      rows: all of one kind.
 
     Returns:
       N.

@@ -18,8 +18,7 @@ class FoundModel:
     """A fine-tuned model that is not loaded yet.
 
     Attributes:
-      folder: `model_folder.ModelFolder` of its settings and vocabulary.
-      serving: `serving_folder.ServingFolder`; None for a training folder.
+      serving: None for a training folder.
       function: the function that `load` returns, if it exists already.
       precision: type of products and activations, "float32" or "bfloat16", for training folders;
         serving folders have their own.
@@ -42,9 +41,6 @@ class FoundModel:
         Returns:
           ``(features) -> outputs``: both dicts of arrays by name, see `kinds.Kind`. Other features
           are ignored. Scores of SQuAD 1.1 from a training folder are undefined at padding.
-
-        Raises:
-          file_io.InputError: the model does not fit its settings, or see `runtimes.load`.
         """
         return in_parts(self._load(runtime, threads), self.max_batch_tokens)
 
@@ -59,11 +55,7 @@ class FoundModel:
         return trained_model.from_training_folder(self.folder, self.precision)
 
     def in_precision(self, precision: str) -> "FoundModel":
-        """Returns the same model, computed in "float32" or "bfloat16".
-
-        Raises:
-          file_io.InputError: the serving folder has another precision.
-        """
+        """Returns the same model, computed in "float32" or "bfloat16"."""
         if self.serving and precision != self.serving.precision:
             raise file_io.InputError(
                 f"precision={precision}: {self.serving.path} was exported in "
@@ -112,9 +104,6 @@ def find(path: str | FoundModel, *names: str) -> FoundModel:
       path: the folder; a training folder's best checkpoint is used, or else its last. A
         `FoundModel` is returned unchanged.
       names: the kinds that the caller can use; none means any.
-
-    Raises:
-      file_io.InputError: the folder is missing, damaged or of another kind of model.
     """
     if isinstance(path, FoundModel):
         return path

@@ -132,9 +132,7 @@ class InferenceRequest:
     """A request of this protocol.
 
     Attributes:
-      model: name of the model.
       request_id: the client's name of the request; "" without one.
-      outputs: the outputs of the reply.
     """
 
     examples: list[requests.Example]
@@ -196,9 +194,6 @@ def read(
     Args:
       body: JSON and perhaps the bytes of binary tensors.
       head_size: the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
-
-    Raises:
-      file_io.InputError: the request is invalid; names the field, what was expected and found.
     """
     size = _head_size(head_size, len(body))
     value = requests.parse(body[:size])

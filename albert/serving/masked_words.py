@@ -66,11 +66,6 @@ def load_pretrained(
 
     Args:
       source: files of the model; without a checkpoint the weights are random.
-      seed: source of random weights.
-
-    Raises:
-      file_io.InputError: a file is missing or does not fit, or the model has no head for masked
-        words.
     """
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -105,9 +100,6 @@ class MaskedWords:
         Args:
           folder: folder of a pre-training run, published or Hugging Face model, the name of a
             published model, a checkpoint, a hub module; or the files of a model.
-
-        Raises:
-          file_io.InputError: see `load_pretrained`.
         """
         if not isinstance(folder, sources.Source):
             folder = sources.locate_model(os.fspath(folder))
@@ -119,20 +111,12 @@ class MaskedWords:
         Args:
           text: has one or more `[MASK]`. Each is answered alone: the others stay masked.
           top_k: K.
-
-        Raises:
-          file_io.InputError: the text has no mask, or more tokens than the model reads; or `top_k`
-            is not from 1 to the number of pieces.
         """
         (answers,) = self.fill_all([self.encode(text)], top_k)
         return answers
 
     def encode(self, text: str) -> Encoded:
-        """Prepares a text.
-
-        Raises:
-          file_io.InputError: it has no mask, or more tokens than the model reads.
-        """
+        """Prepares a text, which must have a mask."""
         first, *others = text.split(MASK)
         if not others:
             raise file_io.InputError(
@@ -169,12 +153,7 @@ class MaskedWords:
         """Yields what `fill` returns for each text, in order.
 
         Args:
-          texts: results of `encode`.
           top_k: K.
-          batch_size: B.
-
-        Raises:
-          file_io.InputError: `top_k` is not from 1 to the number of pieces.
         """
         if not 1 <= top_k <= self._num_possible:
             raise file_io.InputError(

@@ -62,7 +62,6 @@ def document(
 
     Args:
       models: its models; of those that are being loaded only the names are known.
-      version: version of the program.
     """
     paths: dict[str, Any] = {
         "/livez": _get("Whether the process answers at all.", "server"),

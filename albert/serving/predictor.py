@@ -90,9 +90,6 @@ class Predictor(BatchedModel[Example, Notes, Result]):
       input_forms, output_forms: formats of files without labels that it reads, and of files that it
         writes; the first one is also used for standard input or output.
       batches_ahead: number of batches of a file that `predict` should read at a time.
-
-    Raises:
-      file_io.InputError: the folder is missing, of another kind of model or without a checkpoint.
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -132,8 +129,6 @@ class Predictor(BatchedModel[Example, Notes, Result]):
         """Yields the examples of a file without labels.
 
         Args:
-          lines: lines of the file.
-          name: name of the file, for messages.
           form: one of `input_forms`.
           skip_empty: whether to skip examples without text; the others keep their numbers.
 
@@ -143,11 +138,7 @@ class Predictor(BatchedModel[Example, Notes, Result]):
 
     @abc.abstractmethod
     def read(self, path: str, labeled: bool) -> tuple[list[Example], list | None]:
-        """Returns the examples of a file and their gold answers, None if it has none.
-
-        Raises:
-          file_io.InputError: the file is of another task, or `labeled` and without labels.
-        """
+        """Returns the examples of a file and their gold answers, None if it has none."""
 
     @abc.abstractmethod
     def of_request(self, fields: dict[str, Any]) -> Any:
@@ -163,7 +154,6 @@ class Predictor(BatchedModel[Example, Notes, Result]):
 
         Args:
           examples: examples; memory use does not depend on their number.
-          batch_size: B.
           batches_ahead: number of batches to read at a time, to batch inputs of similar length.
         """
 

@@ -26,9 +26,6 @@ def load(
     Args:
       model: folder of a training or serving folder, or what `inference.find` returns.
       runtime, threads: for serving folders; see `runtimes.load`.
-
-    Raises:
-      file_io.InputError: the folder is missing or holds no fine-tuned model.
     """
     found_model = inference.find(model)
     return PREDICTORS[found_model.folder.kind](found_model, runtime, threads)

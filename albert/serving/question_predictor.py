@@ -29,8 +29,6 @@ class Question:
     """A question about a text.
 
     Attributes:
-      question, context: the question and the text.
-      guid: its id.
       place: its origin, for messages; "" if unknown.
       num_answers: maximum number of answers in its JSON.
     """
@@ -142,23 +140,14 @@ class Answerer(Predictor[Question, Asked, Reply]):
         self._threshold = model.null_odds_threshold()
 
     def ask(self, question: str, context: str) -> Reply:
-        """Answers a question about a text of any length.
-
-        Raises:
-          file_io.InputError: the question or the text is empty, or the text does not fit the
-            vocabulary.
-        """
+        """Answers a question about a text of any length."""
         (reply,) = self.predict([Question(question, context)])
         return reply
 
     def predict(
         self, questions: Iterable[Question], batch_size: int = BATCH_SIZE, batches_ahead: int = 4
     ) -> Iterator[Reply]:
-        """Yields a reply for each question, in order; B counts windows. See `Predictor`.
-
-        Raises:
-          file_io.InputError: see `ask`; names the question's `place`.
-        """
+        """Yields a reply for each question, in order; B counts windows. See `Predictor`."""
         return self._predict(questions, batch_size, batches_ahead)
 
     def _encode(self, examples: Sequence[Question]) -> tuple[Arrays, Asked]:

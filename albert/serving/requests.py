@@ -102,7 +102,6 @@ class Field:
     """A field of examples.
 
     Attributes:
-      name: its name.
       example: a value, for descriptions.
       read: ``(parsed JSON, place for messages) -> value``.
       schema: JSON Schema of what `read` takes.
@@ -173,12 +172,7 @@ class Form:
         """Reads an example as a dict by field.
 
         Args:
-          value: parsed JSON.
           place: its name in messages; "" for the whole request.
-
-        Raises:
-          file_io.InputError: a field is missing, unknown, of another type or too long; names the
-            field, what was expected and what was found.
         """
         json_shapes.check(value, dict, place or "the request")
 

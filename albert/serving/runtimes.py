@@ -145,17 +145,12 @@ def load(
     """Loads the model of a serving folder as a function.
 
     Args:
-      folder: `serving_folder.ServingFolder`.
       runtime: key of `RUNTIMES`, or "auto" for the first that runs the format.
       threads: number of threads that compute; None: one per core.
 
     Returns:
       ``(features) -> outputs``: from int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`.
       Other features are ignored. Only one thread may call it at a time.
-
-    Raises:
-      file_io.InputError: the runtime does not run such models, is not installed, or cannot read the
-        model; names the remedy.
     """
     fitting = of(folder.format, folder.precision)
     name = fitting[0] if runtime == "auto" else runtime
@@ -195,9 +190,6 @@ def module_of(name: str) -> ModuleType:
 
     Args:
       name: key of `RUNTIMES`.
-
-    Raises:
-      file_io.InputError: it is not installed; names the command that installs it.
     """
     runtime = RUNTIMES[name]
     try:

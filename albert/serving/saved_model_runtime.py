@@ -33,7 +33,6 @@ def load(folder: serving_folder.ServingFolder, threads: int | None = None) -> ba
     """Loads the model of a serving folder as a function.
 
     Args:
-      folder: `serving_folder.ServingFolder` of the format "saved_model".
       threads: number of threads with which TensorFlow computes in the whole process; None: one per
         core.
 

@@ -98,9 +98,6 @@ def load(
       threads: number of threads that compute; None: one for each core.
       max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer
         sequence is computed alone. None: any.
-
-    Raises:
-      file_io.InputError: there is no such folder, or it holds no model that answers requests.
     """
     model = inference.find(model_dir)
     if threads is not None and not model.serving:

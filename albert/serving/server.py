@@ -66,7 +66,6 @@ class Settings:
       batch_deadline: seconds that a row may wait for others.
       max_waiting: maximum number of queued rows of each model.
       max_request_bytes: maximum bytes of the body of a request.
-      limits: `requests.Limits`.
       request_timeout: seconds from reading a request to giving up its answer.
       read_timeout: seconds for a client to send a request's head, to send its body, or to take a
         reply; also until a connection without requests is closed.

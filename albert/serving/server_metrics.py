@@ -46,11 +46,10 @@ class Metrics:
     """Metrics of one server, in their own registry.
 
     Args:
-      waiting: function without arguments that returns the number of waiting rows.
-      connections: function without arguments that returns the number of open connections.
-      ready: function without arguments that returns whether requests are answered.
-      models: function without arguments that returns (name, number of waiting rows, whether it
-        answers requests) for each model.
+      waiting: returns the number of waiting rows.
+      connections: returns the number of open connections.
+      ready: returns whether requests are answered.
+      models: returns (name, number of waiting rows, whether it answers requests) for each model.
     """
 
     def __init__(
@@ -139,8 +138,6 @@ class Metrics:
         """Counts a reply, or with status 499 a client that closed the connection.
 
         Args:
-          path: path of the request.
-          status: status of the reply.
           model: name of the model that was asked, if any.
         """
         self._of(self._requests, path, status).inc()

@@ -45,9 +45,7 @@ class ServingFolder:
     """An exported fine-tuned model.
 
     Attributes:
-      path: the folder.
-      model: `model_folder.ModelFolder` of the folder, without a checkpoint: kind, configuration,
-        vocabulary and settings.
+      model: kind, configuration, vocabulary and settings; without a checkpoint.
       format: key of `MODEL_FILES`.
       precision: one of `PRECISIONS`.
       null_odds_threshold: null odds from which a question is not answered; None except for SQuAD
@@ -97,9 +95,6 @@ def read(path: str, *names: str) -> ServingFolder:
 
     Args:
       names: the kinds that the caller can use; none means any.
-
-    Raises:
-      file_io.InputError: the folder is missing, damaged or of another kind; names the file.
     """
     name = os.path.join(path, NAME)
     description = file_io.read_json(name, "description of an exported model", dict)
@@ -169,16 +164,13 @@ def creating(
 
     Args:
       path: folder, which must not exist.
-      trained: `model_folder.ModelFolder` of the model, with its checkpoint.
+      trained: the model, with its checkpoint.
       format: key of `MODEL_FILES`.
       precision: one of `PRECISIONS`.
 
     Yields:
       `ServingFolder` in a temporary place. The block writes the model's file and adds measurements
       with `measured` and `describe`.
-
-    Raises:
-      file_io.InputError: `path` exists already or cannot be written.
     """
     path = str(path).rstrip("/")
     if file_io.exists(path):

@@ -21,7 +21,6 @@ class Tensor:
     """An input or output.
 
     Attributes:
-      name: its name.
       datatype: `BYTES` (texts in UTF-8), `INT32` or `FP32`.
       shape: sizes of its axes, or `ANY`.
       field: how an output is made from a result of the model: the key of a value, or a function;

@@ -81,9 +81,6 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
 
         Args:
           texts: lists of words, texts, which are split at white space, or sentences.
-
-        Raises:
-          file_io.InputError: a text has no word.
         """
         sentences = map(_sentence, itertools.count(), texts)
         return self._predict(sentences, batch_size, batches_ahead)

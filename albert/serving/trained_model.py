@@ -18,9 +18,6 @@ def make_model(
     folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
 ) -> heads.Model:
     """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
-
-    Raises:
-      file_io.InputError: the settings are invalid.
     """
     return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
 
@@ -28,11 +25,7 @@ def make_model(
 def restored_model(
     folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
 ) -> heads.Model:
-    """Builds the model as `make_model` does, with the weights of the folder's checkpoint.
-
-    Raises:
-      file_io.InputError: the settings are invalid, or the weights do not fit.
-    """
+    """Builds the model as `make_model` does, with the weights of the folder's checkpoint."""
     assert folder.source.checkpoint is not None
     model = make_model(folder, compute)
     checkpoints.restore(model, folder.source.checkpoint, allow_new_heads=False)

@@ -43,7 +43,6 @@ class Index:
       text_of: [G] int32, number of a text that has the run.
       set_of: [T] int16, place of each text's set in `names`.
       starts: T begins of the texts.
-      names: names of the sets.
       counts: {name: {"files", "texts", "short_texts", "runs"}}.
     """
 
@@ -69,15 +68,7 @@ class Index:
 
 
 def build(names: Sequence[str], data_dir: str | None) -> Index:
-    """Builds the `Index` of evaluation sets.
-
-    Args:
-      names: keys of `SETS`.
-      data_dir: folder of the sets.
-
-    Raises:
-      file_io.InputError: a set is unknown or missing, or one of its files is damaged.
-    """
+    """Builds the `Index` of evaluation sets."""
     hash_chunks, text_chunks, starts = [], [], []
     set_of: list[int] = []
     counts: dict[str, Any] = {}

@@ -49,10 +49,6 @@ def plan_blocks(
     """Divides text files into blocks of whole documents of about `block_bytes`.
 
     Reads everything once, so that unreadable text is reported before hours of work.
-
-    Raises:
-      file_io.InputError: a file is not UTF-8 or has a line longer than `max_document_bytes`; the
-        message names file and line.
     """
     blocks: list[tuple[Segment, ...]] = []
     current: list[Segment] = []

@@ -74,7 +74,6 @@ def read_documents(
 
     Args:
       path: text with a blank line between documents, or a JSON object per line; may be compressed.
-      cleaning: how texts are read.
       counts: gets ``bytes`` and ``cut_documents``.
 
     Raises:
@@ -97,11 +96,7 @@ def read_documents(
 
 
 def check_encoding(name: str) -> None:
-    """Checks the name of an encoding.
-
-    Raises:
-      file_io.InputError: Python does not know it as an encoding of text.
-    """
+    """Checks that Python knows an encoding of text by this name."""
     try:
         with contextlib.suppress(UnicodeError):
             b"a".decode(name)  # Not empty, which any name would decode.
@@ -237,11 +232,7 @@ def _splitter(cleaning: Cleaning) -> Callable[[str], Iterable[str]]:
 
 
 class Cleaner:
-    """Cleans documents.
-
-    Raises:
-      file_io.InputError: a package is missing.
-    """
+    """Cleans documents."""
 
     def __init__(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
@@ -251,7 +242,6 @@ class Cleaner:
         """Returns the clean sentences of a document; none if it is skipped.
 
         Args:
-          text: the document.
           counts: gets what is removed, by reason.
         """
         sentences: list[str] = []

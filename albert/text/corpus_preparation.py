@@ -52,7 +52,6 @@ class Preparation:
     """Settings of `prepare`.
 
     Attributes:
-      cleaning: how texts are read and cleaned.
       near_duplicate_threshold: minimum similarity of documents of which the later is removed, from
         0 to 1; 0 removes only equal ones.
       max_line_repeats: maximum number of documents that may have a line; 0 for any number.
@@ -82,15 +81,10 @@ def prepare(
     Args:
       input_paths: files, see `corpus_cleaning.read_documents`.
       output_dir: local folder, which must be empty or new.
-      preparation: settings.
       num_workers: processes; 1 works in this process.
 
     Returns:
       The report, as in ``report.json``.
-
-    Raises:
-      file_io.InputError: a file is unreadable, nothing is left, the disk is full, `output_dir` has
-        other files, or a package is missing.
     """
     if file_io.is_remote(output_dir):
         raise file_io.InputError(f"output_dir={output_dir}: expected a local folder")

@@ -41,11 +41,7 @@ def _datasketch() -> Any:
 
 
 class Signer:
-    """Makes signatures.
-
-    Raises:
-      file_io.InputError: the package datasketch is missing.
-    """
+    """Makes signatures."""
 
     def __init__(self) -> None:
         # The runs are numbers already.
@@ -167,7 +163,6 @@ def near_duplicates(signatures: Signatures, threshold: float, removed: np.ndarra
     """Returns [D] booleans: an earlier document that stays is nearly equal.
 
     Args:
-      signatures: signatures of all documents.
       threshold: minimum similarity, from 0 to 1.
       removed: [D] booleans, documents that do not stay and are not compared.
     """

@@ -13,7 +13,6 @@ class Cuts:
     """Counts inputs that lost tokens because their texts were longer than the model's input.
 
     Attributes:
-      inputs: number of inputs.
       cut: number of those that lost tokens.
       tokens: number of tokens of all, before the cuts.
       lost: number of tokens that were lost.
@@ -85,8 +84,6 @@ def truncate_to_fit(
     """Cuts one or two texts at their ends so that `pack` takes them; two by `truncate_pair`.
 
     Args:
-      ids_a: ids of the first text.
-      ids_b: ids of the second text, or None.
       max_seq_length: S, including the special pieces.
 
     Returns:
@@ -103,7 +100,6 @@ def truncate_front_and_first(
     """Cuts the second text at its front, then the first at its end, so that `pack` takes them.
 
     Args:
-      ids_a, ids_b: ids of the two texts.
       max_length_b: maximum number of ids of the second, at least 1; the last are kept.
       max_seq_length: S.
 
@@ -126,7 +122,6 @@ def truncate_spans_at_both_ends(
     Args:
       pairs: integers [B, 4 or more], begin and end of A, begin and end of B; changed in place.
       max_tokens: maximum number of tokens of A and B together.
-      rng: numpy Generator.
     """
     lengths = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
     new_lengths = _kept_lengths(*lengths, max_tokens)
@@ -147,8 +142,6 @@ def pack(
     """Lays out ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` and pads it.
 
     Args:
-      ids_a: ids of the first text.
-      ids_b: ids of the second text, or None.
       cls_id, sep_id, pad_id: ids of the special pieces.
       max_seq_length: S, length of the result.
 

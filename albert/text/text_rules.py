@@ -64,10 +64,6 @@ def from_json(description: Mapping[str, Any], path: str) -> TextRules:
 
     Args:
       description: content of a JSON file, which may have other entries too.
-      path: the file, for messages.
-
-    Raises:
-      file_io.InputError: an entry has an invalid value.
     """
     values = {name: description[name] for name in NAMES if name in description}
     for name, value in values.items():

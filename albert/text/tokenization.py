@@ -160,11 +160,7 @@ def _sentencepiece_pieces(sp_model: "SentencePieceProcessor", path: str) -> list
 
 
 def convert_by_vocab(vocab: Mapping[Any, Any], items: Iterable[Any]) -> list[Any]:
-    """Returns the values of items in a dict: ids of pieces, or pieces of ids.
-
-    Raises:
-      KeyError: an item is not in the dict.
-    """
+    """Returns the values of items in a dict: ids of pieces, or pieces of ids."""
     return [vocab[item] for item in items]
 
 
@@ -206,9 +202,8 @@ class FullTokenizer:
       vocab_size: number of pieces, V.
       base_size: number of pieces in the vocabulary's file; extra pieces may follow.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
-      sp_model: `sentencepiece.SentencePieceProcessor`, None for WordPiece.
-      basic_tokenizer, wordpiece_tokenizer: `BasicTokenizer` and `WordpieceTokenizer`; only for
-        WordPiece.
+      sp_model: None for WordPiece.
+      basic_tokenizer, wordpiece_tokenizer: only for WordPiece.
       do_lower_case, vocab_file, spm_model_file, rules: as given; casing is true or false.
       keep_accents: whether letters keep their accents.
 
@@ -271,9 +266,6 @@ class FullTokenizer:
         Args:
           hub_module: local folder of the module.
           do_lower_case: value in the module's `tokenization_info`.
-
-        Raises:
-          file_io.InputError: there is no vocabulary in the module's assets.
         """
         assets = os.path.join(hub_module, "assets")
         names = file_io.listdir(assets) if file_io.is_dir(assets) else []
@@ -458,13 +450,10 @@ def load(path: str, rules: text_rules.TextRules) -> FullTokenizer:
 
 
 def check_vocab_size(tokenizer: FullTokenizer, config_vocab_size: int) -> None:
-    """Compares a tokenizer with the `vocab_size` of a model's config.
+    """Rejects a tokenizer with ids that the table of a model lacks.
 
     A model with more entries than the tokenizer has pieces works (some pad the table), so that
     is only a warning.
-
-    Raises:
-      file_io.InputError: the tokenizer has ids that the model's table lacks.
     """
     source = tokenizer.spm_model_file or tokenizer.vocab_file
     message = f"{source} has {tokenizer.vocab_size} pieces, the config's vocab_size is"

@@ -52,7 +52,6 @@ class VocabRecipe:
 
     Attributes:
       vocab_size: V, all special pieces counted.
-      do_lower_case: lower-case the text.
       keep_accents: keep the accents of its letters; cased WordPiece does so in any case.
       character_coverage: fraction of the text's characters that get their own piece.
       input_sentence_size: maximum number of sentences to train on, a random sample; bounds memory.
@@ -76,7 +75,6 @@ def line_numbers(seed: int, block: int, place: int) -> Callable[[int], np.ndarra
     """Returns a function, n -> uint64 numbers of the next n lines of a segment of text.
 
     Args:
-      seed: non-negative integer.
       block: number of the block that the segment belongs to.
       place: of the segment in its block.
     """
@@ -121,7 +119,6 @@ def sampled_lines(lines: list[str], below: int, draw: Callable[[int], np.ndarray
     """Returns the lines that belong to the sample.
 
     Args:
-      lines: list.
       below: what `sample_limit` returned.
       draw: what `line_numbers` returned for the segment; `lines` are its next lines.
     """
@@ -137,10 +134,7 @@ def drawn_of_block(
     """Yields the lines of a block that are in the sample.
 
     Args:
-      number: number of the block.
-      segments: its segments.
       below: result of `sample_limit`.
-      seed: seed of the sample.
     """
     for place, segment in enumerate(segments):
         draw = line_numbers(seed, number, place)
@@ -156,8 +150,6 @@ def drawn_lines(
     SentencePiece can also draw them, but not the same ones twice (0.2.3, whatever its seed).
 
     Args:
-      plan: `Plan`.
-      recipe: `VocabRecipe`.
       counts: Counter to which the numbers of lines and of those not drawn are added.
     """
     sizes = [corpus.count_lines(segments) for segments in plan.blocks]
@@ -176,15 +168,10 @@ def train_vocab(
     """Trains a vocabulary on text files, one sentence per line.
 
     Args:
-      input_paths: UTF-8 text files.
-      recipe: `VocabRecipe`.
       draw: draws the lines, as `drawn_lines` does.
 
     Returns:
       (serialized SentencePiece model, Counter of lines, sentences used and lines ignored).
-
-    Raises:
-      file_io.InputError: unreadable text, or too little of it for the number of pieces.
     """
     # Imported here: only needed when training begins.
     import sentencepiece
@@ -300,16 +287,10 @@ def train_wordpiece(
     """Trains a WordPiece vocabulary on text files, one sentence per line.
 
     Args:
-      input_paths: UTF-8 text files.
-      recipe: `VocabRecipe`.
       draw: draws the lines, as `drawn_lines` does.
 
     Returns:
       (list of pieces by id, Counter of lines, sentences used and lines ignored).
-
-    Raises:
-      file_io.InputError: unreadable text, too little of it for the number of pieces, or the package
-        tokenizers is missing.
     """
     try:
         import tokenizers

@@ -38,11 +38,7 @@ def printable_text(text: str | bytes) -> str:
 
 
 def check_no_hub_word(flag: str, path: str | None) -> None:
-    """Checks that the value of a flag is not `HUB_WORD`, if there is no hub module.
-
-    Raises:
-      file_io.InputError: it is; the message explains the word.
-    """
+    """Checks that the value of a flag is not `HUB_WORD`, if there is no hub module."""
     if path == HUB_WORD:
         raise file_io.InputError(
             f"{flag}={HUB_WORD} stands for the file of a hub module, but no hub module is given: "
@@ -80,10 +76,6 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
 
     Returns:
       dict piece -> id, in the order of the ids.
-
-    Raises:
-      file_io.InputError: the file is missing, empty, a SentencePiece model or its list, or
-        `HUB_WORD`.
     """
     check_no_hub_word("vocab_file", path)
     if path.endswith(".json"):
@@ -251,7 +243,6 @@ class BasicTokenizer:
     """Splits text into words.
 
     Args:
-      do_lower_case: whether text is lower-cased.
       strip_accents: whether it loses its accents; None: if it is lower-cased.
       split_ideographs: whether each Chinese ideograph is a word.
     """
