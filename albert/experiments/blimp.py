@@ -41,8 +41,7 @@ class Paradigm:
 
 
 def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
-    """Reads the files ``<paradigm>.jsonl`` of a folder, as they are or compressed (``.jsonl.gz``).
-    """
+    """Reads the files ``<paradigm>.jsonl`` of a folder, or compressed ``<paradigm>.jsonl.gz``."""
     if not file_io.is_dir(data_dir):
         raise file_io.InputError(f"BLiMP: the folder {data_dir} does not exist")
     paths: dict[str, str] = {}

@@ -26,8 +26,7 @@ _COLUMNS = ("task", "metric", "best step", "score", "state")
 
 
 def read_metrics(folder: str, step: int) -> dict:
-    """Reads all metrics that ``eval_results.txt`` of a folder holds for a step; {} if it has none.
-    """
+    """Reads all metrics in the ``eval_results.txt`` of a folder for a step; {} if it has none."""
     for block in results.read_blocks(folder):
         if block.step == step:
             return block.metrics

@@ -17,8 +17,7 @@ from albert.tasks import kinds
 def make_model(
     folder: model_folder.ModelFolder, compute: layers.Compute = layers.Compute()
 ) -> heads.Model:
-    """Builds the model of `heads` that a `model_folder.ModelFolder` describes, with random weights.
-    """
+    """Builds the model of `heads` that a model folder describes, with random weights."""
     return kinds.KINDS[folder.kind].build(folder, compute, folder.settings_as(head_config.Head))
 
 
