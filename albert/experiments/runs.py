@@ -460,7 +460,7 @@ class RunGroup:
         ]
 
     def scores(self, metric: str, with_stuck: bool = False) -> dict[int, float]:
-        """Returns {seed: score} of the compared runs; with_stuck adds those that have not learned."""
+        """Returns {seed: score} of compared runs; `with_stuck` adds those that learned nothing."""
         runs = [run for run in self.runs if run.status in stuck_runs.LEARNED_NOTHING]
         runs = [*self.counted, *(run for run in runs if with_stuck and run not in self.counted)]
         return {run.seed: run.scores[metric] for run in runs if metric in run.scores}

@@ -114,7 +114,7 @@ class _GraphTokenizer(tf.Module):
     """`tokenization.FullTokenizer.encode` as TensorFlow operations; see `make`."""
 
     def check_characters(self, tokenizer: tokenization.FullTokenizer) -> None:
-        """Checks that TensorFlow and Python, perhaps of another Unicode version, treat texts alike."""
+        """Checks that TensorFlow and Python treat texts alike; their Unicode versions may vary."""
         characters = [
             chr(c) for c in _ALL_CHARACTERS if unicodedata.category(chr(c)) not in _NO_TEXT
         ]
