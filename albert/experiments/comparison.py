@@ -115,6 +115,7 @@ class SideScore:
       mean: None without scores.
       cost: {field of `run_record.Cost`: mean over the runs}.
       remark: what became of the other runs and what this does to the mean; "" if all are counted.
+      is_undefined: whether its labels make any answers score the same.
     """
 
     side: RunGroup
@@ -123,6 +124,7 @@ class SideScore:
     mean: statistics.Estimate | None
     cost: Mapping[str, float]
     remark: str
+    is_undefined: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +235,8 @@ def _common_metric(sides):
 
 def _check_metric(sides, metric):
     for side in sides:
-        if side.counted and not any(metric in run.scores for run in side.counted):
+        known = any(metric in run.scores for run in side.counted) or side.is_undefined(metric)
+        if side.counted and not known:
             names = ", ".join(side.score_names) or "none; run it with do_eval"
             raise file_io.InputError(
                 f"metric={metric}: {side.name} has no such score; its scores are {names}"
@@ -278,6 +281,8 @@ def _over_seeds(
     """Returns (finding, comparison with stuck runs, why there is none)."""
     metric, common = settings.metric, settings.of_tests((a.name, b.name))
     first, second = a.scores(metric), b.scores(metric)
+    if undefined := [side.name for side in (a, b) if side.is_undefined(metric)]:
+        return None, None, f"{metric} is {results.UNDEFINED} for {' and '.join(undefined)}"
     few = [f"{side.name} has {len(s)}" for side, s in ((a, first), (b, second)) if len(s) < 2]
     if few:
         return None, None, f"each side needs two runs with scores, but {', '.join(few)}"
@@ -463,7 +468,10 @@ def score_side(side: RunGroup, metric: str, level: float = 0.95) -> SideScore:
     mean = None
     if scores:
         mean = statistics.mean_interval([*scores.values()], level=level)
-    return SideScore(side, side.score_name(metric), scores, mean, side.mean_cost(), remark(side))
+    return SideScore(
+        side, side.score_name(metric), scores, mean, side.mean_cost(), remark(side),
+        side.is_undefined(metric),
+    )  # fmt: skip
 
 
 def remark(side: RunGroup) -> str:

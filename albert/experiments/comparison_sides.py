@@ -31,8 +31,7 @@ class PredictionFile(Run):
         """Returns `runs.FINISHED`."""
         return runs.FINISHED
 
-    @property
-    def scores(self) -> dict[str, float]:
+    def _values(self) -> dict[str, float]:
         """Returns the metrics of its predictions."""
         return {name: metric.value for name, metric in self.predictions.metrics.items()}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from albert.experiments import statistics, text_tables
 from albert.experiments.comparison import Change, Compared, Examples, Finding, Pair, SideScore
+from albert.training import results
 
 COSTS = {
     "seconds": "seconds",
@@ -37,10 +38,17 @@ def side_row(row: SideScore) -> list[str]:
     counted = f"{len(row.scores)} of {total}" if len(row.scores) < total else str(total)
     each = ", ".join(map(text_tables.number, row.scores.values()))
     if mean is None:
-        return [row.side.name, "-", "-", counted, each, row.remark]
+        return [row.side.name, score_text(row), "-", counted, each, row.remark]
     notes = "; ".join(filter(None, [row.remark, mean.note]))
     interval_text = text_tables.interval(mean.low, mean.high)
-    return [row.side.name, text_tables.number(mean.estimate), interval_text, counted, each, notes]
+    return [row.side.name, score_text(row), interval_text, counted, each, notes]
+
+
+def score_text(row: SideScore) -> str:
+    """Returns the mean score of a side as tables show it."""
+    if row.mean is None and row.is_undefined:
+        return results.UNDEFINED
+    return text_tables.number(row.mean and row.mean.estimate)
 
 
 def _finding_cells(finding: Finding) -> list[str]:
@@ -74,8 +82,7 @@ def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
     """Returns header and rows of the mean cost of a run; no rows if it is not recorded."""
     names = [name for name in COSTS if any(name in side.cost for side in compared.sides)]
     rows = [
-        [side.side.name, text_tables.number(None if side.mean is None else side.mean.estimate)]
-        + [cost(name, side.cost.get(name)) for name in names]
+        [side.side.name, score_text(side)] + [cost(name, side.cost.get(name)) for name in names]
         for side in compared.sides
     ]
     return ["side", compared.metric, *(COSTS[name] for name in names)], rows if names else []

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from albert.experiments import statistics
 from albert.io import file_io
+from albert.training import results
 
 # Fewer make percentile intervals too narrow: 95% intervals of normal scores cover less than 93%.
 MIN_SEEDS = 20
@@ -29,6 +30,32 @@ def _percentiles(drawn, level):
     """Returns both ends of the percentile interval."""
     low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
+
+
+def _check_defined(*scores, names):
+    """Rejects a metric that is undefined (NaN) on all examples, or with a score of a side."""
+    for name, values in zip(names, scores, strict=True):
+        if np.isnan(values).any():
+            raise file_io.InputError(
+                f"{name}: the metric is {results.UNDEFINED}, because the labels of these examples "
+                "make any answers score the same: choose another metric, or other examples"
+            )
+
+
+def _defined(draws):
+    """Returns the bootstrap samples whose metric is defined, and a caution about the others.
+
+    Small samples may have only examples of one label, for which no correlation is defined.
+    """
+    kept = draws[~np.isnan(draws)]
+    if len(kept) == len(draws):
+        return kept, ""
+    if not len(kept):
+        raise file_io.InputError(
+            f"the metric is {results.UNDEFINED} in each bootstrap sample: its labels are too rare"
+        )
+    lost = len(draws) - len(kept)
+    return kept, f"{lost} of {len(draws)} bootstrap samples left out: the metric is undefined there"
 
 
 def _bootstrap_p(drawn):
@@ -232,7 +259,8 @@ def multi_bootstrap(
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
-      of_means: metric [...] of means over examples [..., k]; None: the mean itself.
+      of_means: metric [...] of means over examples [..., k], NaN where it is undefined; None: the
+        mean itself.
     """
     first, second = _seed_scores(a, b, paired_seeds, names, 2 if of_means is None else 3)
     statistics.check_level(level)
@@ -248,11 +276,13 @@ def multi_bootstrap(
             means = [(w * s).sum(axis=1) for w, s in zip((seeds, others), scores, strict=True)]
             drawn.append(means[1] - means[0])
     a_scores, b_scores = (_of_seeds(side, of_means) for side in (first, second))
-    draws, count = np.concatenate(drawn), first.shape[1]
+    _check_defined(a_scores, b_scores, names=names)
+    (draws, undefined), count = _defined(np.concatenate(drawn)), first.shape[1]
     difference = float(b_scores.mean() - a_scores.mean())
     low, high, p = _t_of_draws(draws, a_scores, b_scores, paired_seeds, count, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
-    note = _few_seeds(min(len(first), len(second)), MIN_BOTH)
+    few = _few_seeds(min(len(first), len(second)), MIN_BOTH)
+    note = "; ".join(filter(None, [few, undefined]))
     method = "multi-bootstrap over seeds and examples, quantiles of t"
     return statistics.Comparison(
         difference, low, high, p, level, method, len(first), len(second), paired_seeds, better,
@@ -347,7 +377,7 @@ def bootstrap_of_means(
     Args:
       a: [examples, k] numbers of each example, such as 1 for a correct label.
       b: [examples, k].
-      of_means: metric [...] of means over examples [..., k].
+      of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
     """
     statistics.check_level(level)
     first, second = (statistics.check_scores(x, n, 2) for x, n in zip((a, b), names, strict=True))
@@ -361,10 +391,12 @@ def bootstrap_of_means(
     for size in _chunks(resamples, len(rows)):
         means = rng.multinomial(n, counts / n, size) @ rows / n
         drawn.append(of_means(means[:, k:]) - of_means(means[:, :k]))
-    draws = np.concatenate(drawn)
-    difference, p = float(of_means(second.mean(0)) - of_means(first.mean(0))), _bootstrap_p(draws)
+    scores = [of_means(side.mean(axis=0)) for side in (first, second)]
+    _check_defined(*scores, names=names)
+    draws, note = _defined(np.concatenate(drawn))
+    difference, p = float(scores[1] - scores[0]), _bootstrap_p(draws)
     low, high = _percentiles(draws, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
     return statistics.Comparison(
-        difference, low, high, p, level, "paired bootstrap", n, n, True, better, verdict
+        difference, low, high, p, level, "paired bootstrap", n, n, True, better, verdict, note
     )

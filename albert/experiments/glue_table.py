@@ -1,6 +1,7 @@
 """The table of a sweep over GLUE tasks: scores per task, over seeds if there are several."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterable
 from statistics import fmean
@@ -26,10 +27,13 @@ _COLUMNS = ("task", "metric", "best step", "score", "state")
 
 
 def read_metrics(folder: str, step: int) -> dict:
-    """Reads all metrics in the ``eval_results.txt`` of a folder for a step; {} if it has none."""
+    """Reads all metrics in the ``eval_results.txt`` of a folder for a step; {} if it has none.
+
+    Undefined ones are None.
+    """
     for block in results.read_blocks(folder):
         if block.step == step:
-            return block.metrics
+            return run_record.plain(block.metrics)
     return {}
 
 
@@ -68,7 +72,8 @@ def _scores(sweep_dir, trial):
     best = results.read_trial(folder)
     if best is None:
         return None, None, {}
-    return best.best_step, best.best_value, read_metrics(folder, best.best_step)
+    score = None if math.isnan(best.best_value) else best.best_value
+    return best.best_step, score, read_metrics(folder, best.best_step)
 
 
 def _over_seeds(sweep_dir, trials):
@@ -78,6 +83,7 @@ def _over_seeds(sweep_dir, trials):
     scores = {str(seed): score for seed, (_, score, _) in rows.items()}
     summary = statistics.Summary.of(list(scores.values()))
     metrics = [row[2] for row in rows.values()]
+    metrics = [{k: value for k, value in row.items() if value is not None} for row in metrics]
     shared = set.intersection(*map(set, metrics)) if metrics else ()
     return {
         "score": summary.mean,

@@ -16,6 +16,7 @@ from absl import logging
 
 from albert.io import file_io
 from albert.model import huggingface, weight_names
+from albert.training import results as run_results
 from albert.training import run_record
 
 NAME = "README.md"
@@ -348,7 +349,11 @@ def _body(name, form, record, scores, step, fields, choice, labels):
         rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
         parts += ["## Labels", _table(("id", "label"), rows)]
     if scores:
-        rows = [(_escaped(k), value) for k, value in sorted(scores.items()) if k != "step"]
+        rows = [
+            (_escaped(name), run_results.UNDEFINED if value is None else value)
+            for name, value in sorted(scores.items())
+            if name != "step"
+        ]
         which = f"At step {scores['step']}"
         if choice and "best_metric" in record:
             which += f", {choice} by {_escaped(record['best_metric'])}"

@@ -337,7 +337,9 @@ def read_words(path: str) -> list[Outcome]:
         (row.guid, row.words, row.labels or (), guess.labels or ())
         for row, guess in zip(labels, predictions, strict=True)
     ]
-    is_marked = entities.mark_entities(label for _, _, names, _ in sentences for label in names)
+    # A part of the data may have no entity; the predictions show that the labels mark some.
+    used = {label for row in sentences for side in row[2:] for label in side}
+    is_marked = entities.mark_entities(used)
     rows = []
     for guid, words, names, guesses in sentences:
         right = sum(map(str.__eq__, names, guesses))

@@ -4,7 +4,8 @@ A run keeps them in ``examples.jsonl``, see `tasks.outcomes`; for folders of ear
 `older_predictions`.
 
 Metrics of predictions are functions of means over examples, so that a bootstrap only weighs the
-examples: accuracy is the mean of 0 and 1, F1 follows from the means of three counts.
+examples: accuracy is the mean of 0 and 1, F1 follows from the means of three counts. Where a metric
+is undefined, its value is NaN, as `tasks.metrics` defines it for training.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from albert.experiments import older_predictions
 from albert.experiments.runs import Run, damage_named
 from albert.io import file_io, json_shapes, tables
-from albert.tasks import custom, outcomes, prediction_files
+from albert.tasks import custom, entities, metrics, outcomes, prediction_files
 from albert.tasks.outcomes import Outcome
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad.outcomes import NO_ANSWER
@@ -47,7 +48,8 @@ class Metric:
 
     Attributes:
       rows: [examples, k] numbers of each example.
-      of_means: function of means over examples [..., k]; returns the metric [...].
+      of_means: function of means over examples [..., k]; returns the metric [...], NaN where it
+        is undefined.
       is_right: whether it is the fraction of right examples (k is 1, rows are 0 or `scale`).
       scale: 1, or 100 for percent.
     """
@@ -255,46 +257,37 @@ def _columns(rows: Sequence[Outcome], *names: str) -> npt.NDArray:
 def _metrics_of_words(rows: Sequence[Outcome]) -> dict[str, Metric]:
     """Returns the accuracy of words and, if labels mark entities, their scores."""
     right = _columns(rows, "right_words", "words")
-    metrics = [Metric("eval_accuracy", right, _ratio_of_first)]
-    if "true_entities" in rows[0].numbers:
-        counts = _columns(rows, "right_entities", "predicted_entities", "true_entities")
-        metrics = [
-            Metric("f1", counts, _f1),
-            Metric("precision", counts[:, :2], _ratio_of_first),
-            Metric("recall", counts[:, ::2], _ratio_of_first),
-            *metrics,
-        ]
-    return {metric.name: metric for metric in metrics}
+    accuracy = Metric("eval_accuracy", right, lambda means: metrics.divide(*_parts(means)))
+    if "true_entities" not in rows[0].numbers:
+        return {accuracy.name: accuracy}
+    counts = _columns(rows, "right_entities", "predicted_entities", "true_entities")
+    names = ("f1", *(name for name in entities.SCORES if name != "f1"))
+    scores = {name: Metric(name, counts, _entity_score(name)) for name in names}
+    return {**scores, accuracy.name: accuracy}
+
+
+def _entity_score(name: str) -> Callable[[npt.NDArray], npt.NDArray]:
+    return lambda means: entities.score_counts(*_parts(means))[name]
 
 
 def _mean(means: npt.NDArray) -> npt.NDArray:
     return means[..., 0]
 
 
-def _ratio(top: npt.NDArray, bottom: npt.NDArray) -> npt.NDArray:
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+def _parts(means: npt.NDArray) -> npt.NDArray:
+    """Returns means [k, ...] of means [..., k]."""
+    return np.moveaxis(means, -1, 0)
 
 
 def _f1(means: npt.NDArray) -> npt.NDArray:
     """Computes F1 from means [..., 3] of correct, predicted and true ones."""
-    return _ratio(2 * means[..., 0], means[..., 1] + means[..., 2])
-
-
-def _pearson(means: npt.NDArray) -> npt.NDArray:
-    """Computes the correlation from means [..., 5] of x, y, xx, yy, xy."""
-    x, y, xx, yy, xy = np.moveaxis(means, -1, 0)
-    spread = np.maximum(0, xx - x * x) * np.maximum(0, yy - y * y)
-    return _ratio(xy - x * y, np.sqrt(spread))
+    return metrics.f1_of_counts(*_parts(means))
 
 
 def _matthews(means: npt.NDArray) -> npt.NDArray:
     """Computes the Matthews correlation from frequencies [..., K, K] in one axis."""
     size = int(np.sqrt(means.shape[-1]))
-    table = means.reshape(*means.shape[:-1], size, size)
-    true, predicted = table.sum(axis=-1), table.sum(axis=-2)
-    covariance = np.trace(table, axis1=-2, axis2=-1) - (true * predicted).sum(axis=-1)
-    spread = (1 - (true**2).sum(axis=-1)) * (1 - (predicted**2).sum(axis=-1))
-    return _ratio(covariance, np.sqrt(np.maximum(0, spread)))
+    return metrics.matthews_of_counts(means.reshape(*means.shape[:-1], size, size))
 
 
 def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
@@ -302,33 +295,29 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
     labels = np.array([row.label for row in rows], object)
     predictions = np.array([row.prediction for row in rows], object)
     right = (labels == predictions).astype(float)[:, None]
-    metrics = [Metric("eval_accuracy", right, _mean, is_right=True)]
+    found = [Metric("eval_accuracy", right, _mean, is_right=True)]
     if len(names) == 2:
         positive = custom.find_positive(names)
         true, predicted = (values == positive for values in (labels, predictions))
         counts = np.stack([true & predicted, predicted, true], axis=1).astype(float)
-        metrics.append(Metric("f1", counts, _f1))
+        found.append(Metric("f1", counts, _f1))
     place = {name: i for i, name in enumerate(names)}
     cells = [place[a] * len(names) + place[b] for a, b in zip(labels, predictions, strict=True)]
-    metrics.append(Metric("matthew_corr", np.eye(len(names) ** 2)[cells], _matthews))
-    return {metric.name: metric for metric in metrics}
+    found.append(Metric("matthew_corr", np.eye(len(names) ** 2)[cells], _matthews))
+    return {metric.name: metric for metric in found}
 
 
 def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
     x = np.array([row.label for row in rows], float)
     y = np.array([row.prediction for row in rows], float)
     errors = {"MSE": (x - y) ** 2, "MAE": np.abs(x - y)}
-    # Moved to their mean, so that squares of large numbers lose no digits; x and y are labels and
-    # predictions of the same unit, and labels are the same on all sides.
-    x, y = x - x.mean(), y - x.mean()
+    # Moved to their mean, so that squares of large numbers lose no digits; the mean of constant
+    # numbers is rounded, but must leave 0.
+    x, y = (side - side.mean() if np.ptp(side) else 0 * side for side in (x, y))
     moments = np.stack([x, y, x * x, y * y, x * y], axis=1)
-    metrics = {"pearson": Metric("pearson", moments, _pearson)}
-    return metrics | {name: Metric(name, row[:, None], _mean) for name, row in errors.items()}
-
-
-def _ratio_of_first(means: npt.NDArray) -> npt.NDArray:
-    """Divides the first of two means [..., 2] by the second."""
-    return _ratio(means[..., 0], means[..., 1])
+    pearson = Metric("pearson", moments, metrics.pearson_of_moments)
+    found = [pearson, *(Metric(name, row[:, None], _mean) for name, row in errors.items())]
+    return {metric.name: metric for metric in found}
 
 
 # --- for people -----------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def _facts(run):
 
 
 def _result_text(run):
-    score = "unknown" if run.score is None else f"{run.score:.6g}"
+    score = results.UNDEFINED if run.score is None else f"{run.score:.6g}"
     result = f"{run.score_name} {score} at step {run.result.get('step')}"
     return "; ".join([result, *run.remarks])
 
@@ -350,7 +350,7 @@ def _table_of_runs(sides):
         [
             run.name,
             *(_shown(run.flag(name)) for name in columns),
-            run.score,
+            results.UNDEFINED if run.best_metric in run.undefined else run.score,
             *([run.test_score] if tested else []),
             *(comparison_text.cost(name, cost.get(name)) for name in cost_names),
             run.result.get("step"),

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from albert.experiments import seeds, sweep_journal
@@ -197,13 +197,25 @@ class Run:
     @functools.cached_property
     def scores(self) -> dict[str, float]:
         """Returns the finite scores of its best checkpoint, and with `TEST` those of test data."""
-        if not self.record:
-            return {}
         return {
-            f"{prefix}{name}": float(value)
-            for prefix, scores in (("", self.result), (TEST, self.record.get("test") or {}))
+            name: float(value)
+            for name, value in self._values().items()
+            if value is not None and math.isfinite(value)
+        }
+
+    @property
+    def undefined(self) -> set[str]:
+        """Returns the names of the other scores, whose labels make any answers score the same."""
+        return self._values().keys() - self.scores.keys()
+
+    def _values(self) -> Mapping[str, float | None]:
+        """Returns all scores; None or NaN where they are undefined."""
+        groups = {"": self.result, TEST: self.record.get("test") or {}}
+        return {
+            f"{prefix}{name}": value
+            for prefix, scores in groups.items()
             for name, value in scores.items()
-            if name != "step" and value is not None and math.isfinite(value)
+            if name != "step"
         }
 
     @functools.cached_property
@@ -449,6 +461,10 @@ class RunGroup:
     def restarts(self) -> int:
         """Returns the number of abandoned attempts of all runs."""
         return sum(len(run.given_up) for run in self.runs)
+
+    def is_undefined(self, metric: str) -> bool:
+        """Returns whether a score is undefined in the compared runs."""
+        return any(metric in run.undefined for run in self.counted)
 
     @property
     def score_names(self) -> list[str]:

@@ -18,8 +18,8 @@ from albert.io import file_io, json_shapes, locks, signals
 from albert.training import results, run_record, stuck_runs
 
 SEEDS = "seeds.json"
-FINISHED, FAILED = "finished", "failed"
-_STATUSES = (FINISHED, *stuck_runs.LEARNED_NOTHING, FAILED)
+FINISHED, FAILED, UNDEFINED = "finished", "failed", results.UNDEFINED
+_STATUSES = (FINISHED, *stuck_runs.LEARNED_NOTHING, FAILED, UNDEFINED)
 # Flags that may differ from those of earlier runs of a study.
 _MAY_CHANGE = {*run_record.MAY_CHANGE, "num_restarts"}
 _RUN = {
@@ -62,12 +62,13 @@ def _outcome(metric, seed, name, folder, status):
     given_up = stuck_runs.read(folder) if is_there else []
     context = run_record.read_context(folder, metric)
     outcome, verdict = FAILED, ""
-    if trial and math.isnan(trial.best_value):
-        logging.warning("seed=%d: its %s is %s", seed, metric, results.UNDEFINED)
+    if trial and not status and math.isnan(trial.best_value):
+        logging.warning("seed=%d: its %s is %s", seed, metric, UNDEFINED)
+        outcome = UNDEFINED
     elif trial and not status:
         verdict = stuck_runs.verdict(folder, trial.best_step)
         outcome = verdict if verdict in stuck_runs.LEARNED_NOTHING else FINISHED
-    is_scored = outcome != FAILED
+    is_scored = outcome not in (FAILED, UNDEFINED)
     return {
         "seed": seed,
         "folder": name,
@@ -149,7 +150,8 @@ def to_text(summary: dict) -> str:
         spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs"
         lines.append(f"\n{name}: {spread}")
     else:
-        lines.append(f"\n{name}: no run has learned: {_counts(runs)}")
+        missing = "a score" if any(run["status"] == UNDEFINED for run in runs) else "learned"
+        lines.append(f"\n{name}: no run has {missing}: {_counts(runs)}")
     if is_tested:
         lines.append(f"{metric} (test): {_spread_text(summary, 'test_')}")
     return "\n".join([*lines, *_cautions(runs)])
@@ -217,7 +219,7 @@ def describe(folder: str) -> str:
     best = _number(summary["best"]) or "-"
     text = (
         f"{name}: {_mean_text(summary, '')}, best {best}; {summary['failures']} of {len(runs)} "
-        "runs failed or did not learn"
+        "runs failed, did not learn or have an undefined score"
     )
     if summary["test_mean"] is None:
         return text

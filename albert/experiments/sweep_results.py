@@ -218,7 +218,14 @@ def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
         for verdict in (*stuck_runs.LEARNED_NOTHING, stuck_runs.NOT_JUDGED)
         if verdict in verdicts
     ]
-    return [*notes, *filter(None, [_on_baseline(trials, minimize)])]
+    return [*notes, *filter(None, [_on_undefined(trials), _on_baseline(trials, minimize)])]
+
+
+def _on_undefined(trials):
+    """Returns a remark on scores that are undefined; else ""."""
+    evaluated = [t for t in trials if t.state == sweep_journal.DONE and t.step is not None]
+    is_undefined = any(trial.value is None for trial in evaluated)
+    return f"its score is {results.UNDEFINED}: any answers score the same" if is_undefined else ""
 
 
 def _on_baseline(trials, minimize):

@@ -3,12 +3,15 @@
 Letters in shapes: W words of a sentence.
 """
 
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+from albert.tasks import metrics
+from albert.training import results
 
 SCORES = ("precision", "recall", "f1")
 OUTSIDE = "O"
@@ -57,15 +60,18 @@ class Counts(NamedTuple):
     predicted: int
     true: int
 
-    def scores(self) -> dict[str, float]:
-        """Returns precision, recall and F1; 0 instead of a division by 0."""
 
-        def ratio(part, whole):
-            return part / whole if whole else 0.0
-
-        precision, recall = ratio(self.right, self.predicted), ratio(self.right, self.true)
-        f1 = ratio(2 * self.right, self.predicted + self.true)
-        return dict(zip(SCORES, (precision, recall, f1), strict=True))
+def score_counts(
+    right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray
+) -> Mapping[str, npt.NDArray]:
+    """Computes the `SCORES` [...] of numbers [...] of entities; NaN where none is true."""
+    is_defined = true > 0
+    values = (
+        metrics.divide(right, predicted, is_defined),
+        metrics.divide(right, true, is_defined),
+        metrics.f1_of_counts(right, predicted, true),
+    )
+    return dict(zip(SCORES, values, strict=True))
 
 
 def count(
@@ -103,11 +109,10 @@ def scores(
       entities in the labels the scores over all are undefined: NaN.
     """
     by_kind, total = count(labels, predictions)
-    result = total.scores()
-    if not total.true:
-        result = dict.fromkeys(result, math.nan)
+    result = {name: float(value) for name, value in score_counts(*map(np.asarray, total)).items()}
     for kind, counts in by_kind.items():
-        result |= {f"{name}_{kind}": value for name, value in counts.scores().items()}
+        row = results.ClassCount(kind, counts.true, counts.predicted, counts.right)
+        result |= {f"{name}_{kind}": getattr(row, name) for name in SCORES}
     return result
 
 

@@ -1,6 +1,7 @@
 """Scores of predictions against labels.
 
-A score that is the same for any predictions, because all labels are equal, is NaN: undefined.
+A score that is the same for any predictions, because all labels are equal, is NaN: undefined. The
+functions of counts and moments decide this, for training and for bootstraps over examples alike.
 """
 
 import math
@@ -8,12 +9,61 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from albert.tasks import class_scores
 from albert.training import results
 
 Values = Sequence[Any] | np.ndarray  # [B] class ids or numbers
 NamedScore = tuple[str, Callable[[Values, Values], float]]  # key and function
+_NO_SPREAD = 1e-12  # variance over the mean square, up to which numbers differ by rounding only
+
+
+# --- of counts or means over examples [...] -------------------------------------------------------
+
+
+def divide(
+    part: npt.NDArray, whole: npt.NDArray, is_defined: npt.NDArray | bool = True
+) -> npt.NDArray:
+    """Returns quotients [...]; 0 where the divisor is 0, and NaN where they are not defined."""
+    quotients = np.divide(part, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
+    return np.where(is_defined, quotients, math.nan)
+
+
+def f1_of_counts(right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray) -> npt.NDArray:
+    """Computes F1 [...] from numbers of correct, predicted and true ones; NaN without true ones."""
+    return divide(2 * right, predicted + true, true > 0)
+
+
+def matthews_of_counts(table: npt.NDArray) -> npt.NDArray:
+    """Computes the Matthews correlation [...] (Gorodkin 2004); NaN if one class only is true.
+
+    Args:
+      table: [..., K, K] numbers of examples, by true class and predicted class.
+    """
+    true, predicted = table.sum(axis=-1), table.sum(axis=-2)
+    total = true.sum(axis=-1)
+    covariance = np.trace(table, axis1=-2, axis2=-1) * total - (true * predicted).sum(axis=-1)
+    spread = [
+        np.where((side > 0).sum(axis=-1) > 1, total**2 - (side**2).sum(axis=-1), 0)
+        for side in (true, predicted)
+    ]
+    return divide(covariance, np.sqrt(spread[0] * spread[1]), spread[0] > 0)
+
+
+def pearson_of_moments(moments: npt.NDArray) -> npt.NDArray:
+    """Computes the Pearson correlation [...]; NaN for constant labels.
+
+    Args:
+      moments: [..., 5], means of x, y, xx, yy and xy of labels x and predictions y. Both should
+        have means near 0, as digits are lost otherwise.
+    """
+    x, y, xx, yy, xy = np.moveaxis(moments, -1, 0)
+    spread = [np.where(v > _NO_SPREAD * s, v, 0) for v, s in ((xx - x * x, xx), (yy - y * y, yy))]
+    return divide(xy - x * y, np.sqrt(spread[0] * spread[1]), spread[0] > 0)
+
+
+# --- of labels and predictions [B] ----------------------------------------------------------------
 
 
 def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
@@ -45,16 +95,10 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
       labels, predictions: [B] class ids.
     """
     labels, predictions = _pair(labels, predictions)
-    if (labels == labels[0]).all():
-        return math.nan
-    _, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
-    labels, predictions = codes[: len(labels)], codes[len(labels) :]
-    count = len(labels)
-    true = np.bincount(labels, minlength=codes.max() + 1).astype(np.float64)
-    predicted = np.bincount(predictions, minlength=codes.max() + 1).astype(np.float64)
-    covariance = np.sum(labels == predictions) * count - true @ predicted
-    spread = (count**2 - true @ true) * (count**2 - predicted @ predicted)
-    return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0
+    names, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
+    table = np.zeros([len(names), len(names)])
+    np.add.at(table, (codes[: len(labels)], codes[len(labels) :]), 1)
+    return float(matthews_of_counts(table))
 
 
 def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
@@ -64,9 +108,7 @@ def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
       labels, predictions: [B] class ids.
     """
     true, predicted = (values == positive for values in _pair(labels, predictions))
-    if not true.any():
-        return math.nan
-    return float(2 * np.sum(true & predicted) / (np.sum(true) + np.sum(predicted)))
+    return float(f1_of_counts(*(np.sum(side) for side in (true & predicted, predicted, true))))
 
 
 def pearson(labels: Values, predictions: Values) -> float:

@@ -1,11 +1,17 @@
 """Sides and pairs of a comparison, read from folders as the commands leave them."""
 
 import json
+import math
 
 import pytest
 import scipy.stats
 
-from albert.experiments import comparison, comparison_sides, example_statistics
+from albert.experiments import (
+    comparison,
+    comparison_sides,
+    comparison_text,
+    example_statistics,
+)
 from albert.io import file_io
 from tests.support import compared_runs, run_folders
 
@@ -91,6 +97,18 @@ def test_one_run_of_each_is_compared_over_examples(tmp_path):
     assert (lost.first, lost.second, lost.first_right) == ("yes", "no", 1.0)
     assert found.count == 60 and found.data == str(data)
     assert "says nothing about other seeds" in found.note
+
+
+def test_an_undefined_score_is_shown_and_not_compared(tmp_path):
+    data = compared_runs.write_data(tmp_path / "test.tsv")
+    folders = [
+        compared_runs.make_run(tmp_path / name, score, data=data, wrong=range(12))
+        for name, score in (("a", math.nan), ("b", math.nan))
+    ]
+    found = compare(*folders)
+    assert "eval_accuracy is undefined for a and b" in found.pairs[0].why_not_seeds
+    text = comparison_text.to_text(found)
+    assert [line.split()[3] for line in text.splitlines()[4:6]] == ["undefined"] * 2
 
 
 def test_another_metric_of_the_same_predictions(tmp_path):

@@ -1,12 +1,15 @@
 """Models on the same examples, several tasks, and seeds with examples. Calibrated by draws."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from albert.experiments import example_statistics
+from albert.experiments.example_statistics import bootstrap_of_means
 from albert.io import file_io
+from albert.tasks import metrics
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -63,7 +66,7 @@ def drawn_pairs(n, count, seed):
 def bootstrap(a, b, of_means=lambda means: means[..., 0], **settings):
     """The bootstrap of a metric of means; by default of the mean of numbers [examples]."""
     sides = (side.reshape(len(side), -1) for side in (a, b))
-    return example_statistics.bootstrap_of_means(*sides, of_means, **settings)
+    return bootstrap_of_means(*sides, of_means, **settings)
 
 
 def test_mcnemar_and_the_bootstrap_keep_their_level():
@@ -94,6 +97,34 @@ def numbers_of_f1(labels, predictions):
 
 def f1(means):
     return 2 * means[..., 0] / means[..., 1]
+
+
+def test_samples_without_a_score_are_left_out():
+    """With one positive of 30, a third of the samples has none: F1 is undefined there."""
+    truth, wrong = np.arange(30) == 0, np.arange(30) < 3
+
+    def of_means(means):
+        return metrics.f1_of_counts(*np.moveaxis(means, -1, 0))
+
+    def counts(labels):
+        return [np.stack([labels & x, x, labels], axis=1) * 1.0 for x in (wrong, truth)]
+
+    found = bootstrap_of_means(*counts(truth), of_means)
+    assert found.difference == pytest.approx(0.5) and found.low >= 0 and found.high < 1
+    assert re.fullmatch(
+        r"3\d{3} of 9999 bootstrap samples left out: .* undefined there", found.note
+    )
+    sides = [np.stack([side, side]) for side in counts(truth)]
+    found = example_statistics.multi_bootstrap(*sides, paired_seeds=True, of_means=of_means)
+    assert np.isfinite([found.low, found.high, found.p]).all() and "undefined there" in found.note
+    none = counts(truth & False)
+    several = {"paired_seeds": True, "of_means": of_means}
+    for call in (
+        lambda: bootstrap_of_means(*none, of_means),
+        lambda: example_statistics.multi_bootstrap(*([side, side] for side in none), **several),
+    ):
+        with pytest.raises(file_io.InputError, match="a: the metric is undefined, because the lab"):
+            call()
 
 
 def test_any_metric_and_direction():

@@ -1,6 +1,7 @@
 """The table of a sweep over GLUE tasks with several seeds."""
 
 import json
+import math
 import pathlib
 import sys
 
@@ -59,6 +60,20 @@ def test_intervals_over_seeds_and_runs_without_a_score(folder):
     assert notes.startswith("RTE: 1 of 4 runs have no score in the mean, as they failed, did not")
     json.dumps(summary)
     assert row["restarts"] == 0 and "restarts" not in notes
+
+
+def test_undefined_scores_are_no_numbers(tmp_path):
+    """Correlations are undefined where all dev labels are equal."""
+    folder = write_sweep(tmp_path, {"CoLA": {1: math.nan, 2: 0.5}, "RTE": {1: 0.7, 2: 0.7}})
+    for seed, score in ((1, math.nan), (2, 0.5)):
+        block = results.make_block({"matthew_corr": score}, 9)
+        results.write_blocks(f"{folder}/CoLA/seed_{seed}", [block])
+    summary = glue_table.summarize(folder, ["CoLA", "RTE"])
+    cola = summary["tasks"][0]
+    assert cola["score"] == cola["metrics"]["matthew_corr"] == 0.5
+    assert summary["average"] == pytest.approx(0.6)
+    json.dumps(summary, allow_nan=False)
+    assert glue_table.read_metrics(f"{folder}/CoLA/seed_1", 9) == {"matthew_corr": None}
 
 
 def test_restarts_are_told(folder):

@@ -5,7 +5,7 @@ import pytest
 
 from albert.experiments import predictions, runs
 from albert.io import file_io, tables
-from albert.tasks import custom, metrics, outcomes
+from albert.tasks import custom, entities, metrics, outcomes
 from tests.support import compared_runs, run_folders
 
 
@@ -74,11 +74,32 @@ def test_metrics_of_numbers_are_those_of_the_evaluation(tmp_path):
     assert not kept.right
 
 
-def test_degenerate_predictions_have_the_metrics_of_the_evaluation(tmp_path):
-    kept = write_table(tmp_path, ["no", "yes", "no"], ["no"] * 3, ("no", "yes"))
-    assert kept.metrics["f1"].value == kept.metrics["matthew_corr"].value == 0
-    kept = write_table(tmp_path, [1.0, 2.0, 3.0], [2.0] * 3)
-    assert kept.metrics["pearson"].value == 0
+@pytest.mark.parametrize("size", [3, 50])
+@pytest.mark.parametrize("is_constant", [(True, True), (True, False), (False, True)])
+def test_scores_are_undefined_where_those_of_the_evaluation_are(is_constant, size, tmp_path):
+    """A score is NaN where all labels are equal, and 0 where all predictions are."""
+    cycle = np.arange(size) % 2
+    for value in (0, 1):
+        ids = [np.full(size, value) if constant else cycle for constant in is_constant]
+        kept = write_table(tmp_path, *(np.array(["no", "yes"])[x] for x in ids), ("no", "yes"))
+        expected = [metrics.f1(*ids), metrics.matthews_correlation(*ids)]
+        np.testing.assert_equal([kept.metrics[x].value for x in ("f1", "matthew_corr")], expected)
+        assert np.isnan(expected).any() == is_constant[0]
+    for number in (0.1, 1e9):
+        rows = [np.full(size, number) if x else number + np.arange(size) for x in is_constant]
+        kept = write_table(tmp_path, *rows)
+        np.testing.assert_equal(kept.metrics["pearson"].value, metrics.pearson(*rows))
+
+
+@pytest.mark.parametrize("labels", ["O O", "O B-X"])
+def test_scores_of_entities_are_undefined_without_any(labels, tmp_path):
+    file = tmp_path / "found.conll"
+    file.write_text("".join(f"w {label} B-X\n" for label in labels.split()))
+    kept = predictions.read_file(str(file), None, tables.Columns()).metrics
+    found = {name: kept[name].value for name in entities.SCORES}
+    expected = entities.scores([labels.split()], [["B-X", "B-X"]])
+    assert found == pytest.approx({name: expected[name] for name in found}, nan_ok=True)
+    assert np.isnan(found["f1"]) == ("B" not in labels)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import statistics
 import sys
@@ -169,6 +170,19 @@ def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
     seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
     assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
     assert read(tmp_path)["failures"] == 1
+
+
+def test_an_undefined_score_is_shown_and_its_run_not_repeated(tmp_path):
+    made, undefined = [], dict.fromkeys((7, 8), math.nan)
+    for scores in (undefined, {**SCORES, 7: math.nan}):
+        folder = tmp_path / str(len(made))
+        text = seeds.run(study(folder), 7, 2, start_run(made, scores=scores))
+        assert "| 7 |  |  | 0 | undefined |" in text
+        seeds.run(study(folder), 7, 2, start_run(made, scores=scores))
+    assert [seed for seed, _ in made] == [7, 8, 7, 8]
+    assert "Left out of the mean: 1 undefined, of 2 runs." in text
+    text = seeds.to_text(read(tmp_path / "0"))
+    assert text.endswith("f1: no run has a score: 2 undefined")
 
 
 def test_what_has_learned_nothing_does_not_win(tmp_path):
