@@ -46,9 +46,9 @@ def side_row(row: SideScore) -> list[str]:
 
 def score_text(row: SideScore) -> str:
     """Returns the mean score of a side as tables show it."""
-    if row.mean is None and row.is_undefined:
-        return results.UNDEFINED
-    return text_tables.number(row.mean and row.mean.estimate)
+    if row.mean is None:
+        return results.UNDEFINED if row.is_undefined else text_tables.number(None)
+    return text_tables.number(row.mean.estimate)
 
 
 def _finding_cells(finding: Finding) -> list[str]:
