@@ -14,6 +14,7 @@ from absl import flags, logging
 
 from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
+from albert.model import pooling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,14 +38,22 @@ class Settings(options.Group):
     vectors: str = options.flag(
         "tokens",
         "Vectors of a text: one for each token, the mean of these, the one of [CLS] (first), or "
-        "the output of the pooler, which reads the last layer.",
+        "the output of the pooler, which reads the last layer. Without the flag a "
+        "model of sentence-transformers decides; mean for one that was trained with it.",
         choices=("tokens", "mean", "first", "pooled"),
+    )
+    pooling: str | None = options.flag(
+        None,
+        "One vector of each text, named as in training: mean, or cls for --vectors=first.",
+        choices=pooling.KINDS,
     )
     max_seq_length: int = options.count(512, "Longest input in tokens; longer ones are cut.")
     batch_size: int = options.count(32, "Texts computed together.")
 
     def check(self) -> None:
-        """Rejects unknown file types, and layers without effect; raises `file_io.InputError`."""
+        """Rejects unknown file types, and flags without effect; raises `file_io.InputError`."""
+        if "vectors" in self.given and self.pooling:
+            raise file_io.InputError("--pooling and --vectors both say which vectors; give one")
         if self.vectors == "pooled" and "layers" in self.given:
             raise file_io.InputError(
                 "--layers contradicts --vectors=pooled: the pooler works on the last layer"
@@ -79,7 +88,12 @@ def main(values: flags.FlagValues) -> None:
 
     source = settings.model.find()
     sources.check_weights(source, settings.model.from_scratch)
-    extractor = embeddings.Extractor(source, layers, settings.vectors, settings.max_seq_length)
+    kind = settings.vectors
+    if settings.pooling:
+        kind = embeddings.kind_of(settings.pooling)
+    elif "vectors" not in settings.given:
+        kind = embeddings.kind_for(source)
+    extractor = embeddings.Extractor(source, layers, kind, settings.max_seq_length)
     path, output = settings.input_file, settings.output_file
     opened = contextlib.nullcontext(sys.stdin.buffer)
     if path:
@@ -90,7 +104,8 @@ def main(values: flags.FlagValues) -> None:
         is_npz = output and output.endswith(".npz")
         write = embeddings.write_npz if is_npz else embeddings.write_jsonl
         count = write(output, rows)
-        logging.info("Wrote the vectors of %d texts to %s", count, output or "standard output")
+        place = output or "standard output"
+        logging.info("Wrote the vectors (%s) of %d texts to %s", kind, count, place)
         if extractor.cuts.cut:
             logging.warning("%s", extractor.cuts.describe())
 

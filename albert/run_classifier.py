@@ -100,12 +100,18 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         "changes no answer.",
     )
     optimizer: training.OptimizerByText = options.group(training.OptimizerByText)
+    head_layer: fine_tuning_settings.PooledHead = options.group(fine_tuning_settings.PooledHead)
     teacher: distillation.Teacher = options.group(distillation.Teacher)
 
     @property
     def record_dir(self) -> str:
         """Returns the folder of the records of features."""
         return self.cached_dir or self.output_dir
+
+    @property
+    def folder_to_follow(self) -> str | None:
+        """Returns the folder of the teacher, if any; see `fine_tuning_settings.Settings`."""
+        return self.teacher.teacher or super().folder_to_follow
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""

@@ -12,7 +12,7 @@ from albert.cli import command_flags, distillation, model_settings, next_steps, 
 from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_checkpoints
 from albert.experiments import seeds
 from albert.io import file_io
-from albert.model import configuration, head_config, model_folder, sources
+from albert.model import configuration, head_config, model_folder, pooling, sources
 from albert.tasks import glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, run_session, subsets
@@ -202,22 +202,37 @@ def find_head(settings: Settings) -> head_config.Head:
     """Returns the head of the flags; a run without training reads omitted flags from its folder.
 
     Raises:
-      file_io.InputError: a value is out of range; or the run resumes one with another head.
+      file_io.InputError: a value is out of range; or the run resumes one with another head, or
+        uses a model with other pooling.
     """
     from albert.model import checkpoints
 
-    ours, folder = settings.head_layer.head, settings.output_dir
+    layer, folder = settings.head_layer, settings.trained_folder
     existing = model_folder.described_head(folder)
+
+    def default_pooling() -> str:
+        return existing.pooling if existing else _pooling_to_start_with(settings)
+
+    ours = dataclasses.replace(layer.head, pooling=layer.pooling_or(default_pooling))
     if existing is None or is_same_head(existing, ours):
         return ours
-    if not settings.do_train:
-        return ours if "head_hidden_size" in settings.head_layer.given else existing
-    if checkpoints.numbered(folder):
+    if not settings.do_train and ours.pooling == existing.pooling:
+        return ours if "head_hidden_size" in layer.given else existing
+    if not settings.do_train or checkpoints.numbered(folder):
         raise file_io.InputError(
             f"{folder} holds a run with {describe_head(existing)}, but this run would have "
             f"{describe_head(ours)}: give the same flags, or another --output_dir"
         )
     return ours
+
+
+def _pooling_to_start_with(settings: Settings) -> str:
+    """Returns the pooling of the model that a new run starts from, or learns from."""
+    folder = settings.folder_to_follow
+    found = (model_folder.described_pooling(folder) if folder else None) or pooling.CLS
+    if found != pooling.CLS:
+        logging.info("The head reads the %s of a text's tokens, as %s says", found, folder)
+    return found
 
 
 def is_same_head(one: head_config.Head, other: head_config.Head) -> bool:
@@ -227,9 +242,8 @@ def is_same_head(one: head_config.Head, other: head_config.Head) -> bool:
 
 def describe_head(head: head_config.Head) -> str:
     """Returns the flags of a head."""
-    if not head.head_hidden_size:
-        return "no --head_hidden_size"
-    return ", ".join(f"--{name}={value}" for name, value in dataclasses.asdict(head).items())
+    words = [] if head.head_hidden_size else ["no --head_hidden_size"]
+    return ", ".join([*words, *(f"--{name}={value}" for name, value in head.settings.items())])
 
 
 def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:

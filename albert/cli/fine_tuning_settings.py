@@ -11,7 +11,7 @@ from absl import flags, logging
 
 from albert.cli import model_settings, options, path_flags, training
 from albert.io import file_io
-from albert.model import configuration, head_config, model_folder, sources
+from albert.model import configuration, head_config, model_folder, pooling, sources
 from albert.training import stuck_runs, subsets
 
 _OWN_EPOCHS, _OWN_STEPS, _OWN_WARMUP = 3, 200, 0.1  # of your own data, by default
@@ -147,11 +147,32 @@ class HeadLayer(options.Group):
         names = ("head_hidden_size", *_LAYER_FLAGS)
         return head_config.Head(**{name: getattr(self, name) for name in names})
 
+    def pooling_or(self, default: Callable[[], str]) -> str:
+        """Returns what the head reads of the encoder; `default` is called if no flag says it."""
+        return pooling.CLS
+
     def check(self) -> None:
         """Rejects flags that would have no effect."""
         if not self.head_hidden_size:
             names = [name for name in _LAYER_FLAGS if name in self.given]
             self.refuse_given("a layer of --head_hidden_size", *names)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PooledHead(HeadLayer):
+    """Flags for a head that reads one vector of each text."""
+
+    pooling: str | None = options.flag(
+        None,
+        "What the head reads of a text: the first token through the pooler (cls), or the mean of "
+        "all tokens; by default as in the model to start from: mean if it is of "
+        "sentence-transformers and says so, or was trained with it.",
+        choices=pooling.KINDS,
+    )
+
+    def pooling_or(self, default: Callable[[], str]) -> str:
+        """Returns the pooling of the flag, else the default; see `HeadLayer.pooling_or`."""
+        return self.pooling or default()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,6 +224,14 @@ class Settings(training.Settings, abc.ABC):
     def is_frozen(self) -> bool:
         """Returns whether the encoder is frozen."""
         return self.frozen.freeze_encoder
+
+    @property
+    def folder_to_follow(self) -> str | None:
+        """Returns the folder of the model whose pooling is the default of a new run."""
+        if not self.model.init_checkpoint:
+            return None
+        self.model.set_cache_dir()
+        return os.path.dirname(sources.find_checkpoint(self.model.init_checkpoint))
 
     @property
     @abc.abstractmethod
@@ -411,7 +440,7 @@ class ClassifierSettings(StepSettings):
         False, "With --export_dir: also write a SavedModel that takes strings."
     )
     classifier_dropout_prob: float = options.flag(
-        0.1, "Dropout of the pooled output.", check=options.fraction
+        0.1, "Dropout of what the head reads of a text.", check=options.fraction
     )
     keep_checkpoint_max: int = keep_flag()
 

@@ -19,6 +19,7 @@ from albert.model import (
     huggingface,
     label_scale,
     model_folder,
+    pooling,
     sources,
     weight_names,
 )
@@ -64,6 +65,7 @@ def export(
     names = _find_architecture(architecture, tensors)
     huggingface.check_architecture(config, names)
     _check_no_hidden_layer(prefix, tensors)
+    _check_pooling(prefix)
     head = head or described_head or huggingface.find_head(tensors)
     bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
@@ -176,6 +178,17 @@ def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> No
         raise file_io.InputError(
             f"{prefix} has a hidden layer before its output layer (head_hidden_size); transformers "
             "has no class for such a head"
+        )
+
+
+def _check_pooling(prefix: str) -> None:
+    """Rejects a head that reads the mean of a text's tokens."""
+    head = model_folder.described_head(os.path.dirname(prefix))
+    if head and head.pooling != pooling.CLS:
+        raise file_io.InputError(
+            f"{prefix} has a head that reads the {head.pooling} of all tokens; the classes of "
+            "transformers for classification and regression read the first token through the "
+            "pooler: train with pooling=cls, or write another form with export_serving"
         )
 
 

@@ -21,6 +21,7 @@ from albert.model import (
     head_config,
     heads,
     model_folder,
+    pooling,
     weight_names,
 )
 from albert.serving import serving_folder, trained_model
@@ -282,11 +283,22 @@ def _label_scores(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> s
 
 def _text_scores(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> str:
     """Adds the scores [B, K] of whole texts."""
+    if model.head.pooling == pooling.MEAN:
+        mean = _mean_of_tokens(graph, encoder)
+        return _label_scores(model, graph, _hidden_layer(model, graph, mean), "")
     first = graph.at(encoder(first_only=True), axis=1, index=0)  # [B, H]
     name = "bert/pooler/dense"
     kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
     pooled = graph.node("Tanh", graph.dense(first, name, kernel, bias))
     return _label_scores(model, graph, _hidden_layer(model, graph, pooled), "")
+
+
+def _mean_of_tokens(graph: onnx_graph.Graph, encoder: "_Encoder") -> str:
+    """Adds `encoder.mean_of_tokens`: [B, H]."""
+    weights = graph.node("Unsqueeze", encoder.mask, graph.integers(1))  # [B, 1, S]
+    total = graph.at(graph.node("MatMul", weights, encoder(first_only=False)), 1, 0)  # [B, H]
+    count = graph.node("ReduceSum", encoder.mask, graph.integers(1), keepdims=1)  # [B, 1]
+    return graph.node("Div", total, graph.node("Max", count, graph.number(1.0)))
 
 
 def _choose(

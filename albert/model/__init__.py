@@ -20,6 +20,7 @@ __all__ = (
     "label_scale",
     "layers",
     "model_folder",
+    "pooling",
     "prepared_weights",
     "pretraining_heads",
     "published",

@@ -71,6 +71,20 @@ def _sinusoids(config):
     return (values * math.sqrt(2) * config.initializer_range).astype(np.float32)
 
 
+def mean_of_tokens(sequence: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+    """Computes the mean [B, H] of the real tokens of a sequence [B, S, H], summed in float32.
+
+    Args:
+      mask: [B, S], 1 for tokens and 0 for padding; None means all ones. Without a token: zeros.
+    """
+    values = tf.cast(sequence, tf.float32)
+    if mask is None:
+        return tf.cast(tf.reduce_mean(values, 1), sequence.dtype)
+    weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]  # [B, S, 1]
+    count = tf.maximum(tf.reduce_sum(weights, 1), 1.0)
+    return tf.cast(tf.reduce_sum(values * weights, 1) / count, sequence.dtype)
+
+
 def _make_shared_layers(config, seed):
     """Makes the blocks of each layer.
 

@@ -1,15 +1,16 @@
-"""The dense layer that a fine-tuned model may have before its output layer, as settings."""
+"""The part of a fine-tuned model between the encoder and its output layer, as settings."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from albert.io import file_io
+from albert.model import pooling as pooling_kinds
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """Settings of a dense layer before the output layer of a fine-tuned model.
+    """Settings of the part before the output layer of a fine-tuned model.
 
     The names are those of the settings in a model's folder.
 
@@ -18,14 +19,16 @@ class Head:
       head_activation: activation of the layer, a key of `layers.ACTIVATIONS`.
       head_input_activation: activation applied to the layer's input, the encoder's output.
       head_dropout_prob: dropout rate of the layer's output in training.
+      pooling: what a classifier or regression reads of the encoder, one of `pooling.KINDS`.
 
-    Raises file_io.InputError if the size or the rate is invalid.
+    Raises file_io.InputError if the size, the rate or the pooling is invalid.
     """
 
     head_hidden_size: int | None = None
     head_activation: str = "relu"
     head_input_activation: str = "linear"
     head_dropout_prob: float = 0.0
+    pooling: str = pooling_kinds.CLS
 
     def __post_init__(self) -> None:
         size, rate = self.head_hidden_size, self.head_dropout_prob
@@ -35,11 +38,18 @@ class Head:
             raise file_io.InputError(
                 f"head_dropout_prob={rate!r} must be a fraction, from 0 to below 1"
             )
+        if self.pooling not in pooling_kinds.KINDS:
+            raise file_io.InputError(
+                f"pooling={self.pooling!r}: expected one of {', '.join(pooling_kinds.KINDS)}"
+            )
 
     @property
     def settings(self) -> dict[str, Any]:
-        """JSON-ready dict for a model's folder; empty without a layer."""
-        return dataclasses.asdict(self) if self.head_hidden_size else {}
+        """JSON-ready dict for a model's folder; without what is as in the reference."""
+        layer = dataclasses.asdict(self)
+        pooling = layer.pop("pooling")
+        values = layer if self.head_hidden_size else {}
+        return values | ({} if pooling == pooling_kinds.CLS else {"pooling": pooling})
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Head":

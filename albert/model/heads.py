@@ -20,6 +20,7 @@ from albert.model import (
     kernels,
     label_scale,
     layers,
+    pooling,
     weight_names,
 )
 from albert.text import model_inputs
@@ -251,10 +252,10 @@ _IMPOSSIBLE = 1e30
 
 
 class _LabelModel(Model):
-    """A model that reads the pooled output and has one loss per example, against `label_ids`.
+    """A model that reads one vector of a text and has one loss per example, against `label_ids`.
 
     Args:
-      dropout_prob: dropout of the pooled output in training, independent of the configuration.
+      dropout_prob: dropout of this vector in training, independent of the configuration.
       num_outputs: size of the output layer.
       For the other arguments see `Model`.
     """
@@ -265,18 +266,32 @@ class _LabelModel(Model):
         check_rate(dropout_prob)
         super().__init__(config, compute, seed)
         self._dropout_prob = dropout_prob
+        self._pooling = head.pooling
         self.hidden = HiddenLayer(head, config, seed)
         self.output = LabelWeights("", num_outputs, config, seed, self.hidden.size)
+
+    @property
+    def uses_pooler(self) -> bool:
+        """Tells whether the head reads the first token through the pooler, not the mean."""
+        return self._pooling == pooling.CLS
 
     def encoder_output(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """Computes the head's input for each text: the pooled output [B, H]."""
+        """Computes the head's input for each text, as its pooling says: [B, H]."""
+        if not self.uses_pooler:
+            return self._pool(self._encode(features, training, seed), features)
         # The last layer is computed at the first position only.
         inputs = encoder_inputs(features)
         return self.albert.pool(
             self.albert.at_positions(*inputs, self._uses_dropout(training), seed)[:, 0]
         )
+
+    def _pool(self, encoded, features):
+        """Returns the head's input [B, H] from the outputs of the encoder at all positions."""
+        if self.uses_pooler:
+            return encoded.pooled_output
+        return encoder.mean_of_tokens(encoded.sequence_output, features.get("input_mask"))
 
     def _scores(self, features, training, seed, site):
         """Returns the output layer's scores, float32 [B, labels], and a dict.
@@ -289,7 +304,8 @@ class _LabelModel(Model):
             pooled = features[ENCODER_OUTPUT]
         elif self.albert.compute.whole_sequence:
             encoded = self._encode(features, training, seed)
-            pooled, further["sequence_output"] = encoded.pooled_output, encoded.sequence_output
+            pooled = self._pool(encoded, features)
+            further["sequence_output"] = encoded.sequence_output
         else:
             pooled = self.encoder_output(features, training, seed)
         dropout = layers.Dropout(training, seed)

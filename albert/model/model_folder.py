@@ -20,6 +20,7 @@ from albert.model import (
     configuration,
     head_config,
     label_scale,
+    pooling,
     published,
     sources,
     weight_names,
@@ -366,6 +367,12 @@ def described_head(path: str) -> head_config.Head | None:
     """Returns the head in the description of a folder; None without a description."""
     settings = described_settings(path)
     return None if settings is None else head_config.Head.of(settings)
+
+
+def described_pooling(path: str) -> str | None:
+    """Returns what the head of a folder's model reads, or what sentence-transformers says."""
+    head = described_head(path)
+    return head.pooling if head else pooling.read(path)
 
 
 def described_scale(path: str) -> label_scale.LabelScale:

@@ -20,7 +20,9 @@ from albert.io import file_io
 from albert.model import (
     checkpoints,
     encoder,
+    head_config,
     model_folder,
+    pooling,
     prepared_weights,
     sources,
     weight_names,
@@ -30,6 +32,8 @@ from albert.tasks import kinds
 from albert.text import model_inputs
 
 KINDS = ("tokens", "mean", "first", "pooled")
+# What a model says of the vectors of texts -> the kind.
+_OF_POOLING = {pooling.CLS: "first", pooling.MEAN: "mean"}
 _BATCHES_AHEAD = 16  # read at a time, to batch texts of similar length
 _CHUNK = 1 << 20
 _DECIMALS = 6  # of numbers in jsonl
@@ -48,6 +52,25 @@ class Features:
     tokens: list
     token_ids: np.ndarray
     vectors: np.ndarray
+
+
+def kind_of(pooled: str) -> str:
+    """Returns the kind of vectors, one of `KINDS`, that a kind of `pooling` gives."""
+    return _OF_POOLING[pooled]
+
+
+def kind_for(source: sources.Source) -> str:
+    """Returns the kind of vectors that a model is made for; "tokens" if it does not say it.
+
+    Models of sentence-transformers say it, and those that were trained with pooling=mean.
+    """
+    if not source.checkpoint:
+        return "tokens"
+    folder = os.path.dirname(source.checkpoint)
+    if said := pooling.read(folder):
+        return kind_of(said)
+    head = model_folder.described_head(folder)
+    return kind_of(head.pooling) if head and head.pooling != pooling.CLS else "tokens"
 
 
 def check_layers(layers: Sequence[int], config: encoder.AlbertConfig) -> None:
@@ -93,7 +116,9 @@ def _is_of_pooler(name: str) -> bool:
 def _trains_pooler(folder: str) -> bool:
     """Returns whether the run of a folder trains the pooler; True if the folder is of no run."""
     if file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME)):
-        return kinds.KINDS[model_folder.read(folder, with_weights=False).kind].trains_pooler
+        read = model_folder.read(folder, with_weights=False)
+        pooled = read.settings_as(head_config.Head).pooling
+        return kinds.KINDS[read.kind].trains_pooler and pooled == pooling.CLS
     if file_io.exists(os.path.join(folder, sources.PRETRAINING_NAME)):
         return model_folder.sentence_tasks(folder) != ["none"]
     return True
@@ -146,13 +171,12 @@ class Extractor(BatchedModel[str, Arrays, Features]):
         if self._kind == "pooled":
             return encoded.pooled_output
         layers = [encoded.all_encoder_layers[layer] for layer in self._layers]
+        if self._kind == "mean":
+            mask = features["input_mask"]
+            return tf.stack([encoder.mean_of_tokens(x, mask) for x in layers], 1)  # [B, L, H]
         if self._kind == "first":
             return tf.stack([layer[:, 0] for layer in layers], 1)  # [B, L, H]
-        vectors = tf.stack(layers, 2)  # [B, S, L, H]
-        if self._kind == "tokens":
-            return vectors
-        mask = tf.cast(features["input_mask"], tf.float32)[:, :, tf.newaxis, tf.newaxis]
-        return tf.reduce_sum(vectors * mask, 1) / tf.reduce_sum(mask, 1)  # [B, L, H]
+        return tf.stack(layers, 2)  # [B, S, L, H]
 
     def extract(self, texts: Iterable[str], batch_size: int) -> Iterator[Features]:
         """Yields the features of each text, in order; memory use does not depend on their number.

@@ -149,7 +149,7 @@ def _of_encoder(model: heads.Model, work: StepWork, training: bool) -> int:
             return of_encoder(model.config, work, last_layer, model.uses_pooler)
         # A teacher's pooler is not read.
         return of_encoder(model.config, work, None, training and model.uses_pooler)
-    if not model.uses_pooler:  # The head reads all positions.
+    if not model.uses_pooler:  # The head, or the mean that it reads, takes all positions.
         return of_encoder(model.config, work, None, False)
     first = None if whole else (work.texts, work.positions)
     return of_encoder(model.config, work, first, True)
@@ -201,7 +201,8 @@ def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
 @_of_head.register(heads.SquadV1Model)
 def _of_label_weights(model: heads.Model, work: StepWork) -> _Head:
     """Returns the FLOP of the hidden layer, if any, and of the output layer."""
-    rows = work.texts if model.uses_pooler else work.positions
+    by_token = isinstance(model, (heads.TokenClassifierModel, heads.SquadV1Model))
+    rows = work.positions if by_token else work.texts
     outputs = 2 * rows * model.hidden.size * model.output.weights.shape[0]
     return _after_hidden_layer(model, rows, outputs, 0)
 

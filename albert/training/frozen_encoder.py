@@ -432,9 +432,10 @@ class _Encoder:
         rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
         unused = (*rates, *configuration.INITIAL_KEYS)
         sizes = {key: value for key, value in config.to_dict().items() if key not in unused}
+        of_text = "pooled_output" if self._model.uses_pooler else "mean_output"
         return {
             "version": _VERSION,
-            "output": "sequence_output" if is_sequence else "pooled_output",
+            "output": "sequence_output" if is_sequence else of_text,
             "dtype": dtype,
             "config": sizes,
             "weights_sha256": digest.hexdigest(),

@@ -120,6 +120,38 @@ def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
         head(head_hidden_size=8)
 
 
+def test_the_pooling_is_that_of_the_flag_or_of_the_model(tmp_path):
+    """The flag comes first, then the run's own folder, the teacher's, and the initial model's."""
+    folders = {name: tmp_path / name for name in ("sentences", "trained", "own")}
+    for folder in folders.values():
+        folder.mkdir()
+    builders.write_pooling(folders["sentences"])
+    file_io.write_json(str(folders["trained"] / "model.json"), {"settings": {"pooling": "mean"}})
+
+    def pooling(command="run_classifier", **values):
+        values = {"output_dir": folders["own"], **values}
+        return fine_tuning.find_head(settings_of(command, **values)).pooling
+
+    weights = folders["sentences"] / "model.safetensors"
+    weights.touch()
+    assert pooling() == "cls"
+    assert pooling(init_checkpoint=weights) == "mean"
+    assert pooling(init_checkpoint=folders["sentences"], pooling="cls") == "cls"
+    assert pooling(teacher=folders["trained"]) == "mean"
+    assert pooling("run_race", init_checkpoint=weights) == "cls"
+    # A folder that was trained has the say: nothing is evaluated or resumed with another.
+    own = str(folders["own"] / "model.json")
+    file_io.write_json(own, {"settings": {"pooling": "mean"}})
+    assert pooling(do_train=False) == "mean"
+    with pytest.raises(file_io.InputError, match="a run with no .*--pooling=mean, but this run"):
+        pooling(do_train=False, pooling="cls")
+    file_io.write_json(own, {"settings": {}})
+    assert pooling(init_checkpoint=weights) == "cls"
+    (folders["own"] / "model.ckpt-3.index").touch()
+    with pytest.raises(file_io.InputError, match="this run would have no .*, --pooling=mean"):
+        pooling(pooling="mean")
+
+
 def test_selections_are_those_of_both_files():
     settings = settings_of(
         "run_squad_v2", answerable_only=True, drop_longer_than=99, train_fraction=0.2, seed=4

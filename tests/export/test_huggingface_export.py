@@ -12,6 +12,7 @@ from albert.export import huggingface_export
 from albert.io import file_io, manifests
 from albert.model import encoder, huggingface, pretraining_heads
 from albert.text import tokenization
+from tests.support import builders
 from tests.support.builders import SPM, write_model
 
 CONFIG = encoder.AlbertConfig(
@@ -73,6 +74,13 @@ def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, 
             huggingface_export.export(model_dir=str(model_dir), output_dir=str(tmp_path / name))
     assert contents(old) == before
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_head_that_reads_the_mean_is_refused(tmp_path):
+    folder = builders.write_classifier(tmp_path / "run", pooling="mean")
+    for flags in ({"model_dir": folder}, {"checkpoint": f"{folder}/model.ckpt-best"}):
+        with pytest.raises(file_io.InputError, match="reads the mean of all tokens.*pooling=cls"):
+            huggingface_export.export(**flags, output_dir=str(tmp_path / "out"))
 
 
 def test_a_model_folder_may_take_its_own_export(tmp_path, model_dir):

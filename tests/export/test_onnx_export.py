@@ -19,13 +19,16 @@ _SQUAD = {
     "max_answer_length": 5,
 }  # fmt: skip
 _HEAD = {"head_hidden_size": 5, "head_activation": "gelu", "head_input_activation": "tanh"}
+_MEAN = {"pooling": "mean"}
 _BERT = {"embedding_size": 12, "num_hidden_groups": 4}
 # Name: kind, settings, changes of the configuration `builders.GROUPED`.
 MODELS = {
     "classifier": ("classifier", _TEXT, {"group_order": "cycle"}),
-    "classifier of a BERT": ("classifier", _TEXT | _HEAD, _BERT | {"hidden_act": "gelu_erf"}),
+    "classifier of a BERT": (
+        "classifier", _TEXT | _HEAD | _MEAN, _BERT | {"hidden_act": "gelu_erf"},
+    ),
     "regression": (
-        "classifier", _TEXT | {"labels": [], "label_mean": 30.0, "label_deviation": 14.5},
+        "classifier", _TEXT | _MEAN | {"labels": [], "label_mean": 30.0, "label_deviation": 14.5},
         {"share": "none", "num_hidden_groups": 1},
     ),
     "choices": ("multiple_choice", {}, {"inner_group_num": 2, "hidden_act": "tanh"}),

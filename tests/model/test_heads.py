@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import encoder, heads, layers, pretraining_heads
+from albert.model import encoder, head_config, heads, layers, pretraining_heads
 from tests.support import builders
 
 TOLERANCE = 2e-5
@@ -307,6 +307,28 @@ def test_variables_without_gradient(name, unused):
     assert sorted(v.name for v, g in pairs if g is None) == unused
     trained = {v.name for v in model.trained_variables}
     assert trained == {v.name for v, g in pairs if g is not None}
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-2)])
+def test_the_mean_of_the_tokens_is_read(dtype, tolerance):
+    """That of real tokens alone, with and without computing all else."""
+    features, means = builders.make_features("classifier", length=16), []
+    head = head_config.Head(pooling="mean")
+    for compute in ({}, {"skip_padding": True}, {"whole_sequence": True}):
+        compute = layers.Compute(dtype, **compute)
+        model = heads.ClassifierModel(TINY, 3, compute, 1, head=head)
+        sequence = model.albert(*heads.encoder_inputs(features)).sequence_output
+        sequence, mask = np.float32(sequence), features["input_mask"].numpy()[:, :, None]
+        expected = (sequence * mask).sum(1) / mask.sum(1)
+        found = model.encoder_output(features)
+        assert found.dtype == dtype and not model.uses_pooler
+        np.testing.assert_allclose(np.float32(found), expected, atol=tolerance)
+        means.append(model(features)["logits"])
+        wanted = expected @ model.output.weights.numpy().T
+        np.testing.assert_allclose(means[-1], wanted, atol=3 * tolerance)
+    np.testing.assert_allclose(means[1:], [means[0]] * 2, atol=3 * tolerance)
+    nothing = {name: 0 * value for name, value in features.items()}  # fills up a batch
+    assert np.all(np.isfinite(model(nothing)["logits"]))
 
 
 # Dropout and initial weights

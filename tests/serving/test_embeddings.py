@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -130,6 +131,31 @@ def test_npz_of_single_vectors(folder, expected, texts_file, tmp_path, run_scrip
         )  # fmt: skip
         wanted = [layers[:, 2:].mean(0) if kind == "mean" else p for _, layers, p in expected]
         np.testing.assert_allclose(np.load(tmp_path / "out.npz")["vectors"], wanted, atol=1e-5)
+
+
+def test_a_model_says_the_vectors_of_its_texts(folder, texts_file, tmp_path, run_script):
+    shutil.copytree(folder, tmp_path / "model")
+    flags = {"init_checkpoint": tmp_path / "model", "input_file": texts_file, "max_seq_length": 32}
+
+    def vectors(**further):
+        run(run_script, **flags, output_file=tmp_path / "out.npz", **further)
+        return np.load(tmp_path / "out.npz")["vectors"]
+
+    tokens, mean, first = (vectors(vectors=kind) for kind in ("tokens", "mean", "first"))
+    np.testing.assert_array_equal(vectors(), tokens)
+    np.testing.assert_array_equal(vectors(pooling="mean"), mean)
+    np.testing.assert_array_equal(vectors(pooling="cls"), first)
+    for kind, expected in (("mean_tokens", mean), ("cls_token", first)):
+        builders.write_pooling(tmp_path / "model", kind)
+        np.testing.assert_array_equal(vectors(), expected)
+    with pytest.raises(file_io.InputError, match="--pooling and --vectors both say"):
+        vectors(vectors="tokens", pooling="cls")
+
+
+def test_a_trained_head_says_the_vectors_of_its_texts(tmp_path):
+    for trained, expected in (("mean", "mean"), ("cls", "tokens")):
+        path = builders.write_classifier(tmp_path / trained, pooling=trained)
+        assert embeddings.kind_for(sources.locate(checkpoint=path)) == expected
 
 
 def test_jsonl_on_standard_output(folder, expected, run_script, monkeypatch, capsys):

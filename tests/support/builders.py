@@ -18,6 +18,7 @@ from albert.io import file_io, tables
 from albert.model import (
     checkpoints,
     encoder,
+    head_config,
     heads,
     label_scale,
     layers,
@@ -123,6 +124,16 @@ def write_model(folder, model, config, vocabulary="30k-clean.model"):
     (folder / vocabulary).write_bytes(SPM.read_bytes())
 
 
+def write_pooling(folder, kind="mean_tokens", further=()):
+    """Writes the files by which a folder of sentence-transformers says its pooling."""
+    names = ("Transformer", "Pooling", *further)
+    modules = [{"path": name, "type": f"sentence_transformers.models.{name}"} for name in names]
+    file_io.write_json(str(folder / "modules.json"), modules)
+    entries = {f"pooling_mode_{name}": name == kind for name in ("cls_token", "mean_tokens", kind)}
+    (folder / "Pooling").mkdir(exist_ok=True)
+    file_io.write_json(str(folder / "Pooling" / "config.json"), entries)
+
+
 def write_classifier(
     folder,
     labels=("bad", "good"),
@@ -133,6 +144,7 @@ def write_classifier(
     step="best",
     scale=label_scale.RAW,
     decision=decisions.PLAIN,
+    pooling="cls",
 ):
     """Writes the folder of a text classifier as fine-tuning leaves it, with random weights.
 
@@ -146,6 +158,7 @@ def write_classifier(
       step: of the checkpoint.
       scale: unit of a regression.
       decision: how scores become answers.
+      pooling: what its head reads.
 
     Returns:
       The folder as text.
@@ -153,9 +166,10 @@ def write_classifier(
     config = config or tiny_config()
     row = custom.CustomTask({}, tables.Columns(text_pair=pair), labels, "mine")
     source = sources.Source("", None, str(SPM), None, text_rules.TextRules(True))
-    settings = custom.settings_of(row, length, 0.1, scale=scale, decision=decision)
+    head = head_config.Head(pooling=pooling)
+    settings = custom.settings_of(row, length, 0.1, head, scale, decision)
     kinds.write_folder(str(folder), glue.KIND, config, source, settings)
-    model = glue.make_task(row, scale=scale).build_model(config, layers.Compute(), seed)
+    model = glue.make_task(row, 0.1, head, scale).build_model(config, layers.Compute(), seed)
     checkpoints.save(f"{folder}/model.ckpt-{step}", model)
     return str(folder)
 

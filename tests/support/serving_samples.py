@@ -31,7 +31,7 @@ _SAMPLES = {
     "regression": (
         {
             "labels": [], "task_name": "custom", "columns": _COLUMNS,
-            "label_mean": 30.0, "label_deviation": 14.5,
+            "label_mean": 30.0, "label_deviation": 14.5, "pooling": "mean",
         },
         {"share": "none"},
     ),

@@ -18,6 +18,7 @@ CONFIG = encoder.AlbertConfig.from_dict(
     builders.GROUPED | {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5}
 )
 HEAD = head_config.Head(head_hidden_size=7, head_activation="tanh", head_input_activation="relu")
+MEAN = dataclasses.replace(HEAD, pooling="mean")
 SKIPPING = layers.Compute(skip_padding=True)
 SQUAD = squad_task.Settings(
     24, 8, 6, 5, 9, start_n_top=2, end_n_top=2, dropout_prob=0.0, head_hidden_size=7,
@@ -26,6 +27,7 @@ SQUAD = squad_task.Settings(
 MNLI = glue.get_task("MNLI")
 TASKS = {
     "classifier": lambda: glue.make_task(MNLI, 0.0, HEAD),
+    "classifier by mean": lambda: glue.make_task(MNLI, 0.0, MEAN),
     "choices": lambda: race.make_task(0.0, HEAD),
     "squad_v1": lambda: squad_task.make_task(squad_task.V1, SQUAD),
     "squad_v2": lambda: squad_task.make_task(squad_task.V2, SQUAD),
@@ -34,7 +36,7 @@ TASKS = {
 
 def features_of(name):
     """A batch, whose choices are as many as RACE has."""
-    features = builders.make_features(name)
+    features = builders.make_features(name.removesuffix(" by mean"))
     if name == "choices":
         names = ("input_ids", "input_mask", "segment_ids")
         folded = {key: tf.reshape(features[key], [1, 4, -1]) for key in names}

@@ -1,0 +1,68 @@
+"""How the vectors of a text's tokens become one vector of the text.
+
+Folders of sentence-transformers say it in ``modules.json`` and the file of their pooling module.
+No TensorFlow here.
+"""
+
+import os
+from typing import Any
+
+from absl import logging
+
+from albert.io import file_io
+
+CLS, MEAN = "cls", "mean"  # the first token's (in heads through the pooler); the mean of all tokens
+KINDS = (CLS, MEAN)
+_MODULES, _CONFIG = "modules.json", "config.json"
+# Entries of the configuration that turn one kind on; the names that newer versions write.
+_MODES = {
+    "pooling_mode_cls_token": CLS,
+    "pooling_mode_mean_tokens": MEAN,
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+# Modules that change nothing else about a vector than its length.
+_HARMLESS = frozenset(("Transformer", "Pooling", "Normalize", "Dropout"))
+
+
+def read(folder: str) -> str | None:
+    """Returns the kind that the folder of a sentence-transformers model says, one of `KINDS`.
+
+    None for other folders; and, with a warning, for a kind that this package does not compute.
+
+    Raises:
+      file_io.InputError: a file is damaged.
+    """
+    path = os.path.join(folder, _MODULES)
+    if not file_io.exists(path):
+        return None
+    modules = file_io.read_json(path, "list of modules", list)
+    kinds = {_kind(module): module for module in modules if isinstance(module, dict)}
+    module = kinds.get("Pooling")
+    if module is None:
+        return None
+    if others := sorted(kinds.keys() - _HARMLESS):
+        logging.warning("%s also has %s, which is not computed here", path, ", ".join(others))
+    return _read_kind(os.path.join(folder, str(module.get("path")), _CONFIG))
+
+
+def _kind(module: dict[str, Any]) -> str:
+    return str(module.get("type")).rpartition(".")[2]
+
+
+def _read_kind(path: str) -> str | None:
+    config = file_io.read_json(path, "configuration of pooling", dict)
+    found = [kind for entry, kind in _MODES.items() if config.get(entry) is True]
+    mode = config.get("pooling_mode")
+    found += [mode] if isinstance(mode, str) else mode if isinstance(mode, list) else []
+    if len(found) == 1 and found[0] in KINDS:
+        return found[0]
+    logging.warning(
+        "%s asks for %s, which is not computed here; only %s are",
+        path,
+        " and ".join(map(str, found)) or "no kind of pooling",
+        " and ".join(KINDS),
+    )
+    return None
