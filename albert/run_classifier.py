@@ -9,10 +9,10 @@ Example:
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
+from absl import flags, logging
 
 from albert.cli import (
     app,
@@ -28,9 +28,9 @@ from albert.cli import (
 from albert.io import file_io, tables
 from albert.model import configuration, label_scale, model_folder, sources
 from albert.model import decision as decisions
-from albert.tasks import custom, example_data, glue, model_labels
+from albert.tasks import class_weights, custom, example_data, glue, model_labels
 from albert.text import tokenization
-from albert.training import contracts
+from albert.training import contracts, subsets
 
 if TYPE_CHECKING:
     from albert.data.tfrecord import FeatureSpec
@@ -242,6 +242,34 @@ def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
         model.keep_answers(model_folder.described_scale(os.path.dirname(report.path)))
 
 
+def read_labels(settings: Settings, task: glue.ClassifierTask) -> Iterator[str]:
+    """Yields the labels of the training examples that are used."""
+    fraction, seed = settings.fractions.train_fraction, settings.loop.seed
+    examples = task.iter_examples(settings.data_dir or "", "train", use_spm=False)
+    labels = [str(example.label) for example in examples]
+    return (labels[i] for i in subsets.choose_indices(len(labels), fraction, seed))
+
+
+def find_class_weights(settings: Settings, task: glue.ClassifierTask) -> dict[str, float]:
+    """Returns the weights of the labels in the loss, and logs advice if labels are rare.
+
+    Raises:
+      file_io.InputError: --class_weights is given for a regression; or see
+        `fine_tuning.find_class_weights`.
+    """
+    if task.is_regression:
+        settings.refuse_given("classes, not numbers", "class_weights")
+        return {}
+    is_own, is_chosen = task.name == custom.NAME, settings.schedule.metric_for_best
+    if settings.do_train and is_own and not is_chosen:
+        advice = class_weights.advise(class_weights.count(task.labels, read_labels(settings, task)))
+        if advice:
+            logging.warning("%s", advice)
+    data = task.path(settings.data_dir or "", "train") if settings.do_train else ""
+    labels = read_labels(settings, task) if settings.class_weights else ()
+    return fine_tuning.find_class_weights(settings, task.labels, labels, data)
+
+
 def count_examples(settings: Settings, task: glue.ClassifierTask) -> int:
     """Returns the number of examples to train on."""
     return len([*task.iter_examples(settings.data_dir or "", "train", use_spm=False)])
@@ -322,11 +350,13 @@ class Classifier(fine_tuning.Command):
         fine_tuning.check_text_export(settings, inputs.tokenizer)
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
         scale, decision = find_scale(settings, self.task), find_decision(settings, self.task)
-        length = settings.max_seq_length
+        weights, length = find_class_weights(settings, self.task), settings.max_seq_length
+        of_model = (dropout_prob, head, scale, decision)
+        description = custom.settings_of(self.task, length, *of_model)
         return fine_tuning.Prepared(
-            glue.make_task(self.task, dropout_prob, head, scale, decision),
+            glue.make_task(self.task, *of_model, list(weights.values())),
             self.data(inputs),
-            custom.settings_of(self.task, length, dropout_prob, head, scale, decision),
+            {**description, **class_weights.settings(weights)},
             settings.train_step,
             settings.warmup_step,
             settings.do_eval,

@@ -8,6 +8,7 @@ Example:
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -22,8 +23,15 @@ from albert.cli import (
     path_flags,
 )
 from albert.io import file_io
-from albert.tasks import custom, example_data, token_classification, word_files
-from albert.training import contracts
+from albert.tasks import (
+    class_weights,
+    custom,
+    example_data,
+    token_classification,
+    word_files,
+)
+from albert.text import tokenization
+from albert.training import contracts, subsets
 
 if TYPE_CHECKING:
     from albert.training.engine import Engine
@@ -89,6 +97,16 @@ def count_sentences(settings: Settings) -> int:
     return sum(1 for _ in word_files.read(settings.train_file, "train_file", columns, False))
 
 
+def read_labels(
+    settings: Settings, files: token_classification.Files, tokenizer: tokenization.FullTokenizer
+) -> Iterator[str]:
+    """Yields the labels of the words of the training data that are used."""
+    fraction, seed = settings.fractions.train_fraction, settings.loop.seed
+    parts = list(files.parts("train", settings.max_seq_length, tokenizer))
+    for index in subsets.choose_indices(len(parts), fraction, seed):
+        yield from (files.labels[i] for i in parts[index].label_ids)
+
+
 @dataclasses.dataclass(frozen=True)
 class TokenClassifier(fine_tuning.Command):
     """The command for labels of words."""
@@ -114,10 +132,16 @@ class TokenClassifier(fine_tuning.Command):
         fine_tuning.check_text_export(settings, inputs.tokenizer)
         files = find_files(settings, inputs.source.checkpoint)
         length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
+        labels, train_file = files.labels, settings.train_file or ""
+        words = read_labels(settings, files, inputs.tokenizer)
+        weights = fine_tuning.find_class_weights(settings, labels, words, train_file)
+        description = custom.label_settings(labels, files.columns, length, dropout_prob, head)
         return fine_tuning.Prepared(
-            token_classification.make_task(files.labels, length, dropout_prob, head),
+            token_classification.make_task(
+                labels, length, dropout_prob, head, list(weights.values())
+            ),
             self.data(files, inputs),
-            custom.label_settings(files.labels, files.columns, length, dropout_prob, head),
+            {**description, **class_weights.settings(weights)},
             settings.train_step,
             settings.warmup_step,
             settings.do_eval,

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -13,7 +13,7 @@ from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_ch
 from albert.experiments import seeds
 from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, pooling, sources
-from albert.tasks import glue, model_labels
+from albert.tasks import class_weights, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, run_session, subsets
 
@@ -266,6 +266,41 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
             f"--distill_weights={teacher.distill_weights}: with --freeze_encoder the hidden states "
             "do not change, so the third weight must be 0"
         )
+
+
+def find_class_weights(
+    settings: ClassifierSettings, labels: Sequence[str], examples: Iterable[str], data: str
+) -> dict[str, float]:
+    """Returns the weights of the labels in the loss of training; {} if all count the same.
+
+    A run that does not train keeps those of its folder.
+
+    Args:
+      settings: the settings.
+      labels: label names by id.
+      examples: label of each training example, or word; read only if needed.
+      data: their file, for messages.
+
+    Raises:
+      file_io.InputError: see `class_weights.find`; or the run resumes one with other weights.
+    """
+    folder, source = settings.trained_folder, settings.class_weights
+    existing = class_weights.described(model_folder.described_settings(folder) or {})
+    if not settings.do_train:
+        return existing
+    weights: dict[str, float] = {}
+    if source:
+        counts = class_weights.count(labels, examples)
+        weights = class_weights.find(source, counts, data)
+        logging.info("%s", class_weights.describe(weights, counts))
+    if weights != existing and has_checkpoints(folder):
+        raise file_io.InputError(
+            f"{folder} holds checkpoints of a run with "
+            f"{f'the class weights {existing}' if existing else 'no class weights'}, but this run "
+            f"would have {weights or 'none'}: give the same --class_weights and training data, or "
+            "another --output_dir"
+        )
+    return weights
 
 
 def check_text_export(settings: ClassifierSettings, tokenizer: tokenization.FullTokenizer) -> None:

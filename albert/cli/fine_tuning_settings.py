@@ -442,6 +442,12 @@ class ClassifierSettings(StepSettings):
     classifier_dropout_prob: float = options.flag(
         0.1, "Dropout of what the head reads of a text.", check=options.fraction
     )
+    class_weights: str | None = options.flag(
+        None,
+        "Weights of the labels in the loss of training: balanced (each label counts the same, "
+        "however many examples it has) or a JSON file {label: weight}; evaluation has none.",
+        path=path_flags.INPUT,
+    )
     keep_checkpoint_max: int = keep_flag()
 
     @property
@@ -459,6 +465,8 @@ class ClassifierSettings(StepSettings):
         self.check_work("do_train", "do_eval", "do_predict", "export_dir")
         if self.export_text and not self.export_dir:
             raise file_io.InputError("--export_text needs --export_dir")
+        if self.class_weights and not self.do_train:
+            raise file_io.InputError("--class_weights needs --do_train: only training has weights")
         super().check()
 
 

@@ -24,6 +24,7 @@ from albert.tasks.outcomes import Outcome
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad.outcomes import NO_ANSWER
 from albert.tasks.token_classification import CONLL_NAME
+from albert.training import results
 
 NUM_WORST = 10
 _ANSWERS = older_predictions.ANSWERS
@@ -286,12 +287,33 @@ def _f1(means: npt.NDArray) -> npt.NDArray:
 
 def _matthews(means: npt.NDArray) -> npt.NDArray:
     """Computes the Matthews correlation from frequencies [..., K, K] in one axis."""
+    return metrics.matthews_of_counts(_square(means))
+
+
+def _macro_f1(means: npt.NDArray) -> npt.NDArray:
+    """Computes the mean F1 of the classes that occur from frequencies [..., K, K] in one axis."""
+    table = _square(means)
+    both = table.sum(axis=-1) + table.sum(axis=-2)
+    f1 = _ratio(2 * np.diagonal(table, axis1=-2, axis2=-1), both)
+    return f1.sum(axis=-1) / np.maximum(np.count_nonzero(both, axis=-1), 1)
+
+
+def _balanced_accuracy(means: npt.NDArray) -> npt.NDArray:
+    """Computes the mean recall of the labels that occur from frequencies [..., K, K]."""
+    table = _square(means)
+    true = table.sum(axis=-1)
+    recall = _ratio(np.diagonal(table, axis1=-2, axis2=-1), true)
+    return recall.sum(axis=-1) / np.maximum(np.count_nonzero(true, axis=-1), 1)
+
+
+def _square(means: npt.NDArray) -> npt.NDArray:
+    """Returns frequencies [..., K, K] from [..., K * K]."""
     size = int(np.sqrt(means.shape[-1]))
-    return metrics.matthews_of_counts(means.reshape(*means.shape[:-1], size, size))
+    return means.reshape(*means.shape[:-1], size, size)
 
 
 def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns the metrics of classes: accuracy, of two the F1 of one, correlation."""
+    """Returns the metrics of classes: accuracy, of two the F1 of one, correlation and means."""
     labels = np.array([row.label for row in rows], object)
     predictions = np.array([row.prediction for row in rows], object)
     right = (labels == predictions).astype(float)[:, None]
@@ -303,7 +325,13 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
         found.append(Metric("f1", counts, _f1))
     place = {name: i for i, name in enumerate(names)}
     cells = [place[a] * len(names) + place[b] for a, b in zip(labels, predictions, strict=True)]
-    found.append(Metric("matthew_corr", np.eye(len(names) ** 2)[cells], _matthews))
+    table = np.eye(len(names) ** 2)[cells]
+    functions = {
+        "matthew_corr": _matthews,
+        results.MACRO_F1: _macro_f1,
+        "balanced_accuracy": _balanced_accuracy,
+    }
+    found += [Metric(name, table, of_means) for name, of_means in functions.items()]
     return {metric.name: metric for metric in found}
 
 
@@ -321,6 +349,15 @@ def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
 
 
 # --- for people -----------------------------------------------------------------------------------
+
+
+def count_classes(rows: Sequence[Outcome]) -> list[results.ClassCount]:
+    """Counts labels and predictions of each class, in the order of `count_labels`."""
+    labels, matrix = count_labels(rows)
+    table = np.array(matrix)
+    columns = (table.sum(axis=1), table.sum(axis=0), np.diagonal(table))
+    counts = (column.tolist() for column in columns)
+    return [results.ClassCount(*row) for row in zip(labels, *counts, strict=True)]
 
 
 def count_labels(rows: Sequence[Outcome]) -> tuple[list[str], list[list[int]]]:

@@ -125,6 +125,7 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
             ("Curves", report_curves.run_curves(run, axis)),
             ("Attempts that were given up", _attempts(run, axis)),
             ("Evaluations", [_evaluations(run)]),
+            ("Scores of each label", _classes_of_run(run)),
             ("Predictions", _predictions(run)),
             ("Settings", _settings(run)),
         ],
@@ -211,10 +212,29 @@ def _evaluations(run):
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
         names.remove("loss")  # a duplicate under another name
+    names = [name for name in names if not name.startswith("support_")]  # the same in each row
     best = run.result.get("step")
     place = next((i for i, row in enumerate(rows) if row["step"] == best), None)
     lines = [[row["step"], *(row.get(name) for name in names)] for row in rows]
     return {"table": ["step", *names], "rows": lines, "best": place}
+
+
+def _classes_of_run(run: Run) -> Iterator[dict]:
+    """Yields the scores of each class in the evaluation of the best checkpoint, if known."""
+    yield from _classes([results.ClassCount(**row) for row in run.record.get("classes", ())])
+
+
+def _classes(classes: Sequence[results.ClassCount]) -> Iterator[dict]:
+    """Yields the scores of classes, the worst first, and a warning about those never predicted."""
+    if remark := results.remark_on_classes(classes):
+        yield {"warning": f"{remark[:1].upper()}{remark[1:]}."}
+    if rows := results.worst_first(classes):
+        yield {
+            "table": ["label", "precision", "recall", "F1", "support", "predicted", ""],
+            "rows": [
+                [r.name, r.precision, r.recall, r.f1, r.labels, r.predictions, r.note] for r in rows
+            ],
+        }
 
 
 def _predictions(run: Run) -> Iterator[dict]:
@@ -278,6 +298,8 @@ def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict
         if len(rows) > charts.MAX_DOTS:
             caption += f" Thinned: {charts.MAX_DOTS:,} of {len(rows):,} are drawn."
     yield {"figures": [(caption, svg)], "wide": True}
+    if rows[0].probabilities:
+        yield from _classes(predictions.count_classes(rows))
     if worst := predictions.worst_examples(rows):
         yield {"heading": f"Worst examples of {name}"}
         yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}

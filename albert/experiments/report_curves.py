@@ -177,12 +177,12 @@ def of_metric(groups: Iterable[RunGroup], title: str, metric: str, axis: Axis) -
 
 def run_curves(run: Run, axis: Axis) -> Iterator[dict]:
     """Yields the figures of all curves of a run, which has recorded the axis."""
-    by_type = _entity_scores(run)
-    entity_names = {name for names in by_type.values() for name in names.values()}
+    by_class = _scores_by_class(run)
+    class_names = {name for names in by_class.values() for name in names.values()}
     families = [
         (family, names)
         for family, names in _score_families(run)
-        if entity_names.isdisjoint(names.values())
+        if class_names.isdisjoint(names.values()) and not family.startswith("support_")
     ]
     figures = []
     for family, names in families[:_MAX_FAMILIES]:
@@ -195,7 +195,7 @@ def run_curves(run: Run, axis: Axis) -> Iterator[dict]:
         title = family.replace("_", " ")
         caption = f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}"
         figures.append(_figure(title, lines, caption, axis, title, "loss" in family, marks))
-    figures += _of_types(run, by_type, axis)
+    figures += _of_classes(run, by_class, axis)
     for panel in _PROGRESS:
         line = _line(run, panel.name.replace("_", " "), panel.kind, panel.name, axis)
         if line.xs:
@@ -239,16 +239,19 @@ def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
     return [(family, families[family]) for family in sorted(families, key=place)]
 
 
-def _entity_scores(run: Run) -> dict[str, dict[str, str]]:
-    """Returns the scores of types of entities: {"f1": {type: name}, …}; {} for other runs."""
+def _scores_by_class(run: Run) -> dict[str, dict[str, str]]:
+    """Returns the scores of labels or types of entities: {"f1": {label: name}, …}."""
     scores: dict[str, dict[str, str]] = {}
-    if run.record["script"] != "run_token_classifier":
-        return scores
+    labels = {row["name"] for row in run.record.get("classes", ())}
     for name in run.names(run_record.EVAL):
-        score, _, kind = name.partition("_")
-        if score in entities.SCORES and kind:
-            scores.setdefault(score, {})[kind] = name
+        score, _, label = name.partition("_")
+        if score in entities.SCORES and label and (_has_entities(run) or label in labels):
+            scores.setdefault(score, {})[label] = name
     return scores
+
+
+def _has_entities(run: Run) -> bool:
+    return run.record["script"] == "run_token_classifier"
 
 
 def _line(run: Run, label: str, kind: str, name: str, axis: Axis) -> charts.Line:
@@ -256,15 +259,16 @@ def _line(run: Run, label: str, kind: str, name: str, axis: Axis) -> charts.Line
     return charts.Line(label, run.places(steps, axis) or [], values)
 
 
-def _of_types(run: Run, by_type: Mapping[str, Mapping[str, str]], axis: Axis) -> list[Figure]:
-    """Returns figures of the scores per entity type, with at most `charts.MAX_NAMED` types each."""
+def _of_classes(run: Run, by_class: Mapping[str, Mapping[str, str]], axis: Axis) -> list[Figure]:
+    """Returns figures of the scores of classes, with at most `charts.MAX_NAMED` classes each."""
     figures, limit = [], charts.MAX_NAMED
-    for score, names in by_type.items():
+    noun = "type of entity" if _has_entities(run) else "label"
+    for score, names in by_class.items():
         kinds = list(names)
         for start in range(0, len(kinds), limit):
             some = kinds[start : start + limit]
             lines = [_line(run, kind, "eval", names[kind], axis) for kind in some]
-            title = f"{score} by type of entity"
+            title = f"{score} by {noun}"
             if len(kinds) > limit:
                 title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
             figures.append(_figure(title, lines, f"{title}, in evaluation", axis, score))

@@ -7,7 +7,7 @@ Letters in shapes: see the docstring of the package.
 
 import abc
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -160,6 +160,18 @@ def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Computes [B] losses from integer labels, any shape of B elements, and logits [B, classes]."""
     labels = tf.reshape(labels, [-1])
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+def weights_of_labels(class_weights: Sequence[float], label_ids: tf.Tensor) -> tf.Tensor | float:
+    """Returns the weight of each label in the loss, shaped like `label_ids`; 1 without weights.
+
+    Args:
+      class_weights: weights by label id; empty: all labels count the same.
+      label_ids: integers of any shape.
+    """
+    if not class_weights:
+        return 1.0
+    return tf.gather(tf.constant(class_weights, tf.float32), label_ids)
 
 
 def check_rate(dropout_prob: float) -> None:
@@ -344,6 +356,7 @@ class ClassifierModel(_LabelModel):
 
     Args:
       decision: the temperature of the probabilities; the loss is that of the logits.
+      class_weights: weights of the labels in the loss by id, see `weights_of_labels`.
     """
 
     _term = "classification_loss"
@@ -357,10 +370,17 @@ class ClassifierModel(_LabelModel):
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
         decision: decisions.Decision = decisions.PLAIN,
+        class_weights: Sequence[float] = (),
     ) -> None:
         check_labels(num_labels)
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
         self.decision = decision
+        self._class_weights = tuple(class_weights)
+
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
+        labels = tf.reshape(features["label_ids"], [-1])
+        weights = weights_of_labels(self._class_weights, labels)
+        return {self._term: real_examples(features) * weights}
 
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
@@ -459,6 +479,9 @@ class TokenClassifierModel(_SequenceModel):
 
     Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids and first_pieces
     [B, S]. first_pieces is 1 at the first piece of each word, else 0.
+
+    Args:
+      class_weights: weights of the labels in the loss by id, see `weights_of_labels`.
     """
 
     def __init__(
@@ -469,10 +492,12 @@ class TokenClassifierModel(_SequenceModel):
         seed: int | None = None,
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
+        class_weights: Sequence[float] = (),
     ) -> None:
         check_labels(num_labels)
         check_rate(dropout_prob)
         super().__init__(config, compute, seed, head)
+        self._class_weights = tuple(class_weights)
         self._dropout_prob = dropout_prob
         size = self.hidden.size
         self.output = LabelWeights("cls/token/", num_labels, config, seed, size)
@@ -491,8 +516,10 @@ class TokenClassifierModel(_SequenceModel):
         return _choice(tf.reshape(logits, shape))
 
     def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
-        real = real_examples(features)[:, tf.newaxis]
-        return {"token_loss": tf.cast(features["first_pieces"], tf.float32) * real}  # [B, S]
+        words = tf.cast(features["first_pieces"], tf.float32) * weights_of_labels(
+            self._class_weights, features["label_ids"]
+        )
+        return {"token_loss": words * real_examples(features)[:, tf.newaxis]}  # [B, S]
 
     def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
         logits, labels = outputs["logits"], features["label_ids"]

@@ -581,14 +581,15 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
     return scale
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob, head, scale, decision):
+def _build_model(
+    config, compute, seed, num_labels, dropout_prob, head, scale, decision, class_weights
+):
     from albert.model import heads
 
+    settings = (compute, seed, dropout_prob, head)
     if num_labels:
-        return heads.ClassifierModel(
-            config, num_labels, compute, seed, dropout_prob, head, decision
-        )
-    return heads.RegressionModel(config, compute, seed, dropout_prob, head, scale)
+        return heads.ClassifierModel(config, num_labels, *settings, decision, class_weights)
+    return heads.RegressionModel(config, *settings, scale)
 
 
 def make_task(
@@ -597,6 +598,7 @@ def make_task(
     head: head_config.Head = head_config.NO_LAYER,
     scale: label_scale.LabelScale = label_scale.RAW,
     decision: decisions.Decision = decisions.PLAIN,
+    class_weights: Sequence[float] = (),
 ) -> contracts.Task:
     """Returns the `contracts.Task` of a GLUE task.
 
@@ -604,6 +606,7 @@ def make_task(
       dropout_prob: dropout of the pooled output in training.
       scale: unit in which a regression is trained.
       decision: how the scores of a classifier become answers.
+      class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
     partial, labels = functools.partial, glue_task.labels
     further = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
@@ -617,6 +620,7 @@ def make_task(
             head=head,
             scale=scale,
             decision=decision,
+            class_weights=tuple(class_weights),
         ),
         eval_outputs=eval_outputs,
         evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),

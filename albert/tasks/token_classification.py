@@ -347,10 +347,11 @@ def _train_metrics(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * words), tf.reduce_sum(words))}
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob, head):
+def _build_model(config, compute, seed, num_labels, dropout_prob, head, class_weights):
     from albert.model import heads
 
-    return heads.TokenClassifierModel(config, num_labels, compute, seed, dropout_prob, head)
+    settings = (compute, seed, dropout_prob, head, class_weights)
+    return heads.TokenClassifierModel(config, num_labels, *settings)
 
 
 def _signs(outputs, features):
@@ -364,6 +365,7 @@ def make_task(
     max_seq_length: int,
     dropout_prob: float = 0.1,
     head: head_config.Head = head_config.NO_LAYER,
+    class_weights: Sequence[float] = (),
 ) -> contracts.Task:
     """Returns the `contracts.Task` of token classification.
 
@@ -371,8 +373,10 @@ def make_task(
       labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
         the best accuracy.
       dropout_prob: dropout of the encoder's output in training.
+      class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
     partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
+    settings["class_weights"] = tuple(class_weights)
     marked = entities.mark_entities(labels)
     return contracts.Task(
         name=NAME,

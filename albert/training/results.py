@@ -168,6 +168,13 @@ class ClassCount(NamedTuple):
         total = self.labels + self.predictions
         return 2 * self.right / total if total else 0.0
 
+    @property
+    def note(self) -> str:
+        """Why its scores are 0: it never occurs, or it is never predicted; else ""."""
+        if not self.labels:
+            return "never occurs"
+        return "" if self.predictions else NEVER
+
 
 def count_classes(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
@@ -192,19 +199,22 @@ def remark_on_classes(classes: Iterable[ClassCount]) -> str:
     return f"{NEVER}: {', '.join(missed[:_MAX_CLASSES])}{more}" if missed else ""
 
 
+def worst_first(classes: Iterable[ClassCount]) -> list[ClassCount]:
+    """Returns the classes that occur in labels or predictions, those with the lowest F1 first."""
+    rows = [row for row in classes if row.labels or row.predictions]
+    return sorted(rows, key=lambda row: (row.f1, -row.labels))
+
+
 def class_table(classes: Iterable[ClassCount]) -> str:
     """Formats the scores of classes as a table, the worst F1 first; "" if there are none."""
-    rows = [row for row in classes if row.labels or row.predictions]
+    rows = worst_first(classes)
     if not rows:
         return ""
-    rows.sort(key=lambda row: (row.f1, -row.labels))
     cells = [("class", "precision", "recall", "f1", "support", "")]
     for row in rows[:_MAX_TABLE]:
-        note = "" if row.predictions else NEVER
-        note = note if row.labels else "never occurs"
         precision, recall, f1 = (f"{score:.3f}" for score in (row.precision, row.recall, row.f1))
         name = row.name if len(row.name) <= _MAX_NAME else f"{row.name[: _MAX_NAME - 1]}…"
-        cells.append((name, precision, recall, f1, str(row.labels), note))
+        cells.append((name, precision, recall, f1, str(row.labels), row.note))
     width = max(len(name) for name, *_ in cells)
     lines = [
         f"  {name:{width}}  {precision:>9}  {recall:>6}  {f1:>5}  {support:>7}  {note}".rstrip()

@@ -5,7 +5,8 @@ import pytest
 
 from albert.experiments import predictions, runs
 from albert.io import file_io, tables
-from albert.tasks import custom, entities, metrics, outcomes
+from albert.tasks import class_scores, custom, entities, metrics, outcomes
+from albert.training import results
 from tests.support import compared_runs, run_folders
 
 
@@ -30,6 +31,8 @@ def test_metrics_of_classes_are_those_of_the_evaluation(names, tmp_path):
         "eval_accuracy": metrics.accuracy(*ids),
         "matthew_corr": metrics.matthews_correlation(*ids),
     }
+    means = class_scores.measure(results.count_classes(names, *ids))
+    expected |= {name: means[name] for name in ("macro_f1", "balanced_accuracy")}
     if len(names) == 2:
         expected["f1"] = metrics.f1(*ids)
     assert {name: m.value for name, m in found.metrics.items()} == pytest.approx(expected)
@@ -89,6 +92,13 @@ def test_scores_are_undefined_where_those_of_the_evaluation_are(is_constant, siz
         rows = [np.full(size, number) if x else number + np.arange(size) for x in is_constant]
         kept = write_table(tmp_path, *rows)
         np.testing.assert_equal(kept.metrics["pearson"].value, metrics.pearson(*rows))
+
+
+def test_means_of_classes_are_over_those_that_occur(tmp_path):
+    kept = write_table(tmp_path, ["no", "yes", "no"], ["no"] * 3, ("no", "yes"))
+    assert kept.metrics["macro_f1"].value == pytest.approx(0.4)
+    kept = write_table(tmp_path, ["no", "no"], ["no", "no"], ("no", "yes"))
+    assert kept.metrics["macro_f1"].value == kept.metrics["balanced_accuracy"].value == 1
 
 
 @pytest.mark.parametrize("labels", ["O O", "O B-X"])

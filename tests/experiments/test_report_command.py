@@ -116,6 +116,11 @@ def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
     assert "&#39;--text_column=a b&#39;" in text and "1,000, of which 500" in text
     assert f"predictions.tsv of this run next to {data}: 4 examples" in text
     assert "each label, in test.tsv." in text and "Worst examples of test.tsv" in text
+    worst_first = [["good", "0", "0", "0", "2", "0", "never predicted"]]
+    worst_first.append(["bad", "0.5", "1", "0.6667", "2", "4", ""])
+    place = rows.index(["label", "precision", "recall", "F1", "support", "predicted", ""])
+    assert rows[place + 1 : place + 3] == worst_first
+    assert "Never predicted: good (0 of 2)." in text
     assert "has changed" not in text
 
 

@@ -1,0 +1,106 @@
+"""Weights of classes in the loss of training, and advice where classes are of unequal size.
+
+Evaluation losses and scores are unweighted.
+"""
+
+import collections
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from albert.io import file_io, tables
+
+SETTING = "class_weights"  # in the settings of a model's folder: {label: weight}
+BALANCED = "balanced"
+_RARE = 3  # a class is rare if another has more than this many times its examples
+_SHOWN = 20  # maximum number of labels in messages
+
+
+def count(labels: Sequence[str], examples: Iterable[str]) -> dict[str, int]:
+    """Returns the number of examples of each of the labels, in their order."""
+    counts = collections.Counter(examples)
+    return {label: counts[label] for label in labels}
+
+
+def find(source: str, counts: Mapping[str, int], data: str) -> dict[str, float]:
+    """Returns the weight of each label.
+
+    Args:
+      source: `BALANCED`, N / (K * examples of the label), or a JSON file {label: weight}.
+      counts: {label: number of training examples} of all K labels; their sum is N.
+      data: file of the examples, for messages.
+
+    Raises:
+      file_io.InputError: a label has no examples; the file lacks a label or has an unknown one, or
+        a weight is not a number above 0.
+    """
+    if missing := [label for label, number in counts.items() if not number]:
+        raise file_io.InputError(
+            f"class_weights: no training example in {data} has the label "
+            f"{tables.name_list(missing, _SHOWN)}, so no weight fits it: add examples, or leave "
+            "class_weights out"
+        )
+    if source != BALANCED:
+        return _read(source, counts)
+    total = sum(counts.values())
+    return {label: total / (len(counts) * number) for label, number in counts.items()}
+
+
+def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
+    """Reads the weights of a file, in the order of the labels."""
+    labels = list(labels)
+    weights = file_io.read_json(path, "class weights", dict)
+    for problem, names in (
+        ("no weight for the label", [label for label in labels if label not in weights]),
+        ("weights for unknown labels:", [name for name in weights if name not in labels]),
+    ):
+        if names:
+            raise file_io.InputError(
+                f"{path}: {problem} {tables.name_list(names, _SHOWN)}; expected an object with a "
+                f"weight for each of {tables.name_list(labels, _SHOWN)}"
+            )
+    for label, weight in weights.items():
+        if not _is_weight(weight):
+            raise file_io.InputError(
+                f"{path}: the weight of {label!r} is {weight!r}, expected a number above 0"
+            )
+    return {label: float(weights[label]) for label in labels}
+
+
+def _is_weight(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf
+
+
+def describe(weights: Mapping[str, float], counts: Mapping[str, int]) -> str:
+    """Returns a line for the log: the weight and the number of examples of each label."""
+    texts = [f"{label} {weight:.4g} ({counts[label]})" for label, weight in weights.items()]
+    more = f", and {len(texts) - _SHOWN} more labels" if len(texts) > _SHOWN else ""
+    return f"Class weights (training examples): {', '.join(texts[:_SHOWN])}{more}"
+
+
+def settings(weights: Mapping[str, float]) -> dict[str, Any]:
+    """Returns the JSON-ready settings of a model's folder; empty without weights."""
+    return {SETTING: dict(weights)} if weights else {}
+
+
+def described(folder_settings: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the weights in the settings of a model's folder; empty without them."""
+    weights = folder_settings.get(SETTING)
+    return dict(weights) if isinstance(weights, dict) else {}
+
+
+def advise(counts: Mapping[str, int]) -> str:
+    """Returns advice on scores if a class is rare; "" if none is.
+
+    Args:
+      counts: {label: number of training examples}.
+    """
+    most, least = (choose(counts, key=counts.__getitem__) for choose in (max, min))
+    if counts[most] <= _RARE * counts[least]:
+        return ""
+    return (
+        f"{counts[most]} training examples are {most!r}, only {counts[least]} {least!r}: accuracy "
+        "hides rare labels. --metric_for_best=macro_f1 picks the checkpoint that finds all of "
+        "them, and --class_weights=balanced trains on them as much as on the others"
+    )
