@@ -101,6 +101,6 @@ def advise(counts: Mapping[str, int]) -> str:
         return ""
     return (
         f"{counts[most]} training examples are {most!r}, only {counts[least]} {least!r}: accuracy "
-        "hides rare labels. --metric_for_best=macro_f1 picks the checkpoint that finds all of "
-        "them, and --class_weights=balanced trains on them as much as on the others"
+        "hides rare labels. metric_for_best=macro_f1 picks the checkpoint that finds all of "
+        "them, and class_weights=balanced trains on them as much as on the others"
     )

@@ -58,7 +58,7 @@ _RECORD = {
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
     "test?": _RESULT, "cost?": _COST, "remarks?": [_TEXT],
-    "classes?": _CLASSES, "measured_on?": _BASIS,
+    "classes?": _CLASSES, "measured_on?": _BASIS, "class_weights?": {"*": json_shapes.NUMBER},
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.

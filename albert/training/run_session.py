@@ -115,6 +115,8 @@ def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Input
             r: {"path": name, "bytes": None, "sha256": None} for r, (name, _) in inputs.items()
         },
     }  # fmt: skip
+    if weights := (recorder.description or {}).get("class_weights"):
+        record["class_weights"] = weights
     if earlier:
         _add_bases(folder, earlier)
         record = _add_session(earlier, record, session)

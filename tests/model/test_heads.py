@@ -167,6 +167,7 @@ def example_features(batch=4, length=8, seed=0):
 MODELS = {
     "pretraining": lambda **k: pretraining_heads.PretrainingModel(TINY, **k),
     "classifier": lambda **k: heads.ClassifierModel(TINY, 2, **k),
+    "weighted": lambda **k: heads.ClassifierModel(TINY, 2, class_weights=(0.25, 3.0), **k),
     "regression": lambda **k: heads.RegressionModel(TINY, **k),
     "choice": lambda **k: heads.MultipleChoiceModel(TINY, 2, 0.0, **k),
     "squad_v1": lambda **k: heads.SquadV1Model(TINY, **k),
@@ -175,6 +176,7 @@ MODELS = {
 TERMS = {
     "pretraining": ["masked_lm_loss", "sentence_order_loss"],
     "classifier": ["classification_loss"],
+    "weighted": ["classification_loss"],
     "regression": ["regression_loss"],
     "choice": ["choice_loss"],
     "squad_v1": ["span_loss"],
@@ -232,6 +234,29 @@ def test_examples_that_fill_up_the_batch_do_not_count(name):
     )
     features["is_real_example"] = tf.zeros([5], tf.int32)
     assert float(model.loss(run(model, features), features)) == 0.0
+
+
+def test_the_loss_of_weighted_classes_is_their_weighted_mean():
+    features, class_weights = example_features(batch=6), (0.25, 3.0)
+    model = MODELS["weighted"](seed=1)
+    outputs = run(model, features)
+    weights = np.take(class_weights, features["label_ids"])
+    losses = outputs["per_example_loss"].numpy()  # unweighted, as evaluations need them
+    expected = (weights * losses).sum() / weights.sum()
+    np.testing.assert_allclose(model.loss(outputs, features), expected, rtol=1e-6)
+    plain = MODELS["classifier"](seed=1)
+    np.testing.assert_array_equal(run(plain, features)["per_example_loss"], losses)
+
+    words = heads.TokenClassifierModel(TINY, 2, seed=1, class_weights=class_weights)
+    features["label_ids"] = tf.constant(np.arange(48).reshape(6, 8) % 5 // 4, tf.int32)
+    features["first_pieces"] = tf.constant(np.arange(48).reshape(6, 8) % 3 != 1, tf.int32)
+    features["is_real_example"] = tf.constant([1, 1, 0, 1, 1, 1])
+    outputs = run(words, features)
+    losses = heads.cross_entropy(features["label_ids"], tf.reshape(outputs["logits"], [-1, 2]))
+    weights = np.take(class_weights, features["label_ids"]) * features["first_pieces"].numpy()
+    weights = weights * features["is_real_example"].numpy()[:, None]
+    expected = (weights * losses.numpy().reshape(6, 8)).sum() / weights.sum()
+    np.testing.assert_allclose(words.loss(outputs, features), expected, rtol=1e-6)
 
 
 def test_loss_weights_count_masked_words_and_examples():

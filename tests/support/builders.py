@@ -205,6 +205,9 @@ LENGTHS, LENGTH = (9, 24, 3, 17), 24
 # heads drop nothing, as dropout draws other masks in other types and in micro-batches.
 MODELS = {
     "classifier": lambda *c: heads.ClassifierModel(c[0], 3, *c[1:], seed=1, dropout_prob=0.0),
+    "weighted": lambda *c: heads.ClassifierModel(
+        c[0], 3, *c[1:], seed=1, dropout_prob=0.0, class_weights=(0.5, 3.0, 1.25)
+    ),
     "regression": lambda *c: heads.RegressionModel(*c, seed=1, dropout_prob=0.0),
     "choices": lambda *c: heads.MultipleChoiceModel(c[0], 2, 0.0, *c[1:], seed=1),
     "pretraining": lambda *c: pretraining_heads.PretrainingModel(*c, seed=1),
@@ -231,7 +234,7 @@ def make_features(name, lengths=LENGTHS, length=LENGTH):
     if name == "choices":
         features = {key: x.reshape(batch // 2, -1) for key, x in features.items()}
         features["label_ids"] = rng.integers(0, 2, batch // 2)
-    if name == "classifier":
+    if name in ("classifier", "weighted"):
         features["label_ids"] = rng.integers(0, 3, batch)
     if name == "pretraining":
         features["masked_lm_positions"] = rng.integers(0, 3, (batch, 4))

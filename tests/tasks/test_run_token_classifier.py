@@ -200,6 +200,7 @@ def test_a_head_with_a_layer_on_a_frozen_encoder(trained, tmp_path, run_script):
     flags = flags_of(
         trained, tmp_path, from_scratch=True, train_step=60, do_train=True, do_eval=True,
         do_predict=True, freeze_encoder=True, head_hidden_size=8, warmup_step=5, learning_rate=0.03,
+        class_weights="balanced",
     )  # fmt: skip
     for name, cached in (("plain", False), ("cached", True)):
         flags |= {"output_dir": tmp_path / name, "cache_encoder_outputs": cached}
@@ -215,6 +216,12 @@ def test_a_head_with_a_layer_on_a_frozen_encoder(trained, tmp_path, run_script):
     builders.assert_same(*encoders)
     words = token_predictor.TokenPredictor(str(tmp_path / "cached")).predict([TEST[0][0]])
     assert len(list(words)) == 1
+    settings = json.loads((tmp_path / "cached" / "model.json").read_text())["settings"]
+    words = [label for row in token_samples.sentences(400, seed=1) for _, label in row]
+    found = {
+        label: weight * words.count(label) for label, weight in settings["class_weights"].items()
+    }
+    assert found == pytest.approx(dict.fromkeys(settings["labels"], len(words) / len(found)))
 
 
 def test_mistakes_are_named(trained, tmp_path, run_script):

@@ -21,6 +21,7 @@ TRAIN_METRICS = {
         )
     },
 }
+TRAIN_METRICS["weighted"] = TRAIN_METRICS["classifier"]
 FLOAT16 = layers.Compute("float16")
 LENGTHS = (9, 24, 3, 17, 8, 12, 3, 24)
 SMALL = {"num_hidden_layers": 2, "num_hidden_groups": 1}
@@ -53,7 +54,7 @@ def updated(name, steps, compute=None, count=1, prepare=None, compiled=False):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [("pretraining", 2), ("classifier", 8)])
+@pytest.mark.parametrize(("name", "count"), [("pretraining", 2), ("weighted", 8)])
 def test_micro_batches_make_the_update_of_the_whole_batch(name, count):
     expected, wanted_results, _ = updated(name, 3)
     found, results, _ = updated(name, 3, count=count, compiled=True)
