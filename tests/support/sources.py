@@ -33,7 +33,7 @@ PLAIN = """
     training.budget training.contracts training.optimizer_table training.results
     training.run_facts training.run_record training.run_session training.stuck_runs
     training.subsets
-    tasks.custom tasks.entities tasks.example_data tasks.glue tasks.kinds tasks.metrics
+    tasks.class_weights tasks.custom tasks.entities tasks.example_data tasks.glue tasks.kinds tasks.metrics
     tasks.model_labels
     tasks.outcomes tasks.prediction_files tasks.race
     tasks.squad.answer_features tasks.squad.answers

@@ -78,7 +78,7 @@ def own_flags(folder, output_dir, **changes):
 
 @pytest.mark.slow
 def test_a_run_is_resumed_with_its_weights_alone(tmp_path, run_script, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     builders.write_glue(tmp_path)
     rows = [f"good soup {i},yes" for i in range(20)] + [f"bad soup {i},no" for i in range(4)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]) + "\n")
