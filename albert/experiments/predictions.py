@@ -294,7 +294,7 @@ def _macro_f1(means: npt.NDArray) -> npt.NDArray:
     """Computes the mean F1 of the classes that occur from frequencies [..., K, K] in one axis."""
     table = _square(means)
     both = table.sum(axis=-1) + table.sum(axis=-2)
-    f1 = _ratio(2 * np.diagonal(table, axis1=-2, axis2=-1), both)
+    f1 = metrics.divide(2 * np.diagonal(table, axis1=-2, axis2=-1), both)
     return f1.sum(axis=-1) / np.maximum(np.count_nonzero(both, axis=-1), 1)
 
 
@@ -302,7 +302,7 @@ def _balanced_accuracy(means: npt.NDArray) -> npt.NDArray:
     """Computes the mean recall of the labels that occur from frequencies [..., K, K]."""
     table = _square(means)
     true = table.sum(axis=-1)
-    recall = _ratio(np.diagonal(table, axis1=-2, axis2=-1), true)
+    recall = metrics.divide(np.diagonal(table, axis1=-2, axis2=-1), true)
     return recall.sum(axis=-1) / np.maximum(np.count_nonzero(true, axis=-1), 1)
 
 
