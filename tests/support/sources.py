@@ -33,8 +33,8 @@ PLAIN = """
     training.budget training.contracts training.optimizer_table training.results
     training.run_facts training.run_record training.run_session training.stuck_runs
     training.subsets
-    tasks.class_weights tasks.custom tasks.entities tasks.example_data tasks.glue tasks.kinds tasks.metrics
-    tasks.model_labels
+    tasks.class_weights tasks.custom tasks.entities tasks.example_data tasks.glue tasks.kinds
+    tasks.metrics tasks.model_labels
     tasks.outcomes tasks.prediction_files tasks.race
     tasks.squad.answer_features tasks.squad.answers
     tasks.squad.features tasks.squad.metrics tasks.squad.null_threshold tasks.squad.outcomes
