@@ -155,6 +155,8 @@ def answer(
     columns = given_columns(settings, input_format)
     write = predictor.write
     seen: collections.deque[Any] = collections.deque()
+    skipped: list[str] = []
+    mistakes: list[file_io.InputError] = []
     if settings.with_text:
         write = functools.partial(write, examples=_taken_from(seen))
     source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
@@ -164,9 +166,9 @@ def answer(
     with source as lines:
 
         def read():
-            return predictor.read_lines(
-                lines, name, input_format, skip_empty=settings.skip_empty, **columns
-            )
+            skipped.clear()  # by a first reading
+            places = skipped if settings.skip_empty else None
+            return predictor.read_lines(lines, name, input_format, skipped=places, **columns)
 
         def predict(examples):
             if settings.with_text:
@@ -181,11 +183,14 @@ def answer(
                     write(file, output_format, results)
             else:
                 sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
-                mistakes: list[file_io.InputError] = []
                 results = predict(_until_mistake(read(), mistakes))
                 write(sys.stdout, output_format, results)
-                for mistake in mistakes:
-                    raise mistake
+            if skipped:
+                logging.warning(
+                    "%d rows without text were skipped, first %s", len(skipped), skipped[0]
+                )
+            for mistake in mistakes:
+                raise mistake
 
 
 def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Iterator[Any]:

@@ -141,7 +141,7 @@ def run(
       define_flags: function that defines the script's flags on flag values.
 
     Exit status: 0, 1 after a user error, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
-    and SIGHUP.
+    and SIGHUP, `signals.READER_GONE` after a reader that has ended.
     """
     try:
         check_platform()
@@ -166,6 +166,8 @@ def run(
             with signals.ensure_end():
                 main(flags.FLAGS)
         except (file_io.InputError, OSError) as error:  # OSError: full disk, lost network folder
+            if isinstance(error, BrokenPipeError) and signals.is_reader_gone():
+                raise
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
         except KeyboardInterrupt as interrupt:
@@ -189,4 +191,5 @@ def run(
             signals.ignore()
         return 0
 
-    app.run(guarded, flags_parser=parse)
+    with signals.end_with_reader():
+        app.run(guarded, flags_parser=parse)

@@ -7,6 +7,7 @@ import runpy
 import sys
 
 import albert
+from albert.io import signals
 
 _ENDING = "app.run(main, define_flags)\n"
 _USAGE = """\
@@ -38,6 +39,7 @@ def summaries() -> dict[str, str]:
     return first_lines
 
 
+@signals.end_with_reader()
 def main() -> int:
     """Runs the command that the first argument names.
 

@@ -56,6 +56,10 @@ def fetch(url: str, path: str, magic: bytes) -> None:
       url: address of the file, ``http`` or ``https``.
       path: where to put it; it appears complete or not at all.
       magic: first bytes that every file of the expected format has.
+
+    Raises:
+      file_io.InputError: the server cannot be reached, does not have the file, sends something
+        else, more than `MAX_BYTES` or nothing for `TIMEOUT_SECONDS`; or the disk is full.
     """
     if file_io.exists(path):
         return

@@ -361,6 +361,9 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
     Args:
       path: file or folder that the block writes, and removes if that fails.
       count: bytes that it needs; None if unknown.
+
+    Raises:
+      InputError: writing is forbidden; `NoRoomError`: the disk is full.
     """
     try:
         yield

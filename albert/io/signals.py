@@ -10,6 +10,7 @@ During training both signals are only noted, and `training.engine` checks for th
 import _thread
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -24,6 +25,8 @@ BEGINS_AGAIN = "the same command begins again"
 RESUMES = "the same command resumes from the last checkpoint"
 # Exit status after SIGTERM: EX_TEMPFAIL from sysexits.h, "try again".
 STATUS = 75
+# Exit status after the reader of standard output has ended, as of a program that SIGPIPE ends.
+READER_GONE = 141
 # Seconds to handle a signal, and after which a second Ctrl-C ends the process.
 SECONDS, _SECOND_PRESS = 30.0, 1.0
 # Until a signal that came during a ``__del__`` is sent again.
@@ -193,6 +196,32 @@ def not_deferred() -> Iterator[None]:
         yield
     finally:
         REQUESTS.deferred = before
+
+
+def is_reader_gone() -> bool:
+    """Returns whether standard output is a pipe that nobody reads any more."""
+    if sys.stdout is None:
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+@contextlib.contextmanager
+def end_with_reader() -> Iterator[None]:
+    """Ends the process silently if the reader of its standard output, such as `head`, has ended."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        if not is_reader_gone():
+            raise
+        # What is still in memory has no reader; Python would write it at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(READER_GONE)
 
 
 def ensure_end() -> contextlib.AbstractContextManager[None]:

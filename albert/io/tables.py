@@ -14,8 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from absl import logging
-
 from albert.io import file_io
 
 _MAX_FIELD = 2**31 - 1  # characters of a csv field; by default Python reads 131,072
@@ -187,26 +185,25 @@ def read_file(path: str, flag: str) -> Iterator[Row]:
 
 
 def each(
-    rows: Iterable[tuple[str, Any]], make: Callable[[int, str, Any], _Made], skip_empty: bool
+    rows: Iterable[tuple[str, Any]],
+    make: Callable[[int, str, Any], _Made],
+    skipped: list[str] | None = None,
 ) -> Iterator[_Made]:
     """Yields ``make(number, place, row)`` of each row, whose numbers count from 0.
 
     Args:
       make: raises `NoTextError` for a row without text.
-      skip_empty: whether to skip such rows, which are counted and logged.
+      skipped: gets the places of such rows, which are skipped; None: they are an error.
     """
-    skipped = []
     for number, (place, row) in enumerate(rows):
         try:
             item = make(number, place, row)
         except NoTextError:
-            if not skip_empty:
+            if skipped is None:
                 raise
             skipped.append(place)
             continue
         yield item
-    if skipped:
-        logging.warning("%d rows without text were skipped, first %s", len(skipped), skipped[0])
 
 
 def _value(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:

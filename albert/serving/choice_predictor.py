@@ -63,16 +63,16 @@ class Choice:
 
 
 def read_questions(
-    lines: Iterable[bytes], name: str, skip_empty: bool = False
+    lines: Iterable[bytes], name: str, skipped: list[str] | None = None
 ) -> Iterator[Question]:
     """Yields a `Question` per object of a jsonl file, which has article, question and options.
 
     The default of "id" counts from 0.
 
     Args:
-      skip_empty: whether to skip questions without text; the others keep their numbers.
+      skipped: gets the places of questions without text, see `tables.each`.
     """
-    return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skip_empty)
+    return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skipped)
 
 
 def _question(number: int, place: str, row: dict[str, Any]) -> Question:
@@ -131,10 +131,15 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
             yield Choice(question, int(np.argmax(scores)), probabilities, bool(count.cut))
 
     def read_lines(
-        self, lines: Iterable[bytes], name: str, form: str = "jsonl", skip_empty: bool = False
+        self,
+        lines: Iterable[bytes],
+        name: str,
+        form: str = "jsonl",
+        *,
+        skipped: list[str] | None = None,
     ) -> Iterator[Question]:
         """Yields the questions of a jsonl file; see `read_questions`."""
-        return read_questions(lines, name, skip_empty)
+        return read_questions(lines, name, skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:
         """Returns the questions of a file and the right options; see `Predictor`.

@@ -124,16 +124,17 @@ class Predictor(BatchedModel[Example, Notes, Result]):
 
     @abc.abstractmethod
     def read_lines(
-        self, lines: Iterable[bytes], name: str, form: str, skip_empty: bool = False
+        self, lines: Iterable[bytes], name: str, form: str, *, skipped: list[str] | None = None
     ) -> Iterator[Example]:
         """Yields the examples of a file without labels.
 
         Args:
           form: one of `input_forms`.
-          skip_empty: whether to skip examples without text; the others keep their numbers.
+          skipped: gets the places of examples without text, which are skipped, while the others
+            keep their numbers; None: they are an error.
 
         Raises:
-          tables.NoTextError: an example has no text, and such examples are not to be skipped.
+          tables.NoTextError: an example has no text, and `skipped` is None.
         """
 
     @abc.abstractmethod

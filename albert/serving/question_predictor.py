@@ -172,14 +172,15 @@ class Answerer(Predictor[Question, Asked, Reply]):
         lines: Iterable[bytes],
         name: str,
         form: str = "jsonl",
-        skip_empty: bool = False,
         context: str | None = None,
         num_answers: int = 3,
+        *,
+        skipped: list[str] | None = None,
     ) -> Iterator[Question]:
         """Yields a question for each object of a jsonl file.
 
         Args:
-          lines, name, form, skip_empty: see `Predictor`.
+          lines, name, form, skipped: see `Predictor`.
           context: text for questions without one; None: each question must have its own.
           num_answers: see `Question`.
         """
@@ -192,7 +193,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
             guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
             return Question(asked, text, guid, place, num_answers)
 
-        return tables.each(tables.read_rows(lines, name, "jsonl"), question, skip_empty)
+        return tables.each(tables.read_rows(lines, name, "jsonl"), question, skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:
         """Returns the questions of a SQuAD file and their answers; see `Predictor`."""

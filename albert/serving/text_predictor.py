@@ -69,22 +69,23 @@ class TextPredictor(
         lines: Iterable[bytes],
         name: str,
         form: str,
-        skip_empty: bool = False,
+        *,
+        skipped: list[str] | None = None,
         **columns: str | None,
     ) -> Iterator[glue.InputExample]:
         """Yields an example for each row; see `Predictor` and, for `columns`, `columns_of`."""
         used = self.columns_of(form, **columns)
-        return self.examples_of(tables.read_rows(lines, name, form, used), used, skip_empty)
+        return self.examples_of(tables.read_rows(lines, name, form, used), used, skipped)
 
     def examples_of(
         self,
         rows: Iterable[tuple[str, dict[str, Any]]],
         columns: tables.Columns,
-        skip_empty: bool = False,
+        skipped: list[str] | None = None,
     ) -> Iterator[glue.InputExample]:
         """Yields a `glue.InputExample` for each (place for messages, dict by column).
 
-        Without a column of ids, ids count from 0. `skip_empty`: see `read_lines`.
+        Without a column of ids, ids count from 0. `skipped`: see `read_lines`.
         """
         if (columns.text_pair is None) != (self.columns.text_pair is None):
             expected = (
@@ -93,7 +94,7 @@ class TextPredictor(
             raise file_io.InputError(f"this model takes {expected}: see text_pair_column")
         row_task = dataclasses.replace(self._task, columns=columns)
         return tables.each(
-            rows, lambda number, place, row: _example_of(row_task, row, place, number), skip_empty
+            rows, lambda number, place, row: _example_of(row_task, row, place, number), skipped
         )
 
     def read(self, path: str, labeled: bool) -> tuple[list[glue.InputExample], list | None]:

@@ -46,10 +46,10 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
     # --- examples ---
 
     def read_lines(
-        self, lines: Iterable[bytes], name: str, form: str, skip_empty: bool = False
+        self, lines: Iterable[bytes], name: str, form: str, *, skipped: list[str] | None = None
     ) -> Iterator[word_files.Sentence]:
         """Yields the sentences of a file, whose labels are optional; see `Predictor`."""
-        return word_files.read_lines(lines, name, form, self.columns, skip_empty=skip_empty)
+        return word_files.read_lines(lines, name, form, self.columns, skipped=skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[word_files.Sentence], list | None]:
         """Returns the sentences of a file and their labels; see `Predictor`."""

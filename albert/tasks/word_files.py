@@ -93,21 +93,20 @@ def read_lines(
     form: str,
     columns: Columns = Columns(),
     labeled: bool | None = None,
-    skip_empty: bool = False,
+    skipped: list[str] | None = None,
 ) -> Iterator[Sentence]:
     """Yields the sentences of the lines of a file.
 
     Args:
       form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
       columns, labeled: see `read`.
-      skip_empty: whether to skip texts without words ("txt", "jsonl"); the others keep their
-        numbers.
+      skipped: gets the places of texts without words ("txt", "jsonl"), see `tables.each`.
     """
     if form == "txt":
         texts = ((f"{name} line {i}", line) for i, line in file_io.text_lines(lines, name))
-        yield from tables.each(texts, _of_text, skip_empty)
+        yield from tables.each(texts, _of_text, skipped)
     elif form == "jsonl":
-        yield from _read_jsonl(lines, name, columns, labeled, skip_empty)
+        yield from _read_jsonl(lines, name, columns, labeled, skipped)
     else:
         yield from _read_conll(lines, name, columns, labeled)
 
@@ -138,7 +137,7 @@ def _check_names(texts, what, place):
         )
 
 
-def _read_jsonl(lines, name, columns, labeled, skip_empty):
+def _read_jsonl(lines, name, columns, labeled, skipped):
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
 
     def make(number, place, row):
@@ -158,7 +157,7 @@ def _read_jsonl(lines, name, columns, labeled, skip_empty):
         guid = tables.name_of(row, "id", "id", place) if "id" in row else str(number)
         return Sentence(guid, words, labels, place)
 
-    yield from tables.each(tables.read_rows(lines, name, "jsonl"), make, skip_empty)
+    yield from tables.each(tables.read_rows(lines, name, "jsonl"), make, skipped)
 
 
 def _texts(row, key, flag, place):

@@ -1,5 +1,6 @@
 """The program `albert` and the help of commands."""
 
+import os
 import subprocess
 import sys
 
@@ -57,6 +58,19 @@ def test_a_misspelled_command_is_named():
 def test_help_ends_well(flag):
     result = run("-m", "albert.verify", flag)
     assert result.returncode == 0 and "--path" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("albert",), ("albert.verify", "--help"), ("albert.verify", "--path=.")]
+)
+def test_a_reader_that_ends_is_no_error(arguments):
+    """As in `albert --help | head -n 1`."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", *arguments]
+    result = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 def test_a_mistake_in_flags_ends_with_1():

@@ -226,7 +226,7 @@ def test_a_folder_without_description_is_named(tmp_path, run_script):
         run_script(predict, model_dir=tmp_path)
 
 
-def test_rows_before_a_mistake_are_answered_on_standard_output(models, tmp_path, capsys):
+def test_rows_before_a_mistake_are_answered_on_standard_output(models, tmp_path, capsys, caplog):
     (tmp_path / "in.txt").write_text("the bread\nthe cake\n \nthe soup\n")
     values = {"model_dir": models / "SST-2", "input_file": tmp_path / "in.txt"}
     with pytest.raises(file_io.InputError, match=r"in\.txt line 3: column 'text' holds no text"):
@@ -236,6 +236,10 @@ def test_rows_before_a_mistake_are_answered_on_standard_output(models, tmp_path,
     builders.run(predict, **values, skip_empty=True, output_file=tmp_path / "out.tsv")
     rows = [line.split("\t")[0] for line in (tmp_path / "out.tsv").read_text().splitlines()]
     assert rows == ["id", "0", "1", "3"]  # the numbers of the lines
+    warnings = [row.getMessage() for row in caplog.records if row.levelname == "WARNING"]
+    assert [text for text in warnings if "skipped" in text] == [
+        f"1 rows without text were skipped, first {tmp_path}/in.txt line 3"
+    ]
 
 
 def test_no_file_is_left_after_a_mistake(models, tmp_path, run_script, monkeypatch):
