@@ -21,7 +21,7 @@ from albert.tasks import entities
 
 _WORDS_FLAG = "words_column"
 # Comments of CoNLL-U and of CoNLL-2012.
-_COMMENT = re.compile(r"#\s*\S+\s+=\s|#(begin|end) document")
+_COMMENT = re.compile(r"#\s*\S+\s+=\s|#(begin|end) document|#\s*new(doc|par)\s*$")
 _DOCUMENT = "-DOCSTART-"
 _WORDS, _TEXT, _LABELS = "words", "text", "labels"
 

@@ -56,6 +56,7 @@ def test_comments_and_no_break_spaces_of_conll(tab):
     content = """#begin document (a); part 000
 # newdoc id = d
 
+# newpar
 # sent_id = 1
 # text = Paris 10\u00a0000 # x
 
