@@ -10,7 +10,13 @@ import dataclasses
 from absl import flags
 
 from albert.cli import app, options, path_flags
-from albert.experiments import comparison, comparison_sides, comparison_text, statistics
+from albert.experiments import (
+    comparison,
+    comparison_sides,
+    comparison_text,
+    equivalence,
+    statistics,
+)
 from albert.io import tables
 
 
@@ -42,6 +48,18 @@ class Settings(options.Group):
         0.95, "Level of the intervals; 1 minus the level is the probability of a false claim.",
         check=_is_level,
     )  # fmt: skip
+    equivalence_margin: float | None = options.flag(
+        None,
+        "Largest difference that does not matter, in the unit of the score (0.01: one point of "
+        "accuracy; 1: one point of SQuAD's F1): also tests whether two sides are equal within it.",
+        check=equivalence.check_margin,
+    )
+    cluster_column: str | None = options.flag(
+        None,
+        "Column of your own data that names a group of examples which are alike, such as the "
+        "document that texts are from; intervals allow for it. For SQuAD and RACE articles and "
+        "passages are known.",
+    )
     format: str = options.flag(
         "text", "Form of the result.", choices=tuple(comparison_text.FORMATS)
     )
@@ -70,7 +88,13 @@ def main(values: flags.FlagValues) -> None:
     columns = tables.Columns(settings.text_column, None, settings.label_column, settings.id_column)
     sides = comparison_sides.read(settings.runs, settings.labels, columns)
     compared = comparison.compare(
-        sides, metric=settings.metric, baseline=settings.baseline, level=settings.level
+        sides,
+        metric=settings.metric,
+        baseline=settings.baseline,
+        level=settings.level,
+        equivalence_margin=settings.equivalence_margin,
+        cluster_column=settings.cluster_column,
+        id_column=settings.id_column,
     )
     print(
         comparison_text.format_comparison(compared, settings.format, settings.num_examples), end=""

@@ -10,7 +10,14 @@ import dataclasses
 from absl import flags
 
 from albert.cli import app, options, path_flags
-from albert.experiments import report, report_groups, seeds, statistics, sweep_results
+from albert.experiments import (
+    equivalence,
+    report,
+    report_groups,
+    seeds,
+    statistics,
+    sweep_results,
+)
 from albert.experiments.runs import (
     AXES,
     GLUE,
@@ -40,6 +47,15 @@ class Settings(options.Group):
         "them: folders of runs, of runs over seeds, or points as SWEEP/learning_rate=1e-5.",
         path=path_flags.RUNS,
     )
+    equivalence_margin: float | None = options.flag(
+        None,
+        "For --compare: the largest difference that does not matter, in the unit of the score; "
+        "the page then also says whether both sides are equal within it.",
+        check=equivalence.check_margin,
+    )
+    cluster_column: str | None = options.flag(
+        None, "For --compare: column of your own data that names a group of examples; see compare."
+    )
     output: str = options.flag(
         "report.html", "The file to write; it needs no other files.", path=path_flags.OUTPUT
     )
@@ -66,7 +82,10 @@ def make_page(settings: Settings) -> str:
         if settings.runs is not None or settings.heat_map is not None:
             raise file_io.InputError("give --compare or --runs and --heat_map, not both")
         statistics.scipy_stats()  # before any reading
-        return report.comparison_page(report_groups.read_sides(settings.compare), axis, cost_axis)
+        margin, column = settings.equivalence_margin, settings.cluster_column
+        sides = report_groups.read_sides(settings.compare)
+        return report.comparison_page(sides, axis, cost_axis, margin, column)
+    settings.refuse_given("--compare", "equivalence_margin", "cluster_column")
     if settings.runs is None:
         raise file_io.InputError("--runs or --compare must be given: folders of runs")
     folders = find_folders(settings.runs)

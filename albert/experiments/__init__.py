@@ -7,6 +7,7 @@ __all__ = (
     "comparison_sides",
     "comparison_text",
     "demo_data",
+    "equivalence",
     "example_statistics",
     "exported_runs",
     "glue_table",

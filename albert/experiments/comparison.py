@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from albert.experiments import (
+    clusters,
     comparison_sides,
+    equivalence,
     example_statistics,
+    predictions,
     runs,
     statistics,
 )
@@ -33,13 +36,15 @@ class Finding:
       comparison: its `difference` is the second side minus the first.
       p_holm: its p, adjusted by Holm for the number of pairs; None if p is unknown.
       better: name of the better side; None if none is claimed.
-      verdict: in words, with the adjusted p.
+      verdict: in words, with the adjusted p, and with what is known of equality.
+      equality: whether the sides are equal within a margin; None without a margin.
     """
 
     comparison: statistics.Comparison
     p_holm: float | None
     better: str | None
     verdict: str
+    equality: equivalence.Equivalence | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +158,9 @@ def compare(
     baseline: str | None = None,
     level: float = 0.95,
     random_seed: int = 0,
+    equivalence_margin: float | None = None,
+    cluster_column: str | None = None,
+    id_column: str | None = None,
 ) -> Compared:
     """Compares sides in pairs.
 
@@ -163,6 +171,10 @@ def compare(
       baseline: name of the side that all others are compared with; None: all pairs.
       level: level of the intervals; a difference is claimed if p is at most 1 - level after Holm.
       random_seed: seed of bootstraps and drawn permutations.
+      equivalence_margin: largest difference that does not matter, in the unit of the score.
+      cluster_column: column of the data that names the group of each example; None: the groups
+        that the task knows, such as passages.
+      id_column: column of ids in that data, where no run names it.
     """
     statistics.check_level(level)
     _check_comparable(sides)
@@ -173,12 +185,22 @@ def compare(
     if baseline is not None and baseline not in names:
         raise file_io.InputError(f"baseline={baseline}: expected one of {', '.join(names)}")
     kept = functools.cache(comparison_sides.predictions_of)  # each side is in several pairs
-    settings = _Settings(name, minimize, level, random_seed, kept)
+    if equivalence_margin is not None:
+        equivalence.check_margin("equivalence_margin", equivalence_margin)
     if baseline is None:
         two_sides = list(itertools.combinations(sides, 2))
     else:
         first_side = next(side for side in sides if side.name == baseline)
         two_sides = [(first_side, side) for side in sides if side is not first_side]
+    named = None
+    if cluster_column:
+        run = next((run for side in sides for run in side.counted), None)
+        if run is None:
+            raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
+        named = predictions.read_clusters(run, kept(run), cluster_column, id_column)
+    settings = _Settings(
+        name, minimize, level, random_seed, kept, equivalence_margin, len(two_sides), named
+    )
     pairs = [_compare_pair(a, b, settings) for a, b in two_sides]
     if not any(pair.seeds or pair.examples for pair in pairs):
         first = pairs[0]
@@ -191,15 +213,19 @@ def compare(
     return Compared(name, minimize, level, scored, tuple(pairs), _notes(scored, pairs))
 
 
-def compare_two(sides: Sequence[RunGroup]) -> Compared:
-    """Compares two sides."""
+def compare_two(
+    sides: Sequence[RunGroup],
+    equivalence_margin: float | None = None,
+    cluster_column: str | None = None,
+) -> Compared:
+    """Compares two sides; see `compare`."""
     if len(sides) != 2:
         names = ", ".join(side.name for side in sides)
         raise file_io.InputError(
             f"compare: expected two sides, found {len(sides)} ({names}); python -m "
             "albert.compare takes more"
         )
-    return compare(sides)
+    return compare(sides, equivalence_margin=equivalence_margin, cluster_column=cluster_column)
 
 
 # --- what can be compared -------------------------------------------------------------------------
@@ -248,20 +274,35 @@ def _check_metric(sides, metric):
 
 @dataclasses.dataclass(frozen=True)
 class _Settings:
-    """Settings of all pairs: arguments of `compare`, and the reader of predictions of a run."""
+    """Settings of all pairs: arguments of `compare`, and the reader of predictions of a run.
+
+    Attributes:
+      pairs: number of pairs.
+      groups: groups of examples by `cluster_column`; None: those that the task knows.
+    """
 
     metric: str
     minimize: bool
     level: float
     random_seed: int
     predictions_of: Callable[[Run], Predictions]
+    margin: float | None
+    pairs: int
+    groups: clusters.Clusters | None
 
-    def of_tests(self, names: tuple[str, str]) -> dict[str, Any]:
-        """Returns the arguments that all tests of `statistics` and `example_statistics` have."""
-        return {
-            "minimize": self.minimize, "level": self.level, "names": names,
-            "random_seed": self.random_seed,
-        }  # fmt: skip
+    def find(self, test: equivalence.Test, count: int, unit: str) -> Finding:
+        """Compares two sides, whose p is not adjusted yet, and tests whether they are equal.
+
+        Args:
+          test: compares them.
+          count: runs of the smaller side, or examples; `unit` says which, in the plural.
+        """
+        comparison, equal = test(level=self.level), None
+        if self.margin is not None:
+            margin, pairs = self.margin, self.pairs
+            equal = equivalence.test_margin(test, margin, self.level, pairs, count, unit)
+        better, verdict = comparison.better, comparison.verdict
+        return Finding(comparison, comparison.p, better, verdict, equal)
 
 
 def _compare_pair(a: RunGroup, b: RunGroup, settings: _Settings) -> Pair:
@@ -279,7 +320,7 @@ def _over_seeds(
     a: RunGroup, b: RunGroup, settings: _Settings
 ) -> tuple[Finding | None, statistics.Comparison | None, str]:
     """Returns (finding, comparison with stuck runs, why there is none)."""
-    metric, common = settings.metric, settings.of_tests((a.name, b.name))
+    metric = settings.metric
     first, second = a.scores(metric), b.scores(metric)
     if undefined := [side.name for side in (a, b) if side.is_undefined(metric)]:
         return None, None, f"{metric} is {results.UNDEFINED} for {' and '.join(undefined)}"
@@ -287,12 +328,18 @@ def _over_seeds(
     if few:
         return None, None, f"each side needs two runs with scores, but {', '.join(few)}"
     failed = (len(a.runs) - len(first), len(b.runs) - len(second))
-    comparison = statistics.compare_seeds(first, second, failed=failed, **common)
+    compare_seeds = functools.partial(
+        statistics.compare_seeds,
+        minimize=settings.minimize,
+        names=(a.name, b.name),
+        random_seed=settings.random_seed,
+    )
+    test = functools.partial(compare_seeds, first, second, failed=failed)
     everything = [side.scores(metric, with_stuck=True) for side in (a, b)]
     with_stuck = None
     if everything != [first, second]:
-        with_stuck = statistics.compare_seeds(*everything, **common)
-    return Finding(comparison, comparison.p, comparison.better, comparison.verdict), with_stuck, ""
+        with_stuck = compare_seeds(*everything, level=settings.level)
+    return settings.find(test, min(len(first), len(second)), "seeds"), with_stuck, ""
 
 
 def _kept(side: RunGroup, settings: _Settings) -> list[tuple[Run, Predictions]]:
@@ -320,13 +367,24 @@ def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
         )
     elif max(map(len, groups)) == 1:
         notes.append("one run of each side: the result says nothing about other seeds")
-    own = {**settings.of_tests((a.name, b.name)), "minimize": results.is_loss(name)}
-    comparison = _test_examples(groups, name, own)
-    gained, lost = _changes(groups)
-    data, count = groups[0][0][1].data, len(groups[0][0][1].labels)
+    one = groups[0][0][1]
+    groups_of_examples = settings.groups or one.clusters
+    if groups_of_examples:
+        notes.append(groups_of_examples.describe())
+    test = functools.partial(
+        _test_examples,
+        groups,
+        name,
+        groups_of_examples,
+        minimize=results.is_loss(name),
+        names=(a.name, b.name),
+        random_seed=settings.random_seed,
+    )
     of_a, of_b = (tuple(run.seed for run, _ in group) for group in groups)
-    finding = Finding(comparison, comparison.p, comparison.better, comparison.verdict)
-    return Examples(name, data, count, (of_a, of_b), finding, gained, lost, "; ".join(notes))
+    finding = settings.find(test, len(one.labels), "examples")
+    gained, lost = _changes(groups)
+    seeds, count = (of_a, of_b), len(one.labels)
+    return Examples(name, one.data, count, seeds, finding, gained, lost, "; ".join(notes))
 
 
 def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
@@ -361,21 +419,45 @@ def _check_same_examples(pairs):
             )
 
 
-def _test_examples(groups, name, common):
-    """Returns the `statistics.Comparison` of the predictions of both sides."""
-    sides = [[predictions.metrics[name] for _, predictions in group] for group in groups]
+def _test_examples(
+    groups: Sequence[Sequence[tuple[Run, Predictions]]],
+    name: str,
+    groups_of_examples: clusters.Clusters | None,
+    *,
+    minimize: bool,
+    level: float,
+    names: tuple[str, str],
+    random_seed: int,
+) -> statistics.Comparison:
+    """Compares a metric of the predictions of both sides; see `example_statistics`."""
+    sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
     if min(map(len, sides)) > 1:
         arrays = [np.stack([m.rows for m in side]) for side in sides]
         seeds = [[run.seed for run, _ in group] for group in groups]
         return example_statistics.multi_bootstrap(
-            *arrays, paired_seeds=seeds[0] == seeds[1], of_means=metric.of_means, **common
+            *arrays,
+            paired_seeds=seeds[0] == seeds[1],
+            of_means=metric.of_means,
+            minimize=minimize,
+            level=level,
+            names=names,
+            random_seed=random_seed,
+            clusters=groups_of_examples,
         )
     first, second = (side[0].rows for side in sides)
-    if not metric.is_right:
-        return example_statistics.bootstrap_of_means(first, second, metric.of_means, **common)
+    if groups_of_examples or not metric.is_right:
+        return example_statistics.bootstrap_of_means(
+            first,
+            second,
+            metric.of_means,
+            minimize=minimize,
+            level=level,
+            names=names,
+            random_seed=random_seed,
+            clusters=groups_of_examples,
+        )
     right = [rows[:, 0] / metric.scale for rows in (first, second)]
-    level, names = common["level"], common["names"]
     comparison = example_statistics.mcnemar(*right, level=level, names=names)
     return _scaled(comparison, metric.scale, names)
 
@@ -458,6 +540,8 @@ def _holm(findings, pairs, level, minimize):
         better, verdict = statistics.decide(difference, p, level, minimize, names)
         if finding.better and not better:
             verdict = f"{verdict} after Holm, for {len(p_values)} comparisons"
+        if finding.equality:
+            verdict = finding.equality.verdict(better, verdict)
         new_findings.append(dataclasses.replace(finding, p_holm=p, better=better, verdict=verdict))
     return new_findings
 

@@ -112,6 +112,10 @@ def _finding_sentence(finding: Finding, over: str) -> str:
     parts = [f"{comparison.difference:+.4f}"]
     if comparison.low is not None:
         parts.append(f"interval {text_tables.interval(comparison.low, comparison.high)}")
+    equality = finding.equality
+    if equality and equality.low is not None:
+        interval = text_tables.interval(equality.low, equality.high)
+        parts.append(f"for equality within {equality.margin:g} {interval}")
     if comparison.p is not None:
         after = "" if finding.p_holm == comparison.p else f" (after Holm {p_value(finding.p_holm)})"
         parts.append(f"p {p_value(comparison.p)}{after}")
@@ -305,8 +309,10 @@ def _comparison_dict(comparison: statistics.Comparison) -> dict[str, Any]:
 def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:
     if finding is None:
         return None
-    of_holm = {name: getattr(finding, name) for name in ("p_holm", "better", "verdict")}
-    return {**_comparison_dict(finding.comparison), **of_holm}
+    own = {name: getattr(finding, name) for name in ("p_holm", "better", "verdict")}
+    if finding.equality:
+        own["equivalence"] = dataclasses.asdict(finding.equality)
+    return {**_comparison_dict(finding.comparison), **own}
 
 
 def _examples_dict(examples: Examples) -> dict[str, Any]:

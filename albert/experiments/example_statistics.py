@@ -4,12 +4,14 @@ Needs SciPy (extra `stats`).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from albert.experiments import statistics
+from albert.experiments.clusters import Clusters
 from albert.io import file_io
 from albert.training import results
 
@@ -172,6 +174,15 @@ def _counts(size, resamples, rng):
     return rng.multinomial(size, np.full(size, 1 / size), resamples) / size
 
 
+def _weights_of_examples(
+    count: int, clusters: Clusters | None, resamples: int, rng: np.random.Generator
+) -> npt.NDArray:
+    """Returns the weights [resamples, count] of drawn examples, or of those of drawn clusters."""
+    if clusters is None:
+        return _counts(count, resamples, rng)
+    return clusters.draw(resamples, rng)[:, clusters.index]
+
+
 def _seed_scores(a, b, paired, names, dimensions):
     """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare."""
     first = statistics.check_scores(a, names[0], dimensions)
@@ -241,6 +252,7 @@ def multi_bootstrap(
     names: tuple[str, str] = ("a", "b"),
     random_seed: int = 0,
     of_means: Callable[[npt.NDArray], npt.NDArray] | None = None,
+    clusters: Clusters | None = None,
 ) -> statistics.Comparison:
     """Compares two models with several seeds on the same examples, drawing seeds and examples.
 
@@ -261,6 +273,7 @@ def multi_bootstrap(
       paired_seeds: whether row i of a and of b are paired.
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined; None: the
         mean itself.
+      clusters: groups of examples, which are then drawn in place of single ones.
     """
     first, second = _seed_scores(a, b, paired_seeds, names, 2 if of_means is None else 3)
     statistics.check_level(level)
@@ -268,7 +281,7 @@ def multi_bootstrap(
     for size in _chunks(resamples, first.shape[1]):
         seeds = _counts(len(first), size, rng)
         others = seeds if paired_seeds else _counts(len(second), size, rng)
-        examples = _counts(first.shape[1], size, rng)
+        examples = _weights_of_examples(first.shape[1], clusters, size, rng)
         if of_means is None:
             drawn.append(((others @ second - seeds @ first) * examples).sum(axis=1))
         else:
@@ -277,13 +290,15 @@ def multi_bootstrap(
             drawn.append(means[1] - means[0])
     a_scores, b_scores = (_of_seeds(side, of_means) for side in (first, second))
     _check_defined(a_scores, b_scores, names=names)
-    (draws, undefined), count = _defined(np.concatenate(drawn)), first.shape[1]
+    draws, undefined = _defined(np.concatenate(drawn))
+    count = first.shape[1] if clusters is None else clusters.count
     difference = float(b_scores.mean() - a_scores.mean())
     low, high, p = _t_of_draws(draws, a_scores, b_scores, paired_seeds, count, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
     few = _few_seeds(min(len(first), len(second)), MIN_BOTH)
     note = "; ".join(filter(None, [few, undefined]))
-    method = "multi-bootstrap over seeds and examples, quantiles of t"
+    over = "examples" if clusters is None else f"{clusters.name}s"
+    method = f"multi-bootstrap over seeds and {over}, quantiles of t"
     return statistics.Comparison(
         difference, low, high, p, level, method, len(first), len(second), paired_seeds, better,
         verdict, note,
@@ -367,6 +382,7 @@ def bootstrap_of_means(
     resamples: int = 9999,
     names: tuple[str, str] = ("a", "b"),
     random_seed: int = 0,
+    clusters: Clusters | None = None,
 ) -> statistics.Comparison:
     """Compares two models by a metric of the same examples, drawing examples with replacement.
 
@@ -378,6 +394,9 @@ def bootstrap_of_means(
       a: [examples, k] numbers of each example, such as 1 for a correct label.
       b: [examples, k].
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
+      clusters: groups of examples, which are then drawn in place of single ones; interval and p
+        are those of t with the variance of the bootstrap, as percentiles of few groups are too
+        narrow.
     """
     statistics.check_level(level)
     first, second = (statistics.check_scores(x, n, 2) for x, n in zip((a, b), names, strict=True))
@@ -386,17 +405,54 @@ def bootstrap_of_means(
             f"examples are paired; {names[0]} has {len(first)}, {names[1]} has {len(second)}"
         )
     n, k, rng = len(first), first.shape[1], np.random.default_rng(random_seed)
-    rows, counts = np.unique(np.hstack([first, second]), axis=0, return_counts=True)
-    drawn = []
-    for size in _chunks(resamples, len(rows)):
-        means = rng.multinomial(n, counts / n, size) @ rows / n
-        drawn.append(of_means(means[:, k:]) - of_means(means[:, :k]))
+    draw = _draws_of_rows if clusters is None else partial(_draws_of_clusters, clusters)
+    drawn = [
+        of_means(means[:, k:]) - of_means(means[:, :k])
+        for means in draw(np.hstack([first, second]), resamples, rng)
+    ]
     scores = [of_means(side.mean(axis=0)) for side in (first, second)]
     _check_defined(*scores, names=names)
     draws, note = _defined(np.concatenate(drawn))
-    difference, p = float(scores[1] - scores[0]), _bootstrap_p(draws)
-    low, high = _percentiles(draws, level)
+    difference = float(scores[1] - scores[0])
+    if clusters is None:
+        (low, high), p, method = _percentiles(draws, level), _bootstrap_p(draws), "paired bootstrap"
+    else:
+        low, high, p = _t_of_clusters(draws, difference, clusters.count, level)
+        method = f"paired bootstrap over {clusters.name}s, quantiles of t"
     better, verdict = statistics.decide(difference, p, level, minimize, names)
     return statistics.Comparison(
-        difference, low, high, p, level, "paired bootstrap", n, n, True, better, verdict, note
+        difference, low, high, p, level, method, n, n, True, better, verdict, note
     )
+
+
+def _draws_of_rows(
+    both: npt.NDArray, resamples: int, rng: np.random.Generator
+) -> Iterator[npt.NDArray]:
+    """Yields means [draws, k] of drawn rows of [examples, k], in parts."""
+    rows, counts = np.unique(both, axis=0, return_counts=True)
+    for size in _chunks(resamples, len(rows)):
+        yield rng.multinomial(len(both), counts / len(both), size) @ rows / len(both)
+
+
+def _draws_of_clusters(
+    clusters: Clusters, both: npt.NDArray, resamples: int, rng: np.random.Generator
+) -> Iterator[npt.NDArray]:
+    """Yields means as `_draws_of_rows` does, of drawn clusters."""
+    sums = clusters.sums(both)
+    for size in _chunks(resamples, clusters.count):
+        yield clusters.draw(size, rng) @ sums
+
+
+def _t_of_clusters(
+    draws: npt.NDArray, difference: float, count: int, level: float
+) -> tuple[float, float, float]:
+    """Returns the interval of a difference and p from draws of `count` clusters.
+
+    Draws of n clusters show only (n - 1) / n of the variance.
+    """
+    t, error = statistics.scipy_stats().t, math.sqrt(np.var(draws) * count / (count - 1))
+    if error == 0:
+        return difference, difference, 1.0 if difference == 0 else 2 / (1 + len(draws))
+    half = float(t.isf(0.5 - level / 2, count - 1)) * error
+    p = float(2 * t.sf(abs(difference) / error, count - 1))
+    return difference - half, difference + half, p

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from albert.experiments import older_predictions
+from albert.experiments.clusters import Clusters, find_clusters
 from albert.experiments.runs import Run, damage_named
 from albert.io import file_io, json_shapes, tables
 from albert.tasks import custom, entities, metrics, outcomes, prediction_files
@@ -40,6 +41,7 @@ _OUTCOME = {
     "id": str, "text": str, "context?": str, "label": (str, *json_shapes.NUMBER),
     "prediction": (str, *json_shapes.NUMBER), "right?": bool,
     "probabilities?": {"*": json_shapes.NUMBER}, "numbers?": {"*": json_shapes.NUMBER},
+    "groups?": {"*": str},
 }  # fmt: skip
 
 
@@ -79,6 +81,7 @@ class Predictions:
       found: {id: prediction as text}.
       right: {id: whether the prediction is right}; empty for numbers.
       metrics: {name: `Metric`}, the usual one first; rows in the order of the data.
+      clusters: groups of examples that intervals allow for.
     """
 
     path: str
@@ -89,6 +92,7 @@ class Predictions:
     found: Mapping[str, str]
     right: Mapping[str, bool]
     metrics: Mapping[str, Metric]
+    clusters: Clusters | None = None
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -193,6 +197,39 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
     return _predictions(rows, path, labels, digest)
 
 
+def read_clusters(run: Run, own: Predictions, column: str, id_column: str | None) -> Clusters:
+    """Reads the groups of predicted examples from a column of their data.
+
+    Args:
+      column: column that names the group of each row.
+      id_column: column of the ids; None: that of the run, or rows are numbered.
+    """
+    name = f"cluster_column={column}"
+    path = run.find(own.data) if run.record else own.data
+    if path is None:
+        raise file_io.InputError(f"{name}: the data of {run.folder} is gone: {own.data}")
+    if own.sha256 not in (None, file_io.sha256(path)):
+        raise file_io.InputError(f"{name}: {path} has changed since {run.folder} predicted it")
+    if run.record:
+        id_column = run.flag("id_column")
+    groups = {}
+    for number, (place, row) in enumerate(tables.read_file(path, name)):
+        key = tables.name_of(row, id_column, "id_column", place) if id_column else str(number)
+        groups[key] = {column: tables.name_of(row, column, "cluster_column", place)}
+    missing = next((key for key in own.labels if key not in groups), None)
+    if missing is not None:
+        raise file_io.InputError(
+            f"{name}: {path} has no row with the id {missing!r}, which was predicted"
+        )
+    clusters = find_clusters([groups[key] for key in own.labels])
+    if clusters is None:
+        raise file_io.InputError(
+            f"{name}: {path} has one group, or each row is a group of its own; name a column that "
+            "several rows share, and not all"
+        )
+    return clusters
+
+
 def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | None) -> Predictions:
     with damage_named(path):
         return Predictions(
@@ -202,6 +239,7 @@ def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | No
             {x.guid: outcomes.shortened(_answer_text(x.prediction)) for x in rows},
             {x.guid: x.right for x in rows if x.right is not None},
             _metrics_of(rows),
+            find_clusters([row.groups for row in rows]),
         )  # fmt: skip
 
 

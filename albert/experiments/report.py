@@ -393,13 +393,16 @@ def comparison_page(
     sides: Sequence[RunGroup],
     axis: Axis = STEPS,
     cost_axis: Axis = AXES["flop"],
+    equivalence_margin: float | None = None,
+    cluster_column: str | None = None,
 ) -> str:
     """Makes the HTML of the page that compares two sides, see `comparison_sides.read`.
 
     Args:
       cost_axis: unit of the costs that scores are drawn against.
+      equivalence_margin, cluster_column: see `comparison.compare`.
     """
-    compared = comparison.compare_two(sides)
+    compared = comparison.compare_two(sides, equivalence_margin, cluster_column)
     (pair,) = compared.pairs
     runs = recorded(sides)
     check_axis(runs, axis)

@@ -28,6 +28,8 @@ class Outcome:
       probabilities: {class: probability} in the order of the ids of the classes, if there are any.
       numbers: what the scores of the task are computed from, by name.
       context: the part of a longer text that `text` asks about.
+      groups: {what a group of examples shares: its name}, such as {"passage": "high7.txt"}, the
+        widest group first.
     """
 
     guid: str
@@ -38,6 +40,7 @@ class Outcome:
     probabilities: Mapping[str, float] = dataclasses.field(default_factory=dict)
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
     context: str = ""
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dict without the parts that the task does not have."""
@@ -45,6 +48,7 @@ class Outcome:
             "id": self.guid,
             "text": shortened(self.text),
             "context": self.context,
+            "groups": dict(self.groups),
             "label": self.label,
             "prediction": self.prediction,
             "right": self.right,

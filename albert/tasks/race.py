@@ -486,4 +486,6 @@ class RaceData(example_data.ExampleData[RaceExample]):
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome]:
         """See `example_data.ExampleData`."""
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
-        return outcomes.of_classes(_LETTERS, ids, texts, rows)
+        for outcome in outcomes.of_classes(_LETTERS, ids, texts, rows):
+            passage = outcome.guid.rpartition("#")[0]
+            yield dataclasses.replace(outcome, groups={"passage": passage})

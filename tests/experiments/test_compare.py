@@ -121,6 +121,68 @@ def test_a_sweep_of_equal_points_claims_nothing(tmp_path, capsys):
     assert {pair["seeds"]["verdict"] for pair in found["pairs"]} == {"not distinguishable"}
 
 
+# --- groups of examples, and equality -----------------------------------------------------------
+
+
+def test_a_column_of_own_data_names_groups_of_examples(tmp_path, capsys):
+    data = tmp_path / "data.tsv"
+    rows = [f"text {i}\t{compared_runs.ANSWERS[bool(i % 3)]}\tbook {i // 2}" for i in range(60)]
+    data.write_text("\n".join(["text\tlabel\tbook", *rows]) + "\n")
+    for name, wrong in (("a", range(12)), ("b", (0, 1, 20))):
+        compared_runs.make_run(tmp_path / name, 0.8, data=data, wrong=wrong)
+    runs = f"--runs={tmp_path}/a,{tmp_path}/b"
+    text = call(capsys, runs, "--cluster_column=book")
+    assert "intervals allow for examples of one book being alike: 30 of them" in text
+    assert "(paired bootstrap over books, quantiles of t)" in text
+    for column, message in (
+        ("chapter", "data.tsv line 2: there is no column 'chapter'"),
+        ("text", "cluster_column=text: .*data.tsv has one group, or each row is a group"),
+    ):
+        with pytest.raises(file_io.InputError, match=message):
+            call(capsys, runs, f"--cluster_column={column}")
+
+
+def test_questions_about_one_paragraph_count_as_alike(tmp_path, capsys):
+    questions = [
+        [
+            {"id": f"{i}.{j}", "question": "?", "answers": [{"text": "cook", "answer_start": 4}]}
+            for j in range(3)
+        ]
+        for i in range(25)
+    ]
+    paragraphs = [{"context": "The cook waits.", "qas": qas} for qas in questions]
+    run_folders.write_json(tmp_path / "dev.json", {"data": [{"paragraphs": paragraphs}]})
+    for name, first in (("a", 3), ("b", 5)):
+        answers = {
+            question["id"]: "waits" if i < first else "cook"
+            for i, qas in enumerate(questions)
+            for question in qas
+        }
+        run_folders.write_json(tmp_path / f"{name}.json", answers)
+    runs = (f"--runs={tmp_path}/a.json,{tmp_path}/b.json", f"--labels={tmp_path}/dev.json")
+    text = call(capsys, *runs)
+    assert "examples of one paragraph being alike: 25 of them" in text
+    # 2 of 25 paragraphs differ: with 75 questions p is 0.04.
+    assert "not distinguishable" in text
+
+
+def test_equality_within_a_margin_is_shown_or_what_it_needs(runs, tmp_path, capsys):
+    compared_runs.make_seeds(tmp_path / "a", LOW)
+    scores = {seed: x + 0.0001 * (-1) ** seed for seed, x in LOW.items()}
+    compared_runs.make_seeds(tmp_path / "b", scores)
+    equal = f"--runs={tmp_path}/a,{tmp_path}/b"
+    text = call(capsys, equal, "--equivalence_margin=0.01")
+    assert "paired by seed: equal within 0.01" in text
+    assert "for equality within 0.01 -0.0001 to 0.0001" in text
+    found = json.loads(call(capsys, equal, "--equivalence_margin=0.0001", "--format=json"))
+    seeds = found["pairs"][0]["seeds"]
+    assert seeds["verdict"].startswith("cannot be decided: neither a difference nor equal within")
+    assert seeds["equivalence"]["is_equal"] is False and seeds["equivalence"]["more"] > 0
+    assert "high_x is better by 0.098\n" in call(capsys, runs, "--equivalence_margin=0.01")
+    with pytest.raises(file_io.InputError, match="equivalence_margin=0: expected a number above"):
+        call(capsys, equal, "--equivalence_margin=0")
+
+
 # --- files of predictions -------------------------------------------------------------------------
 
 

@@ -46,7 +46,8 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
     """
     content = file_io.read_json(path, "SQuAD file", max_bytes=None)
     examples, places, oddities = [], {}, _Oddities(path)
-    for place, paragraph in _paragraphs(path, content):
+    for article_number, paragraph_number, paragraph in _paragraphs(path, content):
+        place = f"data[{article_number}].paragraphs[{paragraph_number}]"
         text = _field(path, place, paragraph, "context", str)
         for number, question in enumerate(_field(path, place, paragraph, "qas", list)):
             question_place = f"{place}.qas[{number}]"
@@ -57,6 +58,7 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
                     f"SQuAD file: {path}: two questions have the id {example.qas_id!r}, {first} "
                     f"and {question_place}; their answers could not be distinguished"
                 )
+            example.article, example.paragraph = article_number, paragraph_number
             examples.append(example)
     if not examples:
         raise InputError(f"SQuAD file: {path} holds no questions")
@@ -120,7 +122,7 @@ def _field(path, place, value, name, kind):
 def _paragraphs(path, content):
     for i, article in enumerate(_field(path, "the file", content, "data", list)):
         for j, paragraph in enumerate(_field(path, f"data[{i}]", article, "paragraphs", list)):
-            yield f"data[{i}].paragraphs[{j}]", paragraph
+            yield i, j, paragraph
 
 
 def _read_question(path, place, question, text, is_training, oddities):

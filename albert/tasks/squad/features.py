@@ -40,6 +40,7 @@ class SquadExample:
       answers: all gold answers, () for an unanswerable question, None if they are not known.
       answer_starts: the first character of each; None if the file does not give it, or if another
         text is there.
+      article, paragraph: numbers of both in the file.
     """
 
     qas_id: str
@@ -50,6 +51,8 @@ class SquadExample:
     is_impossible: bool = False
     answers: tuple | None = None
     answer_starts: tuple | None = None
+    article: int = 0
+    paragraph: int = 0
 
 
 @dataclasses.dataclass(slots=True)

@@ -54,6 +54,10 @@ def of_questions(
             exact == 100.0,
             numbers=numbers,
             context=_part_around((*gold, texts[key])[0], example.paragraph_text),
+            groups={
+                "article": str(example.article),
+                "paragraph": f"{example.article}.{example.paragraph}",
+            },
         )
 
 
