@@ -210,6 +210,16 @@ def _weighed(side, weights, of_means):
     return np.stack([of_means(weights @ rows) for rows in side], axis=1)
 
 
+def _weighed_difference(sides, seeds, examples, of_means):
+    """Returns the difference [draws] of two sides with weights of their seeds and of examples."""
+    (first, second), (of_first, of_second) = sides, seeds
+    if of_means is None:
+        return ((of_second @ second - of_first @ first) * examples).sum(axis=1)
+    scores = (_weighed(side, examples, of_means) for side in sides)
+    means = [(w * s).sum(axis=1) for w, s in zip(seeds, scores, strict=True)]
+    return means[1] - means[0]
+
+
 def _of_seeds(side, of_means):
     """Returns the score [seeds] of each seed of a side on all examples."""
     return side.mean(axis=1) if of_means is None else of_means(side.mean(axis=1))
@@ -282,12 +292,7 @@ def multi_bootstrap(
         seeds = _counts(len(first), size, rng)
         others = seeds if paired_seeds else _counts(len(second), size, rng)
         examples = _weights_of_examples(first.shape[1], clusters, size, rng)
-        if of_means is None:
-            drawn.append(((others @ second - seeds @ first) * examples).sum(axis=1))
-        else:
-            scores = (_weighed(side, examples, of_means) for side in (first, second))
-            means = [(w * s).sum(axis=1) for w, s in zip((seeds, others), scores, strict=True)]
-            drawn.append(means[1] - means[0])
+        drawn.append(_weighed_difference((first, second), (seeds, others), examples, of_means))
     a_scores, b_scores = (_of_seeds(side, of_means) for side in (first, second))
     _check_defined(a_scores, b_scores, names=names)
     draws, undefined = _defined(np.concatenate(drawn))
