@@ -8,6 +8,7 @@ __all__ = (
     "example_data",
     "glue",
     "kinds",
+    "metrics",
     "model_labels",
     "outcomes",
     "prediction_files",
