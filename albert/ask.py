@@ -6,9 +6,7 @@ Example:
         --question="Who wrote it?"
 """
 
-import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -104,18 +102,18 @@ def load(settings: Settings) -> "FoundModel":
     return model_settings.find_trained(settings.model_dir, settings.inference, *squad_task.KINDS)
 
 
-def show_example(settings: Settings) -> None:
+def show_example(settings: Settings, data_file: str, index: int) -> None:
     """Prints a question of a SQuAD file with its answers."""
-    from albert.serving import predictors
+    from albert.serving.question_predictor import Answerer
     from albert.tasks.squad import answers as squad_answers
 
-    examples = squad_answers.read_squad_examples(settings.data_file, is_training=False)
-    if not 0 <= settings.index < len(examples):
+    examples = squad_answers.read_squad_examples(data_file, is_training=False)
+    if not 0 <= index < len(examples):
         raise file_io.InputError(
-            f"--index={settings.index}: {settings.data_file} has questions 0 to {len(examples) - 1}"
+            f"--index={index}: {data_file} has questions 0 to {len(examples) - 1}"
         )
-    example = examples[settings.index]
-    explanation = predictors.Answerer(load(settings)).explain(example)
+    example = examples[index]
+    explanation = Answerer(load(settings)).explain(example)
     for line in answer_text.describe_example(example, explanation, settings.num_answers):
         print(line, flush=True)
 
@@ -130,14 +128,14 @@ def read_context(settings: Settings) -> str | None:
     return context
 
 
-def answer_file(settings: Settings, answerer: "Answerer", context: str | None) -> None:
+def answer_file(
+    settings: Settings, input_file: str, answerer: "Answerer", context: str | None
+) -> None:
     """Writes one object per question of --input_file, in order."""
-    output = contextlib.nullcontext(sys.stdout)
-    if settings.output_file:
-        output = file_io.atomic_writer(settings.output_file)
-    with file_io.open_input(settings.input_file, "input_file", "rb") as lines, output as file:
+    output = file_io.atomic_writer_or_stdout(settings.output_file)
+    with file_io.open_input(input_file, "input_file", "rb") as lines, output as file:
         questions = answerer.read_lines(
-            lines, settings.input_file, context=context, num_answers=settings.num_answers
+            lines, input_file, context=context, num_answers=settings.num_answers
         )
         answerer.write(file, "jsonl", answerer.predict(questions))
 
@@ -146,19 +144,19 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     check_flags(settings)
     if settings.data_file is not None:
-        show_example(settings)
+        show_example(settings, settings.data_file, settings.index or 0)
         return
     context = read_context(settings)
-    from albert.serving import predictors
+    from albert.serving.question_predictor import Answerer
 
-    answerer = predictors.Answerer(load(settings))
+    answerer = Answerer(load(settings))
     if settings.input_file:
-        answer_file(settings, answerer, context)
+        answer_file(settings, settings.input_file, answerer, context)
         return
+    assert context is not None  # without --input_file there is a --context_file
     for question in questions(settings):
-        for line in answer_text.describe(
-            answerer.ask(question, context), context, settings.num_answers
-        ):
+        answers = answerer.ask(question, context)
+        for line in answer_text.describe(answers, context, settings.num_answers):
             print(line, flush=True)
 
 

@@ -16,7 +16,9 @@ from albert.tasks.glue import (
     make_data,
     make_example,
     make_task,
-    signs,
+)
+from albert.tasks.glue import (
+    learning_signals as signs,
 )
 
 __all__ = [

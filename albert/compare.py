@@ -20,7 +20,7 @@ from albert.experiments import (
 from albert.io import tables
 
 
-def _is_level(name, value):
+def _is_level(name: str, value: float) -> None:
     statistics.check_level(value, f"--{name}")
 
 

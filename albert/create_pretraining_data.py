@@ -8,6 +8,7 @@ Example:
         --output_file=records/train.tf_record --spm_model_file=albert_base_v2
 """
 
+import collections
 import dataclasses
 import functools
 import time
@@ -46,10 +47,10 @@ class Settings(text_flags.TextFlags):
 
     section = options.DATA
 
-    input_file: str | None = options.flag(
+    input_file: str = options.flag(
         None, "Text files, also .gz, .bz2 or .zst: comma-separated globs.", path=path_flags.INPUTS
     )
-    output_file: str | None = options.flag(
+    output_file: str = options.flag(
         None,
         "Record files to write, comma-separated; filled in turn. With --num_shards: the prefix of "
         "the shard names.",
@@ -199,7 +200,7 @@ def warn(settings: Settings) -> None:
 
 def create(
     settings: Settings, job: instance_files.Job, inputs: list[str]
-) -> tuple[dict[str, int], list[str]]:
+) -> tuple[collections.Counter[str], list[str]]:
     """Makes the files.
 
     Returns:

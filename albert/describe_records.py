@@ -18,7 +18,7 @@ from albert.text import tokenization
 class Settings(options.Group):
     """The files to describe, and the amount of output."""
 
-    input_file: str | None = options.flag(
+    input_file: str = options.flag(
         None, "TFRecord files, gzip or not: comma-separated globs.", path=path_flags.INPUTS
     )
     vocab_file: str | None = options.flag(

@@ -16,7 +16,7 @@ from albert.experiments.runs import find_folders
 from albert.io import file_io
 
 
-def _is_project(name, value):
+def _is_project(name: str, value: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value):
         raise file_io.InputError(
             f"--{name}={value} must have 1 to 64 letters of a to z, digits, '_' and '-'"

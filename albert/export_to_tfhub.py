@@ -58,16 +58,16 @@ def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
 
 
-def read_model(source: sources.Source, config: configuration.AlbertConfig) -> "PretrainingModel":
+def read_model(checkpoint: str, config: configuration.AlbertConfig) -> "PretrainingModel":
     """Returns the pre-trained model, which must have a pre-training head."""
     from albert.model import checkpoints, pretraining_heads
 
-    task, *_ = model_folder.sentence_tasks(os.path.dirname(source.checkpoint), source.checkpoint)
+    task, *_ = model_folder.sentence_tasks(os.path.dirname(checkpoint), checkpoint)
     model = pretraining_heads.PretrainingModel(config, sentence_task=task)
-    report = checkpoints.restore(model, source.checkpoint, allow_new_heads=False)
+    report = checkpoints.restore(model, checkpoint, allow_new_heads=False)
     if report.new:  # the pooler of a model without a sentence task
         raise file_io.InputError(
-            f"{source.checkpoint} lacks {report.new}: a hub module has the pre-training heads"
+            f"{checkpoint} lacks {report.new}: a hub module has the pre-training heads"
         )
     logging.info("%s", report)
     if task != "sop":
@@ -79,24 +79,24 @@ def read_model(source: sources.Source, config: configuration.AlbertConfig) -> "P
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     from albert.export import hub_export
-    from albert.model import encoder, model_folder, published, sources
+    from albert.model import encoder, model_folder, published
 
     if not settings.use_einsum:
         logging.info("--nouse_einsum has no effect: both computations give the same numbers")
     folder = published.local_path(settings.albert_directory)
-    source = sources.locate(
-        sources.Given(rules=settings.text_rules()),
-        checkpoint=os.path.join(folder, settings.checkpoint_name),
-    )
+    checkpoint = os.path.join(folder, settings.checkpoint_name)
+    source = sources.locate(sources.Given(rules=settings.text_rules()), checkpoint=checkpoint)
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
-    model = read_model(source, config)
+    model = read_model(source.checkpoint or checkpoint, config)
     if path := settings.preprocessing_path:
         model_settings.check_seq_length(settings.max_seq_length, config)
         hub_export.export_preprocessing(tokenizer, settings.max_seq_length, path)
     hub_export.export_module(model, source, settings.export_path)
     facts = settings.card.facts()
-    model_card.write_for_checkpoint(settings.export_path, source.checkpoint, FORM, **facts)
+    model_card.write_for_checkpoint(
+        settings.export_path, source.checkpoint or checkpoint, FORM, **facts
+    )
 
 
 if __name__ == "__main__":

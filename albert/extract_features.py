@@ -6,9 +6,7 @@ Example:
         --output_file=vectors.npz --vectors=mean
 """
 
-import contextlib
 import dataclasses
-import sys
 
 from absl import flags, logging
 
@@ -95,15 +93,13 @@ def main(values: flags.FlagValues) -> None:
         kind = embeddings.kind_for(source)
     extractor = embeddings.Extractor(source, layers, kind, settings.max_seq_length)
     path, output = settings.input_file, settings.output_file
-    opened = contextlib.nullcontext(sys.stdin.buffer)
-    if path:
-        opened = file_io.open_input(path, "--input_file", "rb")
-    with opened as lines:
+    with file_io.open_input_or_stdin(path, "--input_file") as lines:
         texts = file_io.text_lines(lines, path or "standard input")
         rows = extractor.extract((line.rstrip("\r\n") for _, line in texts), settings.batch_size)
-        is_npz = output and output.endswith(".npz")
-        write = embeddings.write_npz if is_npz else embeddings.write_jsonl
-        count = write(output, rows)
+        if output and output.endswith(".npz"):
+            count = embeddings.write_npz(output, rows)
+        else:
+            count = embeddings.write_jsonl(output, rows)
         place = output or "standard output"
         logging.info("Wrote the vectors (%s) of %d texts to %s", kind, count, place)
         if extractor.cuts.cut:

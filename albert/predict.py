@@ -10,8 +10,9 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from absl import flags, logging
@@ -153,24 +154,23 @@ def answer(
 ) -> None:
     """Reads the input in one format, and writes its predictions in the other."""
     columns = given_columns(settings, input_format)
-    write = predictor.write
+    write: Callable = predictor.write
     seen: collections.deque[Any] = collections.deque()
     skipped: list[str] = []
     mistakes: list[file_io.InputError] = []
     if settings.with_text:
         write = functools.partial(write, examples=_taken_from(seen))
-    source, name, ahead = contextlib.nullcontext(sys.stdin.buffer), "standard input", 1
+    name, ahead = settings.input_file or "standard input", 1
     if settings.input_file:
-        name, ahead = settings.input_file, predictor.batches_ahead
-        source = file_io.open_input(name, "--input_file", "rb")
-    with source as lines:
+        ahead = predictor.batches_ahead
+    with file_io.open_input_or_stdin(settings.input_file, "--input_file") as lines:
 
-        def read():
+        def read() -> Iterator:
             skipped.clear()  # by a first reading
             places = skipped if settings.skip_empty else None
             return predictor.read_lines(lines, name, input_format, skipped=places, **columns)
 
-        def predict(examples):
+        def predict(examples: Iterator) -> Iterable:
             if settings.with_text:
                 examples = _kept_in(seen, examples)
             return report_cuts(predictor.predict(examples, settings.batch_size, ahead))
@@ -182,7 +182,8 @@ def answer(
                 with file_io.atomic_writer(settings.output_file) as file:
                     write(file, output_format, results)
             else:
-                sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
+                if isinstance(sys.stdout, io.TextIOWrapper):
+                    sys.stdout.reconfigure(line_buffering=True)  # a reader may wait for each line
                 results = predict(_until_mistake(read(), mistakes))
                 write(sys.stdout, output_format, results)
             if skipped:

@@ -20,13 +20,13 @@ from albert.text import corpus_cleaning, corpus_preparation
 class Settings(options.Group):
     """The texts, and the rules for keeping documents and lines."""
 
-    input_file: str | None = options.flag(
+    input_file: str = options.flag(
         None,
         "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. In text a blank line "
         "separates documents.",
         path=path_flags.INPUTS,
     )
-    output_dir: str | None = options.flag(
+    output_dir: str = options.flag(
         None,
         "Empty or new folder for the corpus and its report.",
         path=path_flags.outputs("/corpus-*.txt", "/*.json", "/*.jsonl"),

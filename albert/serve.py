@@ -10,6 +10,7 @@ import errno
 import os
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from absl import flags, logging
@@ -20,6 +21,7 @@ from albert.serving import requests
 
 if TYPE_CHECKING:
     from albert.serving import server
+    from albert.serving.served_model import ServedModel
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +163,7 @@ def share_of(threads: int | None, models: int) -> int | None:
     return threads if models == 1 else max(1, (threads or os.cpu_count() or 1) // models)
 
 
-def _http_server():
+def _http_server() -> ModuleType:
     try:
         from albert.serving import server
     except ModuleNotFoundError as error:
@@ -200,7 +202,7 @@ def server_settings(settings: Settings) -> "server.Settings":
 
 
 def _loader(settings: Settings, folder: str, threads: int | None) -> Callable:
-    def load(should_continue):
+    def load(should_continue: Callable[[], bool]) -> "ServedModel":
         # Imports TensorFlow; the port already answers while that happens.
         from albert.serving import served_model
 

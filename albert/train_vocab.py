@@ -38,10 +38,10 @@ def _written_files(settings: "Settings") -> tuple[str, ...]:
 class Settings(options.Group):
     """The text, the kind and size of the vocabulary, and how it is trained."""
 
-    input_file: str | None = options.flag(
+    input_file: str = options.flag(
         None, "UTF-8 text, also .gz, .bz2 or .zst: comma-separated globs.", path=path_flags.INPUTS
     )
-    output_prefix: str | None = options.flag(
+    output_prefix: str = options.flag(
         None,
         "Path of the files to write, without .model and .vocab (or .txt).",
         path=path_flags.Path(True, _written_files),
@@ -179,11 +179,12 @@ def main(values: flags.FlagValues) -> None:
         _check_unused(f"{prefix}.model", trained)
         vocabulary.write_vocab(prefix, trained)
     print(_report(settings, len(paths), counts, time.monotonic() - started))
-    given = {"input_file": settings.input_file, "output_file": "records.tf_record"}
-    vocabulary_flag = {"vocab_file": f"{prefix}.txt"}
-    if not settings.wordpiece:
-        vocabulary_flag = {"spm_model_file": f"{prefix}.model"}
-    next_steps.show(next_steps.line("create_pretraining_data", **given, **vocabulary_flag))
+    flags_of_next = {"input_file": settings.input_file, "output_file": "records.tf_record"}
+    if settings.wordpiece:
+        flags_of_next["vocab_file"] = f"{prefix}.txt"
+    else:
+        flags_of_next["spm_model_file"] = f"{prefix}.model"
+    next_steps.show(next_steps.line("create_pretraining_data", **flags_of_next))
 
 
 if __name__ == "__main__":

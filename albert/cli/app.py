@@ -34,7 +34,7 @@ def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
         for text in ((name, f"no{name}") if flag.boolean else (name,))
     }
 
-    def name(match):
+    def name(match: re.Match[str]) -> str:
         word = match["quoted"] or match[0]
         if match["quoted"]:
             return f"--{word}" if word in names else match[0]
@@ -72,20 +72,20 @@ def check_tensorflow() -> None:
         )
 
 
-def _report_termination(state=""):
+def _report_termination(state: str = "") -> int:
     """Prints what remains after SIGTERM; returns the exit status."""
     by = signals.REQUESTS.by
     print(f"ended by {by}; {state or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
 
 
-def _report_interrupt(state=""):
+def _report_interrupt(state: str = "") -> int:
     """Prints what remains after Ctrl-C; returns the exit status."""
     print(state or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
     return 130
 
 
-def _report_lost_worker(error):
+def _report_lost_worker(error: Exception) -> str | None:
     from albert.training import distribution
 
     return distribution.lost_worker(error)
@@ -124,7 +124,7 @@ def parse(argv: Sequence[str]) -> list[str]:
         sys.exit(0)
 
 
-def _set_log_format(values):
+def _set_log_format(values: flags.FlagValues) -> None:
     """Sets the form of the log; a server has its own forms."""
     form = values.log_format if "log_format" in values else log_format.AUTO
     if form in log_format.FORMATS:
@@ -155,7 +155,7 @@ def run(
         signals.REQUESTS.remedy = signals.RESUMES
     tensorflow_start.install()
 
-    def guarded(argv):
+    def guarded(argv: list[str]) -> int | None:
         if len(argv) > 1:
             print(f"error: not a flag: {argv[1:]}; flags look like --name=value", file=sys.stderr)
             return 1

@@ -89,14 +89,14 @@ def describe(values: FlagValues, script: str) -> dict[str, dict]:
     return description
 
 
-def _defined(script):
+def _defined(script: str) -> FlagValues:
     """Returns the flag values of a script, all with their defaults."""
     defined = FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(defined)
     return defined
 
 
-def _arguments(values):
+def _arguments(values: FlagValues) -> list[str]:
     """Returns the words after the name of the script."""
     if values is flags.FLAGS:
         return sys.argv[1:]
@@ -124,16 +124,16 @@ def find_sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]
     return source_of
 
 
-def _name(values, word):
+def _name(values: FlagValues, word: str) -> str:
     """Returns the name of the flag that a word such as "--name=value" or "--noname" sets."""
     name = word.lstrip("-").partition("=")[0]
     return name if name in values else name.removeprefix("no")
 
 
-def _inputs(source, teacher):
+def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str, list[str]]]:
     """Returns the files of the initial model and of the teacher; see `run_session.Recorder`."""
-    files = {"configuration": source.config_file, "vocabulary": _vocabulary(source)}
-    files = {role: (path, [path]) for role, path in files.items() if path}
+    paths = {"configuration": source.config_file, "vocabulary": source.vocabulary}
+    files = {role: (path, [path]) for role, path in paths.items() if path}
     if source.checkpoint:
         files["init_checkpoint"] = (source.checkpoint, _checkpoint_files(source.checkpoint))
     if teacher:
@@ -144,11 +144,7 @@ def _inputs(source, teacher):
     return files
 
 
-def _vocabulary(source):
-    return source.spm_model_file or source.vocab_file
-
-
-def _checkpoint_files(prefix):
+def _checkpoint_files(prefix: str) -> list[str]:
     """Returns the files of a TensorFlow checkpoint, or the file with exactly this name."""
     if file_io.exists(prefix):
         return [prefix]

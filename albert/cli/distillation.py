@@ -120,7 +120,7 @@ class Teacher(options.Group):
         )
         terms.check_student(student)
 
-        def with_teacher(task):
+        def with_teacher(task: contracts.Task) -> contracts.Task:
             return distillation.with_teacher(task, terms)
 
         if not self.init_from_teacher:

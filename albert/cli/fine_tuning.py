@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from albert.model.checkpoints import LoadReport
-    from albert.model.heads import Model
     from albert.training import stages
     from albert.training.engine import Engine
 
@@ -183,7 +182,7 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
         if not command_line.flags[name]["value"]:
             shared_arguments.append(f"--{name}={os.path.join(settings.output_dir, file)}")
 
-    def arguments(seed, folder):
+    def arguments(seed: int, folder: str) -> list[str]:
         return [*shared_arguments, f"--seed={seed}", f"--output_dir={folder}"]
 
     metric = settings.schedule.metric_for_best or command.best_metric
@@ -313,7 +312,7 @@ def check_text_export(settings: ClassifierSettings, tokenizer: tokenization.Full
 
 def model_to_export(
     settings: Settings, inputs: Inputs, task: contracts.Task, engine: "Engine"
-) -> "Model | None":
+) -> contracts.Model | None:
     """Returns the model to export, with the checkpoint of the flags; None for other workers."""
     from albert.export import saved_model_export
     from albert.training import distribution, stages

@@ -307,7 +307,7 @@ class Settings(training.Settings, abc.ABC):
         if self.head_layer.new_head and not self.do_train:
             raise file_io.InputError("--new_head needs --do_train: a new head has random weights")
 
-    def _check_frozen(self):
+    def _check_frozen(self) -> None:
         if not self.do_train:
             raise file_io.InputError(
                 "--freeze_encoder needs --do_train: only training changes weights"
@@ -321,7 +321,7 @@ class Settings(training.Settings, abc.ABC):
                 "--freeze_encoder"
             )
 
-    def _check_cache(self):
+    def _check_cache(self) -> None:
         checkpoint = self.loop.checkpoint
         if checkpoint not in (None, "best", "last"):
             raise file_io.InputError(

@@ -20,7 +20,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from absl import flags
 
@@ -75,6 +75,9 @@ class Flag:
     repeated: bool = False
     path: path_flags.Path | None = None
     section: str = ""
+
+
+_Kind = TypeVar("_Kind", bound="Group")
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
@@ -143,7 +146,7 @@ class PrecisionParser(flags.EnumParser):
         super().__init__([*names, *self._names])
 
     @staticmethod
-    def _other(name):
+    def _other(name: str) -> str:
         return name.removeprefix(_MIXED) if name.startswith(_MIXED) else _MIXED + name
 
     def parse(self, argument: str) -> str:
@@ -201,7 +204,7 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
             yield field.name, _type_of(hints[field.name]), row
 
 
-def _section(kind, name):
+def _section(kind: type[Group], name: str) -> str:
     """Returns the section of a flag of a group."""
     found = (section for section, names in kind.sections.items() if name in names.split())
     return next(found, kind.section)
@@ -227,7 +230,8 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
             enum_flag.parser = row.parser
             flags.DEFINE_flag(enum_flag, **place)
         elif row.path:
-            _define_path(name, value_type, row, place)
+            parser = row.path.parser(value_type is tuple and not row.repeated)
+            _define_path(name, value_type, row, parser, place)
         elif row.parser:
             serializer: Any = flags.ArgumentSerializer()
             flags.DEFINE(row.parser, name, row.default, row.help, serializer=serializer, **place)
@@ -246,21 +250,23 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
     flags.mark_flags_as_required(required, flag_values)
 
 
-def _define_path(name, value_type, row, place):
+def _define_path(
+    name: str, value_type: type, row: Flag, parser: flags.ArgumentParser, place: dict[str, Any]
+) -> None:
     """Defines a flag whose value names files or folders."""
-    parser = row.path.parser(value_type is tuple and not row.repeated)
     if row.repeated:
         default = list(row.default)
         flags.DEFINE_multi(parser, flags.ArgumentSerializer(), name, default, row.help, **place)
         return
     is_list = value_type is tuple
     serializer: Any = flags.CsvListSerializer(",") if is_list else flags.ArgumentSerializer()
-    extra = {"allow_override": True} if row.allow_override else {}
+    if row.allow_override:
+        place = {**place, "allow_override": True}
     default = list(row.default) if is_list and row.default else row.default
-    flags.DEFINE(parser, name, default, row.help, serializer=serializer, **place, **extra)
+    flags.DEFINE(parser, name, default, row.help, serializer=serializer, **place)
 
 
-def read(kind: type, flag_values: flags.FlagValues) -> Any:
+def read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
     """Returns the group of parsed flags; checks each value alone, and outputs against inputs."""
     settings = _read(kind, flag_values)
     named = {name: (row.path, flag_values[name].value) for name, _, row in _rows(kind) if row.path}
@@ -268,7 +274,7 @@ def read(kind: type, flag_values: flags.FlagValues) -> Any:
     return settings
 
 
-def _read(kind, flag_values):
+def _read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
     """Returns the group of parsed flags."""
     values, flag_names = {}, set()
     for field in dataclasses.fields(kind):

@@ -7,7 +7,7 @@ unless the current folder has files of these names.
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from albert.io import file_io
 
@@ -42,8 +42,8 @@ def expand(arguments: Sequence[str]) -> list[str]:
     return _expand(list(arguments), (), itertools.count(1))
 
 
-def _expand(words, above, numbers):
-    arguments = []
+def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
+    arguments: list[str] = []
     while words:
         word = words.pop(0)
         if word == "--":
@@ -58,7 +58,7 @@ def _expand(words, above, numbers):
     return arguments
 
 
-def _flags_of(name, above, numbers):
+def _flags_of(name: str, above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
     """Returns the flags of a flag file and of those that it includes; none if it is missing."""
     path = find(os.path.expanduser(name))
     if path in above or not file_io.exists(path):

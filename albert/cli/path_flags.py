@@ -2,8 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from absl import flags
 
@@ -128,11 +128,11 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
                 _refuse(*found, f"--{name}={_text(value)}" if value else "standard input", file)
 
 
-def _text(value):
+def _text(value: str | Sequence[str]) -> str:
     return value if isinstance(value, str) else ",".join(value)
 
 
-def _refuse(name, file, source, source_file):
+def _refuse(name: str, file: str, source: str, source_file: str) -> NoReturn:
     """Raises the error of an output that is an input."""
     same = "" if source_file in (file, _STANDARD_INPUT) else f", the same file as {source_file}"
     raise file_io.InputError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -221,7 +222,9 @@ class Settings(training.Settings):
 # --- masks ----------------------------------------------------------------------------------------
 
 
-def _reject_unused_rules(settings, files):
+def _reject_unused_rules(
+    settings: Settings, files: Mapping[str, "dynamic_masking.RecordFiles"]
+) -> None:
     """Rejects masking flags that have no effect with these records."""
     budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
     train = files["train"]
@@ -283,7 +286,7 @@ def check_vocabulary(
     output_dir: str, source: sources.Source, config: configuration.AlbertConfig
 ) -> None:
     """Compares the vocabulary of a run, or the one in its output folder, with the configuration."""
-    if not (source.spm_model_file or source.vocab_file):
+    if not source.vocabulary:
         paths = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
         if len(paths) != 1:
             return
@@ -356,11 +359,11 @@ def find_sentence_tasks(settings: Settings, strategy: "tf.distribute.Strategy") 
     return requested, possible[0]
 
 
-def _log_measured_task(trained, requested, task):
+def _log_measured_task(trained: str, requested: str, task: str) -> None:
     from albert.model import pretraining_heads
 
     head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, requested))
-    if labels is None:
+    if labels is None or head is None:
         logging.info("%s: its %s head is not measured", trained, head)
         return
     logging.warning(

@@ -23,6 +23,7 @@ from albert.data import (
     record_values,
     tfrecord,
 )
+from albert.data.input_options import Tensors
 from albert.io import file_io
 from albert.text import model_inputs, tokenization
 
@@ -44,7 +45,7 @@ class RecordFiles:
       has_second_texts: whether a first record has a second segment.
     """
 
-    paths: Sequence[str]
+    paths: list[str]
     without_masks: bool
     fingerprints: Mapping[str, int]
     has_second_texts: bool = True
@@ -235,7 +236,7 @@ class Masker:
             LABELS: labels,
         }
 
-    def transform(self, number: tf.Tensor, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def transform(self, number: tf.Tensor, features: Tensors) -> dict[str, tf.Tensor]:
         """Masks a training batch, see `input_options.TrainInput.transform`.
 
         Args:
@@ -324,7 +325,7 @@ def make_masker(
     """
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():
-        path = tokenizer.spm_model_file or tokenizer.vocab_file
+        path = tokenizer.vocabulary_file
         records.check_vocabulary(pieces.fingerprint, str(path))
     return Masker(config, pieces, seed)
 

@@ -62,7 +62,7 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
     return [_read_paradigm(name, paths[name], limit) for name in sorted(paths)]
 
 
-def _rows(path, limit):
+def _rows(path: str, limit: int | None) -> Iterator[tables.Row]:
     """Yields the first `limit` rows of a file, see `tables.read_rows`; None: all rows."""
     with archives.open_input(path, _FLAG) as file:
         for count, row in enumerate(tables.read_rows(file, path, "jsonl")):
@@ -71,7 +71,7 @@ def _rows(path, limit):
             yield row
 
 
-def _read_paradigm(name, path, limit):
+def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
     pairs, kinds = [], {}
     for place, row in _rows(path, limit):
         good, bad = (
@@ -158,7 +158,7 @@ class Result:
     def to_dict(self) -> dict:
         """Returns all scores JSON-ready: overall, by field, by phenomenon and by paradigm."""
 
-        def entry(share):
+        def entry(share: Share) -> dict[str, float]:
             return {
                 "accuracy": share.accuracy,
                 "accuracy_ties_right": share.accuracy_ties_right,
@@ -213,7 +213,7 @@ class Result:
         return lines
 
 
-def _cells(share):
+def _cells(share: Share) -> str:
     return (
         f"{share.pairs:6}  {share.ties:6}  {share.accuracy:8.3f}  {share.accuracy_ties_right:10.3f}"
     )

@@ -10,12 +10,18 @@ import html
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from albert.io import file_io
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.collections import QuadMesh
+    from matplotlib.colors import Colormap
 
 _COLORS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
 _STYLES = ("-", "--", ":", "-.")
@@ -51,6 +57,9 @@ def check_installed() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise file_io.InputError("reports need matplotlib: pip install matplotlib") from error
+
+
+Value = str | float  # of a setting, as an axis shows it
 
 
 class Line(NamedTuple):
@@ -94,7 +103,7 @@ class _Drawing:
 
 
 @contextlib.contextmanager
-def _figure(alt, size=_SIZE):
+def _figure(alt: str, size: tuple[float, float] = _SIZE) -> Iterator[tuple["Axes", "_Drawing"]]:
     """Yields axes and a drawing, which holds the SVG when the context ends."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -110,7 +119,7 @@ def _figure(alt, size=_SIZE):
     drawing.svg = _inline(file.getvalue(), alt, size[0])
 
 
-def _inline(svg, alt, inches):
+def _inline(svg: str, alt: str, inches: tuple[float, float]) -> str:
     """Prepares SVG for a page: no namespace addresses, unique ids and an alternative text.
 
     A figure that is wider than the default keeps its size on narrow pages, to stay readable.
@@ -132,13 +141,13 @@ def _inline(svg, alt, inches):
     )
 
 
-def _short_path(match):
+def _short_path(match: re.Match[str]) -> str:
     """Returns the attribute of a path with two decimals per coordinate and no needless spaces."""
     short = re.sub(r"(\.\d\d)\d+", r"\1", match[0])
     return re.sub(r"\s+(?=[A-Za-z\"])|(?<=[A-Za-z])\s+(?!d=)", "", short).replace("d=", " d=", 1)
 
 
-def _drawable(values):
+def _drawable(values: Iterable[float]) -> list[float]:
     """Clips numbers to a drawable range; axis lengths overflow near the float64 limit."""
     return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
 
@@ -160,13 +169,13 @@ def thin(*columns: Sequence, limit: int = MAX_POINTS) -> tuple[list, ...]:
     return tuple([column[i] for i in places] for column in drawable)
 
 
-def _spread(values):
+def _spread(values: Iterable[float | None]) -> bool:
     """Returns whether numbers are all positive and need a logarithmic axis."""
     values = [value for value in values if value is not None]
     return bool(values) and min(values) > 0 and max(values) / min(values) >= 30
 
 
-def _log_scale(set_scale, axis):
+def _log_scale(set_scale: Callable[[str], None], axis: "Axis") -> None:
     """Makes an axis logarithmic, with plain numbers as labels."""
     set_scale("log")
     axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -240,13 +249,15 @@ def lines(
     return drawing.svg
 
 
-def _ends(line):
+def _ends(line: Line) -> str:
     """Returns the first and last values of a line in words."""
     text = f"{line.label} from {line.ys[0]:.4g} to {line.ys[-1]:.4g}"
     return f"{text} ({line.low[-1]:.4g} to {line.high[-1]:.4g})" if line.low else text
 
 
-def _draw_line(axes, line, place, limit, limits):
+def _draw_line(
+    axes: "Axes", line: Line, place: int, limit: int, limits: tuple[float, float]
+) -> None:
     """Draws a named line with its band; `place` chooses color and style."""
     color, style = _COLORS[place % len(_COLORS)], _STYLES[place % len(_STYLES)]
     xs, ys = thin(line.xs, line.ys, limit=limit)
@@ -258,7 +269,7 @@ def _draw_line(axes, line, place, limit, limits):
         axes.fill_between(xs, *edges, color=color, alpha=0.15, linewidth=0)
 
 
-def _drawn_limits(series, limits):
+def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[float, float]:
     """Returns the ends of the axis of values: the bands, where they do not reach the limits."""
     low = [y for line in series for y in (*line.ys, *line.low)]
     high = [y for line in series for y in (*line.ys, *line.high)]
@@ -327,7 +338,7 @@ def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
     return drawing.svg
 
 
-def _legend(axes):
+def _legend(axes: "Axes") -> None:
     handles, labels = axes.get_legend_handles_labels()
     short = [label if len(label) <= 44 else f"{label[:20]}…{label[-22:]}" for label in labels]
     columns = 1 if max(map(len, short)) > 22 else 2
@@ -366,7 +377,7 @@ def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     return drawing.svg
 
 
-def _cells(axes, values, low, high):
+def _cells(axes: "Axes", values: np.ndarray, low: float, high: float) -> "QuadMesh":
     """Draws colored cells as vector shapes, which scale with the page; an image would not."""
     edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
     mesh = axes.pcolormesh(
@@ -376,7 +387,7 @@ def _cells(axes, values, low, high):
     return mesh
 
 
-def _colors():
+def _colors() -> "Colormap":
     import matplotlib
 
     return matplotlib.colormaps["cividis"].resampled(32)
@@ -535,7 +546,7 @@ def parallel_coordinates(
     return drawing.svg
 
 
-def _axis(values):
+def _axis(values: Sequence[Value]) -> tuple[list[float], list[tuple[float, str]]]:
     """Returns the heights (0 to 1) of values, and the ticks (height, label) of their axis."""
     different = sorted(set(values), key=lambda v: (isinstance(v, str), v))
     if any(isinstance(value, (str, bool)) for value in values) or len(different) <= 6:
@@ -547,15 +558,15 @@ def _axis(values):
     return heights, [(0.0, _tick(different[0])), (1.0, _tick(different[-1]))]
 
 
-def _tick(value):
+def _tick(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
-def _short(label, length):
+def _short(label: str, length: int) -> str:
     return label if len(label) <= length else f"{label[: length - 1]}…"
 
 
-def _wrapped(name):
+def _wrapped(name: str) -> str:
     """Breaks a name into lines that fit below an axis."""
     parts = [""]
     for word in re.findall(r"[^_ ]+_?| ", name):

@@ -27,6 +27,9 @@ from albert.experiments.runs import Run, RunGroup
 from albert.io import file_io
 from albert.training import evaluation_basis, results
 
+_Kept = tuple[Run, Predictions]  # a run and its predictions
+_Groups = Sequence[Sequence[_Kept]]  # those of each side
+
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
@@ -231,7 +234,7 @@ def compare_two(
 # --- what can be compared -------------------------------------------------------------------------
 
 
-def _check_comparable(sides):
+def _check_comparable(sides: Sequence[RunGroup]) -> None:
     """Rejects sides of other tasks or data."""
     if len(sides) < 2:
         text = f"only {sides[0].name}" if sides else "none"
@@ -244,7 +247,7 @@ def _check_comparable(sides):
     evaluation_basis.check_same([*bases], [*bases.values()])
 
 
-def _common_metric(sides):
+def _common_metric(sides: Sequence[RunGroup]) -> str:
     """Returns the score that picks the best checkpoints of all sides."""
     metrics = {side.best_metric: side.name for side in reversed(sides) if side.best_metric}
     if len(metrics) > 1:
@@ -259,7 +262,7 @@ def _common_metric(sides):
     return next(iter(metrics))
 
 
-def _check_metric(sides, metric):
+def _check_metric(sides: Sequence[RunGroup], metric: str) -> None:
     for side in sides:
         known = any(metric in run.scores for run in side.counted) or side.is_undefined(metric)
         if side.counted and not known:
@@ -342,7 +345,7 @@ def _over_seeds(
     return settings.find(test, min(len(first), len(second)), "seeds"), with_stuck, ""
 
 
-def _kept(side: RunGroup, settings: _Settings) -> list[tuple[Run, Predictions]]:
+def _kept(side: RunGroup, settings: _Settings) -> list[_Kept]:
     """Returns [(run, its predictions)] of the counted runs."""
     if not side.counted:
         raise file_io.InputError(f"{side.name} has no run that finished successfully")
@@ -395,7 +398,7 @@ def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
     return [[pair for pair in group if pair[0].seed == min(shared)] for group in groups]
 
 
-def _check_same_examples(pairs):
+def _check_same_examples(pairs: Sequence[_Kept]) -> None:
     """Rejects predictions of other data."""
     (first_run, first), *others = pairs
     for run, other in others:
@@ -420,7 +423,7 @@ def _check_same_examples(pairs):
 
 
 def _test_examples(
-    groups: Sequence[Sequence[tuple[Run, Predictions]]],
+    groups: _Groups,
     name: str,
     groups_of_examples: clusters.Clusters | None,
     *,
@@ -462,7 +465,9 @@ def _test_examples(
     return _scaled(comparison, metric.scale, names)
 
 
-def _scaled(comparison, scale, names):
+def _scaled(
+    comparison: statistics.Comparison, scale: float, names: tuple[str, str]
+) -> statistics.Comparison:
     """Returns a comparison of fractions in the unit of the metric."""
     if scale == 1:
         return comparison
@@ -473,7 +478,7 @@ def _scaled(comparison, scale, names):
     return dataclasses.replace(comparison, **values, better=better, verdict=verdict)
 
 
-def _changes(groups):
+def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
     """Returns the examples that the second side gains, and those that it loses."""
     if not groups[0][0][1].right:
         return (), ()
@@ -494,7 +499,7 @@ def _changes(groups):
     return tuple(gained), tuple(lost)
 
 
-def _change(key, groups, first, second):
+def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
     answers = [
         collections.Counter(p.found[key] for _, p in group).most_common(1)[0][0] for group in groups
     ]
@@ -505,7 +510,7 @@ def _change(key, groups, first, second):
 # --- all pairs ------------------------------------------------------------------------------------
 
 
-def _adjust(pairs, level, minimize):
+def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
     """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
     findings = [pair.examples and pair.examples.finding for pair in pairs]
@@ -519,14 +524,18 @@ def _adjust(pairs, level, minimize):
     ]
 
 
-def _adjust_examples(findings, pairs, level):
+def _adjust_examples(
+    findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float
+) -> list[Finding | None]:
     is_loss = [
         pair.examples is not None and results.is_loss(pair.examples.metric) for pair in pairs
     ]
     return _holm(findings, pairs, level, any(is_loss))
 
 
-def _holm(findings, pairs, level, minimize):
+def _holm(
+    findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float, minimize: bool
+) -> list[Finding | None]:
     """Returns findings with p and verdict adjusted for their number."""
     p_values = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
     adjusted = iter(statistics.holm(p_values).tolist() if p_values else ())
@@ -583,7 +592,7 @@ def remark(side: RunGroup) -> str:
     return "; ".join(parts)
 
 
-def _notes(sides, pairs):
+def _notes(sides: Sequence[SideScore], pairs: Sequence[Pair]) -> list[str]:
     notes = []
     if not all(basis.sha256 for score in sides if (basis := score.side.basis)):
         notes.append("The record of a side does not hold the SHA-256 of its data: not checked.")

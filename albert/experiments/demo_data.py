@@ -13,6 +13,8 @@ Questions in the format of SQuAD ask who, what, where and when.
 
 import json
 import random
+from collections.abc import Sequence
+from typing import Any
 
 # place: people, deeds, things
 PLACES = {
@@ -91,7 +93,7 @@ _QUESTIONS = {
 }
 
 
-def _draw(rng, place, mood):
+def _draw(rng: random.Random, place: str, mood: str) -> dict[str, str]:
     """Draws the words of one sentence."""
     people, deeds, things = (words.split() for words in PLACES[place])
     person, helper = rng.sample(people, 2)
@@ -108,12 +110,12 @@ def _draw(rng, place, mood):
     }
 
 
-def _sentence(template, words):
+def _sentence(template: str, words: dict[str, str]) -> str:
     text = template.format(**words)
     return text[0].upper() + text[1:]
 
 
-def _document(rng):
+def _document(rng: random.Random) -> list[str]:
     place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
     cast = _draw(rng, place, mood)
     times = sorted(rng.sample(range(len(TIMES)), rng.randint(4, len(TIMES))))
@@ -138,25 +140,25 @@ def corpus(seed: int) -> dict[str, str]:
     }
 
 
-def _review(rng):
+def _review(rng: random.Random) -> tuple[tuple[str, ...], str]:
     mood = rng.choice((GOOD, BAD))
     words = _draw(rng, rng.choice(list(PLACES)), mood)
     return (_sentence(rng.choice(_REVIEWS), words),), "1" if mood == GOOD else "0"
 
 
-def _two_sentences(rng, times):
+def _two_sentences(rng: random.Random, times: Sequence[int]) -> tuple[str, ...]:
     """Makes two sentences of one place and mood at the given times (indices of `TIMES`)."""
     place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
     words = [{**_draw(rng, place, mood), "time": TIMES[time]} for time in times]
     return tuple(_sentence(rng.choice(_STORY), one) for one in words)
 
 
-def _entailment(rng):
+def _entailment(rng: random.Random) -> tuple[tuple[str, ...], str]:
     times = rng.sample(range(len(TIMES)), 2)
     return _two_sentences(rng, times), "entailment" if times[0] < times[1] else "not_entailment"
 
 
-def _similarity(rng):
+def _similarity(rng: random.Random) -> tuple[tuple[str, ...], str]:
     times = sorted(rng.choices(range(len(TIMES)), k=2))
     return _two_sentences(rng, times), f"{5 - 5 * (times[1] - times[0]) / (len(TIMES) - 1):.3f}"
 
@@ -199,7 +201,7 @@ def task_files(name: str, seed: int) -> dict[str, str]:
     return files
 
 
-def _paragraph(rng, number):
+def _paragraph(rng: random.Random, number: int) -> dict[str, Any]:
     """Makes a sentence with one question of each kind, in the format of SQuAD."""
     words = _draw(rng, rng.choice(list(PLACES)), rng.choice((GOOD, BAD)))
     template = rng.choice(_ASKED)

@@ -21,20 +21,20 @@ MIN_BOTH = 5  # the same for intervals over seeds and examples
 _CHUNK = 4_000_000  # numbers held at a time
 
 
-def _few_seeds(count, enough=MIN_SEEDS):
+def _few_seeds(count: int, enough: int = MIN_SEEDS) -> str:
     """Returns a caution about bootstraps over few seeds; "" if they are enough."""
     if count >= enough:
         return ""
     return f"{count} seeds: the interval may be too narrow; from {enough} on it is not"
 
 
-def _percentiles(drawn, level):
+def _percentiles(drawn: npt.NDArray, level: float) -> tuple[float, float]:
     """Returns both ends of the percentile interval."""
     low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
 
 
-def _check_defined(*scores, names):
+def _check_defined(*scores: npt.NDArray, names: Sequence[str]) -> None:
     """Rejects a metric that is undefined (NaN) on all examples, or with a score of a side."""
     for name, values in zip(names, scores, strict=True):
         if np.isnan(values).any():
@@ -44,7 +44,7 @@ def _check_defined(*scores, names):
             )
 
 
-def _defined(draws):
+def _defined(draws: npt.NDArray) -> tuple[npt.NDArray, str]:
     """Returns the bootstrap samples whose metric is defined, and a caution about the others.
 
     Small samples may have only examples of one label, for which no correlation is defined.
@@ -60,7 +60,7 @@ def _defined(draws):
     return kept, f"{lost} of {len(draws)} bootstrap samples left out: the metric is undefined there"
 
 
-def _bootstrap_p(drawn):
+def _bootstrap_p(drawn: npt.NDArray) -> float:
     """Returns the two-sided p of 0, given bootstrap samples of a difference."""
     tail = min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0))
     return min(1.0, float(2 * (1 + tail) / (1 + len(drawn))))
@@ -69,13 +69,13 @@ def _bootstrap_p(drawn):
 # --- many tasks -----------------------------------------------------------------------------------
 
 
-def _draw_runs(scores, count, rng):
+def _draw_runs(scores: npt.NDArray, count: int, rng: np.random.Generator) -> npt.NDArray:
     """Returns scores [count, seeds, tasks], drawn within each task."""
     picked = rng.integers(len(scores), size=(count, *scores.shape))
     return scores[picked, np.arange(scores.shape[1])]
 
 
-def _chunks(total, size):
+def _chunks(total: int, size: int) -> Iterator[int]:
     """Yields counts that add up to `total`, for draws of `size` numbers each."""
     step = max(1, _CHUNK // size)
     for begin in range(0, total, step):
@@ -114,7 +114,7 @@ def interquartile_mean(
     return statistics.Estimate(estimate, low, high, level, method, count, _few_seeds(count))
 
 
-def _improvement(a, b):
+def _improvement(a: npt.NDArray, b: npt.NDArray) -> npt.NDArray:
     """Returns P(b > a) + P(b = a) / 2, averaged over tasks; a [..., n, tasks], b [..., m, tasks].
 
     This is the Mann-Whitney statistic, counted directly because draws have many ties.
@@ -169,7 +169,7 @@ def probability_of_improvement(
 # --- seeds and examples ---------------------------------------------------------------------------
 
 
-def _counts(size, resamples, rng):
+def _counts(size: int, resamples: int, rng: np.random.Generator) -> npt.NDArray:
     """Returns how often each of `size` things is drawn, [resamples, size], as fractions."""
     return rng.multinomial(size, np.full(size, 1 / size), resamples) / size
 
@@ -183,7 +183,9 @@ def _weights_of_examples(
     return clusters.draw(resamples, rng)[:, clusters.index]
 
 
-def _seed_scores(a, b, paired, names, dimensions):
+def _seed_scores(
+    a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, names: tuple[str, str], dimensions: int
+) -> tuple[npt.NDArray, npt.NDArray]:
     """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare."""
     first = statistics.check_scores(a, names[0], dimensions)
     second = statistics.check_scores(b, names[1], dimensions)
@@ -202,7 +204,9 @@ def _seed_scores(a, b, paired, names, dimensions):
     return first, second
 
 
-def _weighed(side, weights, of_means):
+def _weighed(
+    side: npt.NDArray, weights: npt.NDArray, of_means: Callable[[npt.NDArray], npt.NDArray]
+) -> npt.NDArray:
     """Returns the metric [draws, seeds] of a side [seeds, examples, k]; weights [draws, examples].
 
     Computed seed by seed: a product with all seeds at once would copy the side.
@@ -210,7 +214,12 @@ def _weighed(side, weights, of_means):
     return np.stack([of_means(weights @ rows) for rows in side], axis=1)
 
 
-def _weighed_difference(sides, seeds, examples, of_means):
+def _weighed_difference(
+    sides: tuple[npt.NDArray, npt.NDArray],
+    seeds: tuple[npt.NDArray, npt.NDArray],
+    examples: npt.NDArray,
+    of_means: Callable[[npt.NDArray], npt.NDArray] | None,
+) -> npt.NDArray:
     """Returns the difference [draws] of two sides with weights of their seeds and of examples."""
     (first, second), (of_first, of_second) = sides, seeds
     if of_means is None:
@@ -220,12 +229,16 @@ def _weighed_difference(sides, seeds, examples, of_means):
     return means[1] - means[0]
 
 
-def _of_seeds(side, of_means):
+def _of_seeds(
+    side: npt.NDArray, of_means: Callable[[npt.NDArray], npt.NDArray] | None
+) -> npt.NDArray:
     """Returns the score [seeds] of each seed of a side on all examples."""
     return side.mean(axis=1) if of_means is None else of_means(side.mean(axis=1))
 
 
-def _t_of_draws(draws, a, b, paired, examples, level):
+def _t_of_draws(
+    draws: npt.NDArray, a: npt.NDArray, b: npt.NDArray, paired: bool, examples: int, level: float
+) -> tuple[float, float, float]:
     """Returns the interval of the mean of b minus that of a, and p, from bootstrap samples of it.
 
     Samples of n seeds show only (n - 1) / n of the variance over seeds, so the rest is added. As
@@ -313,7 +326,7 @@ def multi_bootstrap(
 # --- one run of each ------------------------------------------------------------------------------
 
 
-def _mcnemar_p(only_a, only_b, method):
+def _mcnemar_p(only_a: int, only_b: int, method: str) -> float:
     """Returns the two-sided p of McNemar's test; examples that only one model has right."""
     stats, total = statistics.scipy_stats(), only_a + only_b
     if not total:
@@ -367,7 +380,9 @@ def mcnemar(
     )
 
 
-def _same_length(a, b, names):
+def _same_length(
+    a: npt.ArrayLike, b: npt.ArrayLike, names: tuple[str, str]
+) -> tuple[npt.NDArray, npt.NDArray]:
     """Returns two arrays of scores of the same examples."""
     first, second = statistics.check_scores(a, names[0]), statistics.check_scores(b, names[1])
     if len(first) != len(second):

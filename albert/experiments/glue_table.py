@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -66,7 +66,9 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     return row
 
 
-def _scores(sweep_dir, trial):
+def _scores(
+    sweep_dir: str, trial: sweep_journal.Trial
+) -> tuple[int | None, float | None, dict[str, float]]:
     """Reads the best step, score and metrics of one run."""
     folder = os.path.join(sweep_dir, trial.name)
     best = results.read_trial(folder)
@@ -76,7 +78,7 @@ def _scores(sweep_dir, trial):
     return best.best_step, score, read_metrics(folder, best.best_step)
 
 
-def _over_seeds(sweep_dir, trials):
+def _over_seeds(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> dict[str, Any]:
     counted = sweep_results.counted(trials)
     rows = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
     rows = {seed: row for seed, row in rows.items() if row[1] is not None}
@@ -96,7 +98,7 @@ def _over_seeds(sweep_dir, trials):
     }
 
 
-def _state(sweep_dir, trials):
+def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
     """Returns the first state that is not `DONE`, with the path of the log; else `DONE`."""
     for trial in trials:
         if trial.state == sweep_journal.WAITING:
@@ -108,7 +110,7 @@ def _state(sweep_dir, trials):
     return DONE if trials else NOT_RUN
 
 
-def _rows(sweep_dir, names):
+def _rows(sweep_dir: str, names: Iterable[str]) -> list[dict[str, Any]]:
     trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
     return [read_task(sweep_dir, name, trials) for name in names]
 
@@ -142,18 +144,18 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
     return summary
 
 
-def _scores_by_task(rows):
+def _scores_by_task(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Returns {task: {seed: score}} of tasks whose runs over seeds have scores."""
     return {row["task"]: row["scores"] for row in rows if row.get("scores")}
 
 
-def _matrix(scores, names):
+def _matrix(scores: dict[str, dict[str, float]], names: Iterable[str]) -> list[tuple[float, ...]]:
     """Returns scores [seeds, tasks]; where tasks have different numbers of them, the first few."""
     columns = [list(scores[name].values()) for name in names]
     return list(zip(*columns, strict=False))
 
 
-def _check_same_evaluation(sweep_dir, baseline, names):
+def _check_same_evaluation(sweep_dir: str, baseline: str, names: Iterable[str]) -> None:
     """Rejects a baseline whose runs were evaluated on other data."""
     for name in names:
         folders = [
@@ -164,7 +166,9 @@ def _check_same_evaluation(sweep_dir, baseline, names):
         evaluation_basis.check_same(folders, list(map(run_record.read_basis, folders)))
 
 
-def _improvement(own, baseline, names):
+def _improvement(
+    own: dict[str, dict[str, float]], baseline: str, names: Sequence[str]
+) -> dict[str, Any]:
     others = _scores_by_task(_rows(baseline, names))
     shared = [name for name in own if name in others]
     if not shared:
@@ -208,7 +212,7 @@ def to_markdown(summary: dict) -> str:
     return "\n".join([table, *notes, ""]) if notes else table
 
 
-def _notes(summary):
+def _notes(summary: dict[str, Any]) -> list[str]:
     """Returns sentences about runs that the means omit, and about missing intervals."""
     notes = []
     for row in summary["tasks"]:
@@ -237,7 +241,7 @@ def _notes(summary):
     return notes
 
 
-def _estimate_text(estimate):
+def _estimate_text(estimate: dict[str, Any]) -> str:
     """Returns an estimate over tasks with its interval and what limits it."""
     text = f"{estimate['estimate']:.4f}"
     if estimate["low"] is not None:

@@ -11,6 +11,8 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -18,6 +20,9 @@ from albert.io import file_io
 from albert.model import huggingface, weight_names
 from albert.training import results as run_results
 from albert.training import run_record
+
+if TYPE_CHECKING:
+    import yaml
 
 NAME = "README.md"
 
@@ -193,17 +198,17 @@ def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | No
     write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), CardFields(**facts))
 
 
-def _mark(text):
+def _mark(text: str) -> str:
     digest = hashlib.sha256(text.strip().encode()).hexdigest()[:16]
     return f"<!-- written by albert, {digest} -->"
 
 
-def _is_ours(text):
+def _is_ours(text: str) -> bool:
     text, _, mark = text.rstrip().rpartition("\n")
     return mark == _mark(text)
 
 
-def _read_run(folder, step):
+def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, float], str]:
     """Reads the record of a folder ({} if unusable) and the scores of a step's checkpoint.
 
     The third result says how this checkpoint was chosen: "best of 5 checkpoints" or "one of 5
@@ -228,7 +233,7 @@ def _read_run(folder, step):
     return record, result if is_best else {}, choice
 
 
-def _labels_of(folder):
+def _labels_of(folder: str) -> Sequence[str]:
     """Returns the names of the labels of a fine-tuned model by id; () for other folders."""
     from albert.tasks import glue, model_labels
 
@@ -278,7 +283,7 @@ def front_matter(
     return {key: value for key, value in front.items() if value}
 
 
-def _dataset(record, role):
+def _dataset(record: dict[str, Any], role: str) -> dict[str, str] | None:
     """Returns {"name", "type", …} of an input of a run; None if it is unknown."""
     entry = record.get("inputs", {}).get(role)
     if entry is None:
@@ -288,7 +293,7 @@ def _dataset(record, role):
     return _DATASETS.get(entry["sha256"], own)
 
 
-def _released(record):
+def _released(record: dict[str, Any]) -> str | None:
     """Returns the Hub name of the released model a run started from, by its folder or its flag."""
     path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
     flag = record.get("flags", {}).get("init_checkpoint", {}).get("value")
@@ -306,16 +311,18 @@ def to_yaml(value: dict) -> str:
     import yaml  # here, to keep commands that write no card fast to start
 
     class Dumper(yaml.SafeDumper):
-        def represent_mapping(self, tag, mapping, flow_style=None):
+        def represent_mapping(
+            self, tag: str, mapping: object, flow_style: bool | None = None
+        ) -> "yaml.MappingNode":
             node = super().represent_mapping(tag, mapping, flow_style)
             for key, _ in node.value:
                 key.style = None  # no quotes
             return node
 
-        def ignore_aliases(self, data):
+        def ignore_aliases(self, data: object) -> bool:
             return True
 
-    def represent_text(dumper, text):
+    def represent_text(dumper: "yaml.SafeDumper", text: str) -> "yaml.ScalarNode":
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
 
     Dumper.add_representer(str, represent_text)
@@ -326,7 +333,7 @@ def to_yaml(value: dict) -> str:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def _escaped(value):
+def _escaped(value: object) -> str:
     """Escapes foreign text for Markdown and HTML, and puts it on one line.
 
     Underscores stay: inside words they have no meaning.
@@ -335,7 +342,7 @@ def _escaped(value):
     return re.sub(r"([\\`*\[\]~])", r"\\\1", text)
 
 
-def _code(value):
+def _code(value: object) -> str:
     """Escapes foreign text and marks it as code."""
     text = str(value)
     if re.search(r"[<>&`\\]", text) or not text.strip():
@@ -343,7 +350,16 @@ def _code(value):
     return f"`{' '.join(text.splitlines())}`"
 
 
-def _body(name, form, record, scores, step, fields, choice, labels):
+def _body(
+    name: str,
+    form: Form,
+    record: dict[str, Any],
+    scores: dict[str, float],
+    step: int | None,
+    fields: CardFields,
+    choice: str,
+    labels: Sequence[str],
+) -> str:
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
     if labels:
         rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
@@ -368,7 +384,7 @@ def _body(name, form, record, scores, step, fields, choice, labels):
     return "\n\n".join(parts) + "\n"
 
 
-def _introduction(form, record, fields):
+def _introduction(form: Form, record: dict[str, Any], fields: CardFields) -> str:
     if not record:
         return (
             f"{form.title} model. How it was trained is not known: there was no `{run_record.RUN}` "
@@ -386,7 +402,7 @@ def _introduction(form, record, fields):
     return text
 
 
-def _training(record):
+def _training(record: dict[str, Any]) -> list[str]:
     """Returns the sections on settings, data and environment."""
     flags = [
         (_code(name), _code(_short(flag["value"])))
@@ -419,14 +435,14 @@ def _training(record):
     ]
 
 
-def _short(value):
+def _short(value: object) -> str:
     """Drops the folders of a path, which mean nothing on other machines."""
     if isinstance(value, str) and "/" in value and "://" not in value:
         return os.path.basename(value.rstrip("/"))
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _table(head, rows):
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     cells = ([str(cell).replace("|", "\\|") for cell in row] for row in lines)
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)

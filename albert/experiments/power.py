@@ -10,7 +10,7 @@ import datetime
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -157,7 +157,9 @@ class OtherExamples:
         return _normal_power(n, difference, pooled, alone, level)
 
 
-def _normal_power(n, difference, null_deviation, deviation, level):
+def _normal_power(
+    n: int, difference: float, null_deviation: float, deviation: float, level: float
+) -> float:
     """Returns the power of a z test; deviations are those of one example, without and with it."""
     norm = statistics.scipy_stats().norm
     limit, shift = norm.ppf(0.5 + level / 2) * null_deviation, difference * math.sqrt(n)
@@ -166,7 +168,7 @@ def _normal_power(n, difference, null_deviation, deviation, level):
     return float(norm.sf((limit - shift) / deviation) + norm.cdf((-limit - shift) / deviation))
 
 
-def _check(design, difference, power, level):
+def _check(design: Design, difference: float | None, power: float, level: float) -> None:
     statistics.check_level(level)
     if not 1 - level < power < 1:
         raise file_io.InputError(f"power must be between {1 - level:g} and 1; got {power}")
@@ -350,7 +352,7 @@ def measure_spread(runs: FinishedRuns) -> Spread:
     return Spread(deviation, _of_differences(several, deviation), low, high, source)
 
 
-def _of_differences(scores, deviation):
+def _of_differences(scores: Sequence[Mapping[int, float]], deviation: float) -> float:
     """Returns the deviation of differences of points with the same seed."""
     same = [values for values in scores if set(values) == set(scores[0])]
     if len(same) < 2:
@@ -371,7 +373,7 @@ def assume_spread(deviation: float) -> Spread:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def _needed(spread, difference, level):
+def _needed(spread: Spread, difference: float, level: float) -> int | None:
     """Returns the number of seeds for a difference; None for more than anybody can run."""
     design = Seeds(spread.of_differences, paired=True)
     if design.power(_MAX_SEEDS, difference, level) < POWER:
@@ -379,7 +381,7 @@ def _needed(spread, difference, level):
     return needed(design, difference, power=POWER, level=level).n
 
 
-def _visible(spread, seeds, level):
+def _visible(spread: Spread, seeds: int, level: float) -> float:
     design = Seeds(spread.of_differences, paired=True)
     return visible(design, seeds, power=POWER, level=level).difference
 
@@ -427,7 +429,14 @@ def describe(
     return "\n".join(lines) + "\n"
 
 
-def _table(spread, detect, points, pairs, seconds, parallel):
+def _table(
+    spread: Spread,
+    detect: Sequence[float],
+    points: int,
+    pairs: int,
+    seconds: float | None,
+    parallel: int,
+) -> Iterator[str]:
     """Yields the rows of the differences."""
     differences = detect or [m * spread.deviation for m in _MULTIPLES]
     level = 1 - (1 - _LEVEL) / pairs
@@ -451,7 +460,7 @@ def _table(spread, detect, points, pairs, seconds, parallel):
     )
 
 
-def _of_planned_seeds(spread, plan, pairs):
+def _of_planned_seeds(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iterator[str]:
     if plan.repeats < 2:
         yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return
@@ -464,7 +473,9 @@ def _of_planned_seeds(spread, plan, pairs):
     )
 
 
-def _time(runs, seconds, total, parallel):
+def _time(
+    runs: FinishedRuns | None, seconds: float | None, total: int, parallel: int
+) -> Iterator[str]:
     if seconds is None:
         yield "How long runs take here is not known: name finished ones with plan_from."
         return
@@ -481,7 +492,7 @@ def _time(runs, seconds, total, parallel):
         yield f"Finished runs are of another machine ({', '.join(others)}): times here may differ."
 
 
-def _warnings(runs):
+def _warnings(runs: FinishedRuns | None) -> Iterator[str]:
     if runs and runs.without_score:
         yield (
             f"{runs.without_score} of {runs.total} finished runs failed, were pruned or did not "

@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from albert.experiments import (
     charts,
@@ -85,29 +86,29 @@ def render(
     return page.render(title=title, facts=facts, sections=sections)
 
 
-def _column_kinds(rows):
+def _column_kinds(rows: Iterable[text_tables.Cells]) -> list[str]:
     """Returns the CSS class of each column of a table: numbers, long texts or short texts."""
     return [_column_kind(column) for column in zip(*rows, strict=True)]
 
 
-def _column_kind(column):
+def _column_kind(column: Iterable[object]) -> str:
     values = [value for value in column if value not in (None, "")]
     if values and all(map(_is_number, values)):
         return "number"
     return "long" if any(len(str(value)) > 40 for value in values) else ""
 
 
-def _is_number(value):
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _cell(value):
+def _cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else value
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     """Returns a setting as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -132,12 +133,12 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
     )
 
 
-def _title(run):
+def _title(run: Run) -> str:
     script, task = run.task
     return f"{script} {task}" if task and task not in script else script
 
 
-def _facts(run):
+def _facts(run: Run) -> dict[str, Any]:
     record, host = run.record, run.record["host"]
     parameters = record["parameters"] or {}
     counts = (parameters.get("total"), parameters.get("trained"))
@@ -165,13 +166,13 @@ def _facts(run):
     return blocks
 
 
-def _result_text(run):
+def _result_text(run: Run) -> str:
     score = results.UNDEFINED if run.score is None else f"{run.score:.6g}"
     result = f"{run.score_name} {score} at step {run.result.get('step')}"
     return "; ".join([result, *run.remarks])
 
 
-def _test_text(run):
+def _test_text(run: Run) -> str:
     if run.test_score is None:
         return ""
     path = run.record["inputs"].get("predict_data", {}).get("path")
@@ -180,7 +181,7 @@ def _test_text(run):
     return f"{result} of {path}" if path else result
 
 
-def _duration(record):
+def _duration(record: dict[str, Any]) -> str:
     """Returns the time of all ended sessions as h:mm:ss; "" if none has ended."""
     seconds = 0
     for session in record["sessions"]:
@@ -192,7 +193,7 @@ def _duration(record):
     return text if is_whole or not text else f"at least {text}"
 
 
-def _attempts(run, axis):
+def _attempts(run: Run, axis: Axis) -> Iterator[dict]:
     """Yields the abandoned attempts, and their curves together with those of the final run."""
     pairs = []
     for attempt in run.given_up:
@@ -207,7 +208,7 @@ def _attempts(run, axis):
         yield from report_curves.together(groups, axis, "attempts")
 
 
-def _evaluations(run):
+def _evaluations(run: Run) -> dict[str, Any]:
     rows = [row for row in run.rows if row.get("kind") == "eval"]
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
@@ -305,7 +306,7 @@ def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict
         yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}
 
 
-def _settings(run):
+def _settings(run: Run) -> Iterator[dict]:
     flags = run.record["flags"].items()
     rows = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
     defaults = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
@@ -348,12 +349,12 @@ def runs_page(
     )
 
 
-def _ranked(sides):
+def _ranked(sides: Sequence[RunGroup]) -> Sequence[RunGroup]:
     """Returns sides, best first, since only the first lines of a figure have names."""
     return [row.side for row in score_sides(sides)] or sides
 
 
-def _table_of_runs(sides):
+def _table_of_runs(sides: Sequence[RunGroup]) -> Iterator[dict]:
     """Yields the table of all runs with the settings in which they differ."""
     runs = recorded(sides)
     flags = differing_flags(runs)
@@ -494,14 +495,16 @@ def _cost_names(costs: Sequence[Mapping[str, float]]) -> list[str]:
     return [n for n in comparison_text.COSTS if any(cost.get(n) is not None for cost in costs)]
 
 
-def _bar(row, axis):
+def _bar(row: comparison.SideScore, axis: Axis) -> charts.Bar:
     mean, cost = row.mean, row.cost.get(axis.field)
     cost = None if cost is None else axis.scale * cost
     values = [*row.scores.values()]
     return charts.Bar(row.side.name, mean.estimate, mean.low, mean.high, values, cost)
 
 
-def _against_cost(metric, name, bars, axis):
+def _against_cost(
+    metric: str, name: str, bars: Sequence[charts.Bar], axis: Axis
+) -> tuple[list[report_curves.Figure], str]:
     """Returns the figure of scores against cost, in a list, and a note."""
     with_cost = [bar for bar in bars if bar.cost]
     unit = "steps" if axis == STEPS else axis.label
@@ -555,7 +558,7 @@ def sweep_page(
     )
 
 
-def _checked_axes(sweep, axes):
+def _checked_axes(sweep: sweep_results.Sweep, axes: Sequence[str] | None) -> Sequence[str]:
     names = sweep_results.axes_of(sweep)
     if axes is None:
         return names[:2]
@@ -570,7 +573,7 @@ def _checked_axes(sweep, axes):
     return axes
 
 
-def _sweep_facts(sweep):
+def _sweep_facts(sweep: sweep_results.Sweep) -> dict[str, Any]:
     summary = sweep.summary
     states = [trial["state"] for trial in summary["trials"]]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -591,7 +594,7 @@ def _sweep_facts(sweep):
     return blocks
 
 
-def _sweep_figures(sweep, axes):
+def _sweep_figures(sweep: sweep_results.Sweep, axes: Sequence[str]) -> list[report_curves.Figure]:
     points = sweep_results.scored_points(sweep)
     metric, figures = sweep.summary["metric"], []
     if len(points) < 2:
@@ -616,7 +619,7 @@ def _sweep_figures(sweep, axes):
     return figures
 
 
-def _failures(summary):
+def _failures(summary: dict[str, Any]) -> dict[str, Any]:
     rows = [[t["name"], "\n".join(t["error"])] for t in summary["trials"] if t["error"]]
     return {"table": ["trial", "the end of its log"], "rows": rows}
 
@@ -632,7 +635,7 @@ def glue_page(folder: str, axis: Axis = STEPS) -> str:
         return _glue_page(folder, summary, axis)
 
 
-def _glue_page(folder, summary, axis):
+def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
     rows = [_glue_row(row) for row in summary["tasks"]]
     tasks_text = f"{summary['num_averaged']} of {len(rows)} tasks"
     average = summary["average"]
@@ -664,8 +667,8 @@ def _glue_page(folder, summary, axis):
     )
 
 
-def _glue_row(row):
-    def percent(value):
+def _glue_row(row: dict[str, Any]) -> list[object]:
+    def percent(value: float | None) -> float | None:
         return None if value is None else 100 * value
 
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
@@ -675,6 +678,6 @@ def _glue_row(row):
     return [row["task"], row["metric"], score, deviation, seeds, state, *published_scores]
 
 
-def _is_of_task(side, folder, task):
+def _is_of_task(side: RunGroup, folder: str, task: str) -> bool:
     """Returns whether a side of `run_glue.sh` is of a task, which names the folders of its runs."""
     return any(task in os.path.relpath(run.folder, folder).split(os.sep) for run in side.runs)

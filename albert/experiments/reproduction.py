@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 import albert
 from albert.io import file_io, processes, signals
@@ -97,7 +99,7 @@ def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
         budget.repeat(folder, output_dir)
 
 
-def _words(name, value):
+def _words(name: str, value: object) -> list[str]:
     if value is None:
         return []
     if isinstance(value, bool):
@@ -156,7 +158,9 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     return equal, different, _circumstances(records, sessions[0])
 
 
-def _compare_results(sessions, equal, different):
+def _compare_results(
+    sessions: list[list[dict[str, Any]]], equal: list[str], different: list[str]
+) -> None:
     last_results = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
     if not any(last_results):
         return
@@ -170,7 +174,9 @@ def _compare_results(sessions, equal, different):
         equal.append("result: " + ", ".join(f"{name} {before[name]}" for name in names))
 
 
-def _rows(rows, sessions):
+def _rows(
+    rows: Iterable[dict[str, Any]], sessions: list[dict[str, Any]]
+) -> dict[tuple[str, int, int], dict[str, float]]:
     """Returns {(kind, first step, last step): values}; training values are means over the steps."""
     entries, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
@@ -184,7 +190,12 @@ def _rows(rows, sessions):
     return entries
 
 
-def _compare_rows(rows, is_whole, equal, different):
+def _compare_rows(
+    rows: list[dict[tuple[str, int, int], dict[str, float]]],
+    is_whole: bool,
+    equal: list[str],
+    different: list[str],
+) -> None:
     before, after = rows
     both = before.keys() & after.keys()
     for kind, what in ((run_record.TRAIN, "training"), (run_record.EVAL, "evaluation")):
@@ -207,7 +218,9 @@ def _compare_rows(rows, is_whole, equal, different):
             different.append(f"{what}: only one of both has step {missing[0]}")
 
 
-def _circumstances(records, sessions):
+def _circumstances(
+    records: list[dict[str, Any]], sessions: list[list[dict[str, Any]]]
+) -> list[str]:
     """Describes the differences between the circumstances of two runs."""
     parts = (*_ENVIRONMENT, "inputs")
     differences = run_record.differences(*records, parts)

@@ -7,7 +7,7 @@ not repeated; an interrupted one resumes from its last checkpoint.
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -55,7 +55,7 @@ def start(study: Study, seed: int, folder: str) -> int:
     return signals.wait(trial_processes.start(study.script, study.arguments(seed, folder)))
 
 
-def _outcome(metric, seed, name, folder, status):
+def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> dict[str, Any]:
     """Returns the entry in `seeds.json` of a run that has ended."""
     is_there = file_io.exists(folder)
     trial = results.read_trial(folder) if is_there else None
@@ -84,13 +84,13 @@ def _outcome(metric, seed, name, folder, status):
     }
 
 
-def _remark(metric, run):
+def _remark(metric: str, run: dict[str, Any]) -> str:
     """Returns a warning about the score of a run; "" without one."""
     is_loss = results.is_loss(metric)
     return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
 
 
-def _counted(runs, name):
+def _counted(runs: Iterable[dict[str, Any]], name: str) -> list[float]:
     """Returns the scores of the runs that have learned."""
     good = [run for run in runs if run["status"] == FINISHED]
     return [run[name] for run in good if run.get(name) is not None]
@@ -127,7 +127,7 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     }
 
 
-def _number(value):
+def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
@@ -157,7 +157,7 @@ def to_text(summary: dict) -> str:
     return "\n".join([*lines, *_cautions(runs)])
 
 
-def _cautions(runs):
+def _cautions(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yields lines about runs that are omitted or restarted, and about missing intervals."""
     counts, restarts = _counts(runs), sum(run["restarts"] for run in runs)
     if counts and any(run["status"] == FINISHED for run in runs):
@@ -174,14 +174,14 @@ def _cautions(runs):
         yield statistics.NOT_INSTALLED
 
 
-def _state(metric, run):
+def _state(metric: str, run: dict[str, Any]) -> Iterator[str]:
     """Returns the text about a run in the table."""
     is_judged = run.get("judged", True) or run["status"] != FINISHED
     judged = "" if is_judged else stuck_runs.NOT_JUDGED
     return filter(None, [run["status"], judged, _remark(metric, run)])
 
 
-def _spread_text(summary, prefix):
+def _spread_text(summary: dict[str, Any], prefix: str) -> str:
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
     scores = _counted(summary["runs"], "test" if prefix else "result")
     interval = statistics.Summary.of(scores).interval
@@ -191,13 +191,13 @@ def _spread_text(summary, prefix):
     )
 
 
-def _best_text(summary):
+def _best_text(summary: dict[str, Any]) -> str:
     if summary["best"] is None:
         return "none is better than a constant answer"
     return f"best {_number(summary['best'])} ({summary['best_folder']})"
 
 
-def _counts(runs):
+def _counts(runs: Iterable[dict[str, Any]]) -> str:
     """Returns the numbers of runs that are omitted from the mean, by outcome."""
     statuses = [run["status"] for run in runs if run["status"] != FINISHED]
     return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
@@ -226,7 +226,7 @@ def describe(folder: str) -> str:
     return f"{text}; {summary['metric']} (test): {_mean_text(summary, 'test_')}"
 
 
-def _mean_text(summary, prefix):
+def _mean_text(summary: dict[str, Any], prefix: str) -> str:
     mean, deviation = (_number(summary[f"{prefix}{key}"]) or "-" for key in ("mean", "deviation"))
     return f"mean {mean}, deviation {deviation}"
 
@@ -248,7 +248,7 @@ def count_restarts(folder: str) -> int:
     return len(stuck_runs.read(folder)) if file_io.exists(folder) else 0
 
 
-def _known(path, metric):
+def _known(path: str, metric: str) -> dict[int, dict[str, Any]]:
     """Returns {seed: its run} of an earlier call."""
     if not file_io.exists(path):
         return {}
@@ -266,7 +266,7 @@ def _known(path, metric):
     return {run["seed"]: run for run in summary["runs"]}
 
 
-def _check_same_study(study, folders):
+def _check_same_study(study: Study, folders: Iterable[str]) -> None:
     """Rejects a folder whose runs have other settings or were trained on other data."""
     for folder in folders:
         recorded = run_record.read(folder)["flags"]
@@ -328,7 +328,7 @@ def run(
         return _run(study, range(first_seed, first_seed + count), start_run)
 
 
-def _run(study, seeds, start_run):
+def _run(study: Study, seeds: Sequence[int], start_run: Callable) -> dict[str, Any]:
     path, count = os.path.join(study.folder, SEEDS), len(seeds)
     earlier_runs, runs = _known(path, study.metric), []
     folders = folders_of_runs(study.folder)

@@ -10,15 +10,22 @@ Letters in shapes: N sentences, C masked copies (one per token of a sentence), S
 import dataclasses
 import functools
 import os
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from albert.data.input_options import Tensors
 from albert.experiments import blimp
 from albert.io import file_io, progress
 from albert.model import kernels, prepared_weights, sources
 from albert.serving import masked_words
 from albert.text import model_inputs
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model.pretraining_heads import PretrainingModel
 
 _INPUTS = (*model_inputs.NAMES, "masked_lm_positions", "masked_lm_ids")
 
@@ -39,7 +46,7 @@ class Scorer:
         self._batch_size = batch_size
         self._infer = prepared_weights.CompiledModel(model, self._log_probs, _INPUTS)
 
-    def _log_probs(self, features):
+    def _log_probs(self, features: Tensors) -> "tf.Tensor":
         """Returns [C] log-probabilities of the tokens under the masks."""
         ids = features["masked_lm_ids"]
         inputs = {name: x for name, x in features.items() if name != "masked_lm_ids"}
@@ -62,7 +69,7 @@ class Scorer:
                 bar.advance(sum(count * count for count in counts))
         return scores
 
-    def _encode(self, sentence):
+    def _encode(self, sentence: str) -> np.ndarray:
         ids = self._tokenizer.encode(sentence)
         limit = self._model.config.max_position_embeddings - 2
         if not 0 < len(ids) <= limit:
@@ -72,7 +79,7 @@ class Scorer:
             )
         return np.int32(ids)
 
-    def _copies(self, encoded):
+    def _copies(self, encoded: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """Returns int32 features [C, S] of sentences: each copy masks a different token."""
         tokenizer, counts = self._tokenizer, [len(ids) for ids in encoded]
         width = max(counts) + 2
@@ -94,7 +101,7 @@ class Scorer:
         }
 
 
-def _batches(lengths, batch_size):
+def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
     """Lists places of sentences, longest first, whose lengths add up to at most `batch_size`.
 
     A longer sentence is a batch alone.
@@ -135,10 +142,10 @@ def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> An
     """
 
     @functools.lru_cache(maxsize=1)  # The function of the scorer is traced once.
-    def scorer(model):
+    def scorer(model: "PretrainingModel") -> Scorer:
         return Scorer(model, tokenizer)
 
-    def extra_metrics(model):
+    def extra_metrics(model: "PretrainingModel") -> dict[str, float]:
         return blimp.measure(paradigms, scorer(model).score).metrics()
 
     return dataclasses.replace(task, extra_metrics=extra_metrics)

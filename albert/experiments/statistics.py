@@ -328,7 +328,7 @@ def expected_best(
     return BestOf(best, low, high, level, "best of k", n, note, k=k, bias=bias)
 
 
-def _best_weights(n, k):
+def _best_weights(n: int, k: int) -> npt.NDArray:
     """Returns the probability of each of n ordered scores to be the best of k drawn ones."""
     return np.array([math.comb(i, k - 1) / math.comb(n, k) for i in range(n)])
 
@@ -336,7 +336,7 @@ def _best_weights(n, k):
 # --- two sets of scores ---------------------------------------------------------------------------
 
 
-def _has_no_spread(values):
+def _has_no_spread(values: npt.NDArray) -> bool:
     """Returns whether values are equal, apart from rounding."""
     return np.ptp(values) <= ROUNDING * np.abs(values).max()
 
@@ -389,7 +389,9 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
     return float(test.pvalue)
 
 
-def _t_test(a, b, paired, level=0.95):
+def _t_test(
+    a: npt.NDArray, b: npt.NDArray, paired: bool, level: float = 0.95
+) -> tuple[float, float, float] | tuple[None, None, None]:
     """Returns low, high and p of b - a by the t test; (None, None, None) without a spread."""
     if paired:
         difference, scale = b - a, max(np.abs(a).max(), np.abs(b).max())
@@ -406,12 +408,20 @@ def _t_test(a, b, paired, level=0.95):
     return float(interval.low), float(interval.high), float(test.pvalue)
 
 
-def _smallest_p(paired, n_a, n_b):
+def _smallest_p(paired: bool, n_a: int, n_b: int) -> float:
     """Returns the smallest p that a permutation test can give."""
     return 2.0 ** (1 - n_a) if paired else 2 / math.comb(n_a + n_b, n_a)
 
 
-def _compare(a, b, paired, level, minimize, names, random_seed):
+def _compare(
+    a: npt.NDArray,
+    b: npt.NDArray,
+    paired: bool,
+    level: float,
+    minimize: bool,
+    names: tuple[str, str],
+    random_seed: int,
+) -> Comparison:
     """Compares two arrays, see `compare_seeds`."""
     difference = float((b - a).mean()) if paired else float(b.mean() - a.mean())
     low, high, p = _t_test(a, b, paired, level)
@@ -439,7 +449,7 @@ def _compare(a, b, paired, level, minimize, names, random_seed):
     )  # fmt: skip
 
 
-def _failures_note(counts):
+def _failures_note(counts: Mapping[str, int]) -> str:
     """Returns words about runs without a score; "" if there are none."""
     parts = [f"{count} of {name}" for name, count in counts.items() if count]
     return f"failed runs are not compared: {', '.join(parts)}" if parts else ""
@@ -502,7 +512,9 @@ def holm(p_values: npt.ArrayLike) -> npt.NDArray:
     return adjusted
 
 
-def _t_p_values(scores, reference, others, paired):
+def _t_p_values(
+    scores: Sequence[npt.NDArray], reference: int, others: Sequence[int], paired: bool
+) -> npt.NDArray:
     """Returns p of the t test of each other point [others]; 1 without a spread."""
     stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
     if paired:
@@ -524,7 +536,9 @@ def _t_p_values(scores, reference, others, paired):
     return p
 
 
-def _permuted_ranges(scores, paired, resamples, rng):
+def _permuted_ranges(
+    scores: Sequence[npt.NDArray], paired: bool, resamples: int, rng: np.random.Generator
+) -> npt.NDArray:
     """Returns the highest minus the lowest mean of points whose scores are exchanged at random.
 
     Paired scores are exchanged among the points of a seed, others among all.
@@ -541,7 +555,7 @@ def _permuted_ranges(scores, paired, resamples, rng):
     return np.concatenate(ranges)
 
 
-def _smallest_range_p(scores, best, worst, paired):
+def _smallest_range_p(scores: Sequence[npt.NDArray], best: int, worst: int, paired: bool) -> float:
     """Returns the smallest p that the permuted range of points can give."""
     k, n, m = len(scores), len(scores[best]), len(scores[worst])
     if paired:
@@ -550,7 +564,14 @@ def _smallest_range_p(scores, best, worst, paired):
     return k * (k - 1) / (math.comb(rest + n, n) * math.comb(rest, m))
 
 
-def _against_best(scores, order, paired, level, resamples, rng):
+def _against_best(
+    scores: Sequence[npt.NDArray],
+    order: Sequence[int],
+    paired: bool,
+    level: float,
+    resamples: int,
+    rng: np.random.Generator,
+) -> dict[int, float]:
     """Returns the adjusted p of each point against the best; order is the best first.
 
     A point is judged by its distance from the best, compared with the range of means of points
@@ -585,7 +606,9 @@ def _against_best(scores, order, paired, level, resamples, rng):
     return [p[j] for j in others]
 
 
-def _check_points(points, baseline, failed):
+def _check_points(
+    points: Mapping[str, Mapping[int, float]], baseline: str | None, failed: Mapping[str, int]
+) -> tuple[list[npt.NDArray], bool]:
     """Returns the scores of all points, in the order of their seeds, and whether these agree."""
     if len(points) < 2:
         raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
@@ -660,7 +683,15 @@ def compare_points(
     return _to_points(rows, names[reference], level, method, _failures_note(counts))
 
 
-def _row(name, values, failed, difference, p, level, minimize):
+def _row(
+    name: str,
+    values: npt.NDArray,
+    failed: Mapping[str, int],
+    difference: float,
+    p: float | None,
+    level: float,
+    minimize: bool,
+) -> Point:
     """Returns the row of a point that is not the reference."""
     better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
     if better:
@@ -671,7 +702,9 @@ def _row(name, values, failed, difference, p, level, minimize):
     return Point(name, mean, len(values), failed.get(name, 0), difference, p, verdict)
 
 
-def _to_points(rows, reference, level, method, note):
+def _to_points(
+    rows: Sequence[Point], reference: str, level: float, method: str, note: str
+) -> Points:
     """Returns rows with a sentence about the reference."""
     others = [row for row in rows if row.name != reference]
     worse, better = (

@@ -12,7 +12,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FrameType
+from typing import Any
 
 from albert.experiments import (
     seeds,
@@ -105,7 +107,7 @@ class Sweep:
             self._table(), baseline, restarts=restarts, difference=difference
         )
 
-    def _table(self):
+    def _table(self) -> dict[str, Any]:
         return sweep_results.summarize(self._plan.describe(), self.trials)
 
     def run(self, retry_failed: bool = False) -> None:
@@ -139,7 +141,7 @@ class Sweep:
                 self._stop()
                 raise
 
-    def _read_journal(self):
+    def _read_journal(self) -> None:
         description = {**self._plan.describe(), "settings": self._settings}
         free = ("seeds", "settings") if self._plan.trials else ()
         self._journal = sweep_journal.Journal(self._folder, description, free)
@@ -147,7 +149,7 @@ class Sweep:
             self._journal.trials = _given_trials(self._plan, self._journal.trials)
         self._reset_outdated()
 
-    def _reset_outdated(self):
+    def _reset_outdated(self) -> None:
         """Lets trials run again whose scores are of data that has changed since."""
         folders = {}
         for trial in self.trials:
@@ -157,13 +159,13 @@ class Sweep:
         for folder in seeds.find_outdated(list(folders)):
             folders[folder].reset()
 
-    def _write(self):
+    def _write(self) -> None:
         self._journal.write()
         sweep_results.write(self._folder, self._table())
 
     # --- what comes next ------------------------------------------------------------------------
 
-    def _start_trials(self):
+    def _start_trials(self) -> bool:
         """Starts trials while there is capacity; returns whether it started one."""
         has_started = False
         while len(self._running) < self._parallel:
@@ -174,7 +176,7 @@ class Sweep:
             has_started = True
         return has_started
 
-    def _next(self):
+    def _next(self) -> sweep_journal.Trial | None:
         """Returns the next trial to run; None if there is none, or if it must wait for others."""
         for trial in self.trials:
             if not trial.has_ended and trial.number not in self._running:
@@ -194,7 +196,9 @@ class Sweep:
         self.trials.append(self._make_trial(number, *planned, num_known))
         return self.trials[-1]
 
-    def _lacking(self, points):
+    def _lacking(
+        self, points: Iterable[Sequence[sweep_journal.Trial]]
+    ) -> tuple[dict[str, Any], int] | None:
         """Returns (values, seed) of the first point that lacks a seed; None if all are complete."""
         for trials in points:
             tried = {trial.seed for trial in trials}
@@ -203,7 +207,9 @@ class Sweep:
                     return trials[0].parameters, seed
         return None
 
-    def _new(self, points, number, num_known):
+    def _new(
+        self, points: Sequence[Sequence[sweep_journal.Trial]], number: int, num_known: int
+    ) -> tuple[dict[str, Any], int | None] | None:
         """Returns (values, seed) of a point that was not tried yet; None if all were tried."""
         seed = next(iter(self._plan.seeds), None)
         if self._plan.method == "tpe":
@@ -218,7 +224,9 @@ class Sweep:
                 return point, seed
         return None
 
-    def _make_trial(self, number, point, seed, num_known):
+    def _make_trial(
+        self, number: int, point: dict[str, Any], seed: int | None, num_known: int
+    ) -> sweep_journal.Trial:
         arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
         if seed is not None:
             arguments.append(sweep_plan.argument("seed", seed))
@@ -227,7 +235,7 @@ class Sweep:
 
     # --- processes ------------------------------------------------------------------------------
 
-    def _start(self, trial):
+    def _start(self, trial: sweep_journal.Trial) -> None:
         trial.state = sweep_journal.RUNNING
         self._write()  # before its folder exists
         log = log_of(self._folder, trial.name)
@@ -241,14 +249,14 @@ class Sweep:
         self._running[trial.number] = _Process(process, log_start)
         self._say(f"{trial.name}: {self._shown(trial)}log: {log}")
 
-    def _shown(self, trial):
+    def _shown(self, trial: sweep_journal.Trial) -> str:
         names = [name for name in self._plan.parameters if name in trial.parameters]
         pairs = [f"{name}={sweep_plan.text_of(trial.parameters[name])}" for name in names]
         if trial.seed is not None:
             pairs.append(f"seed={trial.seed}")
         return " ".join(pairs) + "; " if pairs else ""
 
-    def _check_trials(self):
+    def _check_trials(self) -> bool:
         """Handles the events of running trials."""
         for number, running in list(self._running.items()):
             trial = self.trials[number]
@@ -263,7 +271,7 @@ class Sweep:
                 del self._running[number]
                 self._take_result(trial, status, running)
 
-    def _prune(self, trial, running):
+    def _prune(self, trial: sweep_journal.Trial, running: _Process) -> bool:
         """Returns whether to prune a trial; records the step."""
         curve = self._curve(trial)
         if len(curve) == running.evaluations:
@@ -280,11 +288,11 @@ class Sweep:
         trial.state, trial.step, trial.value = sweep_journal.PRUNED, step, curve[step]
         return True
 
-    def _curve(self, trial):
+    def _curve(self, trial: sweep_journal.Trial) -> dict[int, float]:
         folder = os.path.join(self._folder, trial.name)
         return sweep_results.read_curve(folder, self._plan.metric)
 
-    def _take_result(self, trial, status, running):
+    def _take_result(self, trial: sweep_journal.Trial, status: int, running: _Process) -> None:
         if status == 0:
             trial.state = sweep_journal.DONE
             folder = os.path.join(self._folder, trial.name)
@@ -312,7 +320,7 @@ class Sweep:
             )
         self._end(trial)
 
-    def _end(self, trial):
+    def _end(self, trial: sweep_journal.Trial) -> None:
         self._write()
         name = self._plan.metric or sweep_results.SCORE
         score = "" if trial.value is None else f", {name} {trial.value:.4f}"
@@ -323,14 +331,14 @@ class Sweep:
             log = log_of(self._folder, trial.name)
             self._say("\n".join([f"  the end of {log}:", *(f"    {x}" for x in trial.error)]))
 
-    def _clean(self, trial):
+    def _clean(self, trial: sweep_journal.Trial) -> None:
         """Deletes the files of a pruned trial, except its records."""
         folder = os.path.join(self._folder, trial.name)
         for name in file_io.listdir(folder) if file_io.is_dir(folder) else ():
             if name not in RECORDS:
                 file_io.remove(os.path.join(folder, name))
 
-    def _stop(self):
+    def _stop(self) -> None:
         """Ends all running trials, and records that they were interrupted."""
         trial_processes.stop([running.process for running in self._running.values()])
         for number in self._running:
@@ -353,7 +361,9 @@ def planned_trials(plan: sweep_plan.Plan) -> list[sweep_journal.Trial]:
     return trials
 
 
-def _given_trials(plan, old_trials):
+def _given_trials(
+    plan: sweep_plan.Plan, old_trials: Sequence[sweep_journal.Trial]
+) -> list[sweep_journal.Trial]:
     """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state."""
     by_name = {trial.name: trial for trial in old_trials}
     trials = []
@@ -377,10 +387,10 @@ def log_of(folder: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _signals_interrupt():
+def _signals_interrupt() -> Iterator[None]:
     """Makes every terminating signal raise an exception, as Ctrl-C does."""
 
-    def interrupt(number, frame):
+    def interrupt(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         signals.REQUESTS.by = signal.Signals(number).name

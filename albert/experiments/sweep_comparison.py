@@ -72,7 +72,7 @@ def add(
     return {**summary, "comparison": comparison}
 
 
-def _scores(summary, point):
+def _scores(summary: dict[str, Any], point: dict[str, Any]) -> dict[int, float]:
     """Returns {seed: score} of the trials of a point that its mean counts."""
     trials = [summary["trials"][number] for number in point["trials"]]
     done_trials = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
@@ -80,7 +80,13 @@ def _scores(summary, point):
     return {t["seed"]: t["value"] for t in learned or done_trials if t["value"] is not None}
 
 
-def _compare(summary, scores, candidates, baseline, comparison):
+def _compare(
+    summary: dict[str, Any],
+    scores: Mapping[int, Mapping[int, float]],
+    candidates: Sequence[int],
+    baseline: int | None,
+    comparison: dict[str, Any],
+) -> None:
     """Adds differences to the reference, p and verdicts."""
     points, trials = summary["points"], summary["trials"]
     left_out = {
@@ -105,7 +111,7 @@ def _compare(summary, scores, candidates, baseline, comparison):
     comparison |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
 
 
-def _outcomes(summary, restarts):
+def _outcomes(summary: dict[str, Any], restarts: int) -> list[str]:
     """Returns sentences about trials that the table omits, and about restarted ones."""
     trials = summary["trials"]
     states = [trial["state"] for trial in trials]
@@ -125,7 +131,7 @@ def _outcomes(summary, restarts):
     return notes
 
 
-def _not_compared(points, candidates):
+def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -> list[str]:
     """Returns sentences about points that are no better than a constant answer, or all but one."""
     poor = sum(
         any(remark.startswith(results.NOT_BETTER) for remark in point["remarks"])
@@ -185,7 +191,7 @@ def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, [_cells(row, reference is not None) for row in comparison["points"]]
 
 
-def _cells(row, compared):
+def _cells(row: dict[str, Any], compared: bool) -> list[str]:
     cells = [text_tables.interval(*(row["interval"] or (None, None)))]
     if not compared:
         return cells

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from albert.experiments import sweep_plan
 from albert.io import file_io, json_shapes
@@ -152,7 +153,7 @@ def read(folder: str) -> tuple[dict, list[Trial]]:
         ) from error
 
 
-def _checked(trial, number):
+def _checked(trial: Trial, number: int) -> Trial:
     """Returns the trial of an entry; checks types, and that its name stays inside the folder."""
     scalars = (bool, int, float, str, type(None))
     is_right = (
@@ -172,7 +173,9 @@ def _checked(trial, number):
     return trial
 
 
-def _check_same(path, old, new, changeable):
+def _check_same(
+    path: str, old: dict[str, Any], new: dict[str, Any], changeable: Iterable[str]
+) -> None:
     for key in sorted({*old, *new} - set(changeable)):
         was, now = old.get(key), new.get(key)
         if was != now and not (key in _GROWING and _GROWING[key](was, now)):
@@ -182,19 +185,19 @@ def _check_same(path, old, new, changeable):
             )
 
 
-def _all_in(was, now):
+def _all_in(was: object, now: list) -> bool:
     """Returns whether a list contains all values of an earlier one, which may not be empty."""
     return isinstance(was, list) and bool(was) and {*map(key_of, was)} <= {*map(key_of, now)}
 
 
-def _parameters_in(was, now):
+def _parameters_in(was: object, now: dict[str, Any]) -> bool:
     """Returns whether the parameters are the same, with all of their earlier values."""
     if not isinstance(was, dict) or was.keys() != now.keys():
         return False
     return all(_values_in(was[name], now[name]) for name in now)
 
 
-def _values_in(was, now):
+def _values_in(was: Any, now: Any) -> bool:
     if isinstance(now, list):
         return _all_in(was, now)
     if not isinstance(was, dict) or was.keys() != now.keys():
@@ -212,7 +215,7 @@ def _values_in(was, now):
 _GROWING = {"seeds": _all_in, "parameters": _parameters_in}
 
 
-def _difference(key, old, new):
+def _difference(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     """Returns the earlier and the present value of a key; for an object only the differences."""
     was, now = old.get(key), new.get(key)
     if isinstance(was, dict) and isinstance(now, dict):
@@ -280,7 +283,7 @@ def find_point(points: Sequence[Point], text: str) -> Point:
     return matches[0]
 
 
-def _matches(parameters, name, text):
+def _matches(parameters: dict[str, Any], name: str, text: str) -> bool:
     if name not in parameters:
         return False
     value = parameters[name]

@@ -13,11 +13,13 @@ import random
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from albert.io import file_io, json_shapes
 from albert.training import evaluation_basis, results
 
 METHODS = ("grid", "random", "tpe")
+Value = bool | int | float | str
 SCALARS = (bool, int, float, str)
 _KINDS = {
     "script": str,
@@ -137,7 +139,7 @@ class Plan:
         return json.loads(json.dumps(fields))
 
 
-def _check_search(plan):
+def _check_search(plan: Plan) -> None:
     if names := evaluation_basis.choose_examples(plan.parameters):
         raise file_io.InputError(
             f"parameters: with other values of {', '.join(names)} other examples or labels are "
@@ -165,7 +167,7 @@ def _check_search(plan):
         )
 
 
-def _check_repeats(plan):
+def _check_repeats(plan: Plan) -> None:
     if plan.prune_after < 0:
         raise file_io.InputError(f"prune_after={plan.prune_after} must be a step, from 0 on")
     if len(set(plan.seeds)) < len(plan.seeds):
@@ -207,7 +209,7 @@ def read_spec(path: str) -> dict:
     return spec
 
 
-def _kind(value):
+def _kind(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
@@ -232,7 +234,7 @@ def make_plan(
         raise file_io.InputError(f"{path}: {error}") from error
 
 
-def _make_plan(spec, arguments, trials):
+def _make_plan(spec: dict[str, Any], arguments: dict[str, Any], trials: dict[str, Any]) -> Plan:
     fields = dict(spec)
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
@@ -276,7 +278,7 @@ def text_of(value: object) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _values(name, spec):
+def _values(name: str, spec: object) -> tuple | Range:
     """Returns the values of a parameter: a tuple or a `Range`."""
     if isinstance(spec, dict):
         return _range(name, spec)
@@ -295,7 +297,7 @@ def _values(name, spec):
     return tuple(spec)
 
 
-def _range(name, spec):
+def _range(name: str, spec: dict[str, Any]) -> Range:
     unknown = set(spec) - {"low", "high", "log"}
     ends = [spec.get(key) for key in ("low", "high")]
     for end in ends:
@@ -336,7 +338,7 @@ def parse_grid(text: str) -> dict[str, list]:
     return grid
 
 
-def _parse(text):
+def _parse(text: str) -> Value:
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

@@ -7,8 +7,9 @@ as one that was not.
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ SEEDS = seeds.SEEDS  # file of a run over several seeds
 SCORE = "score"  # its name without `sweep_plan.Plan.metric`
 
 
-def _finite(value):
+def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -60,14 +61,16 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
     return step, metrics.get(metric), metrics
 
 
-def _best_value(trial, metrics):
+def _best_value(trial: results.Trial | None, metrics: dict[str, float]) -> float | None:
     """Returns the value of a `results.Trial` as its results show it; None if not finite."""
     value = _finite(trial.best_value) if trial else None
     same = [v for v in metrics.values() if None not in (v, value) and np.float32(v) == value]
     return same[0] if same else value
 
 
-def _score_of_seeds(path, metric):
+def _score_of_seeds(
+    path: str, metric: str | None
+) -> tuple[int | None, float | None, dict[str, float]]:
     content = file_io.read_json(path, "results over seeds")
     try:
         name, mean, deviation = (content[key] for key in ("metric", "mean", "deviation"))
@@ -100,7 +103,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
     return {"verdict": stuck_runs.verdict(folder, step), **context._asdict()}
 
 
-def _learning_of_seeds(path):
+def _learning_of_seeds(path: str) -> dict[str, Any]:
     """Returns the most informative verdict of several runs, and their common checkpoint count."""
     content = seeds.read(path)
     runs = content["runs"]
@@ -145,7 +148,7 @@ def read_curve(folder: str, metric: str | None) -> dict[int, float]:
     return {step: value for step, value in scores.items() if step and value is not None}
 
 
-def _best_metric(folder):
+def _best_metric(folder: str) -> str | None:
     """Returns the metric that picks the best checkpoint of a run; None until it is known."""
     if file_io.exists(os.path.join(folder, run_record.RUN)):
         return run_record.read(folder).get("best_metric")
@@ -187,7 +190,7 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
     }
 
 
-def _name_of_score(trials):
+def _name_of_score(trials: Iterable[sweep_journal.Trial]) -> str:
     """Returns the result that all trials use as their score; of several the first of a run."""
     names = None
     for trial in trials:
@@ -197,7 +200,7 @@ def _name_of_score(trials):
     return names[0] if names else SCORE
 
 
-def _trial(trial):
+def _trial(trial: sweep_journal.Trial) -> dict[str, Any]:
     left_out = ("arguments", "known")
     return {k: v for k, v in dataclasses.asdict(trial).items() if k not in left_out}
 
@@ -228,21 +231,21 @@ def _on_undefined(trials):
     return f"its score is {results.UNDEFINED}: any answers score the same" if is_undefined else ""
 
 
-def _on_baseline(trials, minimize):
+def _on_baseline(trials: Sequence[sweep_journal.Trial], minimize: bool) -> str:
     """Returns a remark on a mean score that a constant answer also gets."""
     means = [_mean(_known(counted(trials), name)) for name in ("value", "baseline")]
     return results.remark_on_baseline(*means, minimize)
 
 
-def _mean(values):
+def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _known(trials, name):
+def _known(trials: Iterable[sweep_journal.Trial], name: str) -> list[float]:
     return [value for trial in trials if (value := getattr(trial, name)) is not None]
 
 
-def _point(trials, repeats, minimize):
+def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) -> dict[str, Any]:
     done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
     scores = _known(counted(trials), "value")
     summary = statistics.Summary.of(scores)
@@ -267,14 +270,14 @@ def _point(trials, repeats, minimize):
     }
 
 
-def _means(rows):
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float | None]:
     """Returns the means of the numbers that all rows have."""
     names = set.intersection(*map(set, rows)) if rows else ()
     values = {name: [row[name] for row in rows] for name in sorted(names)}
     return {name: _mean(numbers) for name, numbers in values.items() if None not in numbers}
 
 
-def _name(trials):
+def _name(trials: Sequence[sweep_journal.Trial]) -> str:
     """Returns the folder of the trials, with the numbers of the others if each has its own."""
     first, *rest = trials
     if first.seed is not None and not first.parameters:
@@ -296,7 +299,7 @@ def order(points: Sequence[dict], minimize: bool) -> list[int]:
     )
 
 
-def _sign(point, sign):
+def _sign(point: dict[str, Any], sign: int) -> float:
     return sign * point["mean"] if point["mean"] is not None else math.inf
 
 
@@ -433,9 +436,9 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
     return values, [[means.get((c, r)) for c in values[0]] for r in values[1]]
 
 
-def _is_sparse(points, values):
+def _is_sparse(points: Sequence[dict[str, Any]], values: Sequence[Sequence]) -> bool:
     return len(points) < 0.5 * len(values[0]) * len(values[1])
 
 
-def _sorted(values):
+def _sorted(values: Iterable[Any]) -> list:
     return sorted(values, key=lambda value: (isinstance(value, str), value))

@@ -7,9 +7,14 @@ any process.
 
 import statistics
 from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from albert.experiments import sweep_journal, sweep_plan
 from albert.io import file_io
+
+if TYPE_CHECKING:
+    import optuna
 
 
 def check_installed() -> None:
@@ -17,7 +22,7 @@ def check_installed() -> None:
     _optuna()
 
 
-def _optuna():
+def _optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
@@ -26,7 +31,7 @@ def _optuna():
     return optuna
 
 
-def _direction(plan):
+def _direction(plan: sweep_plan.Plan) -> str:
     return "minimize" if plan.minimize else "maximize"
 
 
@@ -53,7 +58,9 @@ def suggest(
     }
 
 
-def _distribution(optuna, values):
+def _distribution(
+    optuna: ModuleType, values: Sequence | sweep_plan.Range
+) -> "optuna.distributions.BaseDistribution":
     if not isinstance(values, sweep_plan.Range):
         return optuna.distributions.CategoricalDistribution(values)
     kinds = optuna.distributions
@@ -61,7 +68,12 @@ def _distribution(optuna, values):
     return kind(values.low, values.high, log=values.log)
 
 
-def _as_trial(optuna, plan, choices, trials):
+def _as_trial(
+    optuna: ModuleType,
+    plan: sweep_plan.Plan,
+    choices: dict[str, "optuna.distributions.BaseDistribution"],
+    trials: Sequence[sweep_journal.Trial],
+) -> "optuna.trial.FrozenTrial":
     """Returns a point with its seeds as one Optuna trial."""
     states = optuna.trial.TrialState
     scores = [trial.value for trial in trials if trial.value is not None]

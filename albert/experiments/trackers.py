@@ -14,7 +14,9 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from albert.data import tfrecord
 from albert.experiments import seeds, sweep_journal
@@ -23,6 +25,13 @@ from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING
 from albert.io import file_io
 from albert.training import run_record
 
+if TYPE_CHECKING:
+    import mlflow
+    import trackio
+    from mlflow import MlflowClient
+    from tensorboard.compat.proto import summary_pb2
+    from trackio.sqlite_storage import SQLiteStorage
+
 ADDED, UPDATED, UNCHANGED = "added", "updated", "unchanged"
 PROJECT = "albert"  # default name of a project or experiment
 _KEY, _DIGEST = "albert.key", "albert.digest"  # tags in MLflow, settings in Trackio
@@ -30,20 +39,20 @@ _Point = tuple[str, int, int, float]  # name, step, milliseconds since 1970, val
 _FAILURES = (FAILED, INTERRUPTED, PRUNED)
 
 
-def _text(value):
+def _text(value: object) -> str:
     """Returns a setting as text: JSON for lists and truth values."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _needs(to, package, error):
+def _needs(to: str, package: str, error: ImportError) -> file_io.InputError:
     return file_io.InputError(f"to={to} needs {package}: pip install '.[trackers]' ({error})")
 
 
-def _one_line(error):
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:500]
 
 
-def _outcome(was_there):
+def _outcome(was_there: object) -> str:
     return UPDATED if was_there else ADDED
 
 
@@ -57,28 +66,28 @@ _FIRST = (
 _POINT = ("id", "name", "curve", "step", "time", "value")
 
 
-def _iso(seconds):
+def _iso(seconds: float | None) -> str:
     """Returns a time as text in UTC; "" for None."""
     if seconds is None:
         return ""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
-def _row(run):
+def _row(run: ExportedRun) -> dict[str, str]:
     row = {"id": run.key, "name": run.name, "status": run.status, **run.tags}
     row |= {"started": _iso(run.started), "ended": _iso(run.ended)}
     row |= {f"flag/{name}": _text(value) for name, value in run.flags.items()}
     return row | {name: repr(value) for name, value in run.scores.items()}
 
 
-def _points(run):
+def _points(run: ExportedRun) -> Iterator[dict[str, str]]:
     for name, curve in sorted(run.curves.items()):
         for step, (time, value) in sorted(curve.items()):
             row = (run.key, run.name, name, str(step), _iso(time), repr(value))
             yield dict(zip(_POINT, row, strict=True))
 
 
-def _read_csv(path, columns):
+def _read_csv(path: str, columns: tuple[str, ...]) -> dict[str, list[dict[str, str]]]:
     """Returns {id: its rows} of a file that an earlier export wrote; {} without one."""
     rows = {}
     if not file_io.exists(path):
@@ -96,7 +105,7 @@ def _read_csv(path, columns):
     return rows
 
 
-def _write_csv(path, columns, rows):
+def _write_csv(path: str, columns: Sequence[str], rows: Sequence[dict[str, str]]) -> None:
     file = io.StringIO()
     others = sorted({name for row in rows for name in row} - {*columns})
     writer = csv.DictWriter(file, [*columns, *others], restval="", lineterminator="\n")
@@ -105,7 +114,7 @@ def _write_csv(path, columns, rows):
     file_io.write_text(path, file.getvalue())
 
 
-def _to_csv(runs, output, project):
+def _to_csv(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
     """Writes one row per run to `RUNS`, and one row per point of its curves to `CURVES`."""
     del project
     tables = {
@@ -134,12 +143,12 @@ _SQLITE = b"SQLite format 3\0"
 _MAX_METRICS, _MAX_PARAMETERS = 1000, 100  # of one call
 
 
-def _is_sqlite(path):
+def _is_sqlite(path: str) -> bool:
     with file_io.open_input(path, "output", "rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def _mlflow_uri(output):
+def _mlflow_uri(output: str) -> str:
     if "://" in output:
         return output
     if file_io.exists(output) and (file_io.is_dir(output) or not _is_sqlite(output)):
@@ -152,7 +161,7 @@ def _mlflow_uri(output):
     return f"sqlite:///{path}"
 
 
-def _to_mlflow(runs, output, project):
+def _to_mlflow(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
         import mlflow
@@ -168,12 +177,14 @@ def _to_mlflow(runs, output, project):
         raise file_io.InputError(f"output={output}: MLflow: {_one_line(error)}") from error
 
 
-def _mlflow_name(name):
+def _mlflow_name(name: str) -> str:
     """Returns a name with the characters that MLflow takes; others become their code points."""
     return re.sub(r"[^A-Za-z0-9_\-./]", lambda match: f"_{ord(match[0]):x}", name)
 
 
-def _write_mlflow(mlflow, client, experiment, run):
+def _write_mlflow(
+    mlflow: ModuleType, client: "MlflowClient", experiment: str, run: ExportedRun
+) -> str:
     """Adds what a run of MLflow lacks; replaces it if that would not make it the same."""
     entities = mlflow.entities
     olds = client.search_runs([experiment], f"tags.`{_KEY}` = '{run.key}'")
@@ -216,7 +227,7 @@ def _mlflow_points(run: ExportedRun) -> tuple[set[_Point], set[_Point]]:
     return points, {(_mlflow_name(name), *end, float(value)) for name, value in run.scores.items()}
 
 
-def _mlflow_history(client, old) -> set[_Point]:
+def _mlflow_history(client: "MlflowClient", old: "mlflow.entities.Run") -> set[_Point]:
     """Returns all points of a run of MLflow."""
     return {
         (name, point.step, point.timestamp, point.value)
@@ -235,7 +246,9 @@ def _can_grow(old_points: set[_Point], points: set[_Point], scores: set[_Point])
     )
 
 
-def _end_mlflow(client, run_id, run, entities):
+def _end_mlflow(
+    client: "MlflowClient", run_id: str, run: ExportedRun, entities: ModuleType
+) -> None:
     status = "FAILED" if run.status == FAILED else "FINISHED"
     if run.status in (PRUNED, INTERRUPTED):
         status = "KILLED"
@@ -254,7 +267,7 @@ def _end_mlflow(client, run_id, run, entities):
 _WANDB, _MARKER = "wandb", "albert_export.json"
 
 
-def _to_wandb(runs, output, project):
+def _to_wandb(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
     """Writes offline runs, which `wandb sync` uploads."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     try:
@@ -265,7 +278,7 @@ def _to_wandb(runs, output, project):
         yield _write_wandb(wandb, output, project, run)
 
 
-def _write_wandb(wandb, output, project, run):
+def _write_wandb(wandb: ModuleType, output: str, project: str, run: ExportedRun) -> str:
     parent, content = os.path.join(output, _WANDB), {"project": project, "digest": run.digest}
     names = file_io.listdir(parent) if file_io.exists(parent) else []
     olds = []
@@ -304,7 +317,7 @@ def _write_wandb(wandb, output, project, run):
 # --- Trackio --------------------------------------------------------------------------------------
 
 
-def _to_trackio(runs, output, project):
+def _to_trackio(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
     output = os.path.abspath(output)
     # Read when the library is imported; without the second it asks the Hub for the user's name.
     os.environ.update(TRACKIO_DIR=output, HF_HUB_OFFLINE="1")
@@ -324,10 +337,12 @@ def _to_trackio(runs, output, project):
         raise file_io.InputError(f"output={output}: Trackio: {_one_line(error)}") from error
 
 
-def _write_trackio(trackio, storage, project, run):
+def _write_trackio(
+    trackio: ModuleType, storage: "type[SQLiteStorage]", project: str, run: ExportedRun
+) -> str:
     digest, incomplete = run.digest, f"{run.key} incomplete"
 
-    def known():
+    def known() -> list["trackio.Run"]:
         if not file_io.exists(str(storage.get_project_db_path(project))):
             return []
         return list(trackio.Api().runs(project))
@@ -362,7 +377,7 @@ def _write_trackio(trackio, storage, project, run):
 # --- TensorBoard ----------------------------------------------------------------------------------
 
 
-def _to_tensorboard(runs, output, project):
+def _to_tensorboard(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
     """Writes one folder per run, with one file of events whose name has the digest of the run."""
     del project
     for run in runs:
@@ -386,7 +401,7 @@ def _to_tensorboard(runs, output, project):
         yield UNCHANGED if path in olds else _outcome(olds)
 
 
-def _events(run):
+def _events(run: ExportedRun) -> list[bytes]:
     """Returns the serialized events of a run: settings, curves, scores and the end."""
     from tensorboard.compat.proto import event_pb2, summary_pb2
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
@@ -396,7 +411,7 @@ def _events(run):
     flags = {k: v if isinstance(v, (bool, int, float)) else _text(v) for k, v in run.flags.items()}
     events = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
 
-    def add(summary, time, step=0):
+    def add(summary: "summary_pb2.Summary", time: float, step: int = 0) -> None:
         events.append(event_pb2.Event(wall_time=time, step=step, summary=summary))
 
     add(summary_v2.hparams_pb(flags, run.key, run.started), run.started)
@@ -437,7 +452,7 @@ _SIGNS = {
 }
 
 
-def _check_folder(output, to):
+def _check_folder(output: str, to: str) -> None:
     if to in WITH_PROJECT and file_io.is_remote(output):
         raise file_io.InputError(f"output={output}: to={to} needs a folder of this machine")
     if file_io.exists(output) and not file_io.is_dir(output):

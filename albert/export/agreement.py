@@ -25,8 +25,8 @@ def _compare_answers(expected: Sequence, actual: Sequence) -> np.ndarray:
 
 def _compare_numbers(expected: Sequence, actual: Sequence) -> np.ndarray:
     """Compares numbers with a tolerance from the range of `expected`, as labels may be missing."""
-    expected, actual = np.array(expected), np.array(actual)
-    return np.abs(expected - actual) <= _TOLERANCE * np.ptp(expected)
+    numbers = np.array(expected)
+    return np.abs(numbers - np.array(actual)) <= _TOLERANCE * np.ptp(numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Examples:
     """
 
     path: str
-    answers: Callable
+    answers: Callable[[inference.FoundModel], list]
     metric: str | None
-    score: Callable
-    same: Callable = _compare_answers
+    score: Callable[[list], float]
+    same: Callable[[list, list], np.ndarray] = _compare_answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Agreement:
 
     count: int
     rate: float
-    metric: str
+    metric: str | None
     expected: float
     found: float
 
@@ -107,7 +107,7 @@ def read(
     examples = _evenly_spaced(examples, max_examples)
     gold = gold and _evenly_spaced(gold, max_examples)
 
-    def answers(model):
+    def answers(model: inference.FoundModel) -> list:
         predictor = predictors.load(model)
         results = predictor.predict(examples, batches_ahead=predictor.batches_ahead)
         return predictor.answers(results)
@@ -116,7 +116,7 @@ def read(
         path=path,
         answers=answers,
         metric=None if gold is None else reader.metric,
-        score=functools.partial(reader.score, gold),
+        score=functools.partial(reader.score, gold or []),
         same=_compare_numbers if reader.gives_numbers else _compare_answers,
     )
 

@@ -143,19 +143,21 @@ class SentencePiece(_GraphTokenizer):
         super().__init__()
         import tensorflow_text
 
+        sp_model = tokenizer.sp_model
+        assert sp_model
         self._text = tensorflow_text
         self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         # If segmentations have equal scores ("w ww", "ww w"), this class chooses the same one as
         # SentencePiece; tensorflow-text's SentencepieceTokenizer does not always.
         self._encoder = self._text.FastSentencepieceTokenizer(
-            model=tokenizer.sp_model.serialized_model_proto()
+            model=sp_model.serialized_model_proto()
         )
         self._space = tokenization.character_class(str.isspace) + "+"
         self._combining = tokenization.character_class(unicodedata.combining) + "+"
         replacements = [[i] for i in range(tokenizer.vocab_size)]
         for piece, i in tokenizer.vocab.items():
-            pieces = tokenization.resplit(tokenizer.sp_model, piece)
-            replacements[i] = tokenizer.sp_model.piece_to_id(pieces)
+            pieces = tokenization.resplit(sp_model, piece)
+            replacements[i] = sp_model.piece_to_id(pieces)
         self._replacements = tf.ragged.constant(replacements, dtype=tf.int32)
 
     def expected_text(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
@@ -184,6 +186,8 @@ class WordPiece(_GraphTokenizer):
         super().__init__()
         import tensorflow_text
 
+        sp_model = tokenizer.sp_model
+        assert sp_model
         self._text = tensorflow_text
         self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         self._splits_ideographs = tokenizer.rules.split_ideographs

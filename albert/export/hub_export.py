@@ -15,9 +15,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert.data.input_options import Tensors
 from albert.export import graphs, saved_model_export
 from albert.io import file_io
-from albert.model import encoder, pretraining_heads, sources
+from albert.model import encoder, heads, pretraining_heads, sources
 from albert.text import model_inputs, text_rules, tokenization, wordpiece
 
 _INTERFACES = (
@@ -40,14 +41,18 @@ def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
     """
 
     @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
-    def encode_in_inference(*columns):
-        return model.albert(*columns, training=False)
+    def encode_in_inference(
+        ids: tf.Tensor, mask: tf.Tensor, types: tf.Tensor
+    ) -> encoder.AlbertOutput:
+        return model.albert(ids, mask, types, training=False)
 
     @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
-    def encode_in_training(*columns):
-        return model.albert(*columns, training=True)
+    def encode_in_training(
+        ids: tf.Tensor, mask: tf.Tensor, types: tf.Tensor
+    ) -> encoder.AlbertOutput:
+        return model.albert(ids, mask, types, training=True)
 
-    def encode(inputs, training):
+    def encode(inputs: Tensors, training: bool) -> encoder.AlbertOutput:
         (names,) = [names for names in _INTERFACES if set(names) <= set(inputs)]
         encode_columns = encode_in_training if training else encode_in_inference
         return encode_columns(*(inputs[name] for name in names))
@@ -63,7 +68,7 @@ def _mlm_logits(
 
 
 def _encoder_call(encode: Callable) -> Callable:
-    def call(inputs, training=False):
+    def call(inputs: Tensors, training: bool = False) -> dict[str, tf.Tensor]:
         encoded = encode(inputs, training)
         return {
             "pooled_output": encoded.pooled_output,
@@ -75,7 +80,7 @@ def _encoder_call(encode: Callable) -> Callable:
 
 
 def _mlm_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Callable:
-    def call(inputs, training=False):
+    def call(inputs: Tensors, training: bool = False) -> dict[str, tf.Tensor]:
         encoded = encode(inputs, training)
         (positions,) = [inputs[name] for name in _POSITIONS if name in inputs]
         return {
@@ -87,11 +92,11 @@ def _mlm_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Ca
     return call
 
 
-def _sop_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Callable:
-    def call(inputs, training=False):
+def _sop_call(encode: Callable, head: heads.LabelWeights) -> Callable:
+    def call(inputs: Tensors, training: bool = False) -> dict[str, tf.Tensor]:
         encoded = encode(inputs, training)
         return {
-            "sop_log_probs": tf.nn.log_softmax(model.sentence_head(encoded.pooled_output)),
+            "sop_log_probs": tf.nn.log_softmax(head(encoded.pooled_output)),
             "pooled_output": encoded.pooled_output,
             "sequence_output": encoded.sequence_output,
         }
@@ -133,7 +138,7 @@ def _callable(
 def _signature(call: Callable, names: Sequence[str]) -> Callable:
     """Builds a signature with one int32 [B, S] input (or [B, P]) per name."""
 
-    def serve(*tensors):
+    def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = call(dict(zip(names, tensors, strict=True)))
         return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
 
@@ -149,7 +154,7 @@ def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.So
     file_io.make_dirs(folder)
     paths = [os.path.join(folder, sources.CONFIG_NAME)]
     file_io.write_text(paths[0], config.to_json_string())
-    vocabulary = source.spm_model_file or source.vocab_file
+    vocabulary = source.vocabulary or ""
     name = os.path.basename(vocabulary) if source.spm_model_file else sources.VOCAB_NAME
     files = {name: vocabulary}
     pieces = os.path.splitext(vocabulary)[0] + ".vocab"
@@ -159,8 +164,8 @@ def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.So
         paths.append(os.path.join(folder, name))
         file_io.copy(original, paths[-1])
     if not source.spm_model_file:
-        pieces = wordpiece.load_vocab(vocabulary, source.rules.ids_by_line)
-        file_io.write_text(paths[1], wordpiece.vocab_text(pieces))
+        vocab = wordpiece.load_vocab(vocabulary, source.rules.ids_by_line)
+        file_io.write_text(paths[1], wordpiece.vocab_text(vocab))
     return paths
 
 
@@ -214,7 +219,7 @@ def export_module(
         "serving_default": tokens,
     }
     if model.sentence_head:
-        order = _sop_call(encode, model)
+        order = _sop_call(encode, model.sentence_head)
         root.sop = _callable(order, _variables(model.albert, model.sentence_head))
         signatures["sop"] = _signature(order, _INTERFACES[0])
     # A hidden folder, as in `saved_model_export.save_model`.
@@ -229,7 +234,7 @@ def export_module(
 
 
 def _tokenization_info(vocabulary: tf.saved_model.Asset, do_lower_case: bool) -> Callable:
-    def serve():
+    def serve() -> dict[str, tf.Tensor]:
         return {
             "vocab_file": tf.identity(vocabulary.asset_path),
             "do_lower_case": tf.constant(do_lower_case),
@@ -257,7 +262,7 @@ def export_preprocessing(
     graphs.check_text(tokenizer, "preprocessing_path")
     packer = saved_model_export.TextPacker(tokenizer, max_seq_length)
 
-    def pack(*texts):
+    def pack(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         features = packer.features(*texts)
         missing = max_seq_length - tf.shape(features["input_ids"])[1]
         fill = {"input_ids": tokenizer.pad_id}

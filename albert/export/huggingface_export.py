@@ -70,7 +70,7 @@ def export(
     bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
-    labels = _check_labels(labels or described_labels, head, outputs)
+    labels = _check_labels(labels or described_labels, head, outputs or 0)
     own = _with_folded_answers(tensors, prefix, head)
     weights = huggingface.convert_weights(own, config, head, names)
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
@@ -110,7 +110,7 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
     If the folder has no numbered checkpoints of a run, any checkpoint in it is taken.
     """
     if not model_dir:
-        return checkpoints.resolve(checkpoint)
+        return checkpoints.resolve(checkpoint or "")
     if checkpoint is None and not checkpoints.numbered(model_dir):
         return checkpoints.resolve(model_dir)
     return checkpoints.choose(model_dir, checkpoint)
@@ -239,7 +239,7 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
             "tokenize_chinese_chars": tokenizer.rules.split_ideographs,
         }
     else:
-        file_io.copy(tokenizer.spm_model_file, os.path.join(folder, _SPM_NAME))
+        file_io.copy(tokenizer.vocabulary_file, os.path.join(folder, _SPM_NAME))
         tokenizer_json.write(folder, tokenizer, with_special_pieces=True)
         # AlbertTokenizer would replace the steps of tokenizer.json by its own.
         config["tokenizer_class"] = "PreTrainedTokenizerFast"

@@ -235,7 +235,7 @@ class _Encoder:
         if is_cut:
             query, hidden = graph.first(query, axis=1), graph.first(hidden, axis=1)
 
-        def by_head(x, order):
+        def by_head(x: str, order: list[int]) -> str:
             return graph.node("Transpose", graph.reshape(x, 0, 0, heads, size // heads), perm=order)
 
         query, value = by_head(query, [0, 2, 1, 3]), by_head(value, [0, 2, 1, 3])
@@ -361,7 +361,7 @@ def _masked_log_softmax(graph: onnx_graph.Graph, logits: str, possible: str) -> 
 def _squad_v2(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     """Adds the head of `heads.SquadV2Model`."""
     settings = model.folder.settings_as(squad_task.Settings)
-    starts, ends = settings.start_n_top, settings.end_n_top
+    starts, ends = settings.beams
     sequence = _hidden_layer(model, graph, encoder(first_only=False))  # [B, S, H]
     p_mask = graph.cast("p_mask", np.float32)
     possible = graph.node("Sub", graph.number(1.0), p_mask)  # [B, S]

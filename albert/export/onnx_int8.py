@@ -33,18 +33,18 @@ class Observations:
     """
 
     def __init__(self) -> None:
-        self.low = self.high = None
-        self.rows, self._marks = None, None
+        self.low = self.high = self.rows = np.empty(0, np.float32)
+        self._marks = np.empty(0)
         self._random = np.random.default_rng(0)
 
     def add(self, x: np.ndarray) -> None:
         """Adds activations [rows, C]."""
         low, high = x.min(axis=0), x.max(axis=0)
-        self.low = low if self.low is None else np.minimum(self.low, low)
-        self.high = high if self.high is None else np.maximum(self.high, high)
         marks = self._random.random(len(x))  # each row has the same chance of being kept
-        if self.rows is not None:
+        if len(self.rows):
+            low, high = np.minimum(self.low, low), np.maximum(self.high, high)
             marks, x = np.append(self._marks, marks), np.concatenate([self.rows, x])
+        self.low, self.high = low, high
         sample = np.argsort(marks)[:_MAX_ROWS]
         self._marks, self.rows = marks[sample], x[sample]
 
@@ -185,7 +185,7 @@ _MIN_AGREEMENT = 0.995
 def write(
     folder: serving_folder.ServingFolder,
     trained: model_folder.ModelFolder,
-    calibration: agreement.Examples,
+    calibration: agreement.Examples | None,
 ) -> dict[str, Any]:
     """Writes the model file of a serving folder.
 
@@ -199,6 +199,7 @@ def write(
       The measurements as a JSON-ready dict.
     """
     model = onnx_export.Model(trained)
+    assert calibration  # `serving_export` has checked that there is one
     observed, answers = observe(model, calibration)
     products = {
         name: quantize(kernel, {depth: observed[depth, part] for depth in depths})
@@ -237,7 +238,7 @@ def _group_by_weight(
     model: onnx_export.Model,
 ) -> dict[str, tuple[np.ndarray, str, list[int]]]:
     """Returns {name of a weight: (kernel, part, depths at which it is used)}."""
-    groups = {}
+    groups: dict[str, tuple[np.ndarray, str, list[int]]] = {}
     for (depth, part), (name, kernel) in model.block_weights().items():
         groups.setdefault(name, (kernel, part, []))[2].append(depth)
     return groups
@@ -272,7 +273,7 @@ def observe(
     names = [entry.name for entry in session.get_outputs()]
     observed = {site: Observations() for site in sites.values()}
 
-    def infer_rows(features):
+    def infer_rows(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         outputs = dict(zip(names, session.run(names, features), strict=True))
         real = features["input_mask"].astype(bool)  # [B, S]
         for name, site in sites.items():
@@ -280,7 +281,7 @@ def observe(
             observed[site].add(x[real[:, : x.shape[1]]])
         return outputs
 
-    def infer(features):
+    def infer(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         rows, length = features["input_ids"].shape
         step = max(1, _TOKENS // length)
         parts = [

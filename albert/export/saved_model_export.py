@@ -19,7 +19,7 @@ from absl import logging
 from albert.data import input_pipeline, tfrecord
 from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
-from albert.model import checkpoints, encoder, heads, layers, model_folder, tensor_batching
+from albert.model import checkpoints, encoder, layers, model_folder, tensor_batching
 from albert.serving import serving_folder
 from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
@@ -36,7 +36,7 @@ _LITE_OUTPUTS = ("end_logits", "start_logits")
 
 def model_to_serve(
     task: contracts.Task, config: encoder.AlbertConfig, prefix: str, skip_padding: bool = True
-) -> heads.Model:
+) -> contracts.Model:
     """Builds the model of a task with the weights of a checkpoint, for use on any machine.
 
     It computes in float32, because support for lower precision depends on the machine.
@@ -57,7 +57,7 @@ class _ExampleServer(tf.Module):
     """Answers serialized tf.Examples with a classifier's probabilities and predictions."""
 
     def __init__(
-        self, model: heads.Model, specs: Sequence[tfrecord.FeatureSpec], threshold: float | None
+        self, model: contracts.Model, specs: Sequence[tfrecord.FeatureSpec], threshold: float | None
     ) -> None:
         super().__init__()
         self._model = model
@@ -83,7 +83,7 @@ class _ExampleServer(tf.Module):
 
 
 def export_classifier(
-    model: heads.Model,
+    model: contracts.Model,
     specs: Sequence[tfrecord.FeatureSpec],
     export_dir: str,
     threshold: float | None = None,
@@ -174,7 +174,7 @@ def answer_mask(input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
 class _SquadServer(tf.Module):
     """A SQuAD model that takes only ids, mask and segments."""
 
-    def __init__(self, model: heads.Model) -> None:
+    def __init__(self, model: contracts.Model) -> None:
         super().__init__()
         self._model = model
 
@@ -285,10 +285,8 @@ class TextPacker(tf.Module):
         if text_pair is None:
             return self.pack(first[:, : self._max_seq_length - 2])
         second = self.tokenizer.encode(text_pair)
-        lengths = kept_lengths(
-            *(tf.cast(ids.row_lengths(), tf.int32) for ids in (first, second)),
-            self._max_seq_length - 3,
-        )
+        lengths_a, lengths_b = (tf.cast(x.row_lengths(), tf.int32) for x in (first, second))
+        lengths = kept_lengths(lengths_a, lengths_b, self._max_seq_length - 3)
         return self.pack(*(_truncate(*pair) for pair in zip((first, second), lengths, strict=True)))
 
     def pack(
@@ -297,7 +295,7 @@ class TextPacker(tf.Module):
         """Packs ragged ids [B, (tokens)] that fit like `model_inputs.pack`; see `features`."""
         rows = first.nrows(tf.int32)
 
-        def mark(piece):
+        def mark(piece: int) -> tf.Tensor:
             return tf.fill([rows, 1], piece)
 
         second = [] if second is None else [second, mark(self._sep_id)]
@@ -325,7 +323,7 @@ class TextServer(TextPacker):
 
     def __init__(
         self,
-        model: heads.Model,
+        model: contracts.Model,
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
         labels: Sequence[str],
@@ -356,7 +354,7 @@ class TextServer(TextPacker):
 
 
 def export_text_classifier(
-    model: heads.Model,
+    model: contracts.Model,
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
     labels: Sequence[str],
@@ -396,7 +394,7 @@ class ChoiceServer(TextPacker):
 
     def __init__(
         self,
-        model: heads.Model,
+        model: contracts.Model,
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
         max_qa_length: int,
@@ -464,7 +462,7 @@ def export_ids(model: Any, export_dir: str) -> str:
     module.model = model
     specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in model_inputs.NAMES]
 
-    def serve(*inputs):
+    def serve(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         features = dict(zip(model_inputs.NAMES, inputs, strict=True))
         outputs = model(features, training=False)
         return {name: outputs[name] for name in ("predictions", "probabilities")}
@@ -489,7 +487,7 @@ class WordServer(TextPacker):
 
     def __init__(
         self,
-        model: heads.Model,
+        model: contracts.Model,
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
         labels: Sequence[str],
@@ -544,7 +542,7 @@ class WordServer(TextPacker):
 
 
 def export_text(
-    model: heads.Model,
+    model: contracts.Model,
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
     labels: Sequence[str],
@@ -602,7 +600,7 @@ def write(
 
 
 def _description(exported: graphs.ExportedModel) -> Callable:
-    def describe():
+    def describe() -> dict[str, tf.Tensor]:
         return {
             "kind": tf.constant(exported.kind),
             "labels": tf.constant(exported.labels, tf.string, [len(exported.labels)]),

@@ -121,8 +121,8 @@ def export(
         )
     trained = kinds.read_folder(model_dir)
 
-    def read_examples(path, *args):
-        return path and agreement.read(trained, path, *args)
+    def read_examples(path: str | None, *args: Any) -> agreement.Examples | None:
+        return agreement.read(trained, path, *args) if path else None
 
     calibration = read_examples(
         calibration_file, "calibration_file", False, _MAX_CALIBRATION_EXAMPLES

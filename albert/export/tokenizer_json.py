@@ -18,7 +18,7 @@ import json
 import math
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import logging
@@ -87,7 +87,7 @@ def write(
         transformers expects; otherwise they are text, as they are here.
     """
     describe = _sentencepiece if tokenizer.sp_model else _wordpiece
-    content = {
+    content: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -143,13 +143,15 @@ def _compare(text: str, tokenizer: tokenization.FullTokenizer) -> None:
         expected, found = tokenizer.encode(line), theirs.encode(line, add_special_tokens=False).ids
         if found != expected and not _are_equally_likely(tokenizer, expected, found):
             raise file_io.InputError(
-                f"the vocabulary {tokenizer.spm_model_file or tokenizer.vocab_file} cannot be "
+                f"the vocabulary {tokenizer.vocabulary_file} cannot be "
                 f"written as {NAME}, which gives other ids on the text {line!r}: {found} instead "
                 f"of {expected}"
             )
 
 
-def _are_equally_likely(tokenizer, ids, others):
+def _are_equally_likely(
+    tokenizer: tokenization.FullTokenizer, ids: list[int], others: list[int]
+) -> bool:
     """Returns whether two segmentations have the same score in a unigram model."""
     if tokenizer.sp_model is None or tokenizer.unk_id in (*ids, *others):
         return False
@@ -192,10 +194,10 @@ def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
     """Builds the template of ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` with token types."""
     cls, sep = tokenizer.inv_vocab[tokenizer.cls_id], tokenizer.inv_vocab[tokenizer.sep_id]
 
-    def piece(name, kind):
+    def piece(name: str, kind: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": name, "type_id": kind}}
 
-    def text(name, kind):
+    def text(name: str, kind: int) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": kind}}
 
     single = [piece(cls, 0), text("A", 0), piece(sep, 0)]
@@ -227,6 +229,7 @@ def _sentencepiece(
     tokenizer: tokenization.FullTokenizer, with_special_pieces: bool
 ) -> dict[str, dict[str, Any]]:
     """Returns the steps and the model of a SentencePiece vocabulary."""
+    assert tokenizer.sp_model
     model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
     symbols = [piece.piece for piece in model.pieces if piece.type == _USER_DEFINED]
     _check(tokenizer, model, symbols)
@@ -244,7 +247,7 @@ def _sentencepiece(
         # Pieces of models that were trained without a split at spaces may hold several words.
         "split": not any(tokenization.WORD_START in name[1:] for name in names),
     }
-    steps = [metaspace]
+    steps: list[dict[str, Any]] = [metaspace]
     if model.trainer_spec.model_type == _UNIGRAM:
         kind = _unigram(tokenizer, model, names)
     else:
@@ -261,7 +264,7 @@ def _sentencepiece(
     }
 
 
-def _escape(character):
+def _escape(character: str) -> str:
     return f"\\x{{{ord(character):x}}}"
 
 
@@ -287,7 +290,7 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
         )
 
 
-def _unigram(tokenizer, model, names):
+def _unigram(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) -> dict[str, Any]:
     """Returns the description of a unigram model."""
     scores = _scores(model)
     return {
@@ -297,7 +300,7 @@ def _unigram(tokenizer, model, names):
     }
 
 
-def _bpe(tokenizer, model, names):
+def _bpe(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) -> dict[str, Any]:
     """Returns the description of a BPE: of two adjacent pieces the best known piece is made.
 
     A model of characters is one without merges.
@@ -368,7 +371,7 @@ def _wordpiece(
 ) -> dict[str, dict[str, Any]]:
     """Returns the steps and the model of a WordPiece vocabulary; see `wordpiece`."""
 
-    def alone(belongs):
+    def alone(belongs: Callable[[str], bool]) -> dict[str, Any]:
         pattern = {"Regex": tokenization.character_class(belongs)}
         return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 

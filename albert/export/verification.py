@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
 
@@ -50,6 +50,7 @@ def check(path: str) -> Iterator[Item]:
     """
     set_of_shard = instance_shards.prefix_of(path)
     prefix = set_of_shard or path.removesuffix(_MANIFEST)
+    items: Iterable[Item]
     if file_io.is_dir(path):
         items = _check_folder(path)
     elif instance_shards.is_set(prefix):

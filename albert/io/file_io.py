@@ -20,6 +20,7 @@ import os
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -153,6 +154,13 @@ def open_input(path: str, what: str, mode: str = "r") -> IO[Any]:
         raise InputError(f"{what}: {error}") from error
     except OSError as error:
         raise UnreadableError(f"{what}: cannot read {path}: {error.strerror}") from error
+
+
+def open_input_or_stdin(
+    path: str | None, what: str
+) -> contextlib.AbstractContextManager[IO[bytes]]:
+    """Opens an input, see `open_input`, or without a path standard input, which stays open."""
+    return open_input(path, what, "rb") if path else contextlib.nullcontext(sys.stdin.buffer)
 
 
 def exists(path: str) -> bool:
@@ -387,6 +395,11 @@ def _rename_on_success(path: str, count: int | None) -> Iterator[str]:
         finally:
             with contextlib.suppress(OSError):
                 remove(temporary)  # A rename also leaves it if both are the same file.
+
+
+def atomic_writer_or_stdout(path: str | None) -> contextlib.AbstractContextManager[IO[str]]:
+    """Returns `atomic_writer`, or without a path standard output, which stays open."""
+    return atomic_writer(path) if path else contextlib.nullcontext(sys.stdout)
 
 
 @contextlib.contextmanager

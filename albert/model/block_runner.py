@@ -62,13 +62,15 @@ class BlockRunner:
             block_weights = block_weights.scaled(*self._weights[scale])
         return run(hidden, block_weights, seeds)
 
-    def _make_pass(self, block, positions=None):
+    def _make_pass(self, block: layers.Block, positions: tf.Tensor | None = None) -> Callable:
         """Makes ``(hidden, weights, seeds) -> hidden`` of a block."""
         few_rows = positions is not None and (not self._training or positions.shape[1] == 1)
         dtype = tf.as_dtype(self._compute.dtype)
         functions = kernels.for_block(self._training, dtype, few_rows, self._compute.parts > 1)
 
-        def run(hidden, weights, seeds):
+        def run(
+            hidden: tf.Tensor, weights: layers.BlockWeights, seeds: layers.BlockSeeds
+        ) -> tf.Tensor:
             return block(hidden, weights, seeds, self._rows, functions, positions)
 
         if self._training and self._compute.recompute:
@@ -86,7 +88,7 @@ def shared_weight_barrier(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]
 
 
 @tf.custom_gradient
-def _barrier(x):
+def _barrier(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     return tf.identity(x), kernels.graph_barrier
 
 
@@ -107,10 +109,12 @@ def recompute_in_backward(run: Callable) -> Callable:
     without it (5.1 GiB); a step takes a third longer.
     """
 
-    def run_without_activations(hidden, weights, seeds):
+    def run_without_activations(
+        hidden: tf.Tensor, weights: layers.BlockWeights, seeds: layers.BlockSeeds
+    ) -> tf.Tensor:
         @tf.custom_gradient
-        def function(hidden, *weights):
-            def gradient(upstream):
+        def function(hidden: tf.Tensor, *weights: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
                 # Fresh names for the inputs keep the graph optimizer from taking the first
                 # results, and their wait for the gradient keeps memory low.
                 with tf.control_dependencies([upstream]):

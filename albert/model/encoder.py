@@ -31,11 +31,11 @@ AlbertConfig = configuration.AlbertConfig
 class _Embeddings(tf.Module):
     """Sum of word, token type and position embeddings, normalized."""
 
-    def __init__(self, name, config, seed) -> None:
+    def __init__(self, name: str, config: AlbertConfig, seed: int | None) -> None:
         super().__init__(name="embeddings")
         self._dropout_rate = config.hidden_dropout_prob
 
-        def table(key, rows):
+        def table(key: str, rows: int) -> tf.Variable:
             shape = [rows, config.embedding_size]
             return layers.normal_variable(f"{name}/{key}", shape, config, seed)
 
@@ -46,7 +46,13 @@ class _Embeddings(tf.Module):
             self.position_embeddings.assign(_sinusoids(config))
         self.layer_norm = layers.LayerNorm(f"{name}/LayerNorm", config.embedding_size)
 
-    def __call__(self, input_ids, token_type_ids, rows, dropout):
+    def __call__(
+        self,
+        input_ids: tf.Tensor,
+        token_type_ids: tf.Tensor | None,
+        rows: token_rows.PaddedRows,
+        dropout: layers.Dropout,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Maps ids [B, S] to the word embeddings and the summed embeddings, both [T, E]."""
         words = tf.gather(self.word_embeddings, rows.flatten(input_ids))
         if token_type_ids is None or self.token_type_embeddings.shape[0] == 1:
@@ -58,7 +64,7 @@ class _Embeddings(tf.Module):
         return words, dropout(embeddings, self._dropout_rate, "embeddings")
 
 
-def _sinusoids(config):
+def _sinusoids(config: AlbertConfig) -> np.ndarray:
     """Returns position embeddings that make neighbors a rotation apart, the same at any position.
 
     Sines and cosines of 10000^(-2i / E) per position (section 3.5 of Attention Is All You Need),
@@ -85,7 +91,7 @@ def mean_of_tokens(sequence: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Ten
     return tf.cast(tf.reduce_sum(values * weights, 1) / count, sequence.dtype)
 
 
-def _make_shared_layers(config, seed):
+def _make_shared_layers(config: AlbertConfig, seed: int | None) -> list[list[layers.Block]]:
     """Makes the blocks of each layer.
 
     The caches implement ALBERT's parameter sharing: layers of one group get the same objects, and
@@ -94,15 +100,15 @@ def _make_shared_layers(config, seed):
     name = "bert/encoder/transformer/group_{}/inner_group_{}".format
 
     @functools.cache
-    def attention(group, inner):
+    def attention(group: int, inner: int) -> layers.SelfAttention:
         return layers.SelfAttention(name(group, inner), config, seed)
 
     @functools.cache
-    def feed_forward(group, inner):
+    def feed_forward(group: int, inner: int) -> layers.FeedForward:
         return layers.FeedForward(name(group, inner), config, seed)
 
     @functools.cache
-    def block(groups, inner):
+    def block(groups: tuple[int, int], inner: int) -> layers.Block:
         return layers.Block(attention(groups[0], inner), feed_forward(groups[1], inner), config)
 
     return [
@@ -223,8 +229,14 @@ class AlbertModel(tf.Module):
         return tf.tanh(self._pooler(first, self._weights.get(self._pooler)))
 
     def _encode_part(
-        self, input_ids, input_mask, token_type_ids, positions, dropout, block_weights
-    ):
+        self,
+        input_ids: tf.Tensor,
+        input_mask: tf.Tensor | None,
+        token_type_ids: tf.Tensor | None,
+        positions: tf.Tensor | None,
+        dropout: layers.Dropout,
+        block_weights: dict[tf.Module, list[tf.Tensor]],
+    ) -> tuple:
         """Computes the embeddings, the mapping, and one block after another.
 
         Returns:
@@ -241,7 +253,7 @@ class AlbertModel(tf.Module):
 
         sites, blocks = zip(*self._blocks(), strict=True)
         run = block_runner.BlockRunner(blocks, block_weights, rows, compute, dropout.training)
-        outputs = []
+        outputs: list[tf.Tensor] = []
         for site, block in zip(sites, blocks, strict=True):
             selection = positions if site == sites[-1] else None  # only in the last layer
             scale = self._scale_after(len(outputs))
@@ -249,18 +261,30 @@ class AlbertModel(tf.Module):
             outputs.append(hidden)
         return rows, words, embeddings, *outputs
 
-    def _encode(self, input_ids, input_mask, token_type_ids, training, seed, positions=None):
+    def _encode(
+        self,
+        input_ids: npt.ArrayLike,
+        input_mask: npt.ArrayLike | None,
+        token_type_ids: npt.ArrayLike | None,
+        training: bool,
+        seed: tf.Tensor | None,
+        positions: tf.Tensor | None = None,
+    ) -> list[tuple]:
         """Computes each part of a batch: a list of the results of `_encode_part`."""
         input_ids = tf.convert_to_tensor(input_ids)
         self._check_length(input_ids)
         weights = self._weights.get_or_prepare(self._sublayers())  # once for all parts and layers
         inputs = (input_ids, input_mask, token_type_ids, positions)
         return [
-            self._encode_part(*part, layers.Dropout(training, seed, number), weights)
-            for number, part in enumerate(token_rows.cut_batch(inputs, self.compute.parts))
+            self._encode_part(
+                ids, mask, types, places, layers.Dropout(training, seed, number), weights
+            )
+            for number, (ids, mask, types, places) in enumerate(
+                token_rows.cut_batch(inputs, self.compute.parts)
+            )
         ]
 
-    def _blocks(self):
+    def _blocks(self) -> list[tuple[str, layers.Block]]:
         """Returns [(name of the site, block)] in the order of computation."""
         return [
             (f"layer_{layer}/inner_{inner}", block)
@@ -268,17 +292,17 @@ class AlbertModel(tf.Module):
             for inner, block in enumerate(blocks)
         ]
 
-    def _scale_after(self, number):
+    def _scale_after(self, number: int) -> layers.LayerScale | None:
         """Returns the `layers.LayerScale` after the block of a number; None if it has none."""
         layer, inner = divmod(number, self.config.inner_group_num)
         is_last = inner == self.config.inner_group_num - 1
         return self._scales[layer] if self._scales and is_last else None
 
-    def _sublayers(self):
+    def _sublayers(self) -> list:
         sublayers = [sublayer for _, block in self._blocks() for sublayer in block.sublayers]
         return [*sublayers, *self._scales]
 
-    def _check_length(self, input_ids):
+    def _check_length(self, input_ids: tf.Tensor) -> None:
         if input_ids.shape.rank != 2:
             raise file_io.InputError(f"input_ids must be [batch, length]; got {input_ids.shape}")
         limit = self.config.max_position_embeddings

@@ -91,11 +91,13 @@ class Model(tf.Module):
         """Excludes the encoder from training: its weights stay fixed and its dropout is off."""
         self._is_frozen = True
 
-    def _uses_dropout(self, training):
+    def _uses_dropout(self, training: bool) -> bool:
         """Returns whether the encoder applies dropout."""
         return training and not self._is_frozen
 
-    def _encode(self, features, training, seed):
+    def _encode(
+        self, features: Tensors, training: bool, seed: tf.Tensor | None
+    ) -> encoder.AlbertOutput:
         return self.albert(*encoder_inputs(features), self._uses_dropout(training), seed)
 
     @abc.abstractmethod
@@ -274,7 +276,15 @@ class _LabelModel(Model):
 
     _term: str  # name of the loss term
 
-    def __init__(self, config, compute, seed, dropout_prob, head, num_outputs) -> None:
+    def __init__(
+        self,
+        config: encoder.AlbertConfig,
+        compute: layers.Compute,
+        seed: int | None,
+        dropout_prob: float,
+        head: head_config.Head,
+        num_outputs: int,
+    ) -> None:
         check_rate(dropout_prob)
         super().__init__(config, compute, seed)
         self._dropout_prob = dropout_prob
@@ -299,13 +309,15 @@ class _LabelModel(Model):
             self.albert.at_positions(*inputs, self._uses_dropout(training), seed)[:, 0]
         )
 
-    def _pool(self, encoded, features):
+    def _pool(self, encoded: encoder.AlbertOutput, features: Tensors) -> tf.Tensor:
         """Returns the head's input [B, H] from the outputs of the encoder at all positions."""
         if self.uses_pooler:
             return encoded.pooled_output
         return encoder.mean_of_tokens(encoded.sequence_output, features.get("input_mask"))
 
-    def _scores(self, features, training, seed, site):
+    def _scores(
+        self, features: Tensors, training: bool, seed: tf.Tensor | None, site: str
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns the output layer's scores, float32 [B, labels], and a dict.
 
         The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`; otherwise it is
@@ -323,11 +335,13 @@ class _LabelModel(Model):
         dropout = layers.Dropout(training, seed)
         return self.output(self.hidden(dropout(pooled, self._dropout_prob, site), dropout)), further
 
-    def _label_loss(self, label_ids, logits):
+    def _label_loss(self, label_ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Computes [B] losses."""
         return cross_entropy(label_ids, logits)
 
-    def _with_losses(self, outputs, features):
+    def _with_losses(
+        self, outputs: dict[str, tf.Tensor], features: Tensors
+    ) -> dict[str, tf.Tensor]:
         """Adds per_example_loss [B] if the features hold labels."""
         if "label_ids" in features:
             outputs["per_example_loss"] = self._label_loss(features["label_ids"], outputs["logits"])
@@ -340,7 +354,7 @@ class _LabelModel(Model):
         return {self._term: self._label_loss(features["label_ids"], outputs["logits"])}
 
 
-def _choice(logits, temperature=1.0):
+def _choice(logits: tf.Tensor, temperature: float = 1.0) -> dict[str, tf.Tensor]:
     """Returns the outputs of a choice between labels with logits [..., labels]."""
     return {
         "logits": logits,
@@ -422,7 +436,7 @@ class RegressionModel(_LabelModel):
         for name, value in label_scale.convert_head(tensors, source, self.scale).items():
             variables[name].assign(value)
 
-    def _label_loss(self, label_ids, logits):
+    def _label_loss(self, label_ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         difference = logits - tf.cast(tf.reshape(label_ids, [-1]), tf.float32)
         return tf.square(difference if self.scale.is_raw else difference / self.scale.deviation)
 
@@ -448,7 +462,13 @@ class _SequenceModel(Model):
 
     uses_pooler = False
 
-    def __init__(self, config, compute, seed, head) -> None:
+    def __init__(
+        self,
+        config: encoder.AlbertConfig,
+        compute: layers.Compute,
+        seed: int | None,
+        head: head_config.Head,
+    ) -> None:
         super().__init__(config, compute, seed)
         self.hidden = HiddenLayer(head, config, seed)
 
@@ -458,7 +478,7 @@ class _SequenceModel(Model):
         """Computes the head's input for each text: the sequence output [B, S, H]."""
         return self._encode(features, training, seed).sequence_output
 
-    def _encoded(self, features, training, seed):
+    def _encoded(self, features: Tensors, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
         """Returns [B, S, H], computed by the encoder or stored in the features."""
         sequence = features.get(ENCODER_OUTPUT)
         if sequence is None:
@@ -468,7 +488,7 @@ class _SequenceModel(Model):
             sequence = tf.pad(sequence, [[0, 0], [0, missing], [0, 0]])
         return sequence
 
-    def _sequence(self, features, training, seed):
+    def _sequence(self, features: Tensors, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
         """Returns the output of the head's hidden layer, or the sequence without one: [B, S, H]."""
         sequence = self._encoded(features, training, seed)
         return self.hidden(sequence, layers.Dropout(training, seed))
@@ -555,7 +575,7 @@ class MultipleChoiceModel(_LabelModel):
         """C, the number of texts to choose from."""
         return self._choices
 
-    def _fold(self, name, x):
+    def _fold(self, name: str, x: tf.Tensor) -> tf.Tensor:
         """Maps [B, C, S] or [B, C * S] to [B * C, S]."""
         x = tf.convert_to_tensor(x)
         choices, by_text, last = self._choices, x.shape.rank == 3, x.shape[-1]
@@ -587,7 +607,9 @@ class MultipleChoiceModel(_LabelModel):
 class _SquadModel(_SequenceModel):
     """A model that answers a question from a text."""
 
-    def _with_loss(self, outputs, features, training):
+    def _with_loss(
+        self, outputs: dict[str, tf.Tensor], features: Tensors, training: bool
+    ) -> dict[str, tf.Tensor]:
         """Adds per_example_loss [B] in prediction if the features hold positions."""
         if not training and "start_positions" in features:
             losses = self.example_losses(outputs, features)
@@ -716,7 +738,7 @@ class SquadV2Model(_SquadModel):
         }
         return self._with_loss(outputs, features, training)
 
-    def _check_beam(self, sequence):
+    def _check_beam(self, sequence: tf.Tensor) -> None:
         length, widest = sequence.shape[1], max(self._start_n_top, self._end_n_top)
         if length is not None and length < widest:
             raise file_io.InputError(
@@ -724,7 +746,9 @@ class SquadV2Model(_SquadModel):
                 f"{self._end_n_top} positions; got {length}"
             )
 
-    def _end_log_probs(self, sequence, starts, possible):
+    def _end_log_probs(
+        self, sequence: tf.Tensor, starts: tf.Tensor, possible: tf.Tensor
+    ) -> tf.Tensor:
         """Maps [B, S, H], starts [B, K] and [B, S] to log-probabilities of ends [B, K, S]."""
         size = self.hidden.size
         kernel = tf.cast(self.end_hidden.kernel, sequence.dtype)
@@ -742,7 +766,9 @@ class SquadV2Model(_SquadModel):
         logits = tf.cast(tf.reshape(logits, tf.shape(hidden)[:3]), tf.float32)
         return _masked_log_softmax(logits, possible[:, tf.newaxis])
 
-    def _answerability(self, sequence, start_log_probs, dropout):
+    def _answerability(
+        self, sequence: tf.Tensor, start_log_probs: tf.Tensor, dropout: layers.Dropout
+    ) -> tf.Tensor:
         """Returns [B] logits of "no answer", from the expected start and the first token."""
         weights = tf.cast(tf.exp(start_log_probs), sequence.dtype)  # [B, S]
         expected = tf.linalg.matvec(sequence, weights, transpose_a=True)  # [B, H]
@@ -769,11 +795,11 @@ class SquadV2Model(_SquadModel):
         return {"span_loss": -0.5 * (start + end), "answerability_loss": 0.5 * answerability}
 
 
-def _masked_log_softmax(logits, possible):
+def _masked_log_softmax(logits: tf.Tensor, possible: tf.Tensor) -> tf.Tensor:
     """Returns the log-softmax over the last axis; `possible` is 1 at allowed positions, else 0."""
     return tf.nn.log_softmax(logits * possible - _IMPOSSIBLE * (1.0 - possible))
 
 
-def _at_positions(log_probs, positions):
+def _at_positions(log_probs: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
     """Returns the values [B] of [B, S] at B positions."""
     return tf.gather(log_probs, tf.reshape(positions, [-1]), batch_dims=1)

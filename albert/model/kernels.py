@@ -42,7 +42,7 @@ _CUBIC = 0.044715
 
 
 @functools.cache
-def _processor_features(path):
+def _processor_features(path: str) -> frozenset[str]:
     if not file_io.exists(path):
         return frozenset()
     with file_io.open_file(path) as file:
@@ -73,7 +73,7 @@ def has_matrix_units(dtype: tf.DType, processor_file: str = "/proc/cpuinfo") -> 
     return dtype == tf.bfloat16 and "amx_bf16" in _processor_features(processor_file)
 
 
-def _matmul_in_float32(a, b, **transposed):
+def _matmul_in_float32(a: tf.Tensor, b: tf.Tensor, **transposed: bool) -> tf.Tensor:
     product = tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), **transposed)
     return tf.cast(product, a.dtype)
 
@@ -84,9 +84,9 @@ def matmul(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
         return tf.matmul(a, b, transpose_b=transpose_b)
 
     @tf.custom_gradient
-    def product(a, b):
+    def product(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         # Handwritten, because the derived gradient would keep the float32 copies until it runs.
-        def gradient(upstream):
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             # Without this the copies would be made early, or the forward copies kept.
             with tf.control_dependencies([upstream]):
                 left, right = tf.identity(a), tf.identity(b)
@@ -138,12 +138,12 @@ def column_sums(x: tf.Tensor) -> tf.Tensor:
 # --- functions of a block ------------------------------------------------------------------------
 
 
-def _compiled(function):
+def _compiled(function: Callable) -> Callable:
     """Compiles a function of tensors for calls with a wide matrix or one of unknown width."""
     fast = tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
-    def choose(*tensors, **constants):
+    def choose(*tensors: tf.Tensor, **constants: int) -> tf.Tensor:
         widths = [x.shape[-1] for x in tensors if len(x.shape) > 1]
         wide = any(width is None or width >= _COMPILED_WIDTH for width in widths)
         return (fast if wide else function)(*tensors, **constants)
@@ -165,12 +165,12 @@ def round_to(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.bitcast(tf.cast(rounded, tf.uint16), tf.bfloat16)
 
 
-def _sum(x, y):
+def _sum(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, tf.float32) + tf.cast(y, tf.float32)
 
 
 @_compiled
-def _add_narrow(x, y):
+def _add_narrow(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return round_to(_sum(x, y), x.dtype)
 
 
@@ -181,7 +181,7 @@ def fork(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     TensorFlow's own sums of bfloat16 tensors take several times as long.
     """
 
-    def gradient(one, other):
+    def gradient(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
         if x.dtype == tf.bfloat16:
             return _add_narrow(one, other)
         return graph_barrier(one + other)
@@ -190,7 +190,7 @@ def fork(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 @_compiled
-def _add_bias_forward(x, bias):
+def _add_bias_forward(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return round_to(_sum(x, bias), x.dtype)
 
 
@@ -198,19 +198,19 @@ def _add_bias_forward(x, bias):
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Computes ``x + bias`` for x [rows, width] and bias [width] of one type."""
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return upstream, column_sums(upstream)
 
     return _add_bias_forward(x, bias), gradient
 
 
 @_compiled
-def _gelu_forward(x, bias):
+def _gelu_forward(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return round_to(tf.nn.gelu(_sum(x, bias), approximate=True), x.dtype)
 
 
 @_compiled
-def _gelu_backward(x, bias, upstream):
+def _gelu_backward(x: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
     squared = x * x
     tanh = tf.tanh(_SCALE * x * (1.0 + _CUBIC * squared))
@@ -230,7 +230,7 @@ def gelu(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
       bias: [width] of the same type.
     """
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         by_sum = _gelu_backward(x, bias, upstream)
         return by_sum, column_sums(by_sum)
 
@@ -238,12 +238,12 @@ def gelu(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 @_compiled
-def _gelu_erf_forward(x, bias):
+def _gelu_erf_forward(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return round_to(tf.nn.gelu(_sum(x, bias), approximate=False), x.dtype)
 
 
 @_compiled
-def _gelu_erf_backward(x, bias, upstream):
+def _gelu_erf_backward(x: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     dtype, x, upstream = x.dtype, _sum(x, bias), tf.cast(upstream, tf.float32)
     below = 0.5 * (1.0 + tf.math.erf(x * math.sqrt(0.5)))  # cumulative normal distribution
     density = math.sqrt(0.5 / math.pi) * tf.exp(-0.5 * x * x)
@@ -254,14 +254,14 @@ def _gelu_erf_backward(x, bias, upstream):
 def gelu_erf(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Computes the exact Gaussian error linear unit of ``x + bias``; see `gelu`."""
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         by_sum = _gelu_erf_backward(x, bias, upstream)
         return by_sum, column_sums(by_sum)
 
     return _gelu_erf_forward(x, bias), gradient
 
 
-def _row_means(x, lanes):
+def _row_means(x: tf.Tensor, lanes: int) -> tf.Tensor:
     """Averages each row: [rows, width] -> [rows, 1].
 
     In compiled code a sum along the last axis is one chain of scalar additions. Sums of every
@@ -274,7 +274,7 @@ def _row_means(x, lanes):
     return tf.reduce_sum(sums / tf.cast(width, x.dtype), 1, keepdims=True)
 
 
-def _column_sums(x):
+def _column_sums(x: tf.Tensor) -> tf.Tensor:
     """Sums the rows: [rows, width] -> [width].
 
     The compiler sums long columns in tiles, which it writes to memory. Adding up a few parts of the
@@ -287,7 +287,9 @@ def _column_sums(x):
 
 
 @_compiled
-def _residual_norm_forward(x, bias, residual, gamma, beta):
+def _residual_norm_forward(
+    x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     total = _sum(x, bias) + tf.cast(residual, tf.float32)
     centered = total - _row_means(total, _NORM_LANES)
     variance = _row_means(tf.square(centered), _NORM_LANES)
@@ -297,7 +299,9 @@ def _residual_norm_forward(x, bias, residual, gamma, beta):
 
 
 @_compiled
-def _residual_norm_backward(normal, inverse, gamma, upstream):
+def _residual_norm_backward(
+    normal: tf.Tensor, inverse: tf.Tensor, gamma: tf.Tensor, upstream: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     dtype = normal.dtype
     normal, upstream = tf.cast(normal, tf.float32), tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
@@ -328,7 +332,7 @@ def residual_norm(
     """
     output, normal, inverse = _residual_norm_forward(x, bias, residual, gamma, beta)
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
         total, gamma_sum, beta_sum = _residual_norm_backward(normal, inverse, gamma, upstream)
         return total, column_sums(total), total, gamma_sum, beta_sum
 
@@ -336,7 +340,7 @@ def residual_norm(
 
 
 @_compiled
-def _softmax_backward(probabilities, upstream):
+def _softmax_backward(probabilities: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     dtype = probabilities.dtype
     probabilities, upstream = tf.cast(probabilities, tf.float32), tf.cast(upstream, tf.float32)
     shape = tf.shape(probabilities)
@@ -357,7 +361,7 @@ def masked_softmax(scores: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
     """
 
     @tf.custom_gradient
-    def softmax(scores):
+    def softmax(scores: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         wide = tf.cast(scores, tf.float32)
         wide = wide if bias is None else wide + bias
         probabilities = tf.cast(tf.nn.softmax(wide), scores.dtype)
@@ -378,17 +382,19 @@ def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     return tf.cast(normal * gamma + beta, x.dtype)
 
 
-def _plain_gelu(x, bias):
+def _plain_gelu(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
     return tf.cast(tf.nn.gelu(total, approximate=True), x.dtype)
 
 
-def _plain_gelu_erf(x, bias):
+def _plain_gelu_erf(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
     return tf.cast(tf.nn.gelu(total, approximate=False), x.dtype)
 
 
-def _plain_residual_norm(x, bias, residual, gamma, beta):
+def _plain_residual_norm(
+    x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+) -> tf.Tensor:
     total = tf.cast(tf.nn.bias_add(x, bias), tf.float32) + tf.cast(residual, tf.float32)
     return tf.cast(normalize(total, gamma, beta), x.dtype)
 
@@ -409,7 +415,7 @@ PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_gelu_erf, _plain_residu
 FUSED = PLAIN._replace(gelu=lambda x, bias: tf.nn.gelu(tf.nn.bias_add(x, bias), approximate=True))
 
 
-def _is_fused(dtype):
+def _is_fused(dtype: tf.DType) -> bool:
     """Returns whether TensorFlow fuses products of this type with the following operations."""
     devices = {device.device_type for device in tf.config.list_logical_devices()}
     return dtype == tf.float32 or (dtype == tf.bfloat16 and devices == {"CPU"} and has_units(dtype))
@@ -440,12 +446,14 @@ def for_block(
 
 
 @_compiled
-def _log_sum_exp(logits):
+def _log_sum_exp(logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_logsumexp(logits, axis=-1)
 
 
 @_compiled
-def _cross_entropy_backward(labels, logits, log_sum_exp, upstream):
+def _cross_entropy_backward(
+    labels: tf.Tensor, logits: tf.Tensor, log_sum_exp: tf.Tensor, upstream: tf.Tensor
+) -> tf.Tensor:
     probabilities = tf.exp(logits - log_sum_exp[:, tf.newaxis])
     true_class = tf.range(tf.shape(logits)[1]) == labels[:, tf.newaxis]
     return (probabilities - tf.cast(true_class, logits.dtype)) * upstream[:, tf.newaxis]
@@ -466,7 +474,7 @@ def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     log_sum_exp = _log_sum_exp(logits)
     losses = log_sum_exp - tf.gather(logits, labels, batch_dims=1)
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[None, tf.Tensor]:
         return None, _cross_entropy_backward(labels, logits, log_sum_exp, upstream)
 
     return losses, gradient
@@ -535,7 +543,17 @@ def adam_update(
     return new_mean, new_square, update
 
 
-def _adam_update(variable, gradient, mean, square, factor, beta_1, beta_2, epsilon, decay):
+def _adam_update(
+    variable: tf.Tensor,
+    gradient: tf.Tensor,
+    mean: tf.Tensor,
+    square: tf.Tensor,
+    factor: tf.Tensor | float,
+    beta_1: float,
+    beta_2: float,
+    epsilon: tf.Tensor | float,
+    decay: float,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     gradient *= factor
     mean = beta_1 * mean + (1.0 - beta_1) * gradient
     square = beta_2 * square + (1.0 - beta_2) * tf.square(gradient)

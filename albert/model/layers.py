@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import secrets
 import zlib
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -184,7 +185,7 @@ class BlockSeeds(NamedTuple):
     output: tf.Tensor | None
 
 
-def _prepared(dense, dtype):
+def _prepared(dense: Sequence[tf.Variable], dtype: str) -> Iterator[tf.Tensor]:
     """Returns kernels (`kernels.transposed_for_matmul`) and biases in a type."""
     for x in (tf.cast(x, dtype) for x in dense):
         yield kernels.transposed_for_matmul(x) if len(x.shape) == 2 else x
@@ -333,12 +334,25 @@ class Block(tf.Module):
         rest = (weights.output_bias, weights.output_gamma, weights.output_beta)
         return self._add(output, residual, rest, seeds.output, functions)
 
-    def _project(self, hidden, weights, rows, functions):
+    def _project(
+        self,
+        hidden: tf.Tensor,
+        weights: BlockWeights,
+        rows: token_rows.PaddedRows,
+        functions: kernels.BlockKernels,
+    ) -> list[tf.Tensor]:
         """Returns queries, keys and values of all rows [T, H]: each [B, N, S, D]."""
         product = kernels.product(hidden, weights.qkv_kernel)  # [T, 3H]
         return rows.split_heads(functions.add_bias(product, weights.qkv_bias), 3)
 
-    def _project_at(self, query_rows, hidden, weights, rows, functions):
+    def _project_at(
+        self,
+        query_rows: tf.Tensor,
+        hidden: tf.Tensor,
+        weights: BlockWeights,
+        rows: token_rows.PaddedRows,
+        functions: kernels.BlockKernels,
+    ) -> tuple[tf.Tensor, ...]:
         """Returns queries of `query_rows` [B, N, R, D], keys and values of all [B, N, S, D]."""
         size = self._config.hidden_size
         # The gradient of a split costs less than those of slices.
@@ -350,7 +364,14 @@ class Block(tf.Module):
         product = kernels.product(hidden, kernel)  # [T, 2H]
         return query, *rows.split_heads(functions.add_bias(product, bias), 2)
 
-    def _add(self, x, residual, rest, seed, functions):
+    def _add(
+        self,
+        x: tf.Tensor,
+        residual: tf.Tensor,
+        rest: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        seed: tf.Tensor | None,
+        functions: kernels.BlockKernels,
+    ) -> tf.Tensor:
         """Returns LayerNorm(residual + dropout(x + bias)): [T, H].
 
         `rest` holds the bias and the LayerNorm's gamma and beta.

@@ -94,7 +94,7 @@ class CompiledModel:
         """Prepares the model's current weights for the next calls."""
         self._weights = self._model.prepare_weights()
 
-    def _compute_outputs(self, features, weights):
+    def _compute_outputs(self, features: dict[str, tf.Tensor], weights: list) -> Any:
         with self._model.use_weights(weights):
             return self._outputs(features)
 

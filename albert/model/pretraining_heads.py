@@ -78,7 +78,7 @@ class PretrainingModel(heads.Model):
         super().__init__(config, compute, seed)
         self.masked_lm = MaskedLmHead(config, self.albert.embedding_table, seed)
         self.sentence_name = SENTENCE_TASKS[sentence_task]
-        self.sentence_head = None
+        self.sentence_head: heads.LabelWeights | None = None
         if self.sentence_name:
             self.sentence_head = heads.LabelWeights(SENTENCE_HEAD, 2, config, seed)
 
@@ -119,7 +119,9 @@ class PretrainingModel(heads.Model):
             outputs["masked_lm_example_loss"] = kernels.cross_entropy(ids, words)
         return outputs
 
-    def _encode_chosen(self, features, seed):
+    def _encode_chosen(
+        self, features: heads.Tensors, seed: tf.Tensor | None
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns [B, P, H] at the masked positions, and a dict of pooled_output; for training."""
         inputs = heads.encoder_inputs(features)
         positions = tf.cast(features["masked_lm_positions"], tf.int32)

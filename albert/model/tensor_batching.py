@@ -6,7 +6,6 @@ the number of examples.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -43,7 +42,7 @@ def sorted_by_length(lengths: tf.Tensor) -> tf.Tensor:
 
 
 def equal_tokens(
-    dataset: tf.data.Dataset, batch_size: int, lengths: Callable[[Any], Any]
+    dataset: tf.data.Dataset, batch_size: int, lengths: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.data.Dataset:
     """Cuts records into batches of nearly equal token counts and different numbers of records.
 
@@ -59,7 +58,7 @@ def equal_tokens(
       Dataset of strings [1 or more].
     """
 
-    def cut(serialized):
+    def cut(serialized: tf.Tensor) -> tf.data.Dataset:
         tokens = tf.cast(lengths(serialized), tf.int64)
         # A record belongs to the batch that contains its middle. Doubled, to stay with integers.
         middles = 2 * tf.cumsum(tokens, exclusive=True) + tokens

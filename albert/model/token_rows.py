@@ -7,7 +7,7 @@ only attention needs the positions of the rows. `PaddedRows` has a row for every
 Letters in shapes: see the docstring of the package.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -53,7 +53,7 @@ def join_batch(parts: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def _take(x, index, inverse):
+def _take(x: tf.Tensor, index: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """Computes ``tf.gather(x, index)``, whose gradient gathers by `inverse` instead of adding up.
 
     This is only correct if the gradient of rows that are read twice, or not at all, is 0.
@@ -145,7 +145,7 @@ class TokenRows(PaddedRows):
     def rows_at(self, positions: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._row, super().rows_at(positions))
 
-    def _head_indices(self, parts):
+    def _head_indices(self, parts: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the indices of slices [parts, B, N, S] in [T, parts, N], and the inverse."""
         heads = self.heads
         part = np.arange(parts, dtype=np.int32)[:, np.newaxis]

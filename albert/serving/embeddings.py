@@ -5,13 +5,11 @@ layers, H hidden, N texts.
 """
 
 import array
-import contextlib
 import dataclasses
 import json
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO
 
 import numpy as np
 import tensorflow as tf
@@ -225,21 +223,13 @@ def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
       N.
     """
     count = 0
-    with _text_output(path) as file:
+    with file_io.atomic_writer_or_stdout(path) as file:
         for row in rows:
             vectors = np.round(row.vectors.astype(np.float64), _DECIMALS).tolist()
             entry = {"index": count, "tokens": row.tokens, "vectors": vectors}
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
             count += 1
     return count
-
-
-def _text_output(path: str | None) -> contextlib.AbstractContextManager[IO[str]]:
-    if path:
-        return file_io.atomic_writer(path)
-    import sys
-
-    return contextlib.nullcontext(sys.stdout)
 
 
 def write_npz(path: str, rows: Iterable[Features]) -> int:

@@ -5,7 +5,7 @@ Letters in shapes: B batch, N inputs of some examples, S sequence.
 
 import abc
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from albert.io import tables
 from albert.model import batching, model_folder
 from albert.serving import inference, requests, tensors
+from albert.tasks import example_data
 from albert.text import model_inputs
 
 Arrays = batching.Arrays
@@ -65,7 +66,7 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
             yield from self._decode(window, notes, self._compute(inputs, batch_size))
 
 
-def stacked(features: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
+def stacked(features: Sequence[example_data.Features]) -> Arrays:
     """Returns the inputs [N, S] of N features [S]; others are left out."""
     return {
         name: np.stack([row[name] for row in features]).astype(np.int32)

@@ -292,8 +292,9 @@ class Answerer(Predictor[Question, Asked, Reply]):
         if self._threshold is None:
             (answers,) = squad_answers.best_answers_v1([example], windows, results, *limits)
             return Reply(question, answers, truncated=is_cut)
-        beams = (settings.start_n_top or 0, settings.end_n_top or 0)
-        (answers,) = squad_answers.best_answers_v2([example], windows, results, *limits, *beams)
+        (answers,) = squad_answers.best_answers_v2(
+            [example], windows, results, *limits, *settings.beams
+        )
         null_odds = squad_answers.find_null_odds([example], windows, results)
         return Reply(question, answers, null_odds[example.qas_id], self._threshold, is_cut)
 
@@ -322,7 +323,7 @@ def _gold(
     example: squad_features.SquadExample, windows: Sequence[squad_features.SquadFeatures]
 ) -> tuple[Place, ...] | None:
     """Returns `Explanation.gold`."""
-    targets = positions.targets(squad_task.Questions([example], list(windows)))
+    targets = positions.targets(squad_answers.Questions([example], list(windows)))
     whole = [w for w in windows if not targets["is_impossible"][w.unique_id]]
     if not whole:
         return None

@@ -12,7 +12,7 @@ from absl import logging
 
 from albert.io import file_io, tables
 from albert.model import decision as decisions
-from albert.model import head_config, label_scale, sources
+from albert.model import head_config, label_scale, model_folder, sources
 from albert.tasks import glue, metrics, model_labels
 
 NAME = "custom"
@@ -60,9 +60,10 @@ class _Counts:
     places: dict[str, str]
 
     @classmethod
-    def read(cls, path: str, column: str | None) -> "_Counts":
+    def read(cls, path: str, column: str) -> "_Counts":
         """Counts the labels in a column of a file."""
-        rows, places = {}, {}
+        rows: dict[str, int] = {}
+        places: dict[str, str] = {}
         for place, row in tables.read_file(path, _SPLIT_FLAGS["train"]):
             name = tables.name_of(row, column, "label_column", place)
             rows[name] = rows.get(name, 0) + 1
@@ -139,7 +140,7 @@ class _Counts:
         }
 
 
-def _labels_of_counts(counts, kind):
+def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
     """Returns the labels of a train file from its `_Counts`; () for regression."""
     if kind is None:
         counts.check_finite()
@@ -189,17 +190,17 @@ def find_labels(
         if kind not in (None, saved_kind):
             raise file_io.InputError(f"label_type={kind}, but {path} is that of a {saved_kind}")
         return labels
-    is_classifier = head is not None and head.kind == glue.KIND
-    if "train" not in files and is_classifier:
-        return _labels_of_head(head, files, columns, kind)
+    classifier = head if head and head.kind == glue.KIND else None
+    if "train" not in files and classifier:
+        return _labels_of_head(classifier, files, columns, kind)
     if "train" not in files:
         raise file_io.InputError(
             f"there is no {path} with the names of the labels: expected output_dir to be that "
             "of a training run, or train_file"
         )
-    counts = _Counts.read(files["train"], columns.label)
-    if kind is None and is_classifier and not head.labels and counts.are_numbers:
-        logging.info("%s is a regression of numbers, so this run is one", head.path)
+    counts = _Counts.read(files["train"], columns.label or "")
+    if kind is None and classifier and not classifier.labels and counts.are_numbers:
+        logging.info("%s is a regression of numbers, so this run is one", classifier.path)
         kind = "regression"
     labels = _labels_of_counts(counts, kind)
     return in_order_of(head, labels, data=files["train"]) if head else labels
@@ -221,14 +222,19 @@ def in_order_of(
     return ordered or labels
 
 
-def _labels_of_head(head, files, columns, kind):
+def _labels_of_head(
+    head: model_labels.ModelHead,
+    files: Mapping[str, str],
+    columns: tables.Columns,
+    kind: str | None,
+) -> tuple[str, ...]:
     """Returns the labels of a model, of which there is no train file."""
     found = KINDS[not head.labels]
     if kind not in (None, found):
         raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {found}")
     labeled = next((s for s in ("dev", "test") if _has_labels(files, s, columns)), None)
     if head.is_unnamed and labeled:
-        names = _Counts.read(files[labeled], columns.label).classes()
+        names = _Counts.read(files[labeled], columns.label or "").classes()
         numbers = tuple(map(str, range(len(head.labels))))
         if set(map(tables.label_key, names)) <= set(numbers):
             return in_order_of(head, numbers)
@@ -236,7 +242,7 @@ def _labels_of_head(head, files, columns, kind):
     return head.labels
 
 
-def _has_labels(files, split, columns):
+def _has_labels(files: Mapping[str, str], split: str, columns: tables.Columns) -> bool:
     """Returns whether there is a file of a split whose first row has a label."""
     if split not in files:
         return False
@@ -249,12 +255,8 @@ def save_labels(output_dir: str, labels: Iterable[str]) -> None:
     file_io.write_json(os.path.join(output_dir, LABELS_NAME), list(labels))
 
 
-def labels_of(folder: Any) -> tuple[str, ...]:
-    """Returns the label names of a fine-tuned classifier in the order of their ids.
-
-    Args:
-      folder: `model_folder.ModelFolder`.
-    """
+def labels_of(folder: model_folder.ModelFolder) -> tuple[str, ...]:
+    """Returns the label names of a fine-tuned classifier in the order of their ids."""
     labels = folder.setting("labels", _are_labels)
     path = os.path.join(folder.path, LABELS_NAME)
     if file_io.exists(path) and (file_labels := _read_labels(path)) != labels:
@@ -265,15 +267,18 @@ def labels_of(folder: Any) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def names_of(folder: Any) -> tuple[str, ...]:
+def names_of(folder: model_folder.ModelFolder) -> tuple[str, ...]:
     """Returns the labels for people to read: `labels_of`, in the words of `glue.words_of`."""
     words = glue.words_of(folder.settings.get("task_name"))
     return tuple(words.get(label, label) for label in labels_of(folder))
 
 
-def _are_labels(value):
-    is_list = isinstance(value, list) and all(map(tables.is_name, value))
-    return is_list and len(set(value)) == len(value)
+def _are_labels(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and all(map(tables.is_name, value))
+        and len(set(value)) == len(value)
+    )
 
 
 def read_labels(folder: str) -> tuple[str, ...] | None:
@@ -282,7 +287,7 @@ def read_labels(folder: str) -> tuple[str, ...] | None:
     return tuple(_read_labels(path)) if file_io.exists(path) else None
 
 
-def _read_labels(path):
+def _read_labels(path: str) -> list[str]:
     labels = file_io.read_json(path, "labels")
     if not _are_labels(labels):
         raise file_io.InputError(
@@ -402,8 +407,8 @@ class CustomTask:
         """Returns the label of examples without one."""
         return self.labels[0] if self.labels else 0.0
 
-    def _label(self, row, place):
-        label = tables.name_of(row, self.columns.label, "label_column", place)
+    def _label(self, row: Mapping[str, Any], place: str) -> str | float:
+        label = tables.name_of(row, self.columns.label or "", "label_column", place)
         if self.is_regression:
             if problem := glue.number_problem(label):
                 raise file_io.InputError(f"{place}: {problem}")
@@ -420,7 +425,7 @@ class CustomTask:
         return known
 
 
-def _check_files(files, columns):
+def _check_files(files: Mapping[str, str], columns: tables.Columns) -> None:
     if len({tables.format_of(path) for path in files.values()}) > 1:
         arguments = ", ".join(f"{_SPLIT_FLAGS[split]}={path}" for split, path in files.items())
         raise file_io.InputError(f"the files must have one ending; found {arguments}")
@@ -445,9 +450,9 @@ def find_task(
       files: {split: path or None} for "train", "dev" and "test".
       output_dir, kind, head: see `find_labels`.
     """
-    files = {split: path for split, path in files.items() if path}
-    _check_files(files, columns)
-    return CustomTask(files, columns, find_labels(output_dir, files, columns, kind, head))
+    paths = {split: path for split, path in files.items() if path}
+    _check_files(paths, columns)
+    return CustomTask(paths, columns, find_labels(output_dir, paths, columns, kind, head))
 
 
 def settings_of(

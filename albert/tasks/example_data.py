@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
+Features = Mapping[str, np.ndarray | np.generic]  # of one example by name
+
+
 @dataclasses.dataclass(frozen=True)
 class FeatureCache:
     """The files that keep the features of a task.
@@ -62,7 +65,7 @@ class ExampleData(contracts.Data, Generic[E]):
         """Reads the examples of a split."""
 
     @abc.abstractmethod
-    def featurize(self, example: E, cuts: model_inputs.Cuts) -> Mapping[str, np.ndarray]:
+    def featurize(self, example: E, cuts: model_inputs.Cuts) -> Features:
         """Returns the features of an example; counts in `cuts`, which are logged, what it cuts."""
 
     @abc.abstractmethod

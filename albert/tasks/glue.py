@@ -10,18 +10,26 @@ import functools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from absl import logging
 
 from albert.data import tfrecord
+from albert.data.input_options import Tensors
 from albert.io import file_io, tables
 from albert.model import decision as decisions
 from albert.model import head_config, label_scale
+from albert.model.configuration import AlbertConfig
 from albert.tasks import class_scores, example_data, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model import heads
+    from albert.model.layers import Compute
 
 KIND = "classifier"  # kind of model folders
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -181,16 +189,16 @@ class GlueTask:
         return tables.Columns(text_pair="text_pair" if self.is_pair else None)
 
     @property
-    def _files(self):
-        return {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
+    def _files(self) -> dict[str, str]:
+        files = {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
+        return {split: file for split, file in files.items() if file}
 
     def check_splits(self, splits: Iterable[str]) -> None:
         """Rejects splits ("train", "dev", "test") that the task does not have."""
-        existing = [split for split, file in self._files.items() if file]
         for split in splits:
-            if split not in existing:
+            if split not in self._files:
                 raise file_io.InputError(
-                    f"task {self.name} has no {split} data, only {', '.join(existing)}"
+                    f"task {self.name} has no {split} data, only {', '.join(self._files)}"
                 )
 
     def path(self, data_dir: str, split: str) -> str:
@@ -202,7 +210,7 @@ class GlueTask:
             hint = ""
             if file_io.exists(os.path.join(data_dir, name)):
                 hint = f" ({name} is in {data_dir} itself: give the folder above)"
-            layout = ", ".join(file for file in self._files.values() if file)
+            layout = ", ".join(self._files.values())
             raise file_io.InputError(
                 f"task {self.name}: the file {path} does not exist; expected data_dir to hold "
                 f"a folder {self.folder} with {layout}{hint}"
@@ -248,22 +256,25 @@ class GlueTask:
 class _Reader:
     """Iterates over the (row number, columns) of one tab-separated file and checks each line."""
 
-    def __init__(self, glue_task, path, split) -> None:
+    def __init__(self, glue_task: GlueTask, path: str, split: str) -> None:
         self._task, self._path, self._line = glue_task, path, 0
         self._has_header = split not in glue_task.headerless
         self._has_labels = split != "test"
+        self.id_column, self.text_columns = glue_task.id_column, glue_task.text_columns
         if self._has_labels:
-            self.id_column, self.text_columns = glue_task.id_column, glue_task.text_columns
-            columns = (self.id_column or 0, *self.text_columns, glue_task.label_column)
-            self._num_columns = max(columns) + 1 + (glue_task.label_column == _LAST)
+            assert glue_task.label_column is not None  # the task has train or dev data
+            self._label_column = glue_task.label_column
+            columns = (self.id_column or 0, *self.text_columns, self._label_column)
+            self._num_columns = max(columns) + 1 + (self._label_column == _LAST)
         else:
-            self.id_column, *self.text_columns = glue_task.test_columns
+            self.id_column, *text_columns = glue_task.test_columns
+            self.text_columns = tuple(text_columns)
             self._num_columns = max(glue_task.test_columns) + 1
 
-    def _error(self, problem):
+    def _error(self, problem: str) -> file_io.InputError:
         return file_io.InputError(f"{self._path} line {self._line}: {problem}")
 
-    def _lines(self):
+    def _lines(self) -> Iterator[list[str]]:
         """Yields the columns of each line, without blank lines at the end of the file."""
         blank = 0
         with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
@@ -278,7 +289,7 @@ class _Reader:
                 self._line, blank = number, 0
                 yield line.split("\t")
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         examples, skipped = 0, []
         for columns in self._lines():
             if self._line == 1 and self._has_header:
@@ -299,7 +310,7 @@ class _Reader:
         if not examples:
             raise file_io.InputError(f"{self._path}: there is no example in {self._line} lines")
 
-    def _check_header(self, header):
+    def _check_header(self, header: list[str]) -> None:
         """Rejects a first line that is an example, which would be lost, and a file of other data.
 
         Its texts would be read from the wrong columns. Names of columns that the published files do
@@ -321,30 +332,30 @@ class _Reader:
                     f"{header[place]!r} among {', '.join(header)}: is it the file of another split?"
                 )
 
-    def _example_in(self, header):
+    def _example_in(self, header: list[str]) -> str | None:
         """Describes what shows that the first line is an example; None if nothing does."""
         task = self._task
         if self._has_labels:
-            label = header[task.label_column]
+            label = header[self._label_column]
             is_label = label in task.labels or (task.is_regression and is_number(label))
             return f"label {label!r}" if is_label else None
-        if task.id_name and header[self.id_column].isdecimal():
+        if task.id_name and self.id_column is not None and header[self.id_column].isdecimal():
             return f"id {header[self.id_column]!r}"
         # Labeled data without a header has its label there.
         found = [header[column] for column in self.text_columns if header[column] in task.labels]
         return f"label {found[0]!r}, as in data with labels" if found else None
 
-    def _places(self, count):
+    def _places(self, count: int) -> dict[str, int]:
         """Returns {name of a column: its place among `count`} of the columns that are read."""
         task = self._task
         places = dict(zip(task.text_names, self.text_columns, strict=True))
         if self._has_labels:
-            places[task.label_name] = task.label_column % count
+            places[task.label_name] = self._label_column % count
         if self.id_column is not None and task.id_name:
             places[task.id_name] = self.id_column
         return places
 
-    def _report_skipped(self, skipped, examples):
+    def _report_skipped(self, skipped: list[int], examples: int) -> None:
         fraction = len(skipped) / (len(skipped) + examples)
         message = (
             f"{self._path}: {len(skipped)} lines ({fraction:.2%}) with fewer than "
@@ -358,12 +369,12 @@ class _Reader:
             )
         logging.warning("%s", message)
 
-    def label(self, columns):
+    def label(self, columns: list[str]) -> str | float:
         """Returns the label of the last line read."""
         labels = self._task.labels
         if not self._has_labels:
             return labels[0] if labels else 0.0
-        label = columns[self._task.label_column]
+        label = columns[self._label_column]
         if labels:
             if label not in labels:
                 raise self._error(f"label {label!r}, expected one of {tables.name_list(labels)}")
@@ -392,14 +403,14 @@ def number_problem(label: str) -> str:
 
 # --- the table --------------------------------------------------------------------------------
 
-_PAIR_WITH_ID = {"label_column": _LAST, "test_columns": (0, 1, 2), "id_column": 0}
-_MNLI = {
+_PAIR_WITH_ID: dict[str, Any] = {"label_column": _LAST, "test_columns": (0, 1, 2), "id_column": 0}
+_MNLI: dict[str, Any] = {
     "label_column": _LAST, "test_columns": (0, 8, 9), "id_column": 0, "label_name": "gold_label",
 }  # fmt: skip
 _ONE_TEXT = ("sentence",)
-_MATCHED = {"dev_file": "dev_matched.tsv", "test_file": "test_matched.tsv"}
-_MISMATCHED = {"dev_file": "dev_mismatched.tsv", "test_file": "test_mismatched.tsv"}
-_ONLY_TEST = {"train_file": None, "dev_file": None, "test_file": "diagnostic.tsv"}
+_MATCHED: dict[str, Any] = {"dev_file": "dev_matched.tsv", "test_file": "test_matched.tsv"}
+_MISMATCHED: dict[str, Any] = {"dev_file": "dev_mismatched.tsv", "test_file": "test_mismatched.tsv"}
+_ONLY_TEST: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": "diagnostic.tsv"}
 _ACCURACY = ("eval_accuracy", metrics.accuracy)
 _F1 = ("f1", metrics.f1)
 _MATTHEWS = ("matthew_corr", metrics.matthews_correlation)
@@ -482,11 +493,11 @@ def get_task(name: str) -> GlueTask:
 
 def convert_example(
     example: InputExample,
-    task: Any,
+    task: ClassifierTask,
     max_seq_length: int,
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
-) -> dict[str, np.ndarray]:
+) -> example_data.Features:
     """Converts an example to features.
 
     Args:
@@ -517,7 +528,7 @@ def convert_example(
     }
 
 
-def _label_id(example, task):
+def _label_id(example: InputExample, task: ClassifierTask) -> np.float32 | np.int64:
     if task.is_regression:
         return np.float32(example.label)
     if example.label not in task.labels:
@@ -541,7 +552,7 @@ def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecor
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
-def eval_outputs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
+def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K]."""
     return {
         "probabilities": outputs["probabilities"],
@@ -552,7 +563,9 @@ def eval_outputs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str,
     }
 
 
-def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def batch_accuracy(
+    outputs: Tensors, features: Tensors
+) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
     """Returns the correct and all predictions of a batch, see `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
@@ -561,11 +574,11 @@ def batch_accuracy(outputs: dict[str, Any], features: dict[str, Any]) -> dict[st
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
-def signs(outputs: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
+def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns the `contracts.Task.learning_signals` of class ids or numbers."""
-    from albert.training import learning_signals
+    from albert.training import learning_signals as signals
 
-    return learning_signals.of_labels(outputs, features)
+    return signals.of_labels(outputs, features)
 
 
 def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
@@ -582,8 +595,16 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
 
 
 def _build_model(
-    config, compute, seed, num_labels, dropout_prob, head, scale, decision, class_weights
-):
+    config: AlbertConfig,
+    compute: "Compute",
+    seed: int,
+    num_labels: int,
+    dropout_prob: float,
+    head: head_config.Head,
+    scale: label_scale.LabelScale,
+    decision: decisions.Decision,
+    class_weights: Sequence[float],
+) -> "heads.ClassifierModel | heads.RegressionModel":
     from albert.model import heads
 
     settings = (compute, seed, dropout_prob, head)
@@ -627,7 +648,7 @@ def make_task(
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(further if labels else ())),
-        learning_signals=signs,
+        learning_signals=learning_signals,
         results_form=class_scores.add_to_form(form, labels, is_own) if labels else form,
     )
 
@@ -694,7 +715,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         """See `example_data.ExampleData`; the tokenizer normalizes texts."""
         return self.task.iter_examples(self.data_dir, self.source(split), use_spm=False)
 
-    def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
+    def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> example_data.Features:
         """See `convert_example`."""
         return convert_example(example, self.task, self.max_seq_length, self.tokenizer, cuts)
 

@@ -6,7 +6,7 @@ Letters in shapes: B batch, S sequence, K labels, N starts kept, M ends kept for
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert.io import file_io, tables
 from albert.model import configuration, head_config, model_folder, sources
@@ -20,6 +20,11 @@ from albert.tasks import (
 )
 from albert.tasks.squad import task as squad_task
 from albert.text import model_inputs
+
+if TYPE_CHECKING:
+    from albert.model import heads
+    from albert.model.layers import Compute
+    from albert.training import contracts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,9 @@ class Kind:
 # These import the network, and TensorFlow with it, which a server of ONNX models does not need.
 
 
-def _build_classifier(folder, compute, head):
+def _build_classifier(
+    folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
+) -> "heads.ClassifierModel | heads.RegressionModel":
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -73,21 +80,27 @@ def _build_classifier(folder, compute, head):
     )
 
 
-def _build_choice_scorer(folder, compute, head):
+def _build_choice_scorer(
+    folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
+) -> "heads.RegressionModel":
     from albert.model import heads
 
     # Each choice is scored alone, so a single output allows any number of choices.
     return heads.RegressionModel(folder.config, compute, 0, head=head)
 
 
-def _build_token_classifier(folder, compute, head):
+def _build_token_classifier(
+    folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
+) -> "heads.TokenClassifierModel":
     from albert.model import heads
 
     labels = custom.labels_of(folder)
     return heads.TokenClassifierModel(folder.config, len(labels), compute, 0, head=head)
 
 
-def _build_squad(folder, compute, head):
+def _build_squad(
+    folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
+) -> "contracts.Model":
     task = squad_task.make_task(folder.kind, folder.settings_as(squad_task.Settings))
     return task.build_model(folder.config, compute, 0)
 
@@ -95,7 +108,7 @@ def _build_squad(folder, compute, head):
 # --- settings of folders of Hugging Face ----------------------------------------------------------
 
 
-def _classifier_settings(labels, length):
+def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
     columns = dataclasses.asdict(tables.Columns())
     return {
         "task_name": custom.NAME,
@@ -105,16 +118,16 @@ def _classifier_settings(labels, length):
     }
 
 
-def _token_settings(labels, length):
+def _token_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
     columns = dataclasses.asdict(word_files.Columns())
     return {"labels": list(labels), "max_seq_length": length, "columns": columns}
 
 
-def _choice_settings(labels, length):
+def _choice_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
     return {"max_seq_length": length, "max_qa_length": min(race.MAX_QA_LENGTH, length // 2)}
 
 
-def _squad_settings(labels, length):
+def _squad_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
     return squad_task.Settings.default(length).to_dict()
 
 
@@ -205,7 +218,7 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     return model_folder.read(path, *names)
 
 
-def _read_huggingface(path, names):
+def _read_huggingface(path: str, names: Sequence[str]) -> model_folder.ModelFolder | None:
     """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders."""
     head = model_labels.read_folder(path) if file_io.is_dir(path) else None
     if head is None:
@@ -235,7 +248,7 @@ def write_folder(
         custom.save_labels(path, settings["labels"])
 
 
-def _check_undescribed(path, names):
+def _check_undescribed(path: str, names: Sequence[str]) -> None:
     """Raises InputError if a folder without description holds a checkpoint; says what to run."""
     from albert.model import checkpoints
 
@@ -262,7 +275,7 @@ def _check_undescribed(path, names):
     )
 
 
-def _find_by_variables(prefix):
+def _find_by_variables(prefix: str) -> list[Kind]:
     """Returns the rows of the kinds that match the variables of a checkpoint."""
     from albert.model import checkpoints
 

@@ -129,7 +129,7 @@ def pearson(labels: Values, predictions: Values) -> float:
     return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
 
 
-def _ranks(values):
+def _ranks(values: np.ndarray) -> np.ndarray:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[places]
 

@@ -155,9 +155,9 @@ def read_folder(folder: str) -> ModelHead | None:
     return ModelHead(path, kind, tuple(labels), settings.get("task_name"))
 
 
-def _of_huggingface(folder):
+def _of_huggingface(folder: str) -> ModelHead | None:
     config = huggingface.read_config(folder)
-    kind = _KINDS.get(huggingface.class_ending(config))
+    kind = _KINDS.get(huggingface.class_ending(config) or "")
     if kind is None:
         return None
     path = os.path.join(folder, huggingface.CONFIG_NAME)
@@ -183,16 +183,16 @@ def report(head: ModelHead, labels: Sequence[str], sorted_labels: Sequence[str])
         logging.info("The labels and their order are those of %s: %s", head.path, _listed(labels))
 
 
-def _key(name):
+def _key(name: str) -> str:
     """Returns what the spellings of a name have in common, such as NOT_ENTAILMENT."""
     return re.sub(r"[\s_-]+", "_", tables.label_key(name).casefold())
 
 
-def _listed(labels):
+def _listed(labels: Sequence[str]) -> str:
     return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
 
 
-def _described(kind, labels):
+def _described(kind: str, labels: Sequence[str]) -> str:
     if labels:
         return f"the kind {kind} with {len(labels)} labels: {_listed(labels)}"
     return f"the kind {kind}{' for numbers' if kind == 'classifier' else ''}"

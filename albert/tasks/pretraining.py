@@ -17,6 +17,7 @@ from albert.data import (
     record_values,
     tfrecord,
 )
+from albert.data.input_options import Tensors
 from albert.model import encoder, pretraining_heads
 from albert.training import contracts, results
 
@@ -33,7 +34,7 @@ def limits(config: encoder.AlbertConfig) -> dict[str, int]:
     }
 
 
-def _used_values(features):
+def _used_values(features: Tensors) -> Tensors:
     """Returns {name: bool tensor}: whether a value is used, by a real token or a weight above 0."""
     is_token, has_weight = features["input_mask"] != 0, features["masked_lm_weights"] != 0
     return {
@@ -44,7 +45,7 @@ def _used_values(features):
     }
 
 
-def _invalid_values(features, limits):
+def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, tf.Tensor]:
     """Returns {name: bool tensor}: whether a value is used but invalid."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
     limits = {**limits, "masked_lm_positions": real}
@@ -77,7 +78,9 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
         return {**features, **cleared}
 
 
-def _describe(name, place, features, limits):
+def _describe(
+    name: str, place: tuple[int, ...], features: Mapping[str, np.ndarray], limits: Mapping[str, int]
+) -> str:
     """Returns the message on a value that `prepare` refuses."""
     value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
@@ -96,7 +99,7 @@ def _describe(name, place, features, limits):
 # --- metrics -------------------------------------------------------------------------------------
 
 
-def _is_correct(labels, logits):
+def _is_correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns [rows]: 1 if the label has the highest of the logits [rows, V], else 0.
 
     A maximum is several times faster than an argmax over a large vocabulary.
@@ -105,7 +108,7 @@ def _is_correct(labels, logits):
     return tf.cast(of_label >= tf.reduce_max(logits, axis=-1), tf.float32)
 
 
-def _ratios(sentence):
+def _ratios(sentence: str | None) -> dict[str, tuple[str, str]]:
     """Returns {metric: (numerator, denominator)}, names of sums in each row.
 
     Args:
@@ -119,7 +122,9 @@ def _ratios(sentence):
     }
 
 
-def _row_sums(outputs, features, head, sentence):
+def _row_sums(
+    outputs: Tensors, features: Tensors, head: str | None, sentence: str | None
+) -> dict[str, tf.Tensor]:
     """Returns {name: [B]}, sums over the masked positions of each example.
 
     Args:
@@ -146,7 +151,9 @@ def _row_sums(outputs, features, head, sentence):
     return sums
 
 
-def _train_metrics(outputs, features, head, sentence):
+def _train_metrics(
+    outputs: Tensors, features: Tensors, head: str | None, sentence: str | None
+) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
     sums = _row_sums(outputs, features, head, sentence)
     return {
         name: (tf.reduce_sum(sums[top]), tf.reduce_sum(sums[bottom]))
@@ -163,7 +170,7 @@ class Evaluator:
     """
 
     def __init__(self, sentence: str | None = "sentence_order") -> None:
-        self._totals = {}
+        self._totals: dict[str, float] = {}
         self._ratios = _ratios(sentence)
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
@@ -201,16 +208,16 @@ def make_task(sentence_task: str = "sop", trained_for: str | None = None) -> con
     labels = pretraining_heads.SENTENCE_TASKS[sentence_task]
     model = sentence_task if labels is None or trained_for is None else trained_for
     head = pretraining_heads.SENTENCE_TASKS[model]
-    names = {"head": head, "sentence": labels if head == labels else f"{head}_head_on_{labels}"}
+    sentence = labels if head == labels else f"{head}_head_on_{labels}"
     partial = functools.partial
     return contracts.Task(
         name="pretraining",
         build_model=partial(pretraining_heads.PretrainingModel, sentence_task=model),
-        eval_outputs=partial(_row_sums, **names),
-        evaluator=partial(Evaluator, names["sentence"]),
-        train_metrics=partial(_train_metrics, **names),
+        eval_outputs=partial(_row_sums, head=head, sentence=sentence),
+        evaluator=partial(Evaluator, sentence),
+        train_metrics=partial(_train_metrics, head=head, sentence=sentence),
         best_metric="masked_lm_accuracy",
-        metrics=(*_ratios(names["sentence"]), "loss"),
+        metrics=(*_ratios(sentence), "loss"),
     )
 
 
@@ -220,7 +227,7 @@ class Reading:
 
     Attributes:
       lengths: (S, P) of records with masks; other records have at most S tokens.
-      masker: `dynamic_masking.Masker` for records without masks.
+      masker: draws masks for records without masks.
       remask: whether the masker also masks training records that have masks.
       sentence_labels: whether to read labels of the sentence task; records with masks may lack them
         otherwise.
@@ -228,7 +235,7 @@ class Reading:
     """
 
     lengths: tuple[int, int]
-    masker: Any = None
+    masker: dynamic_masking.Masker | None = None
     remask: bool = False
     sentence_labels: bool = True
     limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -255,16 +262,18 @@ def make_data(
     masker, length = reading.masker, reading.lengths[0]
     check = functools.partial(prepare, limits=reading.limits)
     unmasked_train, unmasked_dev = files["train"].without_masks, files["dev"].without_masks
+    reader, rewriter = (masker if x else None for x in (unmasked_train, unmasked_dev))
+    transformer = masker if unmasked_train or reading.remask else None
     train_input = input_options.TrainInput(
-        read=functools.partial(masker.read, seq_length=length) if unmasked_train else None,
+        read=functools.partial(reader.read, seq_length=length) if reader else None,
         prepare=None if unmasked_train else check,
-        transform=masker.transform if unmasked_train or reading.remask else None,
+        transform=transformer.transform if transformer else None,
         lengths=files["train"].lengths if equal_tokens else None,
         mixture=mixture,
     )
     eval_input = input_options.EvalInput(
         prepare=check,
-        rewrite=functools.partial(masker.rewrite, seq_length=length) if unmasked_dev else None,
+        rewrite=functools.partial(rewriter.rewrite, seq_length=length) if rewriter else None,
         max_examples=max_eval_examples,
         min_tokens=length // 4,  # Shorter batches need no less memory for predictions.
     )
@@ -318,14 +327,16 @@ class PretrainingData(contracts.Data):
         raise ValueError(_NO_PREDICTIONS)
 
 
-def _checked_specs(files, reading):
+def _checked_specs(
+    files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading
+) -> dict[str, Sequence[tfrecord.FeatureSpec]]:
     """Returns {split: specifications of its features}, after a check of the files."""
-    length, slots = reading.lengths
-    specs = {}
+    masker, (length, slots) = reading.masker, reading.lengths
+    specs: dict[str, Sequence[tfrecord.FeatureSpec]] = {}
     for split, records in files.items():
         specs[split] = instances.feature_specs(
             length,
-            reading.masker.config.num_slots if records.without_masks else slots,
+            masker.config.num_slots if masker and records.without_masks else slots,
             with_boundaries=reading.remask and split == "train",
             with_sentence_labels=reading.sentence_labels,
         )
@@ -335,22 +346,24 @@ def _checked_specs(files, reading):
     return specs
 
 
-def _report_damage(files, reading, paths):
+def _report_damage(
+    files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading, paths: Sequence[str]
+) -> contextlib.AbstractContextManager:
     """Returns `record_values.report_damage` of what `make_data` was given."""
     unmasked = {
         path for records in files.values() if records.without_masks for path in records.paths
     }
     specs = instances.feature_specs(*reading.lengths, False, reading.sentence_labels)
-    find_wrong, describe = (
-        functools.partial(f, limits=reading.limits) for f in (_invalid_values, _describe)
-    )
+    find_wrong = functools.partial(_invalid_values, limits=reading.limits)
+    describe = functools.partial(_describe, limits=reading.limits)
 
-    def find_masked():
+    def find_masked() -> str:
         masked = [path for path in paths if path not in unmasked]
         return record_values.find_wrong_record(masked, specs, find_wrong, describe)
 
-    def find_unmasked():
+    def find_unmasked() -> str:
         unmasked_paths = [path for path in paths if path in unmasked]
+        assert reading.masker  # which records without masks need
         vocab_size = len(reading.masker.vocabulary.word_starts)
         return dynamic_masking.find_invalid_record(unmasked_paths, reading.lengths[0], vocab_size)
 

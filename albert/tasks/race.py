@@ -9,18 +9,26 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import logging
 
 from albert.data import tfrecord
+from albert.data.input_options import Tensors
 from albert.io import file_io, json_shapes
 from albert.model import head_config
+from albert.model.configuration import AlbertConfig
 from albert.tasks import example_data, glue, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model import heads
+    from albert.model.layers import Compute
 
 NUM_CHOICES = 4
 BESIDE_ENDING = 4  # other tokens of an input, at least: one of the article, [CLS] and two [SEP]
@@ -67,7 +75,7 @@ class RaceExample:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def _levels(high_only, middle_only):
+def _levels(high_only: bool, middle_only: bool) -> tuple[str, ...]:
     if high_only and middle_only:
         raise file_io.InputError("high_only and middle_only contradict each other; give one")
     return tuple(
@@ -77,7 +85,7 @@ def _levels(high_only, middle_only):
     )
 
 
-def _by_number(name):
+def _by_number(name: str) -> tuple[int, str]:
     """Returns a sort key for published file names, which are numbers: 2.txt before 10.txt."""
     number = re.match(r"\d+", name)
     return (int(number.group()) if number else -1, name)
@@ -130,7 +138,7 @@ def fingerprint(
     return {"data_sha256": digest.hexdigest(), "levels": list(_levels(high_only, middle_only))}
 
 
-def _passages(path):
+def _passages(path: str) -> Iterator[tuple[str, str]]:
     """Yields (place for messages, JSON text of one passage) of a file of either layout."""
     if os.path.basename(path) != _MERGED:
         yield path, file_io.read_text(path, "RACE").removeprefix("\ufeff")
@@ -147,18 +155,18 @@ def read_passages(path: str) -> Iterator[dict[str, Any]]:
         yield _checked_passage(place, text)
 
 
-def _is_list_of_strings(value, length):
+def _is_list_of_strings(value: object, length: int) -> bool:
     return isinstance(value, list) and len(value) == length and all(map(_is_string, value))
 
 
-def _is_string(value):
+def _is_string(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _checked_passage(place, text):
+def _checked_passage(place: str, text: str) -> dict[str, Any]:
     """Parses the JSON text of a passage and checks its parts."""
 
-    def check(condition, problem):
+    def check(condition: bool, problem: str) -> None:
         if not condition:
             raise file_io.InputError(f"{place}: {problem}")
 
@@ -208,8 +216,9 @@ def iter_race_examples(
     use_spm: bool = True,
 ) -> Iterator[RaceExample]:
     """Yields the examples of a split one at a time; see `read_race_examples`."""
-    clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
-    clean = clean if use_spm else str
+    clean: Callable[[str], str] = str
+    if use_spm:
+        clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
     count = 0
     for level in _levels(high_only, middle_only):
         for path in data_files(data_dir, split, level):
@@ -262,7 +271,7 @@ def convert_example(
     max_qa_length: int,
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
-) -> dict[str, np.ndarray]:
+) -> example_data.Features:
     """Converts a question to features.
 
     The input of each option is ``[CLS] article [SEP] question and option [SEP]``.
@@ -325,7 +334,7 @@ class Evaluator:
 
     def __init__(self) -> None:
         self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),), labels=_LETTERS)
-        self._levels = []
+        self._levels: list[np.ndarray] = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
@@ -353,7 +362,7 @@ class Evaluator:
         return self._all.classes()
 
 
-def _eval_outputs(outputs, features):
+def _eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     return {
         **glue.eval_outputs(outputs, features),
         "level": features["level"],
@@ -380,7 +389,9 @@ def write_predictions(
     return scores
 
 
-def _build_model(config, compute, seed, dropout_prob, head):
+def _build_model(
+    config: AlbertConfig, compute: "Compute", seed: int, dropout_prob: float, head: head_config.Head
+) -> "heads.MultipleChoiceModel":
     from albert.model import heads
 
     return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
@@ -402,7 +413,7 @@ def make_task(
         train_metrics=glue.batch_accuracy,
         best_metric="eval_accuracy",
         metrics=METRICS,
-        learning_signals=glue.signs,
+        learning_signals=glue.learning_signals,
     )
 
 
@@ -473,7 +484,7 @@ class RaceData(example_data.ExampleData[RaceExample]):
         """See `example_data.ExampleData`; the tokenizer normalizes texts."""
         return iter_race_examples(self.data_dir, split, use_spm=False, **self.levels)
 
-    def featurize(self, example: RaceExample, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
+    def featurize(self, example: RaceExample, cuts: model_inputs.Cuts) -> example_data.Features:
         """See `convert_example`."""
         lengths = (self.max_seq_length, self.max_qa_length)
         features = convert_example(example, *lengths, self.tokenizer, cuts)

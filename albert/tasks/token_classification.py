@@ -14,14 +14,16 @@ import itertools
 import operator
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import logging
 
 from albert.data import tfrecord
+from albert.data.input_options import Tensors
 from albert.io import file_io, tables
 from albert.model import head_config
+from albert.model.configuration import AlbertConfig
 from albert.tasks import (
     custom,
     entities,
@@ -35,6 +37,12 @@ from albert.tasks import (
 from albert.text import model_inputs, tokenization
 from albert.training import contracts, results
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model import heads
+    from albert.model.layers import Compute
+
 KIND = "token_classifier"  # kind of model folders
 NAME = "tokens"
 CONLL_NAME, JSONL_NAME = "predictions.conll", "predictions.jsonl"
@@ -45,7 +53,7 @@ _SHOWN = 20  # maximum number of labels in messages
 # --- labels -------------------------------------------------------------------------------------
 
 
-def _format(labels):
+def _format(labels: Sequence[str]) -> str:
     return tables.name_list(labels, _SHOWN)
 
 
@@ -81,9 +89,9 @@ def find_labels(
             f"there is no {os.path.join(output_dir, custom.LABELS_NAME)} with the names of "
             "the labels: expected output_dir to be that of a training run, or train_file"
         )
-    counts = {}
+    counts: dict[str, int] = {}
     for sentence in word_files.read(files["train"], _SPLIT_FLAGS["train"], columns, labeled=True):
-        for label in sentence.labels:
+        for label in sentence.labels or ():
             counts[label] = counts.get(label, 0) + 1
     if len(counts) < 2:
         raise file_io.InputError(
@@ -92,7 +100,7 @@ def find_labels(
         )
     sorted_labels = label_order(counts)
     labels = head.order(KIND, sorted_labels, data=files["train"]) if head else None
-    if labels:
+    if head and labels:
         model_labels.report(head, labels, sorted_labels)
     labels = labels or sorted_labels
     texts = [f"{label} ({counts.get(label, 0)})" for label in labels]
@@ -151,7 +159,7 @@ def parts_of(
         yield Part(sentence.guid, number, place, ids, starts, label_ids[first:end], num_lost)
 
 
-def _cuts(lengths, room):
+def _cuts(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
     """Yields (first, end) of non-empty runs of words with a total length of at most `room`."""
     first, total = 0, 0
     for place, length in enumerate(lengths):
@@ -162,7 +170,7 @@ def _cuts(lengths, room):
     yield first, len(lengths)
 
 
-def _label_ids(sentence, labels):
+def _label_ids(sentence: word_files.Sentence, labels: Sequence[str]) -> list[int]:
     if sentence.labels is None:
         return [0] * len(sentence.words)
     places = {label: i for i, label in enumerate(labels)}
@@ -233,7 +241,7 @@ def eval_outputs(
 
     missing = max_seq_length - tf.shape(features["label_ids"])[1]
 
-    def whole(x):
+    def whole(x: "tf.Tensor") -> "tf.Tensor":
         return tf.ensure_shape(tf.pad(x, [[0, 0], [0, missing]]), [None, max_seq_length])
 
     rows = {
@@ -254,7 +262,7 @@ def eval_outputs(
     }
 
 
-def by_sentence(rows: dict[str, np.ndarray], *names: str) -> Iterator[tuple[list, ...]]:
+def by_sentence(rows: contracts.Rows, *names: str) -> Iterator[tuple[list, ...]]:
     """Yields the values of the words of each sentence, joined from its parts, in order.
 
     Args:
@@ -265,8 +273,8 @@ def by_sentence(rows: dict[str, np.ndarray], *names: str) -> Iterator[tuple[list
       For each sentence a tuple of lists, one for each name.
     """
     order = np.lexsort([rows["part"], rows["sentence"]])
-    for _, places in itertools.groupby(order, lambda place: rows["sentence"][place]):
-        places = list(places)
+    for _, group in itertools.groupby(order, lambda place: rows["sentence"][place]):
+        places = list(group)
         starts = [rows["first_pieces"][place] == 1 for place in places]
         yield tuple(
             np.concatenate([rows[n][p][at] for p, at in zip(places, starts, strict=True)]).tolist()
@@ -283,7 +291,7 @@ class Evaluator:
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
-        self._rows = []
+        self._rows: list[dict[str, np.ndarray]] = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch of `eval_outputs` as arrays."""
@@ -309,7 +317,7 @@ class Evaluator:
             for kind, counts in by_kind.items()
         )
 
-    def _names(self, rows):
+    def _names(self, rows: contracts.Rows) -> Iterator[list[list[str]]]:
         """Returns the labels, and the predictions, of the words of each sentence."""
         pairs = by_sentence(rows, "label_ids", "predictions")
         return (
@@ -320,17 +328,19 @@ class Evaluator:
     def baseline(self) -> dict[str, float]:
         """Returns the same scores if every word gets the most frequent label."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
-        frequent = self._labels[np.argmax(np.bincount(labels))]
+        frequent = self._labels[int(np.argmax(np.bincount(labels)))]
         pairs = by_sentence(self._join(), "label_ids")
         true = [[self._labels[i] for i in row] for (row,) in pairs]
         loss = metrics.baseline_loss(labels)
         constant = [[frequent] * len(row) for row in true]
         return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
 
-    def _join(self):
+    def _join(self) -> dict[str, np.ndarray]:
         return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
 
-    def _scores(self, true, predicted):
+    def _scores(
+        self, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+    ) -> dict[str, float]:
         marked = entities.mark_entities(self._labels)
         return {
             "eval_accuracy": entities.accuracy(true, predicted),
@@ -338,7 +348,9 @@ class Evaluator:
         }
 
 
-def _train_metrics(outputs, features):
+def _train_metrics(
+    outputs: Tensors, features: Tensors
+) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
     """Returns the correct words and all words of a batch, see `contracts.Task.train_metrics`."""
     import tensorflow as tf
 
@@ -347,14 +359,22 @@ def _train_metrics(outputs, features):
     return {"accuracy": (tf.reduce_sum(correct * words), tf.reduce_sum(words))}
 
 
-def _build_model(config, compute, seed, num_labels, dropout_prob, head, class_weights):
+def _build_model(
+    config: AlbertConfig,
+    compute: "Compute",
+    seed: int,
+    num_labels: int,
+    dropout_prob: float,
+    head: head_config.Head,
+    class_weights: Sequence[float],
+) -> "heads.TokenClassifierModel":
     from albert.model import heads
 
     settings = (compute, seed, dropout_prob, head, class_weights)
     return heads.TokenClassifierModel(config, num_labels, *settings)
 
 
-def _signs(outputs, features):
+def _signs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     from albert.training import learning_signals
 
     return learning_signals.of_words(outputs, features)
@@ -375,12 +395,16 @@ def make_task(
       dropout_prob: dropout of the encoder's output in training.
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
-    partial, settings = functools.partial, {"dropout_prob": dropout_prob, "head": head}
-    settings["class_weights"] = tuple(class_weights)
-    marked = entities.mark_entities(labels)
+    partial, marked = functools.partial, entities.mark_entities(labels)
     return contracts.Task(
         name=NAME,
-        build_model=partial(_build_model, num_labels=len(labels), **settings),
+        build_model=partial(
+            _build_model,
+            num_labels=len(labels),
+            dropout_prob=dropout_prob,
+            head=head,
+            class_weights=tuple(class_weights),
+        ),
         eval_outputs=partial(eval_outputs, max_seq_length=max_seq_length),
         evaluator=partial(Evaluator, labels),
         train_metrics=_train_metrics,
@@ -438,7 +462,7 @@ def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
 def predictions(
     sentences: Iterable[word_files.Sentence],
     labels: Sequence[str],
-    rows: dict[str, np.ndarray],
+    rows: contracts.Rows,
     cut: Container[int] = (),
 ) -> Iterator[word_files.Prediction]:
     """Yields the prediction for each sentence.

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from albert.io import file_io, tables
@@ -111,7 +111,7 @@ def read_lines(
         yield from _read_conll(lines, name, columns, labeled)
 
 
-def _of_text(number, place, text):
+def _of_text(number: int, place: str, text: str) -> Sentence:
     return Sentence(str(number), words_of(text, place), None, place)
 
 
@@ -128,7 +128,7 @@ def words_of(text: str, place: str) -> tuple[str, ...]:
     return words
 
 
-def _check_names(texts, what, place):
+def _check_names(texts: Iterable[str], what: str, place: str) -> None:
     """Rejects texts that files of predictions cannot hold."""
     if not all(map(tables.is_name, texts)):
         raise file_io.InputError(
@@ -137,10 +137,16 @@ def _check_names(texts, what, place):
         )
 
 
-def _read_jsonl(lines, name, columns, labeled, skipped):
+def _read_jsonl(
+    lines: Iterable[bytes],
+    name: str,
+    columns: Columns,
+    labeled: bool | None,
+    skipped: list[str] | None,
+) -> Iterator[Sentence]:
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
 
-    def make(number, place, row):
+    def make(number: int, place: str, row: dict[str, Any]) -> Sentence:
         nonlocal labeled
         if words_key not in row and isinstance(row.get(_TEXT), str):
             words = words_of(row[_TEXT], place)
@@ -160,7 +166,7 @@ def _read_jsonl(lines, name, columns, labeled, skipped):
     yield from tables.each(tables.read_rows(lines, name, "jsonl"), make, skipped)
 
 
-def _texts(row, key, flag, place):
+def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str, ...]:
     """Returns the texts in a list, none of them empty."""
     if key not in row:
         raise file_io.InputError(
@@ -176,8 +182,11 @@ def _texts(row, key, flag, place):
     return tuple(texts)
 
 
-def _read_conll(lines, name, columns, labeled):
-    rows, first, count = [], 1, 0
+def _read_conll(
+    lines: Iterable[bytes], name: str, columns: Columns, labeled: bool | None
+) -> Iterator[Sentence]:
+    rows: list[list[str]] = []
+    first, count = 1, 0
     for number, fields in _fields(lines, name):
         if fields:
             first = first if rows else number
@@ -189,7 +198,7 @@ def _read_conll(lines, name, columns, labeled):
             rows, count = [], count + 1
 
 
-def _fields(lines, name):
+def _fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (line number, columns) of each word, and (line number, []) after each sentence."""
     numbered, head, sample = file_io.text_lines(lines, name), [], ""
     for number, line in numbered:
@@ -219,17 +228,19 @@ def _fields(lines, name):
     yield number + 1, []
 
 
-def _ends_sentence(line):
+def _ends_sentence(line: str) -> bool:
     return not line.strip() or line.startswith(_DOCUMENT)
 
 
-def _split(line, separator):
+def _split(line: str, separator: str | None) -> list[str]:
     """Returns the columns of a line; other spaces, such as no-break spaces, are part of words."""
     line = line.rstrip("\r\n")
     return line.split(separator) if separator else re.split("[ \t]+", line.strip(" \t"))
 
 
-def _sentence(rows, name, first, count, columns, labeled):
+def _sentence(
+    rows: list[list[str]], name: str, first: int, count: int, columns: Columns, labeled: bool | None
+) -> Sentence:
     """Returns the sentence of rows of columns, the first of which is line `first`."""
     place, width = f"{name} line {first}", len(rows[0])
     word = _column(columns.words, 0, width, "words_column", place)
@@ -247,7 +258,7 @@ def _sentence(rows, name, first, count, columns, labeled):
     return Sentence(str(count), tuple(fields[word] for fields in rows), labels, place)
 
 
-def _column(value, default, width, flag, place):
+def _column(value: str | None, default: int, width: int, flag: str, place: str) -> int:
     """Returns the index of a column, from 0."""
     if value is None:
         return default
@@ -276,7 +287,7 @@ class Prediction:
     truncated: bool = False
 
 
-def _conll_lines(prediction, marks):
+def _conll_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
     columns = [prediction.sentence.words, prediction.sentence.labels, prediction.labels]
     for fields in zip(*(column for column in columns if column is not None), strict=True):
         yield "\t".join(fields)
@@ -300,7 +311,7 @@ def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
     return row | ({"truncated": True} if prediction.truncated else {})
 
 
-def _json_lines(prediction, marks):
+def _json_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
     yield json.dumps(to_dict(prediction, marks), ensure_ascii=False)
 
 

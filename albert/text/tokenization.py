@@ -224,6 +224,7 @@ class FullTokenizer:
         self.keep_accents = not self.rules.strips_accents(bool(spm_model_file))
         self.vocab_file = vocab_file
         self.spm_model_file = spm_model_file
+        self.vocabulary_file = spm_model_file or vocab_file or ""
         self.sp_model: SentencePieceProcessor | None = None
         if spm_model_file:
             self.sp_model = _load_sentencepiece(spm_model_file)
@@ -296,7 +297,7 @@ class FullTokenizer:
             if self.sp_model:
                 remedy = "train it with pad_id 0, unk_id 1 and control symbols [CLS], [SEP], [MASK]"
             raise file_io.InputError(
-                f"{self.spm_model_file or self.vocab_file} lacks special pieces: expected "
+                f"{self.vocabulary_file} lacks special pieces: expected "
                 f"{', '.join(missing)} among its {len(self.vocab)} pieces; {remedy}"
             )
         return ids
@@ -339,7 +340,7 @@ class FullTokenizer:
         if len(capitals) > _FEW_CAPITALS * self.vocab_size:
             examples = ", ".join(map(repr, capitals[:3]))
             raise file_io.InputError(
-                f"{self.spm_model_file or self.vocab_file}: {len(capitals)} of its "
+                f"{self.vocabulary_file}: {len(capitals)} of its "
                 f"{self.vocab_size} pieces have capitals ({examples}), which lower-cased text "
                 "never gives, and nothing says whether the model's text was lower-cased: give "
                 "nodo_lower_case for a cased model, or do_lower_case"
@@ -455,7 +456,7 @@ def check_vocab_size(tokenizer: FullTokenizer, config_vocab_size: int) -> None:
     A model with more entries than the tokenizer has pieces works (some pad the table), so that
     is only a warning.
     """
-    source = tokenizer.spm_model_file or tokenizer.vocab_file
+    source = tokenizer.vocabulary_file
     message = f"{source} has {tokenizer.vocab_size} pieces, the config's vocab_size is"
     if tokenizer.vocab_size > config_vocab_size:
         raise file_io.InputError(
@@ -483,7 +484,7 @@ def warn_of_unreachable_pieces(tokenizer: FullTokenizer) -> None:
     logging.warning(
         "%s: %d of %d pieces (%s) can never be found, as texts lose their %s; if the model was "
         "trained with them, give %s",
-        tokenizer.spm_model_file or tokenizer.vocab_file,
+        tokenizer.vocabulary_file,
         len(pieces),
         tokenizer.vocab_size,
         ", ".join(pieces[:3]),

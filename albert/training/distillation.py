@@ -106,7 +106,7 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
       checkpoint: the teacher's prefix; its vocabulary is in the same folder.
       source: `sources.Source` of the student.
     """
-    ours = source.spm_model_file or source.vocab_file
+    ours = source.vocabulary
     theirs = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
     if not (ours and theirs):
         logging.warning(

@@ -9,7 +9,6 @@ import tensorflow as tf
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import positions
-from albert.tasks.squad import task as squad_task
 from tests.support import squad_samples
 
 
@@ -27,7 +26,7 @@ def questions_of(path, tokenizer, count=None, **lengths):
         for example in examples
     ]
     windows = squad_samples.features_of(tokenizer, training, is_training=True, **lengths)
-    return squad_task.Questions(examples, features), windows
+    return squad_answers.Questions(examples, features), windows
 
 
 def check_targets(questions, windows):
@@ -64,7 +63,7 @@ def test_an_answer_at_the_begin_of_a_text_starts_with_its_letter(tokenizer):
         "q", "Where?", text, answers=("Ω the",), answer_starts=(0,)
     )
     windows = squad_samples.features_of(tokenizer, [example])
-    found = positions.targets(squad_task.Questions([example], windows))
+    found = positions.targets(squad_answers.Questions([example], windows))
     assert found["start_positions"][0] == windows[0].text_begin + 1
 
 
@@ -73,7 +72,7 @@ def test_places_that_are_not_said_do_not_count(tokenizer):
         "q", "Where?", squad_samples.TEXT, answers=("harbour",), answer_starts=(None,)
     )
     features = squad_samples.features_of(tokenizer, [example])
-    found = positions.targets(squad_task.Questions([example], features))
+    found = positions.targets(squad_answers.Questions([example], features))
     assert not found["place_is_known"].any()
 
 

@@ -159,7 +159,7 @@ def test_when_answers_are_known(answers, impossible, known):
         squad_features.SquadExample(str(i), "q", "c", answers=a, is_impossible=b)
         for i, (a, b) in enumerate(zip(answers, impossible, strict=True))
     ]
-    assert squad_task.Questions(examples, []).answers_known == known
+    assert squad_answers.Questions(examples, []).answers_known == known
 
 
 # --- records ------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] 
         return None
 
 
-def _check_header(path, line, settings):
+def _check_header(path: str, line: str, settings: dict[str, Any]) -> None:
     try:
         header = file_io.parse_json(line)
     except ValueError:  # InputError is one
@@ -119,7 +119,7 @@ def _check_header(path, line, settings):
             )
 
 
-def _features_of_row(row):
+def _features_of_row(row: Any) -> SquadFeatures:
     json_shapes.check(row, list, "a window")
     number, qas_id, example_index, span, length, num_tokens, begin, context, starts, ends = row[:-1]
     if (answer := row[-1]) is not None:

@@ -1,13 +1,14 @@
 """Reads the files of SQuAD 1.1 and 2.0, finds answers in the scores of a model, and writes them."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
 import operator
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ NO_WINDOW_NULL_ODDS = 1000000.0
 NO_LOGIT = -1e30
 WINDOWS_AT_A_TIME = 4096
 
+WindowScores = Mapping[str, Any]  # arrays or lists by the name of a model's output
+
 
 def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
     """Reads a file in the format of SQuAD.
@@ -45,7 +48,9 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
         The message names the file and the place or the id.
     """
     content = file_io.read_json(path, "SQuAD file", max_bytes=None)
-    examples, places, oddities = [], {}, _Oddities(path)
+    examples: list[SquadExample] = []
+    places: dict[str, str] = {}
+    oddities = _Oddities(path)
     for article_number, paragraph_number, paragraph in _paragraphs(path, content):
         place = f"data[{article_number}].paragraphs[{paragraph_number}]"
         text = _field(path, place, paragraph, "context", str)
@@ -100,7 +105,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _field(path, place, value, name, kind):
+def _field(path: str, place: str, value: object, name: str, kind: type) -> Any:
     # For Python, booleans are also integers.
     if not isinstance(value, dict) or type(value.get(name)) is not kind:
         actual = "none"
@@ -119,13 +124,15 @@ def _field(path, place, value, name, kind):
     return value[name]
 
 
-def _paragraphs(path, content):
+def _paragraphs(path: str, content: object) -> Iterator[tuple[int, int, Any]]:
     for i, article in enumerate(_field(path, "the file", content, "data", list)):
         for j, paragraph in enumerate(_field(path, f"data[{i}]", article, "paragraphs", list)):
             yield i, j, paragraph
 
 
-def _read_question(path, place, question, text, is_training, oddities):
+def _read_question(
+    path: str, place: str, question: Any, text: str, is_training: bool, oddities: _Oddities
+) -> SquadExample:
     is_number = isinstance(question, dict) and type(question.get("id")) is int
     example = SquadExample(
         qas_id=str(question["id"]) if is_number else _field(path, place, question, "id", str),
@@ -150,7 +157,13 @@ def _read_question(path, place, question, text, is_training, oddities):
     return example
 
 
-def _set_answers(example, pairs, is_training, is_stated, oddities):
+def _set_answers(
+    example: SquadExample,
+    pairs: list[tuple[str, int | None]],
+    is_training: bool,
+    is_stated: bool,
+    oddities: _Oddities,
+) -> None:
     """Sets the answers of a question from (text, first character or None) pairs."""
     if example.is_impossible and pairs:
         oddities.add(oddities.ANSWERED, example.qas_id)
@@ -164,13 +177,15 @@ def _set_answers(example, pairs, is_training, is_stated, oddities):
     example.answers, example.answer_starts = tuple(text for text, _ in pairs), tuple(starts)
 
 
-def _is_at(text, start, example):
+def _is_at(text: str, start: int | None, example: SquadExample) -> bool:
     """Returns whether a text is in the paragraph at a character, which may be None."""
     is_inside = start is not None and start >= 0
     return bool(text) and is_inside and example.paragraph_text.startswith(text, start)
 
 
-def _set_training_answer(path, example, pairs):
+def _set_training_answer(
+    path: str, example: SquadExample, pairs: list[tuple[str, int | None]]
+) -> None:
     pairs = list(dict.fromkeys(pairs))  # several people may have given the same answer
     if len(pairs) != 1:
         raise InputError(
@@ -179,6 +194,7 @@ def _set_training_answer(path, example, pairs):
         )
     ((text, start),) = pairs
     if not _is_at(text, start, example):
+        start = -1 if start is None else start
         span = example.paragraph_text[start : start + len(text)] if start >= 0 else ""
         raise InputError(
             f"SQuAD file: {path}: the answer of question {example.qas_id!r} is {text!r}, but at "
@@ -187,7 +203,7 @@ def _set_training_answer(path, example, pairs):
     example.orig_answer_text, example.start_position = text, start
 
 
-def _where(text, context):
+def _where(text: str, context: str) -> str:
     """Returns where a text is in its context, in words."""
     starts = [str(match.start()) for match in re.finditer(re.escape(text), context)]
     if not text or not starts:
@@ -205,6 +221,33 @@ def answers_known(examples: Sequence[SquadExample]) -> bool:
     return all(example.answers is not None for example in examples) and any(
         example.answers or example.is_impossible for example in examples
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions to answer, and their windows in the order of the records."""
+
+    examples: list[SquadExample]
+    features: list[SquadFeatures]
+
+    @functools.cached_property
+    def answers_known(self) -> bool:
+        """Returns whether the questions come with their answers."""
+        return answers_known(self.examples)
+
+    @functools.cached_property
+    def dataset(self) -> list[dict[str, Any]]:
+        """Returns the gold answers in the layout of SQuAD files."""
+        questions = [
+            {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
+            for example in self.examples
+        ]
+        return [{"paragraphs": [{"qas": questions}]}]
+
+
+def no_questions() -> Questions:
+    """Returns the questions of a task that evaluates nothing."""
+    return Questions([], [])
 
 
 def shuffle_examples(examples: Iterable[SquadExample]) -> list[SquadExample]:
@@ -263,7 +306,7 @@ def scores_of(outputs: Mapping[str, np.ndarray], input_mask: np.ndarray) -> dict
 def best_answers_v1(
     examples: Sequence[SquadExample],
     features: Sequence[SquadFeatures],
-    results: Mapping[int, Mapping[str, Any]],
+    results: Mapping[int, WindowScores],
     n_best_size: int,
     max_answer_length: int,
 ) -> list[list[Answer]]:
@@ -281,9 +324,9 @@ def best_answers_v1(
       For each example a list of `Answer`, best first; the text is "empty" if there is none.
     """
 
-    def candidates(rows):
-        logits = (_stack(rows, key) for key in ("start_log_prob", "end_log_prob"))
-        return squad_spans.candidates_from_logits(*logits, n_best_size)
+    def candidates(rows: Sequence[WindowScores]) -> squad_spans.Candidates:
+        starts, ends = (_stack(rows, key) for key in ("start_log_prob", "end_log_prob"))
+        return squad_spans.candidates_from_logits(starts, ends, n_best_size)
 
     none = Answer("empty", 1.0, 0.0, 0.0)
     return _best_answers(
@@ -294,7 +337,7 @@ def best_answers_v1(
 def best_answers_v2(
     examples: Sequence[SquadExample],
     features: Sequence[SquadFeatures],
-    results: Mapping[int, Mapping[str, Any]],
+    results: Mapping[int, WindowScores],
     n_best_size: int,
     max_answer_length: int,
     start_n_top: int,
@@ -314,7 +357,7 @@ def best_answers_v2(
     """
     names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
 
-    def candidates(rows):
+    def candidates(rows: Sequence[WindowScores]) -> squad_spans.Candidates:
         columns = []
         for name in names:
             expected = start_n_top * (end_n_top if name.startswith("end") else 1)
@@ -333,7 +376,7 @@ def best_answers_v2(
     )
 
 
-def _stack(rows, key):
+def _stack(rows: Sequence[WindowScores], key: str) -> np.ndarray:
     """Stacks rows of scores into one array; pads shorter rows with -inf."""
     lengths = [len(row[key]) for row in rows]
     flat = np.concatenate([row[key] for row in rows]).astype(np.float32, copy=False)
@@ -344,16 +387,24 @@ def _stack(rows, key):
     return stacked
 
 
-def _best_answers(examples, features, results, candidates, n_best_size, max_answer_length, none):
+def _best_answers(
+    examples: Sequence[SquadExample],
+    features: Sequence[SquadFeatures],
+    results: Mapping[int, WindowScores],
+    candidates: Callable[[Sequence[WindowScores]], squad_spans.Candidates],
+    n_best_size: int,
+    max_answer_length: int,
+    none: Answer,
+) -> list[list[Answer]]:
     number_of = {example.qas_id: number for number, example in enumerate(examples)}
     _check_results(features, number_of, results)
-    by_question = [[] for _ in examples]
+    by_question: list[list[SquadFeatures]] = [[] for _ in examples]
     for window in features:
-        by_question[number_of[window.qas_id]].append(window)
+        by_question[number_of[window.question]].append(window)
     answers = [[none] for _ in examples]
     for windows in _groups(by_question):
         places = squad_spans.WindowPlaces(
-            question=np.array([number_of[window.qas_id] for window in windows]),
+            question=np.array([number_of[window.question] for window in windows]),
             begin=np.array([window.max_context[0] for window in windows]),
             end=np.array([window.max_context[1] for window in windows]),
             text_end=np.array([window.text_end for window in windows]),
@@ -365,7 +416,11 @@ def _best_answers(examples, features, results, candidates, n_best_size, max_answ
     return answers
 
 
-def _check_results(features, number_of, results):
+def _check_results(
+    features: Sequence[SquadFeatures],
+    number_of: Mapping[str, int],
+    results: Mapping[int, WindowScores],
+) -> None:
     missing = [window.unique_id for window in features if window.unique_id not in results]
     if missing:
         raise InputError(
@@ -381,7 +436,7 @@ def _check_results(features, number_of, results):
             )
 
 
-def _groups(by_question):
+def _groups(by_question: Iterable[list[SquadFeatures]]) -> Iterator[list[SquadFeatures]]:
     """Yields lists of the windows of whole questions, about `WINDOWS_AT_A_TIME` in each."""
     group = []
     for windows in by_question:
@@ -393,7 +448,12 @@ def _groups(by_question):
         yield group
 
 
-def _distinct_texts(examples, windows, spans, n_best_size):
+def _distinct_texts(
+    examples: Sequence[SquadExample],
+    windows: Sequence[SquadFeatures],
+    spans: dict[str, np.ndarray],
+    n_best_size: int,
+) -> Iterator[tuple[int, list[Answer]]]:
     """Yields (question number, answers): of spans with the same text only the best."""
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
@@ -413,7 +473,7 @@ def _distinct_texts(examples, windows, spans, n_best_size):
         yield number, _with_probabilities(list(answers.values()))
 
 
-def _with_probabilities(answers):
+def _with_probabilities(answers: list[Answer]) -> list[Answer]:
     scores = [answer.start_log_prob + answer.end_log_prob for answer in answers]
     weights = [math.exp(score - scores[0]) for score in scores]  # the first is the largest
     total = sum(weights)
@@ -422,7 +482,9 @@ def _with_probabilities(answers):
     return answers
 
 
-def _to_nbest(examples, answers):
+def _to_nbest(
+    examples: Sequence[SquadExample], answers: list[list[Answer]]
+) -> dict[str, list[dict]]:
     return {
         example.qas_id: [answer.to_json() for answer in nbest]
         for example, nbest in zip(examples, answers, strict=True)
@@ -432,7 +494,7 @@ def _to_nbest(examples, answers):
 def predictions_v1(
     examples: Sequence[SquadExample],
     features: Sequence[SquadFeatures],
-    results: Mapping[int, Mapping[str, Any]],
+    results: Mapping[int, WindowScores],
     n_best_size: int,
     max_answer_length: int,
 ) -> tuple[dict[str, str], dict[str, list[dict]]]:
@@ -452,7 +514,7 @@ def predictions_v1(
 def predictions_v2(
     examples: Sequence[SquadExample],
     features: Sequence[SquadFeatures],
-    results: Mapping[int, Mapping[str, Any]],
+    results: Mapping[int, WindowScores],
     n_best_size: int,
     max_answer_length: int,
     start_n_top: int,
@@ -487,21 +549,23 @@ def predictions_v2(
 def find_null_odds(
     examples: Sequence[SquadExample],
     features: Sequence[SquadFeatures],
-    results: Mapping[int, Mapping[str, Any]],
+    results: Mapping[int, WindowScores],
 ) -> dict[str, float]:
     """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows."""
     null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
     for window in features:
         score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
-        null_odds[window.qas_id] = min(null_odds[window.qas_id], score)
+        null_odds[window.question] = min(null_odds[window.question], score)
     return null_odds
 
 
-def _best_threshold(examples, texts, null_odds):
+def _best_threshold(
+    examples: Sequence[SquadExample], texts: dict[str, str], null_odds: dict[str, float]
+) -> float:
     if not answers_known(examples):
         logging.info("The questions' answers are not known; using the threshold 0")
         return 0.0
-    gold = {example.qas_id: example.answers for example in examples}
+    gold = {example.qas_id: example.answers or () for example in examples}
     _, f1_scores = squad_metrics.raw_scores_v2(gold, texts)
     has_answer = {key: bool(answers) for key, answers in gold.items()}
     return null_threshold.find_best(texts, f1_scores, null_odds, has_answer)[1]

@@ -91,6 +91,12 @@ class SquadFeatures:
     answer: tuple[int, int] | None = None
 
     @property
+    def question(self) -> str:
+        """Returns the id of the question of a window to predict."""
+        assert self.qas_id is not None
+        return self.qas_id
+
+    @property
     def paragraph_len(self) -> int:
         """Returns the number of places before the padding."""
         return len(self.real_ids)
@@ -250,7 +256,7 @@ class Featurizer:
         self._symbols = squad_spans.Symbols(self._form)
         self._paragraph = functools.lru_cache(paragraphs_kept)(self._read_paragraph)
 
-    def _normalize_character(self, character):
+    def _normalize_character(self, character: str) -> str:
         if not self._has_spaces:
             form = "".join(self._tokenizer.basic_tokenizer.tokenize(character))
             return form or " " * character.isspace()  # no space belongs to a piece
@@ -258,10 +264,10 @@ class Featurizer:
         keeps = self._tokenizer.keep_accents
         return tokenization.preprocess_text(character, False, lower, keeps)
 
-    def _decomposed(self, character):
+    def _decomposed(self, character: str) -> str:
         return unicodedata.normalize("NFKD", self._form(character))
 
-    def _split(self, text):
+    def _split(self, text: str) -> tuple[list[str], list[str]]:
         """Returns the pieces of a text and what each spells: of an unknown word the word."""
         if self._has_spaces:
             pieces = self._tokenizer.tokenize(text)
@@ -276,7 +282,7 @@ class Featurizer:
             ]
         return pieces, texts
 
-    def _align(self, text, texts):
+    def _align(self, text: str, texts: list[str]) -> squad_spans.Alignment | None:
         """Returns the `squad_spans.Alignment`; None if too few characters match."""
         if self._has_spaces:
             # Like the reference, which has no WordPiece: one symbol per character.
@@ -296,7 +302,7 @@ class Featurizer:
         countable = sum(map(len, forms if self._has_spaces else texts))
         return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
 
-    def _read_paragraph(self, text):
+    def _read_paragraph(self, text: str) -> _Paragraph | str:
         """Returns the `_Paragraph` of a text, or a string: the reason why it has none."""
         pieces, texts = self._split(text)
         if not pieces:
@@ -327,7 +333,9 @@ class Featurizer:
             for example, question, index in zip(examples, questions, indices, strict=True)
         ]
 
-    def _windows(self, example, question, example_index):
+    def _windows(
+        self, example: SquadExample, question: list[int], example_index: int
+    ) -> list[SquadFeatures] | str:
         paragraph = self._paragraph(example.paragraph_text)
         if isinstance(paragraph, str):
             return paragraph
@@ -359,7 +367,9 @@ class Featurizer:
                 features.is_impossible = features.answer is None
         return result
 
-    def _answer_pieces(self, example, paragraph):
+    def _answer_pieces(
+        self, example: SquadExample, paragraph: _Paragraph
+    ) -> tuple[int, int] | None:
         """Returns the first and last piece of the (first) answer; None without a known place."""
         first, text = example.start_position, example.orig_answer_text
         if not self._is_training:
@@ -372,7 +382,11 @@ class Featurizer:
         return int(paragraph.start_piece[first]), int(paragraph.end_piece[last])
 
 
-def _place_answer(windows, spans, answer):
+def _place_answer(
+    windows: Sequence[SquadFeatures],
+    spans: Sequence[tuple[int, int]],
+    answer: tuple[int, int] | None,
+) -> None:
     """Sets the answer's places in the windows that have the whole answer."""
     for features, (start, length) in zip(windows, spans, strict=True):
         if answer is not None and start <= answer[0] and answer[1] < start + length:
@@ -453,7 +467,7 @@ def numbered(
     report.finish(is_training)
 
 
-def _with_unique_id(item):
+def _with_unique_id(item: tuple[int, SquadFeatures]) -> SquadFeatures:
     number, features = item
     features.unique_id = number
     return features

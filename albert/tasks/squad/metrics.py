@@ -8,7 +8,7 @@ import collections
 import functools
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -54,7 +54,7 @@ def f1(prediction: str, answer: str, empty_is_an_answer: bool) -> float:
     return (2 * precision * recall) / (precision + recall)
 
 
-def _questions(dataset):
+def _questions(dataset: Any) -> Iterator[dict[str, Any]]:
     """Yields the question dicts of a SQuAD file's content, or of its list of articles."""
     articles = dataset["data"] if isinstance(dataset, dict) else dataset
     for article in articles:
@@ -103,7 +103,9 @@ def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float
     }
 
 
-def _report_missing(gold, predictions, consequence):
+def _report_missing(
+    gold: Mapping[str, Any], predictions: Mapping[str, str], consequence: str
+) -> None:
     missing = [key for key in gold if key not in predictions]
     if missing:
         logging.warning(
@@ -138,7 +140,12 @@ def raw_scores_v2(
     return exact_scores, f1_scores
 
 
-def _mean_scores(exact_scores, f1_scores, keys, names):
+def _mean_scores(
+    exact_scores: Mapping[str, float],
+    f1_scores: Mapping[str, float],
+    keys: Sequence[str],
+    names: Sequence[str],
+) -> dict[str, float]:
     """Returns the mean scores of `keys` in percent, under the names of exact, F1 and total."""
     total = len(keys)
     values = (

@@ -4,22 +4,24 @@ Letters in shapes: B batch, S sequence, W windows of all questions.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from albert.data.input_options import Tensors
 from albert.tasks.squad import features as squad_features
+from albert.tasks.squad.answers import Questions
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Training metrics that each evaluation also reports; see `contracts.Task.training_means`.
 TRAINING_MEANS = ("loss", "start_accuracy", "end_accuracy")
 _ROWS = ("start_is_right", "end_is_right", "per_example_loss", "place_is_known")
 
 
-def targets(questions: Any) -> dict[str, np.ndarray]:
+def targets(questions: Questions) -> dict[str, np.ndarray]:
     """Finds the gold answers in the windows of questions.
-
-    Args:
-      questions: `task.Questions`.
 
     Returns:
       Dict of int32 arrays [W]: start_positions and end_positions, 0 in windows without the whole
@@ -29,7 +31,7 @@ def targets(questions: Any) -> dict[str, np.ndarray]:
     examples = {example.qas_id: example for example in questions.examples}
     rows = np.zeros([len(questions.features), 4], np.int32)
     for row, window in zip(rows, questions.features, strict=True):
-        example = examples[window.qas_id]
+        example = examples[window.question]
         starts = example.answer_starts or [None]
         is_known = example.is_impossible or not example.answers or starts[0] is not None
         row[:] = *(window.answer or (0, 0)), window.answer is None, is_known
@@ -38,16 +40,12 @@ def targets(questions: Any) -> dict[str, np.ndarray]:
 
 
 def make_target_adder(
-    get_questions: Callable[[], Any],
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns the ``prepare`` of `input_options.EvalInput` that adds `targets` if they are known.
-
-    Args:
-      get_questions: returns `task.Questions`.
-    """
+    get_questions: Callable[[], Questions],
+) -> Callable[[Tensors], Tensors]:
+    """Returns the ``prepare`` of an evaluation that adds `targets` if they are known."""
     import tensorflow as tf
 
-    def prepare(features):
+    def prepare(features: Tensors) -> Tensors:
         questions = get_questions()
         if not questions.answers_known:
             return features
@@ -60,7 +58,7 @@ def make_target_adder(
     return prepare
 
 
-def _compare(outputs, features, names):
+def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list["tf.Tensor"]:
     """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`."""
     import tensorflow as tf
 
@@ -76,8 +74,8 @@ def _compare(outputs, features, names):
 
 
 def train_metrics(
-    outputs: dict[str, Any], features: dict[str, Any], names: Sequence[str]
-) -> dict[str, tuple[Any, Any]]:
+    outputs: Tensors, features: Tensors, names: Sequence[str]
+) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
     """Returns the accuracy of both positions as (sum, weight) pairs; see `eval_rows`."""
     import tensorflow as tf
 
@@ -85,9 +83,7 @@ def train_metrics(
     return {name: (tf.reduce_sum(x), tf.cast(tf.size(x), tf.float32)) for name, x in right}
 
 
-def eval_rows(
-    outputs: dict[str, Any], features: dict[str, Any], names: Sequence[str]
-) -> dict[str, Any]:
+def eval_rows(outputs: Tensors, features: Tensors, names: Sequence[str]) -> dict[str, "tf.Tensor"]:
     """Returns the rows of a batch for `Scores`, tensors [B]; {} if no answer is known.
 
     Args:
@@ -104,7 +100,7 @@ class Scores:
     """Accuracy of both positions and mean loss of all windows with a known answer position."""
 
     def __init__(self) -> None:
-        self._batches = []
+        self._batches: list[np.ndarray] = []
 
     def take(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Adds a batch of rows and returns those that are not from `eval_rows`.

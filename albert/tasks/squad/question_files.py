@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -17,9 +17,12 @@ from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import outcomes as squad_outcomes
 from albert.tasks.squad import records as squad_records
 from albert.tasks.squad import task as squad_task
-from albert.tasks.squad.features import SquadExample
+from albert.tasks.squad.features import SquadExample, SquadFeatures
 from albert.text import tokenization
 from albert.training import contracts
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +34,6 @@ class QuestionFiles:
       settings: settings of the task.
       tokenizer: tokenizer of the model.
       output_dir: folder of records whose path is not given.
-      strategy: `tf.distribute.Strategy`.
       train_file, predict_file: SQuAD files; None if not needed.
       train_feature_file, predict_feature_file: paths of the records, or None.
       predict_feature_left_file: path of the file of `answer_features`, or None.
@@ -43,7 +45,7 @@ class QuestionFiles:
     settings: squad_task.Settings
     tokenizer: tokenization.FullTokenizer
     output_dir: str
-    strategy: Any
+    strategy: "tf.distribute.Strategy"
     train_file: str | None = None
     predict_file: str | None = None
     train_feature_file: str | None = None
@@ -53,17 +55,25 @@ class QuestionFiles:
     train_selection: selection.Selection = selection.ALL
     predict_selection: selection.Selection = selection.ALL
 
+    def file(self, split: str) -> str:
+        """Returns the SQuAD file to train on ("train") or to answer."""
+        path = self.train_file if split == "train" else self.predict_file
+        assert path is not None  # the command has checked that the run has it
+        return path
+
     @functools.cached_property
     def train_examples(self) -> list[SquadExample]:
         """Returns the questions to train on."""
-        return self._read(self.train_file, self.train_selection, is_training=True)
+        return self._read(self.file("train"), self.train_selection, is_training=True)
 
     @functools.cached_property
     def predict_examples(self) -> list[SquadExample]:
         """Returns the questions to answer."""
-        return self._read(self.predict_file, self.predict_selection, is_training=False)
+        return self._read(self.file("dev"), self.predict_selection, is_training=False)
 
-    def _read(self, path, selection, is_training):
+    def _read(
+        self, path: str, selection: selection.Selection, is_training: bool
+    ) -> list[SquadExample]:
         examples = squad_answers.read_squad_examples(path, is_training)
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
@@ -79,24 +89,24 @@ class QuestionFiles:
         path = self.train_feature_file or self._default_path("_train.tf_record")
         examples = self.train_examples
 
-        def make_rows():
+        def make_rows() -> Iterator[bytes]:
             pairs = self._convert(squad_answers.shuffle_examples(examples), is_training=True)
             return (record for record, _ in pairs)
 
         _make_folders(path)
         with distribution.chief_first(self.strategy):
-            self._cached(path, self._fingerprint(self.train_file, "train"), make_rows)
+            self._cached(path, self._fingerprint("train"), make_rows)
         return path
 
     @functools.cached_property
-    def to_answer(self) -> squad_task.Questions:
+    def to_answer(self) -> squad_answers.Questions:
         """Returns the questions to answer; makes their records if they are missing or stale."""
         from albert.training import distribution
 
         _make_folders(*self._predict_paths)
         features_left = self._predict_paths[1]
         with distribution.chief_first(self.strategy), locks.made_by_one(features_left):
-            return squad_task.Questions(
+            return squad_answers.Questions(
                 self.predict_examples, self._make_features(*self._predict_paths)
             )
 
@@ -105,18 +115,19 @@ class QuestionFiles:
         self.to_answer  # noqa: B018  (makes the file)
         return self._predict_paths[0]
 
-    def _make_features(self, path, left_path):
+    def _make_features(self, path: str, left_path: str) -> list[SquadFeatures]:
         """Returns the windows to predict, and writes both of their files if needed."""
         from albert.data import record_files
 
         examples = self.predict_examples
-        fingerprint = self._fingerprint(self.predict_file, "predict")
+        fingerprint = self._fingerprint("predict")
         features = answer_features.read_if_current(left_path, fingerprint)
-        windows = []
+        windows: list[SquadFeatures] = []
 
-        def make_rows():
+        def make_rows() -> Iterator[bytes]:
             for record, window in self._convert(examples, is_training=False):
-                windows.append(window)
+                if window:  # always, outside of training
+                    windows.append(window)
                 yield record
 
         if features is None:
@@ -133,21 +144,21 @@ class QuestionFiles:
         return features
 
     @property
-    def _predict_paths(self):
+    def _predict_paths(self) -> tuple[str, str]:
         """Returns the paths of the records to predict and of their `answer_features`."""
         path = self.predict_feature_file or self._default_path("_predict.tf_record")
         left_path = self.predict_feature_left_file or self._default_path("_predict_features.json")
         return path, left_path
 
-    def _default_path(self, ending):
+    def _default_path(self, ending: str) -> str:
         return os.path.join(self.output_dir, self.kind + ending)
 
-    def _fingerprint(self, data_file, split):
+    def _fingerprint(self, split: str) -> dict[str, Any]:
         selection = self.train_selection if split == "train" else self.predict_selection
         settings = self.settings.window | selection.settings
-        return squad_records.fingerprint(data_file, self.tokenizer, settings, split)
+        return squad_records.fingerprint(self.file(split), self.tokenizer, settings, split)
 
-    def _report_cuts(self, examples):
+    def _report_cuts(self, examples: Sequence[SquadExample]) -> None:
         """Logs how many questions are longer than the model reads; texts have windows."""
         most = self.settings.max_query_length
         # A token has at least a byte, so most questions need not be tokenized.
@@ -161,17 +172,21 @@ class QuestionFiles:
                 most,
             )
 
-    def _convert(self, examples, is_training):
+    def _convert(
+        self, examples: Sequence[SquadExample], is_training: bool
+    ) -> Iterator[tuple[bytes, SquadFeatures | None]]:
         self._report_cuts(examples)
         return squad_records.convert_examples_to_records(
             examples,
             self.tokenizer,
-            tuple(self.settings.window.values()),
+            self.settings.lengths,
             is_training,
             self.num_processes,
         )
 
-    def _cached(self, path, fingerprint, make_rows):
+    def _cached(
+        self, path: str, fingerprint: dict[str, Any], make_rows: Callable[[], Iterable[bytes]]
+    ) -> int:
         from albert.data import record_files
 
         specs = self.specs(fingerprint["split"])
@@ -222,8 +237,7 @@ class QuestionData(contracts.Data):
 
     def files(self, split: str) -> list[str]:
         """See `contracts.Data`."""
-        questions = self.questions
-        return [questions.train_file if split == "train" else questions.predict_file]
+        return [self.questions.file(split)]
 
     def make_records(self, split: str) -> list[str]:
         """See `contracts.Data`."""
@@ -240,7 +254,7 @@ class QuestionData(contracts.Data):
     ) -> dict[str, float] | None:
         """See `contracts.Data`; the scores are those of known answers."""
         outcomes.remove(output_dir)
-        path = self.questions.predict_file
+        path = self.questions.file("dev")
         evaluator = self.questions.evaluator()
         evaluator.update(dict(rows))
         answers = evaluator.answers()
@@ -262,6 +276,6 @@ class QuestionData(contracts.Data):
         return scores
 
 
-def _make_folders(*paths):
+def _make_folders(*paths: str) -> None:
     for path in paths:
         file_io.make_dirs(os.path.dirname(path) or ".")

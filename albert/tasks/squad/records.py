@@ -50,7 +50,7 @@ def fingerprint(
         **window,
         "alignment": squad_features.ALIGNMENT,
         **tokenizer.rules.to_json(),
-        "vocabulary_sha256": file_io.sha256(tokenizer.spm_model_file or tokenizer.vocab_file or ""),
+        "vocabulary_sha256": file_io.sha256(tokenizer.vocabulary_file),
         "data_sha256": file_io.sha256(data_file),
         "split": split,
     }
@@ -77,12 +77,14 @@ def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
 
 
 @functools.cache
-def _specs_of_window(is_training):
+def _specs_of_window(is_training: bool) -> Sequence[tfrecord.FeatureSpec]:
     """Returns the specifications of all features except ``unique_ids``, which is known last."""
     return feature_specs(0, is_training)[1:]
 
 
-def _to_record(item):
+def _to_record(
+    item: tuple[int, tuple[bytes, SquadFeatures | None]],
+) -> tuple[bytes, SquadFeatures | None]:
     number, (entries, features) = item
     if features is not None:
         features.unique_id = number
@@ -91,7 +93,9 @@ def _to_record(item):
     return tfrecord.example([header, unique_id, entries]), features
 
 
-def _to_rows(is_training, windows):
+def _to_rows(
+    is_training: bool, windows: list[SquadFeatures]
+) -> list[tuple[bytes, SquadFeatures | None]]:
     return [
         (feature_entries(features, is_training), None if is_training else features)
         for features in windows
@@ -137,17 +141,19 @@ def convert_examples_to_records(
     return map(_to_record, squad_features.numbered(batches, report, is_training))
 
 
-def _batches_of_workers(examples, settings, num_processes):
+def _batches_of_workers(
+    examples: Sequence[SquadExample], settings: tuple, num_processes: int
+) -> Iterator[squad_features.Batch]:
     """Yields the batches of `squad_features.batches`, made in worker processes.
 
     A worker is a new Python process that imports only this module: a forked or spawned copy of the
     caller would carry or import TensorFlow. It reads all its work from a pipe before it writes, so
     the two pipes cannot block each other; a full pipe makes it wait.
     """
-    owner = {}
+    owner: dict[str, int] = {}
     for example in examples:
         owner.setdefault(example.paragraph_text, len(owner) % num_processes)
-    parts = [[] for _ in range(num_processes)]
+    parts: list[list[tuple[int, SquadExample]]] = [[] for _ in range(num_processes)]
     for index, example in enumerate(examples):
         parts[owner[example.paragraph_text]].append((index, example))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -163,6 +169,7 @@ def _batches_of_workers(examples, settings, num_processes):
             stack.callback(_stop, process)
             workers.append(process)
         for process, part in zip(workers, parts, strict=True):
+            assert process.stdin
             # If the worker has already ended, reading its results reports it.
             with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
                 pickle.dump((settings, part), pipe, pickle.HIGHEST_PROTOCOL)
@@ -171,13 +178,15 @@ def _batches_of_workers(examples, settings, num_processes):
             yield [(example, next(results[owner[example.paragraph_text]]))]
 
 
-def _stop(process):
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout
     process.kill()
     process.stdout.close()
     process.wait()
 
 
-def _results_of(process):
+def _results_of(process: subprocess.Popen[bytes]) -> Iterator[list | str]:
+    assert process.stdout
     while True:
         try:
             results = pickle.load(process.stdout)

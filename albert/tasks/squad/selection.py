@@ -90,11 +90,16 @@ class Selection:
             )
         return questions
 
-    def _select_fitting(self, examples, tokenizer, max_query_length):
+    def _select_fitting(
+        self,
+        examples: Sequence[SquadExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_query_length: int,
+    ) -> list[SquadExample]:
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))
         tokens = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
         questions = tokenizer.encode_batch([example.question_text for example in examples])
-        room = self.drop_longer_than - _SPECIAL_PIECES
+        room = (self.drop_longer_than or 0) - _SPECIAL_PIECES
         return [
             example
             for example, question in zip(examples, questions, strict=True)
@@ -105,7 +110,7 @@ class Selection:
 ALL = Selection()
 
 
-def _is_answerable(example, path):
+def _is_answerable(example: SquadExample, path: str) -> bool:
     if example.answers is None and not example.is_impossible:
         raise file_io.InputError(
             f"answerable_only: {path} does not say whether question {example.qas_id!r} has answers"

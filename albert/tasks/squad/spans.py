@@ -37,7 +37,7 @@ class Symbols(dict):
         return symbol
 
 
-def _slide(a, b, i, j):
+def _slide(a: str, b: str, i: int, j: int) -> int:
     """Counts the equal characters at the start of a[i:] and b[j:]."""
     start = i
     limit = i + min(len(a) - i, len(b) - j)
@@ -50,12 +50,12 @@ def _slide(a, b, i, j):
     return i - start
 
 
-def _codes(text, end):
+def _codes(text: str, end: int) -> np.ndarray:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32)
     return np.append(codes, np.int32(end))
 
 
-def _furthest_points(a, b, max_distance):
+def _furthest_points(a: str, b: str, max_distance: float) -> list[np.ndarray] | None:
     """Finds the furthest reach in `a` for each number of unmatched characters and diagonal.
 
     Myers 1986, "An O(ND) difference algorithm and its variations", section 3, all rounds kept.
@@ -86,7 +86,7 @@ def _furthest_points(a, b, max_distance):
     return None
 
 
-def _matching_runs(a, b, max_distance):
+def _matching_runs(a: str, b: str, max_distance: float) -> list[tuple[int, int, int]] | None:
     """Returns the runs of one longest common subsequence, from the end.
 
     Of all longest common subsequences it is the one found by walking back from both ends, skipping
@@ -160,11 +160,11 @@ def match_characters(text: str, pieces_text: str, min_matched: float) -> np.ndar
     return matches
 
 
-def _run_indices(runs, side):
+def _run_indices(runs: list[tuple[int, int, int]], side: int) -> np.ndarray:
     return np.concatenate([np.arange(run[side], run[side] + run[2]) for run in runs])
 
 
-def _spread_matches(matches, other_length):
+def _spread_matches(matches: np.ndarray, other_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the first and last place in the other sequence that each element may cover.
 
     A matched element covers its match. An unmatched one begins right after the match before it and

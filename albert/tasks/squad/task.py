@@ -3,18 +3,25 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from albert.data.input_options import Tensors
 from albert.model import head_config
+from albert.model.configuration import AlbertConfig
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import positions
 from albert.tasks.squad import records as squad_records
-from albert.tasks.squad.features import SquadExample, SquadFeatures
 from albert.training import contracts, results
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.model import heads
+    from albert.model.layers import Compute
 
 # --- settings, questions and answers ------------------------------------------------------------
 
@@ -69,7 +76,18 @@ class Settings:
     def window(self) -> dict[str, int]:
         """Returns the lengths that features depend on, as keyword arguments."""
         names = ("max_seq_length", "doc_stride", "max_query_length")
-        return {name: getattr(self, name) for name in names}
+        return dict(zip(names, self.lengths, strict=True))
+
+    @property
+    def lengths(self) -> tuple[int, int, int]:
+        """Returns the values of `window`."""
+        return self.max_seq_length, self.doc_stride, self.max_query_length
+
+    @property
+    def beams(self) -> tuple[int, int]:
+        """Returns the numbers of starts and of ends that a model of SQuAD 2.0 keeps."""
+        assert self.start_n_top and self.end_n_top
+        return self.start_n_top, self.end_n_top
 
     @property
     def widest_beam(self) -> int:
@@ -92,28 +110,6 @@ class Answers:
     null_odds: dict[str, float] | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Questions:
-    """Questions to answer, and their windows in the order of the records."""
-
-    examples: list[SquadExample]
-    features: list[SquadFeatures]
-
-    @functools.cached_property
-    def answers_known(self) -> bool:
-        """Returns whether the questions come with their answers."""
-        return squad_answers.answers_known(self.examples)
-
-    @functools.cached_property
-    def dataset(self) -> list[dict[str, Any]]:
-        """Returns the gold answers in the layout of SQuAD files."""
-        questions = [
-            {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
-            for example in self.examples
-        ]
-        return [{"paragraphs": [{"qas": questions}]}]
-
-
 class Evaluator:
     """Collects the scores of windows and finds the answers in them.
 
@@ -128,18 +124,18 @@ class Evaluator:
 
     def __init__(
         self,
-        questions: Callable[[], Questions],
-        decode: Callable[[Questions, dict[int, dict[str, np.ndarray]]], Answers],
+        questions: Callable[[], squad_answers.Questions],
+        decode: Callable[[squad_answers.Questions, dict[int, dict[str, np.ndarray]]], Answers],
         score: Callable[[list[dict[str, Any]], Answers], dict[str, float]],
     ) -> None:
         self._get_questions = questions
         self._decode = decode
         self._score = score
         self._positions = positions.Scores()
-        self.results = {}
+        self.results: dict[int, dict[str, np.ndarray]] = {}
 
     @functools.cached_property
-    def questions(self) -> Questions:
+    def questions(self) -> squad_answers.Questions:
         """Returns the questions."""
         return self._get_questions()
 
@@ -175,20 +171,24 @@ class Evaluator:
         return {name: scores[name] for name in _OVERALL if name in scores}
 
 
-def _build_v1(config, compute, seed, settings):
+def _build_v1(
+    config: AlbertConfig, compute: "Compute", seed: int, settings: Settings
+) -> "heads.SquadV1Model":
     from albert.model import heads
 
     return heads.SquadV1Model(config, compute, seed, settings.head)
 
 
-def _eval_outputs_v1(outputs, features, max_seq_length):
+def _eval_outputs_v1(
+    outputs: Tensors, features: Tensors, max_seq_length: int
+) -> dict[str, "tf.Tensor"]:
     """Returns ids [B] and logits [B, S] padded to the full length, the same for all batches."""
     import tensorflow as tf
 
     is_real = features["input_mask"] > 0
     missing = max_seq_length - tf.shape(is_real)[1]
 
-    def whole(logits):
+    def whole(logits: "tf.Tensor") -> "tf.Tensor":
         logits = tf.where(is_real, logits, squad_answers.NO_LOGIT)
         padded = tf.pad(logits, [[0, 0], [0, missing]], constant_values=squad_answers.NO_LOGIT)
         return tf.ensure_shape(padded, [None, max_seq_length])
@@ -197,11 +197,15 @@ def _eval_outputs_v1(outputs, features, max_seq_length):
         "start_log_prob": whole(outputs["start_logits"]),
         "end_log_prob": whole(outputs["end_logits"]),
     }
-    places = positions.eval_rows(outputs | scores, features, tuple(scores))
+    places = positions.eval_rows({**outputs, **scores}, features, tuple(scores))
     return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **scores, **places}
 
 
-def _decode_v1(questions, results, settings):
+def _decode_v1(
+    questions: squad_answers.Questions,
+    results: Mapping[int, squad_answers.WindowScores],
+    settings: Settings,
+) -> Answers:
     texts, nbest = squad_answers.predictions_v1(
         questions.examples,
         questions.features,
@@ -212,11 +216,11 @@ def _decode_v1(questions, results, settings):
     return Answers(texts, nbest, None)
 
 
-def _score_v1(dataset, answers):
+def _score_v1(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
     return squad_metrics.evaluate_v1(dataset, answers.texts)
 
 
-def _make_v1(settings, evaluator):
+def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
     from albert.training import learning_signals
 
     return contracts.Task(
@@ -233,14 +237,16 @@ def _make_v1(settings, evaluator):
     )
 
 
-def _build_v2(config, compute, seed, settings):
+def _build_v2(
+    config: AlbertConfig, compute: "Compute", seed: int, settings: Settings
+) -> "heads.SquadV2Model":
     from albert.model import heads
 
-    beams = (settings.start_n_top, settings.end_n_top)
-    return heads.SquadV2Model(config, *beams, settings.dropout_prob, compute, seed, settings.head)
+    rate = settings.dropout_prob or 0.0
+    return heads.SquadV2Model(config, *settings.beams, rate, compute, seed, settings.head)
 
 
-def _eval_outputs_v2(outputs, features):
+def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     import tensorflow as tf
 
     places = positions.eval_rows(outputs, features, _LOG_PROBS)
@@ -249,25 +255,28 @@ def _eval_outputs_v2(outputs, features):
     return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **rows, **places}
 
 
-def _decode_v2(questions, results, settings):
+def _decode_v2(
+    questions: squad_answers.Questions,
+    results: Mapping[int, squad_answers.WindowScores],
+    settings: Settings,
+) -> Answers:
     texts, nbest, null_odds = squad_answers.predictions_v2(
         questions.examples,
         questions.features,
         results,
         settings.n_best_size,
         settings.max_answer_length,
-        settings.start_n_top,
-        settings.end_n_top,
+        *settings.beams,
         null_score_diff_threshold=math.inf,  # the best text of each question
     )
     return Answers(texts, nbest, null_odds)
 
 
-def _score_v2(dataset, answers):
+def _score_v2(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
     return squad_metrics.evaluate_v2(dataset, answers.texts, answers.null_odds)
 
 
-def _make_v2(settings, evaluator):
+def _make_v2(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
     from albert.training import learning_signals
 
     return contracts.Task(
@@ -290,7 +299,7 @@ KINDS = tuple(_BUILDERS)
 
 
 def make_evaluator(
-    kind: str, settings: Settings, questions: Callable[[], "Questions"]
+    kind: str, settings: Settings, questions: Callable[[], squad_answers.Questions]
 ) -> Evaluator:
     """Returns an evaluator of SQuAD; for the arguments see `make_task`."""
     decode, score = _ANSWERING[kind]
@@ -298,13 +307,15 @@ def make_evaluator(
 
 
 def make_task(
-    kind: str, settings: Settings, questions: Callable[[], Questions] | None = None
+    kind: str,
+    settings: Settings,
+    questions: Callable[[], squad_answers.Questions] = squad_answers.no_questions,
 ) -> contracts.Task:
     """Returns the `contracts.Task` of SQuAD 1.1 (`V1`) or 2.0 (`V2`).
 
     Args:
       kind: `V1` or `V2`.
       settings: settings of features and answers.
-      questions: returns those of its evaluators; None if nothing is evaluated.
+      questions: returns those of its evaluators.
     """
     return _BUILDERS[kind](settings, functools.partial(make_evaluator, kind, settings, questions))
