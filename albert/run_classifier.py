@@ -35,7 +35,6 @@ from albert.training import contracts, subsets
 if TYPE_CHECKING:
     from albert.data.tfrecord import FeatureSpec
     from albert.model.checkpoints import LoadReport
-    from albert.model.heads import Model
     from albert.training.engine import Engine
 
 _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
@@ -379,7 +378,7 @@ class Classifier(fine_tuning.Command):
     def write_saved_models(
         self,
         export_dir: str,
-        model: "Model",
+        model: contracts.Model,
         tokenizer: tokenization.FullTokenizer,
         specs: Sequence["FeatureSpec"],
     ) -> None:

@@ -72,7 +72,8 @@ def _rows(path: str, limit: int | None) -> Iterator[tables.Row]:
 
 
 def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
-    pairs, kinds = [], {}
+    pairs: list[tuple[str, str]] = []
+    kinds: dict[tuple[str, str], str] = {}
     for place, row in _rows(path, limit):
         good, bad = (
             tables.text_of(row, f"sentence_{kind}", _FLAG, place) for kind in ("good", "bad")

@@ -11,7 +11,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _MAX_POINTS_OF_FIGURE = 15_000
 MAX_BARS = 25  # sides per figure of intervals
 MAX_DOTS = 2000  # examples in a scatter plot
 _LARGEST = float(np.finfo(np.float32).max)  # number that is drawn
-_SETTINGS = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",
     "font.family": "sans-serif",
@@ -57,9 +57,6 @@ def check_installed() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise file_io.InputError("reports need matplotlib: pip install matplotlib") from error
-
-
-Value = str | float  # of a setting, as an axis shows it
 
 
 class Line(NamedTuple):
@@ -119,7 +116,7 @@ def _figure(alt: str, size: tuple[float, float] = _SIZE) -> Iterator[tuple["Axes
     drawing.svg = _inline(file.getvalue(), alt, size[0])
 
 
-def _inline(svg: str, alt: str, inches: tuple[float, float]) -> str:
+def _inline(svg: str, alt: str, inches: float) -> str:
     """Prepares SVG for a page: no namespace addresses, unique ids and an alternative text.
 
     A figure that is wider than the default keeps its size on narrow pages, to stay readable.
@@ -147,7 +144,7 @@ def _short_path(match: re.Match[str]) -> str:
     return re.sub(r"\s+(?=[A-Za-z\"])|(?<=[A-Za-z])\s+(?!d=)", "", short).replace("d=", " d=", 1)
 
 
-def _drawable(values: Iterable[float]) -> list[float]:
+def _drawable(values: Sequence[Any]) -> list[Any]:
     """Clips numbers to a drawable range; axis lengths overflow near the float64 limit."""
     return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
 
@@ -171,8 +168,8 @@ def thin(*columns: Sequence, limit: int = MAX_POINTS) -> tuple[list, ...]:
 
 def _spread(values: Iterable[float | None]) -> bool:
     """Returns whether numbers are all positive and need a logarithmic axis."""
-    values = [value for value in values if value is not None]
-    return bool(values) and min(values) > 0 and max(values) / min(values) >= 30
+    known = [value for value in values if value is not None]
+    return bool(known) and min(known) > 0 and max(known) / min(known) >= 30
 
 
 def _log_scale(set_scale: Callable[[str], None], axis: "Axis") -> None:
@@ -236,7 +233,8 @@ def lines(
                 xs, ys = thin(line.xs, line.ys, limit=limit)
                 axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
         for place, line in enumerate(main_lines[:MAX_NAMED]):
-            _draw_line(axes, line, place if len(main_lines) > 1 else 0, limit, limits)
+            ends_of_axis = limits or (-_LARGEST, _LARGEST)
+            _draw_line(axes, line, place if len(main_lines) > 1 else 0, limit, ends_of_axis)
         for x, y, label in marks:
             axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
         if log:
@@ -271,9 +269,9 @@ def _draw_line(
 
 def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[float, float]:
     """Returns the ends of the axis of values: the bands, where they do not reach the limits."""
-    low = [y for line in series for y in (*line.ys, *line.low)]
-    high = [y for line in series for y in (*line.ys, *line.high)]
-    low, high = max(min(_drawable(low)), limits[0]), min(max(_drawable(high)), limits[1])
+    lows = [y for line in series for y in (*line.ys, *line.low)]
+    highs = [y for line in series for y in (*line.ys, *line.high)]
+    low, high = max(min(_drawable(lows)), limits[0]), min(max(_drawable(highs)), limits[1])
     space = 0.04 * (high - low) if low <= 0 or high < 30 * low else 0.0
     return (low - space, high + space) if high > low else limits
 
@@ -461,7 +459,7 @@ def heat_map(
     ]
     text = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
     alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {text}."
-    grid = np.array(_drawable(scores))  # None becomes NaN
+    grid = np.array(_drawable(scores), float)  # None becomes NaN
     low, high = np.nanmin(grid), np.nanmax(grid)
     size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
     with _figure(alt, size) as (axes, drawing):
@@ -474,7 +472,7 @@ def heat_map(
                     column, row, f"{score:.4g}", ha="center", va="center", color=color, fontsize=9
                 )
         turn = 0 if sum(map(len, values[0])) <= 7 * size[0] else 40
-        at = {"rotation": turn, "ha": "right" if turn else "center"}
+        at: dict[str, Any] = {"rotation": turn, "ha": "right" if turn else "center"}
         axes.set_xticks(range(len(values[0])), [_short(v, 18) for v in values[0]], **at)
         axes.set_yticks(range(len(values[1])), [_short(v, 18) for v in values[1]])
         axes.grid(False)
@@ -503,7 +501,9 @@ def points(
             elif _spread(values):
                 _log_scale(scale, axis)
             places.append(values)
-        dots = axes.scatter(*places, c=scores, cmap=_colors(), s=36, edgecolors="#00000066")
+        dots = axes.scatter(
+            places[0], places[1], c=scores, cmap=_colors(), s=36, edgecolors="#00000066"
+        )
         axes.set(title=metric, xlabel=names[0], ylabel=names[1])
         axes.figure.colorbar(dots, ax=axes, fraction=0.05)
     return drawing.svg
@@ -537,7 +537,7 @@ def parallel_coordinates(
             axes.axvline(x, color="#57606a", linewidth=0.8)
             for height, label in ticks:
                 box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1}
-                at = {"va": "center", "fontsize": 9, "bbox": box}
+                at: dict[str, Any] = {"va": "center", "fontsize": 9, "bbox": box}
                 axes.text(x + 0.03, height, _short(label, 12), **at)
         axes.set_xticks(range(len(axes_of)), [_wrapped(name) for name in (*names, metric)])
         axes.set(yticks=[], ylim=(-0.06, 1.06), xlim=(-0.15, len(axes_of) - 0.55))
@@ -546,7 +546,7 @@ def parallel_coordinates(
     return drawing.svg
 
 
-def _axis(values: Sequence[Value]) -> tuple[list[float], list[tuple[float, str]]]:
+def _axis(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
     """Returns the heights (0 to 1) of values, and the ticks (height, label) of their axis."""
     different = sorted(set(values), key=lambda v: (isinstance(v, str), v))
     if any(isinstance(value, (str, bool)) for value in values) or len(different) <= 6:
@@ -558,7 +558,7 @@ def _axis(values: Sequence[Value]) -> tuple[list[float], list[tuple[float, str]]
     return heights, [(0.0, _tick(different[0])), (1.0, _tick(different[-1]))]
 
 
-def _tick(value: Value) -> str:
+def _tick(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 

@@ -402,7 +402,7 @@ def _check_same_examples(pairs: Sequence[_Kept]) -> None:
     """Rejects predictions of other data."""
     (first_run, first), *others = pairs
     for run, other in others:
-        if None not in (first.sha256, other.sha256) and first.sha256 != other.sha256:
+        if first.sha256 and other.sha256 and first.sha256 != other.sha256:
             raise file_io.InputError(
                 f"{first_run.folder} predicted {first.data} (SHA-256 {first.sha256[:16]}…), but "
                 f"{run.folder} predicted {other.data} (SHA-256 {other.sha256[:16]}…)"
@@ -489,7 +489,8 @@ def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
         }
         for group in groups
     ]
-    gained, lost = [], []
+    gained: list[Change] = []
+    lost: list[Change] = []
     for key, first in fractions[0].items():
         second = fractions[1][key]
         if (first - 0.5) * (second - 0.5) < 0:
@@ -500,11 +501,11 @@ def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
 
 
 def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
-    answers = [
+    a, b = (
         collections.Counter(p.found[key] for _, p in group).most_common(1)[0][0] for group in groups
-    ]
+    )
     one = groups[0][0][1]
-    return Change(key, one.texts[key], one.labels[key], *answers, first, second)
+    return Change(key, one.texts[key], one.labels[key], a, b, first, second)
 
 
 # --- all pairs ------------------------------------------------------------------------------------
@@ -513,9 +514,9 @@ def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
 def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
     """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
-    findings = [pair.examples and pair.examples.finding for pair in pairs]
+    findings = [pair.examples.finding if pair.examples else None for pair in pairs]
     examples = [
-        finding and dataclasses.replace(pair.examples, finding=finding)
+        dataclasses.replace(pair.examples, finding=finding) if pair.examples and finding else None
         for pair, finding in zip(pairs, _adjust_examples(findings, pairs, level), strict=True)
     ]
     return [
@@ -592,7 +593,7 @@ def remark(side: RunGroup) -> str:
     return "; ".join(parts)
 
 
-def _notes(sides: Sequence[SideScore], pairs: Sequence[Pair]) -> list[str]:
+def _notes(sides: Sequence[SideScore], pairs: Sequence[Pair]) -> tuple[str, ...]:
     notes = []
     if not all(basis.sha256 for score in sides if (basis := score.side.basis)):
         notes.append("The record of a side does not hold the SHA-256 of its data: not checked.")

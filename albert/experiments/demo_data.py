@@ -115,7 +115,7 @@ def _sentence(template: str, words: dict[str, str]) -> str:
     return text[0].upper() + text[1:]
 
 
-def _document(rng: random.Random) -> list[str]:
+def _document(rng: random.Random) -> str:
     place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
     cast = _draw(rng, place, mood)
     times = sorted(rng.sample(range(len(TIMES)), rng.randint(4, len(TIMES))))

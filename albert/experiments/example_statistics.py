@@ -4,7 +4,7 @@ Needs SciPy (extra `stats`).
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np

@@ -365,7 +365,7 @@ def _body(
         rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
         parts += ["## Labels", _table(("id", "label"), rows)]
     if scores:
-        rows = [
+        values = [
             (_escaped(name), run_results.UNDEFINED if value is None else value)
             for name, value in sorted(scores.items())
             if name != "step"
@@ -373,7 +373,7 @@ def _body(
         which = f"At step {scores['step']}"
         if choice and "best_metric" in record:
             which += f", {choice} by {_escaped(record['best_metric'])}"
-        parts += ["## Results", f"{which}:", _table(("score", "value"), rows)]
+        parts += ["## Results", f"{which}:", _table(("score", "value"), values)]
         if remarks := record.get("remarks"):
             parts.append(f"Note: {_escaped('; '.join(remarks))}.")
     elif record:

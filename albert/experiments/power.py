@@ -476,7 +476,7 @@ def _of_planned_seeds(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iter
 def _time(
     runs: FinishedRuns | None, seconds: float | None, total: int, parallel: int
 ) -> Iterator[str]:
-    if seconds is None:
+    if seconds is None or runs is None:
         yield "How long runs take here is not known: name finished ones with plan_from."
         return
     whole = time_text(seconds * math.ceil(total / parallel))

@@ -138,7 +138,7 @@ def _title(run: Run) -> str:
     return f"{script} {task}" if task and task not in script else script
 
 
-def _facts(run: Run) -> dict[str, Any]:
+def _facts(run: Run) -> list[dict[str, Any]]:
     record, host = run.record, run.record["host"]
     parameters = record["parameters"] or {}
     counts = (parameters.get("total"), parameters.get("trained"))
@@ -159,7 +159,7 @@ def _facts(run: Run) -> dict[str, Any]:
         ("versions", versions),
         ("commit", record["git_commit"]),
     ]
-    blocks = [{"pairs": facts}, {"program": shlex.join(record["command"])}]
+    blocks: list[dict[str, Any]] = [{"pairs": facts}, {"program": shlex.join(record["command"])}]
     if record["status"] != run_record.DONE:
         message = record.get("message") or "the process did not finish"
         blocks.insert(0, {"warning": f"This run is {record['status']}: {message}"})
@@ -183,7 +183,7 @@ def _test_text(run: Run) -> str:
 
 def _duration(record: dict[str, Any]) -> str:
     """Returns the time of all ended sessions as h:mm:ss; "" if none has ended."""
-    seconds = 0
+    seconds = 0.0
     for session in record["sessions"]:
         if session["ended"]:
             ends = [datetime.datetime.fromisoformat(session[k]) for k in ("started", "ended")]
@@ -456,7 +456,7 @@ def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) 
     if several or in_sweep:
         yield _score_table(scored, with_runs=not in_sweep)
     metric, name = scored[0].side.best_metric, scored[0].name
-    bars = [_bar(row, axis) for row in scored if row.mean is not None]
+    bars = [_bar(row, row.mean, axis) for row in scored if row.mean is not None]
     figures = []
     if several:
         limit = charts.MAX_BARS
@@ -495,8 +495,8 @@ def _cost_names(costs: Sequence[Mapping[str, float]]) -> list[str]:
     return [n for n in comparison_text.COSTS if any(cost.get(n) is not None for cost in costs)]
 
 
-def _bar(row: comparison.SideScore, axis: Axis) -> charts.Bar:
-    mean, cost = row.mean, row.cost.get(axis.field)
+def _bar(row: comparison.SideScore, mean: statistics.Estimate, axis: Axis) -> charts.Bar:
+    cost = row.cost.get(axis.field)
     cost = None if cost is None else axis.scale * cost
     values = [*row.scores.values()]
     return charts.Bar(row.side.name, mean.estimate, mean.low, mean.high, values, cost)
@@ -507,12 +507,13 @@ def _against_cost(
 ) -> tuple[list[report_curves.Figure], str]:
     """Returns the figure of scores against cost, in a list, and a note."""
     with_cost = [bar for bar in bars if bar.cost]
+    costs = [bar.cost for bar in bars if bar.cost]
     unit = "steps" if axis == STEPS else axis.label
     if not with_cost:
         return [], f"No run has recorded its {unit}: scores are not drawn against cost."
     lacking = [bar.label for bar in bars if not bar.cost]
     note = f"Not drawn against cost: {', '.join(lacking)}, without {unit}." if lacking else ""
-    lowest, highest = min(bar.cost for bar in with_cost), max(bar.cost for bar in with_cost)
+    lowest, highest = min(costs), max(costs)
     if len(with_cost) > 1 and highest <= _SAME * lowest:
         return [], f"A run of each costs the same, {lowest:.4g} {unit}. {note}".rstrip()
     if len(with_cost) < 2:
@@ -573,7 +574,7 @@ def _checked_axes(sweep: sweep_results.Sweep, axes: Sequence[str] | None) -> Seq
     return axes
 
 
-def _sweep_facts(sweep: sweep_results.Sweep) -> dict[str, Any]:
+def _sweep_facts(sweep: sweep_results.Sweep) -> list[dict[str, Any]]:
     summary = sweep.summary
     states = [trial["state"] for trial in summary["trials"]]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -587,16 +588,17 @@ def _sweep_facts(sweep: sweep_results.Sweep) -> dict[str, Any]:
         if point["deviation"] is not None:
             score += f" ± {text_tables.number(point['deviation'])} over {point['num_done']} seeds"
         facts.append(("best", f"{score} with {' '.join(pairs) or point['name']}"))
-    blocks = [{"pairs": facts}]
+    blocks: list[dict[str, Any]] = [{"pairs": facts}]
     if fixed := [[name, value] for name, value in sweep.plan["settings"].items()]:
-        summary = "Settings of all trials"
-        blocks.append({"folded": summary, "table": ["setting", "value"], "rows": fixed})
+        title = "Settings of all trials"
+        blocks.append({"folded": title, "table": ["setting", "value"], "rows": fixed})
     return blocks
 
 
 def _sweep_figures(sweep: sweep_results.Sweep, axes: Sequence[str]) -> list[report_curves.Figure]:
     points = sweep_results.scored_points(sweep)
-    metric, figures = sweep.summary["metric"], []
+    metric = sweep.summary["metric"]
+    figures: list[report_curves.Figure] = []
     if len(points) < 2:
         return figures
     scores = [point["mean"] for point in points]
@@ -651,7 +653,7 @@ def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
     )
     sweep, sides = sweep_results.read_sweep(folder), report_groups.read_sweep(folder)
     check_axis(recorded(sides), axis)
-    curves = []
+    curves: list[report_curves.Figure] = []
     for row in summary["tasks"]:
         groups = [side for side in sides if _is_of_task(side, folder, row["task"])]
         title = f"{row['task']}: {row['metric']}"

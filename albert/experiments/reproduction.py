@@ -218,12 +218,11 @@ def _compare_rows(
             different.append(f"{what}: only one of both has step {missing[0]}")
 
 
-def _circumstances(
-    records: list[dict[str, Any]], sessions: list[list[dict[str, Any]]]
-) -> list[str]:
+def _circumstances(records: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> list[str]:
     """Describes the differences between the circumstances of two runs."""
     parts = (*_ENVIRONMENT, "inputs")
-    differences = run_record.differences(*records, parts)
+    before, after = records
+    differences = run_record.differences(before, after, parts)
     differing = [
         f"{name}: {both['before']}, now {both['after']}" for name, both in differences.items()
     ]

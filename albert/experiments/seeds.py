@@ -68,15 +68,15 @@ def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> dic
     elif trial and not status:
         verdict = stuck_runs.verdict(folder, trial.best_step)
         outcome = verdict if verdict in stuck_runs.LEARNED_NOTHING else FINISHED
-    is_scored = outcome not in (FAILED, UNDEFINED)
+    scored = trial if outcome not in (FAILED, UNDEFINED) else None
     return {
         "seed": seed,
         "folder": name,
         "status": outcome,
         "exit_status": status,
         "restarts": len(given_up),
-        "result": trial.best_value if is_scored else None,
-        "step": trial.best_step if is_scored else None,
+        "result": scored.best_value if scored else None,
+        "step": scored.best_step if scored else None,
         "judged": verdict != stuck_runs.NOT_JUDGED,
         "evaluated": context.evaluated,
         "baseline": context.baseline,
@@ -328,9 +328,10 @@ def run(
         return _run(study, range(first_seed, first_seed + count), start_run)
 
 
-def _run(study: Study, seeds: Sequence[int], start_run: Callable) -> dict[str, Any]:
+def _run(study: Study, seeds: Sequence[int], start_run: Callable) -> str:
     path, count = os.path.join(study.folder, SEEDS), len(seeds)
-    earlier_runs, runs = _known(path, study.metric), []
+    earlier_runs = _known(path, study.metric)
+    runs: list[dict[str, Any]] = []
     folders = folders_of_runs(study.folder)
     _check_same_study(study, folders)
     outdated = find_outdated(folders)

@@ -77,7 +77,7 @@ class Scorer:
                 f"expected a sentence of 1 to {limit} tokens, which the model reads in addition to "
                 f"[CLS] and [SEP]; found {len(ids)} in {sentence!r}"
             )
-        return np.int32(ids)
+        return np.array(ids, np.int32)
 
     def _copies(self, encoded: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """Returns int32 features [C, S] of sentences: each copy masks a different token."""
@@ -106,7 +106,8 @@ def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
 
     A longer sentence is a batch alone.
     """
-    batch, total = [], 0
+    batch: list[int] = []
+    total = 0
     for place in np.argsort(-np.asarray(lengths), kind="stable"):
         if batch and total + lengths[place] > batch_size:
             yield batch

@@ -571,7 +571,7 @@ def _against_best(
     level: float,
     resamples: int,
     rng: np.random.Generator,
-) -> dict[int, float]:
+) -> list[float]:
     """Returns the adjusted p of each point against the best; order is the best first.
 
     A point is judged by its distance from the best, compared with the range of means of points
@@ -583,7 +583,7 @@ def _against_best(
     best, others = order[0], order[1:]
     t_p = _t_p_values(scores, best, others, paired)
     t_holm = dict(zip(others, holm(t_p), strict=True))
-    t_p = dict(zip(others, t_p, strict=True))
+    t_p_of = dict(zip(others, t_p, strict=True))
     while len(open_points) > 1:
         rest, open_scores = open_points[1:], [scores[j] for j in open_points]
         gaps = np.abs([scores[best].mean() - scores[j].mean() for j in rest])
@@ -594,7 +594,7 @@ def _against_best(
             p_values = (1 + above) / (1 + resamples)
         else:
             pairs = len(open_points) * len(rest) / 2
-            p_values = np.minimum(1, pairs * np.array([t_p[j] for j in rest]))
+            p_values = np.minimum(1, pairs * np.array([t_p_of[j] for j in rest]))
         p_values = np.maximum(p_values, floor)
         worse = {j for j, value in zip(rest, p_values, strict=True) if value <= alpha}
         settled = worse or set(rest)

@@ -151,7 +151,7 @@ class Sweep:
 
     def _reset_outdated(self) -> None:
         """Lets trials run again whose scores are of data that has changed since."""
-        folders = {}
+        folders: dict[str, sweep_journal.Trial] = {}
         for trial in self.trials:
             if trial.state in (sweep_journal.DONE, sweep_journal.PRUNED):
                 folder = os.path.join(self._folder, trial.name)
@@ -160,6 +160,7 @@ class Sweep:
             folders[folder].reset()
 
     def _write(self) -> None:
+        assert self._journal
         self._journal.write()
         sweep_results.write(self._folder, self._table())
 
@@ -182,7 +183,7 @@ class Sweep:
             if not trial.has_ended and trial.number not in self._running:
                 return trial
         number = len(self.trials)
-        if number >= self._count:
+        if self._count is not None and number >= self._count:
             return None
         # Trials that run at the same time do not count: their timing would affect the suggestions.
         num_known = max(0, number - self._parallel + 1)
@@ -256,7 +257,7 @@ class Sweep:
             pairs.append(f"seed={trial.seed}")
         return " ".join(pairs) + "; " if pairs else ""
 
-    def _check_trials(self) -> bool:
+    def _check_trials(self) -> None:
         """Handles the events of running trials."""
         for number, running in list(self._running.items()):
             trial = self.trials[number]
@@ -325,7 +326,7 @@ class Sweep:
         name = self._plan.metric or sweep_results.SCORE
         score = "" if trial.value is None else f", {name} {trial.value:.4f}"
         at = "" if trial.step is None else f" at step {trial.step}"
-        warnings = sweep_results.remarks([trial], self._plan.minimize)
+        warnings = sweep_results.remarks([trial], bool(self._plan.minimize))
         self._say("; ".join([f"{trial.name}: {trial.state}{score}{at}", *warnings]))
         if trial.error:
             log = log_of(self._folder, trial.name)
@@ -366,7 +367,7 @@ def _given_trials(
 ) -> list[sweep_journal.Trial]:
     """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state."""
     by_name = {trial.name: trial for trial in old_trials}
-    trials = []
+    trials: list[sweep_journal.Trial] = []
     for name, own in plan.trials.items():
         for seed in plan.seeds or (None,):
             arguments = [*plan.arguments, *own]

@@ -72,7 +72,7 @@ def add(
     return {**summary, "comparison": comparison}
 
 
-def _scores(summary: dict[str, Any], point: dict[str, Any]) -> dict[int, float]:
+def _scores(summary: Mapping[str, Any], point: dict[str, Any]) -> dict[int, float]:
     """Returns {seed: score} of the trials of a point that its mean counts."""
     trials = [summary["trials"][number] for number in point["trials"]]
     done_trials = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
@@ -81,8 +81,8 @@ def _scores(summary: dict[str, Any], point: dict[str, Any]) -> dict[int, float]:
 
 
 def _compare(
-    summary: dict[str, Any],
-    scores: Mapping[int, Mapping[int, float]],
+    summary: Mapping[str, Any],
+    scores: Sequence[Mapping[int, float]],
     candidates: Sequence[int],
     baseline: int | None,
     comparison: dict[str, Any],
@@ -111,7 +111,7 @@ def _compare(
     comparison |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
 
 
-def _outcomes(summary: dict[str, Any], restarts: int) -> list[str]:
+def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
     """Returns sentences about trials that the table omits, and about restarted ones."""
     trials = summary["trials"]
     states = [trial["state"] for trial in trials]

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from albert.experiments import sweep_plan
@@ -19,7 +19,7 @@ WAITING, RUNNING, INTERRUPTED = "waiting", "running", "interrupted"
 DONE, FAILED, PRUNED = "done", "failed", "pruned"
 _STATES = (WAITING, RUNNING, INTERRUPTED, DONE, FAILED, PRUNED)
 _FORMAT = 1
-_KINDS = {
+_KINDS: dict[str, Any] = {
     "name": str, "arguments": list, "parameters": dict, "seed": (int, type(None)), "known": int,
     "state": str, "step": (int, type(None)), "value": (int, float, type(None)), "metrics": dict,
     "error": list, "verdict": str, "baseline": (int, float, type(None)),
@@ -212,7 +212,7 @@ def _values_in(was: Any, now: Any) -> bool:
 
 
 # Keys whose values may grow between starts.
-_GROWING = {"seeds": _all_in, "parameters": _parameters_in}
+_GROWING: dict[str, Callable[[Any, Any], bool]] = {"seeds": _all_in, "parameters": _parameters_in}
 
 
 def _difference(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import math
 import random
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert.io import file_io, json_shapes
@@ -234,7 +234,9 @@ def make_plan(
         raise file_io.InputError(f"{path}: {error}") from error
 
 
-def _make_plan(spec: dict[str, Any], arguments: dict[str, Any], trials: dict[str, Any]) -> Plan:
+def _make_plan(
+    spec: Mapping[str, Any], arguments: Sequence[str], trials: Mapping[str, list[str]] | None
+) -> Plan:
     fields = dict(spec)
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
@@ -243,7 +245,7 @@ def _make_plan(spec: dict[str, Any], arguments: dict[str, Any], trials: dict[str
         name: _values(name, value) for name, value in fields.pop("parameters", {}).items()
     }
     own = {name: arguments_of(name, value) for name, value in fields.pop("trials", {}).items()}
-    own = trials or own
+    own = dict(trials or own)
     for name in own:
         if not re.fullmatch(r"\w[\w.-]*", name) or name == "logs":
             raise file_io.InputError(f"trials: {name!r} cannot be the name of a folder of results")
@@ -299,7 +301,7 @@ def _values(name: str, spec: object) -> tuple | Range:
 
 def _range(name: str, spec: dict[str, Any]) -> Range:
     unknown = set(spec) - {"low", "high", "log"}
-    ends = [spec.get(key) for key in ("low", "high")]
+    ends: list[Any] = [spec.get(key) for key in ("low", "high")]
     for end in ends:
         is_number = isinstance(end, (int, float)) and not isinstance(end, bool)
         if unknown or not is_number or not abs(end) <= sys.float_info.max:
@@ -313,7 +315,7 @@ def _range(name: str, spec: dict[str, Any]) -> Range:
             f"parameter {name!r}: low must be below high, and above 0 on a logarithmic scale; "
             f"found {spec!r}"
         )
-    return Range(*ends, log)
+    return Range(ends[0], ends[1], log)
 
 
 def parse_grid(text: str) -> dict[str, list]:

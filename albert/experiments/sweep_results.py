@@ -50,8 +50,8 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
         return _score_of_seeds(several, metric)
     trial, blocks = results.read_trial(folder), results.read_blocks(folder)
     step = trial.best_step if trial else (blocks[-1].step if blocks else None)
-    metrics = next((block.metrics for block in blocks if block.step == step), {})
-    metrics = {key: _finite(value) for key, value in metrics.items()}
+    values = next((block.metrics for block in blocks if block.step == step), {})
+    metrics = {key: _finite(value) for key, value in values.items()}
     if metric is None:
         return step, _best_value(trial, metrics), metrics
     if blocks and metric not in metrics:
@@ -61,7 +61,7 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
     return step, metrics.get(metric), metrics
 
 
-def _best_value(trial: results.Trial | None, metrics: dict[str, float]) -> float | None:
+def _best_value(trial: results.Trial | None, metrics: dict[str, float | None]) -> float | None:
     """Returns the value of a `results.Trial` as its results show it; None if not finite."""
     value = _finite(trial.best_value) if trial else None
     same = [v for v in metrics.values() if None not in (v, value) and np.float32(v) == value]
@@ -224,7 +224,7 @@ def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
     return [*notes, *filter(None, [_on_undefined(trials), _on_baseline(trials, minimize)])]
 
 
-def _on_undefined(trials):
+def _on_undefined(trials: Sequence[sweep_journal.Trial]) -> str:
     """Returns a remark on scores that are undefined; else ""."""
     evaluated = [t for t in trials if t.state == sweep_journal.DONE and t.step is not None]
     is_undefined = any(trial.value is None for trial in evaluated)
@@ -233,8 +233,8 @@ def _on_undefined(trials):
 
 def _on_baseline(trials: Sequence[sweep_journal.Trial], minimize: bool) -> str:
     """Returns a remark on a mean score that a constant answer also gets."""
-    means = [_mean(_known(counted(trials), name)) for name in ("value", "baseline")]
-    return results.remark_on_baseline(*means, minimize)
+    value, baseline = (_mean(_known(counted(trials), name)) for name in ("value", "baseline"))
+    return results.remark_on_baseline(value, baseline, minimize)
 
 
 def _mean(values: Sequence[float]) -> float | None:

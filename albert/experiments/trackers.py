@@ -27,7 +27,6 @@ from albert.training import run_record
 
 if TYPE_CHECKING:
     import mlflow
-    import trackio
     from mlflow import MlflowClient
     from tensorboard.compat.proto import summary_pb2
     from trackio.sqlite_storage import SQLiteStorage
@@ -89,7 +88,7 @@ def _points(run: ExportedRun) -> Iterator[dict[str, str]]:
 
 def _read_csv(path: str, columns: tuple[str, ...]) -> dict[str, list[dict[str, str]]]:
     """Returns {id: its rows} of a file that an earlier export wrote; {} without one."""
-    rows = {}
+    rows: dict[str, list[dict[str, str]]] = {}
     if not file_io.exists(path):
         return rows
     with file_io.open_input(path, "output", "rb") as file:
@@ -257,8 +256,8 @@ def _end_mlflow(
     else:
         client.set_terminated(run_id, status, int(1000 * run.last_time))
     tags = {**run.tags, "status": run.status, "mlflow.source.name": run.tags["script"]}
-    tags = [entities.RunTag(name, text[:5000]) for name, text in tags.items()]
-    client.log_batch(run_id, tags=tags)
+    run_tags = [entities.RunTag(name, text[:5000]) for name, text in tags.items()]
+    client.log_batch(run_id, tags=run_tags)
     client.set_tag(run_id, _DIGEST, run.digest)  # last: the run is complete
 
 
@@ -342,7 +341,7 @@ def _write_trackio(
 ) -> str:
     digest, incomplete = run.digest, f"{run.key} incomplete"
 
-    def known() -> list["trackio.Run"]:
+    def known() -> list:
         if not file_io.exists(str(storage.get_project_db_path(project))):
             return []
         return list(trackio.Api().runs(project))
