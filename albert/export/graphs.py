@@ -186,8 +186,6 @@ class WordPiece(_GraphTokenizer):
         super().__init__()
         import tensorflow_text
 
-        sp_model = tokenizer.sp_model
-        assert sp_model
         self._text = tensorflow_text
         self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         self._splits_ideographs = tokenizer.rules.split_ideographs
