@@ -1,8 +1,6 @@
 """Start and end of commands."""
 
-import importlib
 import os
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +8,7 @@ from absl import flags
 
 from albert.cli import app
 from albert.io import file_io, tensorflow_start
+from tests.support import command_lines, processes
 from tests.support.sources import COMMANDS, ROOT
 
 SCRIPT = """
@@ -29,13 +28,8 @@ app.run(main, define_flags)
 
 
 def run_script(body, flags="pass"):
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body, flags=flags), "--how=well"],
-        cwd=ROOT,
-        env=os.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
+    return processes.run(
+        [sys.executable, "-c", SCRIPT.format(body=body, flags=flags), "--how=well"], cwd=ROOT
     )
 
 
@@ -102,9 +96,7 @@ def test_a_script_with_checkpoints_says_that_it_resumes(body, message):
 def test_scripts_with_checkpoints_are_those_that_train():
     found = set()
     for script in COMMANDS:
-        values = flags.FlagValues()
-        importlib.import_module(f"albert.{script}").define_flags(values)
-        if "save_checkpoints_steps" in values:
+        if "save_checkpoints_steps" in command_lines.define(script):
             found.add(script)
     others = {"run_sweep", "run_blimp"}
     assert found == {script for script in COMMANDS if script.startswith("run_")} - others
@@ -161,13 +153,10 @@ def test_every_script_names_an_old_tensorflow_first(tmp_path, script):
     write_metadata(tmp_path, "tensorflow", "2.17.1")
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")
-    result = subprocess.run(
+    result = processes.run(
         [sys.executable, "-m", f"albert.{script}", f"--output_dir={tmp_path / 'out'}"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("error: TensorFlow 2.17.1 is installed; this toolkit needs ")
@@ -198,13 +187,8 @@ def test_tensorflow_starts_silently_and_imports_keras_only_when_it_is_used():
         "    import keras.src.optimizers\n    print(layers.Dense(2)(tf.ones([3, 4])).shape)"
     )
     body += KEEPS_MEMORY
-    result = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body, flags="pass")],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
+    result = processes.run(
+        [sys.executable, "-c", SCRIPT.format(body=body, flags="pass")], cwd=ROOT, env=environment
     )
     assert (result.returncode, result.stdout) == (0, "(3, 2)\n"), result.stderr
     assert result.stderr == ""

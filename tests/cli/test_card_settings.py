@@ -1,14 +1,10 @@
 """Flags of exports for the model card."""
 
-from absl import flags
-
-from albert.cli import card_settings, options
+from albert.cli import card_settings
 from albert.experiments import model_card
+from tests.support import command_lines
 
 
 def test_facts_are_fields_of_the_card():
-    values = flags.FlagValues()
-    options.define(card_settings.Card, values)
-    values(["script", "--license=mit", "--language=de"])
-    facts = options.read(card_settings.Card, values).facts()
+    facts = command_lines.read(card_settings.Card, "--license=mit", "--language=de").facts()
     assert model_card.CardFields(**facts) == model_card.CardFields("mit", None, "de")

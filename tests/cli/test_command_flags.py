@@ -1,20 +1,16 @@
 """Flags in the record of a run."""
 
-import importlib
-
 import pytest
 from absl import flags
 
 from albert import run_classifier
 from albert.cli import command_flags
 from albert.training import run_record
+from tests.support import command_lines
 
 
 def parsed(*arguments):
-    values = flags.FlagValues()
-    run_classifier.define_flags(values)
-    values(["script", *arguments])
-    return values
+    return command_lines.parse(run_classifier, *arguments)
 
 
 def test_each_flag_says_where_it_comes_from(tmp_path):
@@ -42,9 +38,7 @@ def test_each_flag_says_where_it_comes_from(tmp_path):
 @pytest.mark.parametrize("name", "pretraining classifier race squad_v1 squad_v2".split())
 def test_flags_that_are_not_given_are_defaults(name):
     """Also a second name of a flag, and a default that is not a number."""
-    module = importlib.import_module(f"albert.run_{name}")
-    values = flags.FlagValues()
-    module.define_flags(values)
+    values = command_lines.define(f"run_{name}")
     required = ("input_file", "task_name", "data_dir", "output_dir")
     values(["script", *(f"--{flag}=x" for flag in required if flag in values)])
     found = command_flags.describe(values, f"run_{name}")

@@ -8,19 +8,14 @@ import pytest
 
 import albert
 from albert.cli import commands
+from tests.support import processes
 from tests.support.sources import COMMANDS, ROOT
 
 PROGRAM = "import sys; from albert.cli import commands; sys.exit(commands.main())"
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    return processes.run([sys.executable, *arguments], cwd=ROOT)
 
 
 def test_every_command_is_listed():

@@ -7,14 +7,15 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from albert import run_squad_v1
-from albert.cli import options, training
+from albert.cli import training
 from albert.io import file_io
 from albert.model import encoder, layers, sources
 from albert.text import text_rules
 from albert.training import stages
+from tests.support import command_lines
 
 SPM = pathlib.Path(__file__).parent.parent / "testdata" / "tiny.model"
 ENCODER = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -26,12 +27,6 @@ OF_SCRIPTS = {
     "run_squad_v2": {},
 }
 WITH_HEAD = ("run_classifier", "run_race", "run_squad_v2")
-
-
-def defined(script):
-    values = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(values)
-    return values
 
 
 def given(script):
@@ -75,7 +70,7 @@ def told(monkeypatch):
 
 @pytest.mark.parametrize("script", OF_SCRIPTS)
 def test_every_training_script_has_the_flags(script):
-    values = defined(script)
+    values = command_lines.define(script)
     assert all(values[name].default is None for name in ENCODER)
     assert ("classifier_dropout_prob" in values) == (script in WITH_HEAD)
     if script in WITH_HEAD:
@@ -85,7 +80,7 @@ def test_every_training_script_has_the_flags(script):
 
 @pytest.mark.parametrize("script", ["run_race", "run_squad_v2"])
 def test_one_rate_may_have_two_names(script):
-    values = defined(script)
+    values = command_lines.define(script)
     required = ["--output_dir=x", *given(script)]
     values(["script", *required, "--classifier_dropout_prob=0.3"])
     assert values.dropout_prob == values.classifier_dropout_prob == 0.3
@@ -99,9 +94,7 @@ def test_what_is_no_share_is_refused(started, script, rate):
     names = ENCODER + ("classifier_dropout_prob",) * (script == "run_classifier")
     more = {"train_file": "x"} if "squad" in script else {}
     for name in names:
-        with pytest.raises(
-            file_io.InputError, match=f"^--{name}=.* must be a fraction, from 0 to be"
-        ):
+        with pytest.raises(file_io.InputError, match=f"^--{name}=.* fraction"):
             started(script, **more, **{name: rate})
 
 
@@ -112,9 +105,8 @@ def test_the_configuration_decides_what_is_not_given(tmp_path, told):
     )
 
     def read(*given):
-        values = defined("run_squad_v1")
-        values(["script", "--output_dir=x", *given])
-        return training.read_config(options.read(run_squad_v1.Settings, values), source)
+        settings = command_lines.read(run_squad_v1, "--output_dir=x", *given)
+        return training.read_config(settings, source)
 
     config = read("--do_train")
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.0)

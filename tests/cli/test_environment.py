@@ -1,15 +1,14 @@
 """Flags from environment variables: their precedence, bad values, and misspelled names."""
 
 import re
-import subprocess
 import sys
 
 import pytest
-from absl import flags
 
 from albert.cli import environment, options
 from albert.io import file_io
 from albert.serve import Settings
+from tests.support import command_lines, processes
 from tests.support.sources import ROOT
 
 NAMES = options.names(Settings)
@@ -17,8 +16,7 @@ NAMES = options.names(Settings)
 
 def parsed(variables, *arguments):
     """Settings of a command line in an environment."""
-    values = flags.FlagValues()
-    options.define(Settings, values)
+    values = command_lines.define(Settings)
     environment.set_defaults(values, NAMES, variables)
     values(["serve", *arguments])
     return options.read(Settings, values)
@@ -34,8 +32,7 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_defau
 
 
 def test_every_flag_has_a_variable():
-    values = flags.FlagValues()
-    options.define(Settings, values)
+    values = command_lines.define(Settings)
     texts = {str: "some", int: "7", float: "7.5", bool: "true"}
     kinds = {"string": str, "int": int, "float": float, "bool": bool, "multi string": str}
     for name in NAMES:
@@ -74,10 +71,11 @@ def test_misspelled_names_are_found():
 
 
 def test_the_server_ends_with_a_line_for_a_bad_value():
-    found = subprocess.run(
+    found = processes.run(
         [sys.executable, "-m", "albert.serve", "--model_dir=x"],
-        cwd=ROOT, env={"ALBERT_PORT": "many", "PATH": ""}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={"ALBERT_PORT": "many", "PATH": ""},
+    )
     assert found.returncode == 1
     assert found.stderr.startswith("error: ALBERT_PORT=many in the environment: ")
     assert found.stderr.count("\n") == 1

@@ -3,14 +3,13 @@
 import json
 
 import pytest
-from absl import flags
 
 from albert import run_classifier, run_race, run_squad_v1, run_squad_v2, run_token_classifier
 from albert.cli import command_flags, fine_tuning, fine_tuning_settings, options, squad
 from albert.io import file_io
 from albert.model import head_config, sources
 from albert.text import text_rules
-from tests.support import builders
+from tests.support import command_lines
 
 
 @pytest.mark.parametrize(
@@ -31,13 +30,10 @@ def test_every_script_has_them(script):
     ],
 )
 def test_each_group_is_checked(argument, message):
-    values = flags.FlagValues()
-    run_squad_v1.define_flags(values)
     more = ["--weight_decay_rate=0.1"] if "adam" in argument else []
-    given = ["--output_dir=out", "--predict_file=x", "--do_predict"]
-    values(["script", *given, argument, *more])
+    words = ["--output_dir=out", "--predict_file=x", "--do_predict", argument, *more]
     with pytest.raises(file_io.InputError, match=message):
-        options.read(run_squad_v1.Settings, values).check()
+        command_lines.read(run_squad_v1, *words).check()
 
 
 # --- how many checkpoints are kept ---------------------------------------------------------------
@@ -72,7 +68,7 @@ TASK = {"task_name": "MRPC", "data_dir": "glue", "do_train": True, "output_dir":
     ],
 )
 def test_the_length_of_training(flags, examples, expected):
-    values = builders.flag_values(run_classifier, **flags)
+    values = command_lines.parse(run_classifier, **flags)
     settings = options.read(run_classifier.Settings, values)
     settings = settings.with_steps(lambda: examples, flags["task_name"] == "custom")
     assert (settings.train_step, settings.warmup_step, settings.save_checkpoints_steps) == expected
@@ -89,7 +85,7 @@ def test_the_length_of_training(flags, examples, expected):
     ],
 )
 def test_lengths_that_contradict_or_do_not_exist_are_refused(changes, message):
-    values = builders.flag_values(run_classifier, **{**CUSTOM, **changes})
+    values = command_lines.parse(run_classifier, **{**CUSTOM, **changes})
     with pytest.raises(file_io.InputError, match=message):
         settings = options.read(run_classifier.Settings, values)
         settings.check()
@@ -105,7 +101,7 @@ def test_training_without_evaluation_keeps_all_checkpoints_by_default(kind, tmp_
 
     def kept(**given):
         stages = {"do_train": True, evaluate: False} | REQUIRED.get(script, {})
-        values = builders.flag_values(script, output_dir=tmp_path, **{**stages, **given})
+        values = command_lines.parse(script, output_dir=tmp_path, **{**stages, **given})
         settings = options.read(script.Settings, values)
         prepared = fine_tuning.Prepared(None, None, None, 100, 10, settings.evaluates)
         command = squad.Squad(settings, kind)  # stands for the command of any settings
@@ -134,7 +130,7 @@ TRAINED = {
 def read_alone(script, folder, **given):
     """The settings, and the parsed flags, of a command that does not train."""
     given = {"do_train": False, "output_dir": folder, **given}
-    values = builders.flag_values(script, **given)
+    values = command_lines.parse(script, **given)
     return fine_tuning_settings.read(script.Settings, values), values
 
 

@@ -4,18 +4,15 @@ import re
 import types
 
 import pytest
-from absl import flags
 
 from albert.cli import model_settings, options
 from albert.io import file_io
 from albert.serving import inference
+from tests.support import command_lines
 
 
 def values_of(*given):
-    values = flags.FlagValues()
-    options.define(model_settings.Inference, values)
-    values(["test", *given])
-    return values
+    return command_lines.parse(model_settings.Inference, *given)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,19 @@
 """Lines that commands print at their end: they can be pasted."""
 
-import importlib
 import shlex
 
 import pytest
-from absl import flags
 
 from albert.cli import next_steps
 from albert.tasks import kinds
+from tests.support import command_lines
 
 
 def parsed(line):
     """The command of a line, and the values of its flags, which it takes."""
     python, option, module, *arguments = shlex.split(line)
     assert (python, option) == ("python", "-m")
-    values = flags.FlagValues()
-    importlib.import_module(module).define_flags(values)
-    values([module, *arguments])
-    return module, values
+    return module, command_lines.parse(module.removeprefix("albert."), *arguments)
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)

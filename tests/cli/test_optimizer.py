@@ -11,19 +11,13 @@ from absl import flags, logging
 from albert.cli import app, options, pretraining, training
 from albert.io import file_io
 from albert.training import optimizer_table, optimizers
+from tests.support import command_lines
 
 SCRIPTS = ("run_pretraining", "run_classifier", "run_squad_v1", "run_squad_v2", "run_race")
 
 
-def values_of(script, **given):
-    values = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(values)
-    values(["script", *(f"--{name}={value}" for name, value in given.items())])
-    return values
-
-
 def settings_of(**given):
-    values = values_of("run_pretraining", input_file="x", output_dir="x", **given)
+    values = command_lines.parse("run_pretraining", input_file="x", output_dir="x", **given)
     return options.read(pretraining.Settings, values)
 
 
@@ -38,7 +32,7 @@ def refused(**given):
     """The message of the refusal, as a script prints it."""
     with pytest.raises(file_io.InputError) as error:
         settings_of(**given).optimizer.check()
-    values = values_of("run_pretraining", input_file="x", output_dir="x")
+    values = command_lines.parse("run_pretraining", input_file="x", output_dir="x")
     return app.with_flag_names(str(error.value), values)
 
 
@@ -133,15 +127,15 @@ def test_what_is_no_number_is_refused():
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_training_script_has_the_flags_and_checks_them(script):
-    values = values_of(script, output_dir="x", optimizer="adam", weight_decay_rate=0.1, **{
+    given = {
         "run_pretraining": {"input_file": "x", "do_train": True},
         "run_classifier": {"task_name": "sst-2", "data_dir": "x", "do_train": True},
         "run_race": {"data_dir": "x"},
-    }.get(script, {"do_train": True, "train_file": "x"}))  # fmt: skip
+    }.get(script, {"do_train": True, "train_file": "x"})
+    given |= {"output_dir": "x", "optimizer": "adam", "weight_decay_rate": 0.1}
+    values = command_lines.parse(script, **given)
     main = functools.partial(importlib.import_module(f"albert.{script}").main, values)
-    with pytest.raises(
-        file_io.InputError, match="optimizer=adam does not accept `weight_decay_rate`"
-    ):
+    with pytest.raises(file_io.InputError, match="optimizer=adam .*`weight_decay_rate`"):
         main()
 
 

@@ -7,6 +7,7 @@ from absl import flags
 
 from albert.cli import options
 from albert.io import file_io
+from tests.support import command_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,10 +31,7 @@ class Outer(options.Group):
 
 
 def parsed(*arguments):
-    values = flags.FlagValues()
-    options.define(Outer, values)
-    values(["script", "--folder=f", *arguments])
-    return options.read(Outer, values)
+    return command_lines.read(Outer, "--folder=f", *arguments)
 
 
 def test_values_and_what_was_given():

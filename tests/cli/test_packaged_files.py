@@ -1,14 +1,13 @@
 """Sizes and published settings of the package are found by name; files of the user come first."""
 
-import subprocess
 import sys
 
 import pytest
 from absl import flags
 
-from albert import run_classifier
 from albert.cli import command_flags, packaged_files
 from albert.io import file_io
+from tests.support import command_lines, processes
 from tests.support.sources import PACKAGE, ROOT
 
 TINY = str(PACKAGE / "configs" / "albert_tiny.json")
@@ -86,10 +85,8 @@ def test_files_that_include_others_twice_end_with_an_error(elsewhere):
 
 
 def test_a_nested_recipe_of_the_package_reaches_the_settings():
-    values = flags.FlagValues()
-    run_classifier.define_flags(values)
     words = ["--flagfile=recipes/distilbert_SST-2.flags", "--data_dir=x", "--output_dir=y"]
-    values(["run_classifier", *packaged_files.expand(words)])
+    values = command_lines.parse("run_classifier", *packaged_files.expand(words))
     assert values.albert_config_file == str(PACKAGE / "configs" / "albert_base_v2_6_layers.json")
     assert values.task_name == "SST-2"
     said = command_flags.find_sources(values, words)
@@ -99,9 +96,9 @@ def test_a_nested_recipe_of_the_package_reaches_the_settings():
 
 def test_commands_find_them(elsewhere):
     command = [sys.executable, "-m", "albert.run_sweep", "--spec=recipes/qa_study_sweep.json"]
-    result = subprocess.run(
+    result = processes.run(
         [*command, "--output_dir=out", "--flagfile=recipes/nothing.flags"],
-        env={"PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
+        env={"PYTHONPATH": str(ROOT)},
+    )
     assert result.returncode == 1 and "recipes/nothing.flags" in result.stderr
     assert "Traceback" not in result.stderr

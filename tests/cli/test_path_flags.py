@@ -4,10 +4,10 @@ import dataclasses
 import os
 
 import pytest
-from absl import flags
 
 from albert.cli import options, path_flags
 from albert.io import file_io
+from tests.support import command_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,7 @@ class Settings(options.Group):
 
 
 def read(*arguments):
-    values = flags.FlagValues()
-    options.define(Settings, values)
-    values(["script", *arguments])
-    return options.read(Settings, values)
+    return command_lines.read(Settings, *arguments)
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import tensorflow as tf
 from absl import flags
 
 from albert import run_pretraining
-from albert.cli import options, pretraining
+from albert.cli import pretraining
 from albert.data import dynamic_masking, instances, record_files
 from albert.io import file_io
 from albert.model import checkpoints, encoder, pretraining_heads
+from tests.support import command_lines
 
 CONFIG = encoder.AlbertConfig(
     vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -84,8 +85,7 @@ def test_the_vocabulary_in_the_folder_must_fit(pretrain, tmp_path, testdata):
 
 
 def test_the_flag_knows_every_task():
-    values = flags.FlagValues()
-    run_pretraining.define_flags(values)
+    values = command_lines.define(run_pretraining)
     assert values["sentence_task"].default == "sop"
     assert values["sentence_task"].parser.enum_values == list(pretraining_heads.SENTENCE_TASKS)
     with pytest.raises(flags.IllegalFlagValueError, match="sentence_task=reference"):
@@ -93,10 +93,7 @@ def test_the_flag_knows_every_task():
 
 
 def settings_of(*arguments):
-    values = flags.FlagValues()
-    run_pretraining.define_flags(values)
-    values(["script", "--input_file=x", "--output_dir=y", *arguments])
-    return options.read(run_pretraining.Settings, values)
+    return command_lines.read(run_pretraining, "--input_file=x", "--output_dir=y", *arguments)
 
 
 def test_flags_of_blimp_without_effect_are_refused():
@@ -148,9 +145,7 @@ def test_masked_words_alone(inputs, pretrain, tmp_path):
     for task in ("sop", "nsp"):
         with pytest.raises(file_io.InputError, match=f"no head that --sentence_task={task}"):
             pretrain(folder, do_train=False, sentence_task=task)
-    with pytest.raises(
-        file_io.InputError, match="_task=none: it cannot continue with --sentence_task=s"
-    ):
+    with pytest.raises(file_io.InputError, match="_task=none: .* --sentence_task=sop"):
         pretrain(folder)
     # The head is new where training starts from these weights.
     pretrain(tmp_path / "sop", init_checkpoint=folder, num_train_steps=1, do_eval=False)
@@ -170,9 +165,7 @@ def test_next_sentences(pretrain, tmp_path, caplog):
     assert found["loss"] == pytest.approx(total, rel=1e-6)
     assert names <= logged(folder)
     best = (folder / "best_trial.txt").read_text()
-    with pytest.raises(
-        file_io.InputError, match="_task=nsp: it cannot continue with --sentence_task=s"
-    ):
+    with pytest.raises(file_io.InputError, match="_task=nsp: .* --sentence_task=sop"):
         pretrain(folder)
     with pytest.raises(file_io.InputError, match="has no feature 'next_sentence_labels'"):
         pretrain(tmp_path / "unlabeled", "unlabeled", sentence_task="nsp")
@@ -208,13 +201,9 @@ def test_a_folder_without_a_description_is_known_by_its_variables(pretrain, tmp_
         return checkpoints.reader(str(tmp_path / task / f"model.ckpt-{step}")).has_tensor(HEAD)
 
     assert has_head("sop", 1) and not has_head("none", 1)
-    with pytest.raises(
-        file_io.InputError, match="sop or nsp: it cannot continue with .*=none. To st"
-    ):
+    with pytest.raises(file_io.InputError, match="sop or nsp: .*--sentence_task=none"):
         pretrain(tmp_path / "sop", sentence_task="none")
-    with pytest.raises(
-        file_io.InputError, match="=none: it cannot continue with --sentence_task=sop"
-    ):
+    with pytest.raises(file_io.InputError, match="=none: .* --sentence_task=sop"):
         pretrain(tmp_path / "none")
     # Nothing tells for which of both the head was trained.
     pretrain(tmp_path / "sop", sentence_task="nsp", do_eval=False)

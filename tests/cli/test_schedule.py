@@ -9,15 +9,14 @@ import types
 
 import numpy as np
 import pytest
-from absl import flags
 
 from albert import run_classifier
-from albert.cli import options, training
+from albert.cli import training
 from albert.experiments import seeds
 from albert.io import file_io, tables
 from albert.tasks import custom, glue
 from albert.training import contracts, optimizer_table
-from tests.support import processes
+from tests.support import command_lines, processes
 from tests.support.sources import ROOT
 
 GIVEN = {
@@ -30,16 +29,11 @@ FINE_TUNING = [script for script in GIVEN if script != "run_pretraining"]
 
 
 def values_of(script, **changes):
-    values = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(values)
-    given = {"output_dir": "out", **GIVEN[script], **changes}
-    values(["script", *(f"--{name}={value}" for name, value in given.items())])
-    return values
+    return command_lines.parse(script, **{"output_dir": "out", **GIVEN[script], **changes})
 
 
 def settings_of(script, **changes):
-    kind = importlib.import_module(f"albert.{script}").Settings
-    return options.read(kind, values_of(script, **changes))
+    return command_lines.read(script, **{"output_dir": "out", **GIVEN[script], **changes})
 
 
 def check(script, **changes):
@@ -116,8 +110,7 @@ def test_the_metric_is_one_of_the_task():
     assert chosen.best_metric == "eval_loss"
     assert with_metric(None, made) is made
     with pytest.raises(
-        file_io.InputError,
-        match="--metric_for_best=f2: mrpc has .*, eval_accuracy, eval_loss, f1, .*, macro_f1, ",
+        file_io.InputError, match="--metric_for_best=f2: mrpc has .*, f1, .*macro_f1, "
     ):
         with_metric("f2", made)
     assert contracts.Task.__dataclass_fields__["metrics"].default == ()
@@ -184,9 +177,7 @@ def test_each_seed_is_the_same_command(script, monkeypatch, capsys):
     assert capsys.readouterr().out == ("the table\nNext:\n  python -m albert.report --runs=out\n")
     assert (study.folder, study.script) == ("out", script)
     expected = values_of(script, learning_rate=1e-3, log_every_steps=5)
-    child = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(child)
-    child(["script", *study.arguments(8, "out/seed_8")])
+    child = command_lines.parse(script, *study.arguments(8, "out/seed_8"))
     different = {name for name in child if repr(child[name].value) != repr(expected[name].value)}
     # The data is made once, in the folder of the study.
     data = {"cached_dir", "train_file", "eval_file", "predict_file"}

@@ -3,22 +3,19 @@
 import types
 
 import pytest
-from absl import flags
 
 from albert import run_squad_v1
-from albert.cli import fine_tuning, options, squad
+from albert.cli import fine_tuning, squad
 from albert.io import file_io
 from albert.model import head_config, sources
 from albert.tasks.squad import task as squad_task
 from albert.text import text_rules
 from albert.training import optimizers
+from tests.support import command_lines
 
 
 def settings_of(**changes):
-    values = flags.FlagValues()
-    run_squad_v1.define_flags(values)
-    values(["script", "--output_dir=x", *(f"--{name}={value}" for name, value in changes.items())])
-    return options.read(run_squad_v1.Settings, values)
+    return command_lines.read(run_squad_v1, **{"output_dir": "x", **changes})
 
 
 @pytest.mark.parametrize(

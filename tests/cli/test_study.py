@@ -1,13 +1,11 @@
 """Flags of studies: what contradicts itself, and the head of a run in an existing folder."""
 
-import importlib
-
 import pytest
 
-from albert.cli import fine_tuning, options
+from albert.cli import fine_tuning
 from albert.io import file_io
 from albert.model import configuration, head_config, layers
-from tests.support import builders
+from tests.support import command_lines
 
 SCRIPTS = ("run_classifier", "run_race", "run_squad_v1", "run_squad_v2")
 REQUIRED = {
@@ -19,9 +17,8 @@ REQUIRED = {
 
 
 def settings_of(script, **values):
-    module = importlib.import_module(f"albert.{script}")
     required = {"output_dir": "nowhere", "do_train": True, **REQUIRED.get(script, {})}
-    return options.read(module.Settings, builders.flag_values(module, **{**required, **values}))
+    return command_lines.read(script, **{**required, **values})
 
 
 def check(script, **values):
@@ -112,9 +109,7 @@ def test_the_head_is_that_of_the_flags_or_of_the_folder(tmp_path):
     assert head() == head_config.NO_LAYER
     (tmp_path / "model.ckpt-3.index").touch()
     assert head(head_hidden_size=8, head_activation="tanh") == expected
-    with pytest.raises(
-        file_io.InputError, match="--head_hidden_size=8, .* would have no --head_hid"
-    ):
+    with pytest.raises(file_io.InputError, match="--head_hidden_size=8, .* no --head_hidden_size"):
         head()
     with pytest.raises(file_io.InputError, match="head_activation=tanh.*head_activation=relu"):
         head(head_hidden_size=8)

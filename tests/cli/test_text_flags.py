@@ -1,10 +1,10 @@
 """Flags that say how texts become pieces."""
 
 import pytest
-from absl import flags
 
-from albert.cli import options, text_flags
+from albert.cli import text_flags
 from albert.io import file_io
+from tests.support import command_lines
 
 
 def test_only_what_is_given_decides():
@@ -14,12 +14,6 @@ def test_only_what_is_given_decides():
         (["--extra_pieces=NASA,<a>"], {"extra_pieces": ("NASA", "<a>")}),
         (["--do_lower_case", "--keep_accents"], {"do_lower_case": True, "keep_accents": True}),
     ):
-        values = flags.FlagValues()
-        options.define(text_flags.TextFlags, values)
-        values(["script", *given])
-        assert options.read(text_flags.TextFlags, values).text_rules() == expected
-    values = flags.FlagValues()
-    options.define(text_flags.TextFlags, values)
-    values(["script", "--extra_pieces=a,"])
+        assert command_lines.read(text_flags.TextFlags, *given).text_rules() == expected
     with pytest.raises(file_io.InputError, match="--extra_pieces: '' is not a piece"):
-        options.read(text_flags.TextFlags, values)
+        command_lines.read(text_flags.TextFlags, "--extra_pieces=a,")

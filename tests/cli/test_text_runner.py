@@ -1,12 +1,11 @@
 """Flags that choose who makes data."""
 
 import pytest
-from absl import flags
 
 from albert import train_vocab
-from albert.cli import options
 from albert.cli.text_runner import Runner
 from albert.io import file_io
+from tests.support import command_lines
 
 
 @pytest.mark.parametrize(
@@ -18,11 +17,8 @@ from albert.io import file_io
     ],
 )
 def test_mistakes(arguments, message):
-    values = flags.FlagValues()
-    train_vocab.define_flags(values)
-    values(["train_vocab", "--input_file=none", "--output_prefix=none", *arguments])
     with pytest.raises(file_io.InputError, match=message):
-        options.read(train_vocab.Settings, values).check()
+        command_lines.read(train_vocab, *arguments, input_file="none", output_prefix="none").check()
 
 
 def test_options_of_beam_are_read_as_a_shell_does():

@@ -1,6 +1,7 @@
 """Settings of training commands: devices, computation, memory, and files of models."""
 
 import dataclasses
+import functools
 import importlib.metadata  # noqa: F401  loaded before a test changes sys.path
 import tarfile
 
@@ -12,6 +13,7 @@ from albert.cli import command_flags, model_settings, options, training
 from albert.io import file_io
 from albert.model import encoder, layers
 from albert.training import distribution, memory
+from tests.support import command_lines
 
 COMMAND = command_flags.CommandLine("run_classifier", [], [], {})
 
@@ -26,13 +28,7 @@ class Settings(training.Settings):
 
 @pytest.fixture
 def settings():
-    def parse(*arguments):
-        values = flags.FlagValues()
-        options.define(Settings, values)
-        values(["script", *arguments])
-        return options.read(Settings, values)
-
-    return parse
+    return functools.partial(command_lines.read, Settings)
 
 
 def test_one_device_by_default(settings):
@@ -75,8 +71,7 @@ def test_the_cache_of_hub_modules_can_be_named(settings, golden, tmp_path, monke
         checkpoint = settings(*arguments).model.find().checkpoint
         assert checkpoint.startswith(str(tmp_path / folder))
     # As tensorflow_hub does when it is imported later.
-    values = flags.FlagValues()
-    options.define(model_settings.ModelFiles, values)
+    values = command_lines.define(model_settings.ModelFiles)
     flags.DEFINE_string("tfhub_cache_dir", None, "Of tensorflow_hub.", flag_values=values)
 
 

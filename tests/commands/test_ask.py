@@ -247,28 +247,6 @@ def test_bad_lines_are_named(folders, tmp_path, run_script, line, message):
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_mistakes_on_the_command_line(folders, tmp_path, run_script, context_file):
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n")
-    flags = {"model_dir": folders[squad_task.V1], "question": "Who?"}
-    with pytest.raises(file_io.InputError, match=r"context_file: .*empty\.txt holds no text"):
-        run_script(ask, **flags, context_file=empty)
-    with pytest.raises(file_io.InputError, match="context_file: the file .* does not exist"):
-        run_script(ask, **flags, context_file=tmp_path / "nowhere.txt")
-    with pytest.raises(file_io.InputError, match="give --context_file, a text to ask"):
-        run_script(ask, **flags)
-    with pytest.raises(file_io.InputError, match="--output_file: only for --input_file"):
-        run_script(ask, **flags, context_file=empty, output_file="x")
-    with pytest.raises(file_io.InputError, match="--question: only for runs without --input_file"):
-        run_script(ask, **flags, input_file="x")
-    with pytest.raises(file_io.InputError, match="num_answers=0 must be at least 1"):
-        run_script(ask, **flags, context_file=context_file, num_answers=0)
-    source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
-    model_folder.write(str(tmp_path / "other"), "classifier", CONFIG, source, {})
-    with pytest.raises(file_io.InputError, match="kind classifier; expected squad_v1 or squad_v2"):
-        run_script(ask, model_dir=tmp_path / "other", context_file=context_file, question="Who?")
-
-
 @pytest.mark.parametrize("kind", squad_task.KINDS)
 def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):
     path = squad_samples.write_long_context(tmp_path)
@@ -295,20 +273,33 @@ def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "give --context_file, a text to ask about, or --input_file"),
-        ({"data_file": "x"}, "--data_file and --index belong together"),
-        ({"context_file": "x", "index": 1}, "--data_file and --index belong together"),
+        ({}, "give --context_file, .* or --input_file"),
+        ({"question": "Who?"}, "give --context_file"),
+        ({"question": "Who?", "context_file": "empty.txt"}, r"context_file: empty\.txt holds no"),
+        ({"question": "Who?", "context_file": "x"}, "context_file: the file x does not exist"),
+        ({"question": "Who?", "context_file": "x", "output_file": "y"}, "--output_file: only for"),
+        ({"question": "Who?", "input_file": "x"}, "--question: only for .* without --input_file"),
+        (
+            {"question": "Who?", "context_file": "squad.json", "num_answers": 0},
+            "num_answers=0 must be at",
+        ),
+        (
+            {"question": "Who?", "context_file": "squad.json", "model_dir": "y"},
+            "kind classifier; .*_v2",
+        ),
+        ({"data_file": "x"}, "--data_file and --index"),
+        ({"context_file": "x", "index": 1}, "--data_file and --index"),
         ({"context_file": "x", "data_file": "y", "index": 1}, "give --context_file"),
         ({"data_file": "x", "index": 1, "question": "Who?"}, "--question: only for --context_file"),
         ({"data_file": "x", "index": 1}, "SQuAD file: the file x does not exist"),
+        ({"data_file": "squad.json", "index": 30}, "--index=30: .* 0 to 29"),
     ],
 )
-def test_a_text_or_a_question_of_a_file(folders, run_script, flags, message):
+def test_mistakes_on_the_command_line(folders, tmp_path, run_script, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n")
+    squad_samples.write_long_context(tmp_path)
+    source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
+    model_folder.write("y", "classifier", CONFIG, source, {})
     with pytest.raises(file_io.InputError, match=message):
-        run_script(ask, model_dir=folders[squad_task.V1], **flags)
-
-
-def test_a_number_that_no_question_has(folders, tmp_path, run_script):
-    path = squad_samples.write_long_context(tmp_path)
-    with pytest.raises(file_io.InputError, match=r"--index=30: .* has questions 0 to 29"):
-        run_script(ask, model_dir=folders[squad_task.V1], data_file=path, index=30)
+        run_script(ask, **{"model_dir": folders[squad_task.V1], **flags})

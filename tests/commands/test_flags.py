@@ -6,7 +6,6 @@ import math
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from absl import flags
 
 from albert.cli import app, command_help, options
 from albert.io import file_io
+from tests.support import command_lines, processes
 from tests.support.sources import COMMANDS
 
 RECORDED = json.loads(
@@ -38,12 +38,6 @@ def _module(script):
     return importlib.import_module(f"albert.{script}")
 
 
-def _defined(script):
-    values = flags.FlagValues()
-    _module(script).define_flags(values)
-    return values
-
-
 def _same(one, other):
     both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one + other)
     return both_nan or (one == other and type(one) is type(other))
@@ -51,7 +45,7 @@ def _same(one, other):
 
 @pytest.mark.parametrize("script", [script for script in COMMANDS if script in RECORDED])
 def test_flag_is_as_in_the_reference(script):
-    values = _defined(script)
+    values = command_lines.define(script)
     for name, recorded in RECORDED[script].items():
         assert name in values, name
         assert values[name].flag_type() == recorded["type"], name
@@ -62,7 +56,7 @@ def test_flag_is_as_in_the_reference(script):
 def test_flags_keep_their_names_types_and_defaults(script):
     """Flags of every script, recorded before they became settings. New flags may be added."""
     path = pathlib.Path(__file__).parent.parent / "testdata" / "flags.json"
-    values = _defined(script)
+    values = command_lines.define(script)
     for name, (kind, default) in json.loads(path.read_text("utf-8")).get(script, {}).items():
         assert name in values, name
         assert values[name].flag_type() == kind, name
@@ -78,7 +72,7 @@ def test_required_flags_are_asked_for(script):
     if "task_name" in given:
         given["task_name"] = "sst-2"
     for missing in required:
-        values = _defined(script)
+        values = command_lines.define(script)
         arguments = [f"--{name}={value}" for name, value in given.items() if name != missing]
         with pytest.raises((flags.IllegalFlagValueError, file_io.InputError), match=missing):
             values([script, *arguments])
@@ -90,12 +84,12 @@ def test_relaxed_flags_were_required_and_are_not(script, name):
     recorded = RECORDED[script][name]["required"]
     assert recorded
     if script in COMMANDS:
-        assert not _defined(script)[name].validators
+        assert not command_lines.define(script)[name].validators
 
 
 @pytest.mark.parametrize("script", COMMANDS)
 def test_help_says_something(script):
-    values, texts = _defined(script), {}
+    values, texts = command_lines.define(script), {}
     for name in values:
         text = re.sub(r"^<[^>]*>: ", "", values[name].help)  # what absl puts before enums
         text = text.removesuffix(";\n    repeat this option to specify a list of values")
@@ -119,7 +113,7 @@ def test_help_has_an_example_that_parses_and_every_flag_once(script):
     description = _module(script).__doc__
     example = description.partition("\n\nExample:\n\n")[2].replace("\\\n", "")
     program, name, *arguments = shlex.split(example)
-    values = _defined(script)
+    values = command_lines.define(script)
     assert (program, name, values([name, *arguments])) == ("albert", script, [script])
     text = command_help.text(description, values)
     assert text.startswith(description.strip())
@@ -128,10 +122,10 @@ def test_help_has_an_example_that_parses_and_every_flag_once(script):
 
 
 @pytest.mark.parametrize(
-    "script", [script for script in COMMANDS if "eval_every" in _defined(script)]
+    "script", [script for script in COMMANDS if "eval_every" in command_lines.define(script)]
 )
 def test_help_of_training_has_sections(script):
-    values = _defined(script)
+    values = command_lines.define(script)
     text = command_help.text("", values)
     sections = ["Run", "Data", "Model", "Training", "Evaluation", "Devices"]
     assert re.findall(r"^(\w+):$", text, re.M) == sections
@@ -147,18 +141,15 @@ def test_each_help_text_stands_alone():
         r"\b(likewise|in the same way|as above|(those|these|that) (mean|layer|output|start)s?)\b"
     )
     for script in COMMANDS:
-        values = _defined(script)
+        values = command_lines.define(script)
         found = [name for name in values if re.search(elsewhere, values[name].help)]
         assert not found, f"{script}: {found}"
 
 
 def test_help_is_printed_by_the_command():
-    result = subprocess.run(
+    result = processes.run(
         [sys.executable, "-m", "albert.verify", "--help"],
         cwd=pathlib.Path(__file__).parent.parent.parent,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(
@@ -166,20 +157,20 @@ def test_help_is_printed_by_the_command():
     )
 
 
-WITH_PRECISION = [script for script in COMMANDS if "precision" in _defined(script)]
+WITH_PRECISION = [script for script in COMMANDS if "precision" in command_lines.define(script)]
 
 
 @pytest.mark.parametrize("script", WITH_PRECISION)
 def test_both_names_of_a_precision_are_taken(script):
     found = []
     for name in ("bfloat16", "mixed_bfloat16"):
-        values = _defined(script)
+        values = command_lines.define(script)
         values["precision"].parse(name)
         found.append(values["precision"].value)
         assert name in values["precision"].help
     assert found[0] == found[1] in ("bfloat16", "mixed_bfloat16")
     with pytest.raises(flags.IllegalFlagValueError, match="--precision=mixed_int8: value should"):
-        _defined(script)([script, "--precision=mixed_int8"])
+        command_lines.define(script)([script, "--precision=mixed_int8"])
 
 
 def test_scripts_that_compute_have_a_precision():
@@ -190,7 +181,7 @@ def test_all_scripts_live_in_one_process():
     """Each on its own flag values; nothing is defined by importing."""
     before = set(flags.FLAGS)
     for script in COMMANDS:
-        assert len(_defined(script)) > 0
+        assert len(command_lines.define(script)) > 0
     assert set(flags.FLAGS) == before
 
 
@@ -204,12 +195,9 @@ def test_all_scripts_live_in_one_process():
 )
 def test_mistakes_end_with_one_line(arguments, status, message, tmp_path):
     """The common frame of the scripts, on the one that starts fastest."""
-    result = subprocess.run(
+    result = processes.run(
         [sys.executable, "-m", "albert.make_demo_data", *arguments],
         cwd=pathlib.Path(__file__).parent.parent.parent,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
     )
     assert result.returncode == status
     assert message in result.stderr
@@ -219,7 +207,7 @@ def test_mistakes_end_with_one_line(arguments, status, message, tmp_path):
 @pytest.mark.parametrize("script", COMMANDS)
 def test_flags_that_name_files_are_path_flags(script):
     """So `~` is expanded, and outputs are compared with inputs."""
-    values = _defined(script)
+    values = command_lines.define(script)
     named = r"(file|dir|path|directory|checkpoint|prefix|output|runs|teacher|spec)$"
     for name in values:
         if re.search(named, name) and "string" in values[name].flag_type():
@@ -254,7 +242,7 @@ def test_no_command_replaces_what_it_reads(script, arguments, tmp_path, monkeypa
         (tmp_path / name).write_text(name)
     (tmp_path / "soft.tsv").symlink_to("in.tsv")
     (tmp_path / "hard.tsv").hardlink_to("in.tsv")
-    values = _defined(script)
+    values = command_lines.define(script)
     values([script, *arguments])
     with pytest.raises(file_io.InputError, match="would replace .*, which this command reads"):
         _module(script).main(values)
@@ -277,6 +265,6 @@ def test_outputs_may_lie_next_to_inputs(script, arguments, tmp_path, monkeypatch
     for name in (*names.split(), "model.json", "model.ckpt-best.index", "dev.json", "sweep.json"):
         (tmp_path / "m" / name).touch()
     (tmp_path / "m" / "report.html").touch()
-    values = _defined(script)
+    values = command_lines.define(script)
     values([script, *arguments])
     options.read(_module(script).Settings, values)

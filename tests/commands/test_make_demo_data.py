@@ -5,22 +5,19 @@ import csv
 import re
 
 import pytest
-from absl import flags
 
 from albert import make_demo_data
 from albert.experiments import demo_data
 from albert.tasks import glue
 from albert.tasks.squad import answers as squad_answers
+from tests.support import command_lines
 
 GOOD = set(demo_data.QUALITIES["good"] + demo_data.FEELINGS["good"])
 BAD = set(demo_data.QUALITIES["bad"] + demo_data.FEELINGS["bad"])
 
 
 def _run(folder, *arguments):
-    values = flags.FlagValues()
-    make_demo_data.define_flags(values)
-    values(["make_demo_data", f"--output_dir={folder}", *arguments])
-    make_demo_data.main(values)
+    command_lines.run(make_demo_data, f"--output_dir={folder}", *arguments)
 
 
 @pytest.fixture(scope="module")

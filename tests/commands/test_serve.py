@@ -85,9 +85,7 @@ def test_the_missing_package_is_named(run_script, tmp_path, monkeypatch):
     import albert
 
     monkeypatch.delattr(albert, "http_server", raising=False)
-    with pytest.raises(
-        file_io.InputError, match="needs aiohttp: pip install aiohttp .* extra serve"
-    ):
+    with pytest.raises(file_io.InputError, match="aiohttp: pip install aiohttp .* serve"):
         run_script(serve, model_dir=tmp_path)
 
 

@@ -2,7 +2,6 @@
 
 import collections
 import os
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from albert.data import beam_runner
 from albert.io import file_io
 from albert.text import corpus, vocabulary
+from tests.support import processes
 from tests.support.sources import ROOT
 
 IN_THIS_PROCESS = "--runner=DirectRunner --direct_running_mode=in_memory"
@@ -68,13 +68,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
 
 
 def run(script_flags):
-    result = subprocess.run(
-        [sys.executable, "-m", "albert.train_vocab", *script_flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    result = processes.run([sys.executable, "-m", "albert.train_vocab", *script_flags], cwd=ROOT)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -3,16 +3,15 @@
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from albert.data import beam_runner, instance_files, instance_shards, instances, masking, shuffling
+from albert.data import beam_runner, instance_files, instance_shards, shuffling
 from albert.io import file_io
-from albert.text import corpus
-from tests.support import lost_worker
+from tests.support import lost_worker, processes
+from tests.support.instance_samples import content_of, make_job, use_small_blocks
 from tests.support.sources import ROOT
 
 IN_THIS_PROCESS = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
@@ -30,19 +29,7 @@ def text(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    plan = corpus.plan_blocks
-    monkeypatch.setattr(corpus, "plan_blocks", lambda paths: plan(paths, 1500, 10**6))
-
-
-def make_job(golden, compress=False, **settings):
-    settings = {"max_seq_length": 40, "mask": masking.MaskingConfig(6), **settings}
-    model = str(golden.parent / "tiny.model")
-    settings = instances.Settings(**settings)
-    return instance_files.Job(settings, 2, spm_model_file=model, compress=compress)
-
-
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    use_small_blocks(monkeypatch)
 
 
 def on_beam(work):
@@ -62,15 +49,15 @@ def on_beam(work):
         ),
     ],
 )
-def test_files_are_those_of_a_local_run(text, golden, tmp_path, settings, keeps, monkeypatch):
+def test_files_are_those_of_a_local_run(text, tmp_path, settings, keeps, monkeypatch):
     pytest.importorskip("apache_beam")
     monkeypatch.setattr(shuffling, "BUCKET_BYTES", 5000)
     monkeypatch.setattr(beam_runner, "uses_files", lambda folder: keeps)
-    job = make_job(golden, **settings)
+    job = make_job(**settings)
     counts = instance_shards.create([text], str(tmp_path / "local" / "part"), 3, job, 2)
     arguments = ([text], str(tmp_path / "beam" / "part"), 3, job)
     assert instance_shards.create(*arguments, make_shards=on_beam) == counts
-    assert content(tmp_path / "beam") == content(tmp_path / "local")
+    assert content_of(tmp_path / "beam") == content_of(tmp_path / "local")
     # Finished shards are those of any runner.
     monkeypatch.setattr(instance_files, "make_instances", None)
     assert instance_shards.create(*arguments) == counts
@@ -87,28 +74,28 @@ def parts_of_a_bucket(path=None):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, keeps, monkeypatch):
+def test_work_that_is_done_twice_leaves_one_result(tmp_path, keeps, monkeypatch):
     """As runners do it that have lost a worker, or that do not want to wait for a slow one."""
     monkeypatch.setattr(beam_runner, "uses_files", lambda folder: keeps)
     parts = parts_of_a_bucket(tmp_path / "unit" if keeps else None)
     (tmp_path / "work").mkdir()
-    job, tmp_path = make_job(golden), tmp_path / "work"
+    job, tmp_path = make_job(), tmp_path / "work"
     folder = str(tmp_path)
     first = beam_runner.shuffle_bucket((5, parts), job, folder, 2)
     assert first == (2, (5, f"{folder}/shuffled-00005", 5))
-    expected = content(tmp_path)
+    expected = content_of(tmp_path)
     assert sorted(expected["shuffled-00005"]) == sorted(b"aabbccddee")
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr(file_io, "rename", lambda *_: 1 / 0)
         beam_runner.shuffle_bucket((5, parts), job, folder, 2)
-    assert content(tmp_path) == expected
+    assert content_of(tmp_path) == expected
     # The runner gives the parts in any order.
     assert beam_runner.shuffle_bucket((5, iter(parts[::-1])), job, folder, 2) == first
-    assert content(tmp_path) == expected
+    assert content_of(tmp_path) == expected
     monkeypatch.setattr(beam_runner, "BYTES_AT_A_TIME", 4)
     for _ in range(2):
         beam_runner.join_shard((2, iter([None, first[1]])), job, folder)
-        found = content(tmp_path)
+        found = content_of(tmp_path)
         assert found["shard-00002"] == expected["shuffled-00005"]
         assert json.loads(found["shard-00002.json"])["instances"] == 5
         assert len(found) == 3
@@ -116,7 +103,7 @@ def test_work_that_is_done_twice_leaves_one_result(golden, tmp_path, keeps, monk
     assert (tmp_path / "shard-00000").read_bytes() == b""
 
 
-def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
+def test_a_unit_that_is_made_again_counts_once(tmp_path):
     counts = {"instances": 3}
     made = [(7, ((4, 0, 0), [b"aa", b"bb"])), (1, ((4, 1, 0), [b"cc"])), (None, counts)]
     unit, folder = instance_files.Unit(4, (), range(2)), str(tmp_path)
@@ -127,9 +114,9 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
 
     with pytest.raises(file_io.InputError, match="cannot write .*No space left"):
         list(beam_runner.store_records(unit, ended, folder))
-    assert not content(tmp_path)
+    assert not content_of(tmp_path)
     found = list(beam_runner.store_records(unit, lambda unit: iter(made), folder))
-    before = content(tmp_path)
+    before = content_of(tmp_path)
     assert [name.split(".")[0] for name in before] == ["unit-00004-0-1"] * 2
     # Neither a part of an earlier attempt nor another attempt changes what is found.
     (tmp_path / "unit-00004-0-1.half").write_bytes(b"rubbish")
@@ -143,12 +130,12 @@ def test_a_unit_that_is_made_again_counts_once(golden, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
+def test_a_full_disk_loses_nothing(text, tmp_path, monkeypatch):
     """Neither older shards, which were to be made again, nor units that are finished."""
     pytest.importorskip("apache_beam")
     prefix, open_file = str(tmp_path / "out" / "part"), file_io.open_file
-    instance_shards.create([text], prefix, 3, make_job(golden, max_seq_length=30))
-    before = content(tmp_path / "out")
+    instance_shards.create([text], prefix, 3, make_job(max_seq_length=30))
+    before = content_of(tmp_path / "out")
 
     def full(path, mode="r"):
         if "shuffled-" in str(path) and "w" in mode:
@@ -157,7 +144,7 @@ def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
 
     def create():
         return instance_shards.create(
-            [text], prefix, 3, make_job(golden), overwrite_shards=True, make_shards=on_beam
+            [text], prefix, 3, make_job(), overwrite_shards=True, make_shards=on_beam
         )
 
     with monkeypatch.context() as patch:
@@ -167,16 +154,16 @@ def test_a_full_disk_loses_nothing(text, golden, tmp_path, monkeypatch):
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
     monkeypatch.setattr(beam_runner, "make_records", lambda *_, **__: 1 / 0)  # They are all there.
     counts = create()
-    local = [text], str(tmp_path / "local" / "part"), 3, make_job(golden)
+    local = [text], str(tmp_path / "local" / "part"), 3, make_job()
     assert instance_shards.create(*local) == counts
-    assert content(tmp_path / "out") == content(tmp_path / "local")
+    assert content_of(tmp_path / "out") == content_of(tmp_path / "local")
 
 
 @pytest.mark.slow
-def test_workers_that_are_lost(text, golden, tmp_path, monkeypatch, caplog):
+def test_workers_that_are_lost(text, tmp_path, monkeypatch, caplog):
     """In every step a worker is killed once; what it had made is neither lost nor doubled."""
     pytest.importorskip("apache_beam")
-    job = make_job(golden)
+    job = make_job()
     counts = instance_shards.create([text], str(tmp_path / "local" / "part"), 3, job)
     (tmp_path / "lost").mkdir()
     monkeypatch.setenv("LOST_WORKER", str(tmp_path / "lost"))
@@ -190,7 +177,7 @@ def test_workers_that_are_lost(text, golden, tmp_path, monkeypatch, caplog):
         make_shards=lambda work: beam_runner.make_shards(work, [], 2),
     )
     assert found == counts
-    assert content(tmp_path / "beam") == content(tmp_path / "local")
+    assert content_of(tmp_path / "beam") == content_of(tmp_path / "local")
     assert sorted(os.listdir(tmp_path / "lost")) == sorted(lost_worker.STEPS)
     assert caplog.text.count("Beam has lost a worker") == 3
 
@@ -200,7 +187,7 @@ def test_the_script_with_several_workers(text, tmp_path):
     """The DirectRunner with two processes, as the script starts it."""
     pytest.importorskip("apache_beam")
     for runner in ("beam", "local"):
-        result = subprocess.run(
+        result = processes.run(
             [
                 *(sys.executable, "-m", "albert.create_pretraining_data", f"--runner={runner}"),
                 *(f"--input_file={text}", f"--output_file={tmp_path}/{runner}/part"),
@@ -209,11 +196,8 @@ def test_the_script_with_several_workers(text, tmp_path):
                 "--spm_model_file=tests/testdata/tiny.model",
             ],
             cwd=ROOT,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
         )
         assert result.returncode == 0, result.stderr
         assert " instances in 3 file(s)" in result.stdout
-    assert content(tmp_path / "beam") == content(tmp_path / "local")
+    assert content_of(tmp_path / "beam") == content_of(tmp_path / "local")
     assert len(os.listdir(tmp_path / "beam")) == 4

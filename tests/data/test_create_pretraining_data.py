@@ -11,12 +11,12 @@ import sys
 
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from albert import create_pretraining_data
 from albert.cli import app, options
 from albert.data import instances, masking
 from albert.io import file_io
+from tests.support import command_lines, processes
 from tests.support.processes import wait_until
 from tests.support.sources import ROOT
 
@@ -24,10 +24,7 @@ TEXT = "the boats leave before the sun is up\nit rained all night\nnobody knew w
 
 
 def parse(*arguments):
-    values = flags.FlagValues()
-    create_pretraining_data.define_flags(values)
-    values(["script", *arguments])
-    return values
+    return command_lines.parse(create_pretraining_data, *arguments)
 
 
 def settings_of(*arguments):
@@ -399,15 +396,13 @@ def test_a_killed_worker_ends_the_run_with_advice(tmp_path):
 @pytest.mark.slow
 def test_killed_runs_of_shards_end_with_the_same_files(shared):
     """At random moments, with workers that are left alone; the benchmark does so twenty times."""
-    result = subprocess.run(
+    result = processes.run(
         [
             *(sys.executable, "-m", "benchmarks.robustness.killed_data_creation", "--kills=3"),
             f"--input_file={shared}/data/corpus/wiki_000.txt",
             f"--spm_model_file={shared}/data/spm/30k-clean.model",
         ],
         cwd=ROOT,
-        capture_output=True,
-        text=True,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "3 of 3 ended with identical files" in result.stdout

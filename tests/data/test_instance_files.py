@@ -16,16 +16,9 @@ import tensorflow as tf
 from albert.data import instance_files, instances, masking, shuffling
 from albert.io import file_io
 from albert.text import corpus, tokenization
+from tests.support.instance_samples import SENTENCES, make_job, use_small_blocks
 
-# Blocks so small that a few kilobytes of text make several; workers get them through the plan.
 BLOCK_BYTES = 1000
-SENTENCES = [
-    "the old harbour lies at the end of a narrow road",
-    "every morning the boats leave before the sun is up",
-    "nobody knew who had painted the door of the library green",
-    "it rained all night",
-    "the cook made bread, soup and a cake with apples",
-]
 
 
 @pytest.fixture
@@ -41,23 +34,13 @@ def text(tmp_path):
 
 
 @pytest.fixture
-def job(golden):
-    return make_job(golden)
-
-
-def make_job(golden, dupe_factor=3, **settings):
-    settings = {"max_seq_length": 40, "mask": masking.MaskingConfig(6), **settings}
-    return instance_files.Job(
-        instances.Settings(**settings),
-        dupe_factor,
-        spm_model_file=str(golden.parent / "tiny.model"),
-    )
+def job():
+    return make_job(dupe_factor=3)
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    plan = corpus.plan_blocks
-    monkeypatch.setattr(corpus, "plan_blocks", lambda paths: plan(paths, BLOCK_BYTES, 10**6))
+    use_small_blocks(monkeypatch, BLOCK_BYTES)
 
 
 def records_in(path):
@@ -106,9 +89,9 @@ def test_workers_do_not_change_a_byte(text, job, tmp_path, num_workers, monkeypa
     ("name", "num_workers"),
     [("full_sentences", 2), ("full_sentences", 3), ("doc_sentences", 2), ("sentence_pair", 2)],
 )
-def test_workers_do_not_change_a_byte_of_any_format(text, golden, tmp_path, name, num_workers):
+def test_workers_do_not_change_a_byte_of_any_format(text, tmp_path, name, num_workers):
     task = "sop" if name == "sentence_pair" else "none"
-    job = make_job(golden, sequence_format=name, sentence_task=task)
+    job = make_job(dupe_factor=3, sequence_format=name, sentence_task=task)
     counts = create(text, [tmp_path / "alone"], job)
     assert create(text, [tmp_path / "together"], job, num_workers) == counts
     assert (tmp_path / "alone").read_bytes() == (tmp_path / "together").read_bytes()
@@ -184,16 +167,16 @@ def test_division_of_the_work():
     assert [unit.passes for unit in units] == [range(1), range(1, 2)]
 
 
-def test_the_seed_decides(text, golden, tmp_path):
+def test_the_seed_decides(text, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        create(text, [tmp_path / name], make_job(golden, random_seed=seed))
+        create(text, [tmp_path / name], make_job(dupe_factor=3, random_seed=seed))
     a, b, c = (records_in(tmp_path / name) for name in "abc")
     assert a == b and a != c
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_records_are_shuffled_across_blocks_and_passes(text, golden, tmp_path):
-    create(text, [tmp_path / "out"], make_job(golden, dupe_factor=12, short_seq_prob=0))
+def test_records_are_shuffled_across_blocks_and_passes(text, tmp_path):
+    create(text, [tmp_path / "out"], make_job(dupe_factor=12, short_seq_prob=0))
     lengths = []
     for record in records_in(tmp_path / "out"):
         feature = tf.train.Example.FromString(record).features.feature
@@ -235,9 +218,9 @@ def test_unusable_text(text, job, tmp_path, content, message):
     assert_untouched(tmp_path, ["out"])
 
 
-def test_sentence_order_needs_two_sentences(text, golden, tmp_path):
+def test_sentence_order_needs_two_sentences(text, tmp_path):
     (tmp_path / "text.txt").write_text("one\n\ntwo\n")
-    job = make_job(golden, sentence_task="sop")
+    job = make_job(dupe_factor=3, sentence_task="sop")
     with pytest.raises(file_io.InputError, match="2 sentence.* 'sop' needs documents of two"):
         create(text, [tmp_path / "out"], job)
 
@@ -350,8 +333,8 @@ def test_disk_warning(text, job, tmp_path, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("mask", [masking.MaskingConfig(6), None], ids=["masked", "not masked"])
-def test_expected_size_is_about_right(text, golden, tmp_path, mask):
-    job = make_job(golden, mask=mask)
+def test_expected_size_is_about_right(text, tmp_path, mask):
+    job = make_job(dupe_factor=3, mask=mask)
     counts = create(text, [tmp_path / "out"], job)
     text_bytes = os.path.getsize(text) * job.dupe_factor
     expected = text_bytes * instance_files._bytes_per_text_byte(job.settings)
@@ -359,7 +342,7 @@ def test_expected_size_is_about_right(text, golden, tmp_path, mask):
     assert counts["bytes"] == os.path.getsize(text)
 
 
-def test_report_names_everything(golden):
+def test_report_names_everything():
     counts = collections.Counter(
         instances=200,
         files=2,
@@ -381,7 +364,7 @@ def test_report_names_everything(golden):
         single_sentences_without_b=17,
         cut_documents=18,
     )
-    job = make_job(golden, mask=masking.MaskingConfig(do_permutation=True))
+    job = make_job(dupe_factor=3, mask=masking.MaskingConfig(do_permutation=True))
     text = instance_files.report(counts, job, ["a", "b"], 4.0)
     assert "200 instances in 2 file(s), 4.0 s, 50 instances/s" in text
     assert "2 file(s), 5000 bytes, 10 documents, 40 sentences, 900 tokens" in text

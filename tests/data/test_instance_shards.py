@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from contextlib import nullcontext
 
@@ -23,20 +22,22 @@ from albert.data import (
 )
 from albert.export import verification
 from albert.io import file_io, locks
-from albert.text import corpus, tokenization
+from albert.text import tokenization
+from tests.support import processes
+from tests.support.instance_samples import (
+    SENTENCES,
+    VOCABULARY,
+    content_of,
+    make_job,
+    use_small_blocks,
+)
 from tests.support.sources import ROOT
-
-SENTENCES = [
-    "the old harbour lies at the end of a narrow road",
-    "every morning the boats leave before the sun is up",
-    "it rained all night",
-]
 
 
 @pytest.fixture
 def text(tmp_path):
     documents = [
-        "\n".join(f"{SENTENCES[(number + i) % 3]} {number}" for i in range(2 + number % 7))
+        "\n".join(f"{SENTENCES[(number + i) % 5]} {number}" for i in range(2 + number % 7))
         for number in range(20)
     ]
     path = tmp_path / "text.txt"
@@ -46,34 +47,19 @@ def text(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    plan = corpus.plan_blocks
-    monkeypatch.setattr(corpus, "plan_blocks", lambda paths: plan(paths, 1500, 10**6))
-
-
-def make_job(golden, dupe_factor=2, compress=False, **settings):
-    settings = {"max_seq_length": 40, "mask": masking.MaskingConfig(6), **settings}
-    return instance_files.Job(
-        instances.Settings(**settings),
-        dupe_factor,
-        spm_model_file=str(golden.parent / "tiny.model"),
-        compress=compress,
-    )
+    use_small_blocks(monkeypatch)
 
 
 def create(text, prefix, job, num_shards=3, num_workers=1, **kwargs):
     return instance_shards.create([str(text)], str(prefix), num_shards, job, num_workers, **kwargs)
 
 
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def records_in(paths, compression=""):
     return [r.numpy() for r in tf.data.TFRecordDataset(list(map(str, paths)), compression)]
 
 
-def test_shards_hold_the_records_of_a_single_file(text, golden, tmp_path):
-    job = make_job(golden)
+def test_shards_hold_the_records_of_a_single_file(text, tmp_path):
+    job = make_job()
     counts = create(text, tmp_path / "out" / "part", job)
     names = [f"part-0000{i}-of-00003" for i in range(3)]
     assert sorted(os.listdir(tmp_path / "out")) == [*names, "part.manifest.json"]
@@ -90,8 +76,8 @@ def test_shards_hold_the_records_of_a_single_file(text, golden, tmp_path):
     assert min(map(len, shards)) > len(sum(shards, [])) / 6
 
 
-def test_words_of_records_are_counted(text, golden, tmp_path):
-    job = make_job(golden, mask=None)
+def test_words_of_records_are_counted(text, tmp_path):
+    job = make_job(mask=None)
     counts = create(text, tmp_path / "part", job, num_shards=2)
     tokenizer = tokenization.FullTokenizer(spm_model_file=job.spm_model_file)
     starts = instances.Vocabulary.from_tokenizer(tokenizer).word_starts
@@ -125,30 +111,30 @@ def test_words_of_a_mixture_have_the_shares_of_its_sources(text, tmp_path):
     assert instance_shards.words_per_token(sources) is None
 
 
-def test_workers_do_not_change_a_byte(text, golden, tmp_path):
-    job = make_job(golden, compress=True)
+def test_workers_do_not_change_a_byte(text, tmp_path):
+    job = make_job(compress=True)
     create(text, tmp_path / "one" / "part", job)
     create(text, tmp_path / "two" / "part", job, num_workers=2)
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
     assert len(records_in(tmp_path.glob("one/part-*"), "GZIP")) > 50
 
 
-def test_compressed_text_makes_the_same_shards(text, golden, tmp_path):
+def test_compressed_text_makes_the_same_shards(text, tmp_path):
     """Also with several processes, each of which reads some of the blocks only."""
     packed = tmp_path / "text.txt.gz"
     packed.write_bytes(gzip.compress(text.read_bytes()))
     counts = [
-        create(path, tmp_path / name / "part", make_job(golden), num_workers=workers)
+        create(path, tmp_path / name / "part", make_job(), num_workers=workers)
         for path, name, workers in ((text, "plain", 1), (packed, "packed", 1), (packed, "two", 2))
     ]
     assert counts[0] == counts[1] == counts[2]
     for name in ("packed", "two"):
-        shards = {k: v for k, v in content(tmp_path / name).items() if "-of-" in k}
-        assert shards and shards.items() <= content(tmp_path / "plain").items()
+        shards = {k: v for k, v in content_of(tmp_path / name).items() if "-of-" in k}
+        assert shards and shards.items() <= content_of(tmp_path / "plain").items()
 
 
-def test_a_large_shard_has_several_buckets(text, golden, tmp_path, monkeypatch):
-    job = make_job(golden)
+def test_a_large_shard_has_several_buckets(text, tmp_path, monkeypatch):
+    job = make_job()
     monkeypatch.setattr(shuffling, "BUCKET_BYTES", 5000)
     create(text, tmp_path / "out" / "part", job, num_shards=2)
     single = instance_files.create([str(text)], [str(tmp_path / "single")], job)
@@ -160,16 +146,13 @@ def test_a_large_shard_has_several_buckets(text, golden, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="ends forked processes")
 @pytest.mark.parametrize("stride", [29, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_run_killed_at_any_step_goes_on(text, golden, tmp_path, stride):
-    result = subprocess.run(
+def test_a_run_killed_at_any_step_goes_on(text, tmp_path, stride):
+    result = processes.run(
         [
             *(sys.executable, "-m", "tests.support.killed_runs"),
-            *(text, tmp_path / "out", golden.parent / "tiny.model", str(stride)),
+            *(text, tmp_path / "out", VOCABULARY, str(stride)),
         ],
         cwd=ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
     )
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) > 60
@@ -178,13 +161,13 @@ def test_a_run_killed_at_any_step_goes_on(text, golden, tmp_path, stride):
 # --- other jobs -----------------------------------------------------------------------------------
 
 
-def test_finished_shards_are_kept(text, golden, tmp_path, monkeypatch):
-    job = make_job(golden)
+def test_finished_shards_are_kept(text, tmp_path, monkeypatch):
+    job = make_job()
     counts = create(text, tmp_path / "out" / "part", job)
-    before = content(tmp_path / "out")
+    before = content_of(tmp_path / "out")
     monkeypatch.setattr(instance_files, "make_instances", None)
     assert create(text, tmp_path / "out" / "part", job) == counts
-    assert content(tmp_path / "out") == before
+    assert content_of(tmp_path / "out") == before
     # The name of a text does not matter, what is in it does.
     text = text.rename(tmp_path / "moved.txt")
     assert create(text, tmp_path / "out" / "part", job) == counts
@@ -212,22 +195,22 @@ def stop_before_shuffling(monkeypatch, text, prefix, job):
     ],
 )
 def test_changes_are_refused_by_name_or_made_again(
-    text, golden, tmp_path, finished, change, message, monkeypatch
+    text, tmp_path, finished, change, message, monkeypatch
 ):
     prefix, inputs, num_shards = str(tmp_path / "out" / "part"), [str(text)], 3
-    job = make_job(golden)
+    job = make_job()
     if finished:
         create(text, prefix, job)
     else:
         stop_before_shuffling(monkeypatch, text, prefix, job)
     before = set(os.listdir(tmp_path / "out"))
     if isinstance(change, dict):
-        job = make_job(golden, **change)
+        job = make_job(**change)
     elif change == "shards":
         num_shards = 4
     elif change == "vocabulary":
         other = tmp_path / "vocab.txt"
-        other.write_text((golden.parent / "tiny_vocab.txt").read_text() + "\nmore")
+        other.write_text((VOCABULARY.with_name("tiny_vocab.txt")).read_text() + "\nmore")
         job = instance_files.Job(job.settings, 2, vocab_file=str(other))
     else:
         text.write_text(text.read_text() + "\none more\nand two\n")
@@ -238,11 +221,11 @@ def test_changes_are_refused_by_name_or_made_again(
     assert set(os.listdir(tmp_path / "out")) == before
     instance_shards.create(inputs, prefix, num_shards, job, overwrite_shards=True)
     instance_shards.create(inputs, str(tmp_path / "new" / "part"), num_shards, job)
-    assert content(tmp_path / "out") == content(tmp_path / "new")
+    assert content_of(tmp_path / "out") == content_of(tmp_path / "new")
 
 
-def test_changed_and_foreign_shards_are_refused(text, golden, tmp_path):
-    job, prefix = make_job(golden), tmp_path / "part"
+def test_changed_and_foreign_shards_are_refused(text, tmp_path):
+    job, prefix = make_job(), tmp_path / "part"
     foreign = tmp_path / "part-00000-of-00007"
     foreign.write_bytes(b"precious")
     with pytest.raises(file_io.InputError, match="no manifest: another program made them"):
@@ -265,8 +248,8 @@ def test_changed_and_foreign_shards_are_refused(text, golden, tmp_path):
     assert shard.read_bytes() == whole
 
 
-def test_two_runs_at_once_and_impossible_numbers(text, golden, tmp_path):
-    job, prefix = make_job(golden), tmp_path / "part"
+def test_two_runs_at_once_and_impossible_numbers(text, tmp_path):
+    job, prefix = make_job(), tmp_path / "part"
     (tmp_path / "part.unfinished").mkdir()
     lock = locks.locked(str(tmp_path / "part.unfinished" / "lock"), "")
     with lock, pytest.raises(file_io.InputError, match="another run is making .*part; wait"):
@@ -275,20 +258,20 @@ def test_two_runs_at_once_and_impossible_numbers(text, golden, tmp_path):
         create(text, prefix, job, num_shards=100_000)
 
 
-def test_a_pass_that_two_runs_have_made_counts_once(text, golden, tmp_path, monkeypatch):
+def test_a_pass_that_two_runs_have_made_counts_once(text, tmp_path, monkeypatch):
     """The last worker of a killed run may finish a pass that the next run makes again."""
-    job = make_job(golden)
+    job = make_job()
     stop_before_shuffling(monkeypatch, text, tmp_path / "out" / "part", job)
     for path in (tmp_path / "out" / "part.unfinished").glob("*.1.*"):
         copy = path.with_name(path.name.replace(".1.", ".2.") + "0")
         copy.write_bytes(path.read_bytes())
     create(text, tmp_path / "out" / "part", job)
     create(text, tmp_path / "new" / "part", job)
-    assert content(tmp_path / "out") == content(tmp_path / "new")
+    assert content_of(tmp_path / "out") == content_of(tmp_path / "new")
 
 
-def test_damaged_work_is_not_published(text, golden, tmp_path, monkeypatch):
-    job = make_job(golden)
+def test_damaged_work_is_not_published(text, tmp_path, monkeypatch):
+    job = make_job()
     stop_before_shuffling(monkeypatch, text, tmp_path / "out" / "part", job)
     path = next((tmp_path / "out" / "part.unfinished").glob("bucket-*"))
     path.write_bytes(path.read_bytes()[:-1])
@@ -297,7 +280,7 @@ def test_damaged_work_is_not_published(text, golden, tmp_path, monkeypatch):
     assert os.listdir(tmp_path / "out") == ["part.unfinished"]
 
 
-def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_what_is_done(text, tmp_path, monkeypatch):
     open_file = file_io.open_file
 
     def full(path, mode="r"):
@@ -305,7 +288,7 @@ def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return open_file(path, mode)
 
-    job = make_job(golden)
+    job = make_job()
     with monkeypatch.context() as patch:
         patch.setattr(file_io, "open_file", full)
         with pytest.raises(file_io.InputError, match="cannot write .*No space left"):
@@ -319,29 +302,27 @@ def test_a_full_disk_keeps_what_is_done(text, golden, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "damaged", ["", "{", "[]", '{"version": 1}', '{"version": 1, "settings": 3}']
 )
-def test_damaged_descriptions_are_refused_or_made_again(
-    text, golden, tmp_path, damaged, monkeypatch
-):
-    job, prefix = make_job(golden), tmp_path / "out" / "part"
+def test_damaged_descriptions_are_refused_or_made_again(text, tmp_path, damaged, monkeypatch):
+    job, prefix = make_job(), tmp_path / "out" / "part"
     create(text, prefix, job)
-    expected = content(tmp_path / "out")
+    expected = content_of(tmp_path / "out")
     (tmp_path / "out" / "part.manifest.json").write_text(damaged)
     with pytest.raises(
         file_io.InputError, match="the shards there (have a damaged manifest|were made by)"
     ):
         create(text, prefix, job)
     create(text, prefix, job, overwrite_shards=True)
-    assert content(tmp_path / "out") == expected
+    assert content_of(tmp_path / "out") == expected
     stop_before_shuffling(monkeypatch, text, tmp_path / "new" / "part", job)
     (tmp_path / "new" / "part.unfinished" / "job.json").write_text(damaged)
     with pytest.raises(file_io.InputError, match="the shards there are unfinished and"):
         create(text, tmp_path / "new" / "part", job)
     create(text, tmp_path / "new" / "part", job, overwrite_shards=True)
-    assert content(tmp_path / "new") == expected
+    assert content_of(tmp_path / "new") == expected
 
 
-def test_a_damaged_journal_is_named(text, golden, tmp_path, monkeypatch):
-    job = make_job(golden)
+def test_a_damaged_journal_is_named(text, tmp_path, monkeypatch):
+    job = make_job()
     stop_before_shuffling(monkeypatch, text, tmp_path / "part", job)
     (journal,) = (tmp_path / "part.unfinished").glob("done.*")
     for rubbish in ("[1, 2]", "[", "[0, 0, 3]"):
@@ -390,9 +371,9 @@ def flip(path):
         (of_another_set, {"00001-of-00002": "does not name"}, "00002 is not one of the shards"),
     ],
 )
-def test_damaged_shards_are_named(text, golden, tmp_path, damage, found, refusal):
+def test_damaged_shards_are_named(text, tmp_path, damage, found, refusal):
     prefix = tmp_path / "out" / "part"
-    create(text, prefix, make_job(golden))
+    create(text, prefix, make_job())
     names = [f"part-0000{i}-of-00003" for i in range(3)]
 
     def checked(path):
@@ -418,8 +399,8 @@ def test_damaged_shards_are_named(text, golden, tmp_path, damage, found, refusal
         check_to_train()
 
 
-def test_shards_may_be_held_out_and_copied_alone(text, golden, tmp_path, caplog):
-    create(text, tmp_path / "out" / "part", make_job(golden))
+def test_shards_may_be_held_out_and_copied_alone(text, tmp_path, caplog):
+    create(text, tmp_path / "out" / "part", make_job())
     paths = [str(tmp_path / "out" / f"part-0000{i}-of-00003") for i in range(3)]
     with caplog.at_level("INFO", logger="absl"):
         record_files.check_files(paths[:2], (), "")
@@ -431,8 +412,8 @@ def test_shards_may_be_held_out_and_copied_alone(text, golden, tmp_path, caplog)
     assert f"1 of 3 shards are missing: {paths[2]}" in caplog.text
 
 
-def test_a_damaged_manifest_of_shards_is_named(text, golden, tmp_path):
-    create(text, tmp_path / "part", make_job(golden))
+def test_a_damaged_manifest_of_shards_is_named(text, tmp_path):
+    create(text, tmp_path / "part", make_job())
     manifest = tmp_path / "part.manifest.json"
     for content in ("{", "[]", '{"shards": [{"name": "../x"}]}', '{"shards": 3}'):
         manifest.write_text(content)

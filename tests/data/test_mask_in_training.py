@@ -2,18 +2,17 @@
 
 import gzip
 import os
-import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from albert import run_pretraining
-from albert.cli import options, pretraining
+from albert.cli import pretraining
 from albert.data import dynamic_masking, instance_files, instances, masking, record_files
 from albert.io import file_io
 from albert.model import encoder
+from tests.support import command_lines, processes
 from tests.support.builders import assert_same, read_results, weights
 from tests.support.sources import ROOT as REPOSITORY
 
@@ -98,7 +97,7 @@ def test_a_run_of_the_script_says_that_it_is_one_pass(inputs, tmp_path):
         *(f"--output_file={tmp_path}/out", f"--spm_model_file={TINY}", "--max_seq_length=32"),
         *("--mask_in_training", "--compress", "--ngram=2", "--dupe_factor=10", "--num_workers=1"),
     ]
-    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    result = processes.run(command, cwd=REPOSITORY)
     assert result.returncode == 0, result.stderr
     assert (
         "one pass is made, whatever dupe_factor" in result.stdout and "in 1 passes" in result.stdout
@@ -249,10 +248,7 @@ def test_a_record_of_a_compressed_file_is_named(inputs, tmp_path, run_script):
 
 
 def parse(*arguments):
-    values = flags.FlagValues()
-    run_pretraining.define_flags(values)
-    values(["script", "--input_file=x", "--output_dir=x", *arguments])
-    return options.read(pretraining.Settings, values)
+    return command_lines.read(run_pretraining, "--input_file=x", "--output_dir=x", *arguments)
 
 
 def test_defaults_are_those_of_masking():

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from albert import run_pretraining
-from albert.cli import options
 from albert.data import input_pipeline, record_files
 from albert.data.input_options import Source, TrainInput
 from albert.io import file_io
+from tests.support import command_lines
 
 SPECS = (input_pipeline.FeatureSpec("number", "int64", ()),)
 
@@ -168,14 +168,11 @@ def test_the_script_takes_mixtures(files, monkeypatch):
     monkeypatch.setattr(
         "albert.tasks.pretraining.make_data", lambda *_, **settings: taken.update(settings)
     )
-    from absl import flags
 
     for text, expected in (("@books-*", None), ("@books-*:1,@wiki-0:3", [1, 3])):
-        values = flags.FlagValues()
-        run_pretraining.define_flags(values)
-        values(["script", f"--input_file={text.replace('@', f'{files}/')}", "--output_dir=x"])
         config = type("Config", (), {"vocab_size": 9, "type_vocab_size": 2, "segment_limit": 2})
-        settings = options.read(run_pretraining.Settings, values)
+        input_file = text.replace("@", f"{files}/")
+        settings = command_lines.read(run_pretraining, input_file=input_file, output_dir="x")
         run_pretraining.make_data(settings, config, True)
         mixture = taken["mixture"]
         assert (mixture and [source.weight for source in mixture]) == expected

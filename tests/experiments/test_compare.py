@@ -12,17 +12,14 @@ from absl import flags
 from albert import compare
 from albert.experiments import comparison_text
 from albert.io import file_io
-from tests.support import compared_runs, run_folders
+from tests.support import command_lines, compared_runs, run_folders
 
 LOW = {1: 0.70, 2: 0.72, 3: 0.71, 4: 0.69, 5: 0.73}
 HIGH = {1: 0.80, 2: 0.81, 3: 0.82, 4: 0.78, 5: 0.83}
 
 
 def call(capsys, *arguments):
-    values = flags.FlagValues()
-    compare.define_flags(values)
-    values(["compare", *arguments])
-    compare.main(values)
+    command_lines.run(compare, *arguments)
     return capsys.readouterr().out
 
 
@@ -198,7 +195,7 @@ def test_files_of_predictions_with_their_answers(tmp_path, capsys):
         ([f"--runs={tmp_path}/a.tsv,{tmp_path}/a.tsv", arguments[1]], "a.tsv is named twice"),
         (arguments[:1], "a.tsv has no run.json next to it: name .* with --labels"),
         ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
-        ([*arguments, "--id_column=text"], "predictions of other examples .* id_column"),
+        ([*arguments, "--id_column=text"], "predictions of other examples .*--id_column"),
     ):
         with pytest.raises(file_io.InputError, match=message):
             call(capsys, *given)
@@ -230,11 +227,8 @@ def test_answers_to_questions_and_labels_of_words(tmp_path, capsys):
 
 @pytest.mark.parametrize("level", ["0", "1", "95"])
 def test_a_level_that_is_none_is_refused(level):
-    values = flags.FlagValues()
-    compare.define_flags(values)
     with pytest.raises((file_io.InputError, flags.IllegalFlagValueError), match="level"):
-        values(["compare", "--runs=a,b", f"--level={level}"])
-        compare.main(values)
+        command_lines.run(compare, runs="a,b", level=level)
 
 
 def test_without_scipy_it_says_what_to_install(runs, capsys, monkeypatch):

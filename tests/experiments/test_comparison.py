@@ -242,10 +242,7 @@ def test_one_side_is_not_enough(tmp_path):
 def test_runs_of_another_task_are_refused(tmp_path):
     a = compared_runs.make_run(tmp_path / "a", 0.8)
     b = compared_runs.make_run(tmp_path / "b", 0.8, script="run_race", task="race")
-    with pytest.raises(
-        file_io.InputError,
-        match="a is run_classifier of the task custom, but b is run_race of the task race",
-    ):
+    with pytest.raises(file_io.InputError, match="run_classifier .* custom, .* run_race .* race"):
         compare(a, b)
 
 
@@ -300,18 +297,14 @@ def test_one_run_each_without_predictions_says_what_is_needed(tmp_path):
 
 def test_an_unknown_metric_lists_the_scores(tmp_path):
     a, b = (compared_runs.make_seeds(tmp_path / name, LOW) for name in "ab")
-    with pytest.raises(
-        file_io.InputError, match="metric=f1: a has no such score; .* eval_accuracy, eval_loss"
-    ):
+    with pytest.raises(file_io.InputError, match="metric=f1: a .* eval_accuracy, eval_loss"):
         compare(a, b, metric="f1")
 
 
 def test_sides_with_different_best_metrics_need_a_choice(tmp_path):
     a = compared_runs.make_seeds(tmp_path / "a", LOW)
     b = compared_runs.make_seeds(tmp_path / "b", LOW, metric="eval_loss")
-    with pytest.raises(
-        file_io.InputError, match="a by eval_accuracy.*choose one with `metric`: eval_accuracy, "
-    ):
+    with pytest.raises(file_io.InputError, match="a by eval_accuracy.*`metric`: eval_accuracy, "):
         compare(a, b)
     assert compare(a, b, metric="eval_loss").minimize
 

@@ -6,14 +6,11 @@ from absl import flags
 from albert import export_runs
 from albert.experiments import trackers
 from albert.io import file_io
-from tests.support import run_folders
+from tests.support import command_lines, run_folders
 
 
 def export(*arguments):
-    values = flags.FlagValues()
-    export_runs.define_flags(values)
-    values(["export_runs", *arguments])
-    export_runs.main(values)
+    command_lines.run(export_runs, *arguments)
 
 
 def test_it_says_what_it_wrote_and_what_it_left_out(tmp_path, capsys):

@@ -101,9 +101,7 @@ def test_runs_that_tell_no_spread_are_refused(tmp_path):
     with pytest.raises(file_io.InputError, match="have no score 'f1'; they have eval_accuracy"):
         power.read_runs([str(same)], "f1")
     other = compared_runs.make_run(tmp_path / "other", 0.8, script="run_race", task="race")
-    with pytest.raises(
-        file_io.InputError, match="same is run_classifier of .*other is run_race of"
-    ):
+    with pytest.raises(file_io.InputError, match="same is run_classifier .*other is run_race"):
         power.read_runs([str(same), str(other)], None)
     with pytest.raises(file_io.InputError, match="is run_classifier of .*, but the sweep is run_r"):
         power.check_task(runs_of(same), "albert.run_race", None)

@@ -6,7 +6,6 @@ import re
 import sys
 
 import pytest
-from absl import flags
 
 from albert import report
 from albert.experiments import (
@@ -25,7 +24,7 @@ from albert.tasks.squad import null_threshold, outcomes
 from albert.tasks.squad.features import SquadExample
 from albert.tasks.squad.task import Answers
 from albert.training import run_record, run_session
-from tests.support import run_folders
+from tests.support import command_lines, run_folders
 from tests.support.sources import ROOT
 
 RATES, BATCHES = [1e-4, 1e-3, 1e-2], [16, 32]
@@ -35,10 +34,7 @@ def write_report(folder, *arguments):
     """The text of a report of the script."""
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
-    values = flags.FlagValues()
-    report.define_flags(values)
-    values(["report", f"--output={folder}/report.html", *arguments])
-    report.main(values)
+    command_lines.run(report, f"--output={folder}/report.html", *arguments)
     text = (folder / "report.html").read_text(encoding="utf-8")
     check_stands_alone(text)
     return text
@@ -462,9 +458,7 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
     assert sweep_results.grid_of(found, ["batch", "learning_rate"])[1][1] == pytest.approx(
         [0.814, 0.798]
     )
-    with pytest.raises(
-        file_io.InputError, match="heat_map: 'name' is not a parameter with several"
-    ):
+    with pytest.raises(file_io.InputError, match="heat_map: 'name' is not a parameter"):
         write_report(tmp_path, f"--runs={sweep}", "--heat_map=batch,name")
     with pytest.raises(file_io.InputError, match="is a whole sweep: report it alone"):
         write_report(tmp_path, f"--runs={sweep},{sweep}/trial_0000")
@@ -735,8 +729,5 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_missing_library_is_named(library, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setitem(sys.modules, library, None)
-    values = flags.FlagValues()
-    report.define_flags(values)
-    values(["report", "--runs=x"])
     with pytest.raises(file_io.InputError, match=f"pip install {library}"):
-        report.main(values)
+        command_lines.run(report, "--runs=x")

@@ -11,7 +11,7 @@ from albert.cli import command_flags
 from albert.experiments import reproduction
 from albert.io import file_io
 from albert.training import budget, run_record, run_session
-from tests.support.builders import flag_values
+from tests.support import command_lines
 
 
 def flag(value, source="command line"):
@@ -25,7 +25,7 @@ def run(tmp_path):
     (folder / "data").mkdir(parents=True)
     for name in ("train.tsv", "vocabulary"):
         (folder / "data" / name).write_text(name)
-    values = flag_values(run_classifier, task_name="sst-2", output_dir=folder, seed=3)
+    values = command_lines.parse(run_classifier, task_name="sst-2", output_dir=folder, seed=3)
     flags = command_flags.describe(values, "run_classifier")
     inputs = {
         role: (str(path), [str(path)])

@@ -11,12 +11,11 @@ import sys
 import time
 
 import pytest
-from absl import flags
 
 from albert import report, run_sweep
 from albert.experiments import comparison, comparison_sides, sweep_plan
 from albert.io import file_io
-from tests.support import forked, run_folders
+from tests.support import command_lines, forked, processes, run_folders
 from tests.support.processes import killed_at_the_end, wait_until
 from tests.support.sources import ROOT
 
@@ -29,13 +28,7 @@ def _command(folder, *arguments):
 
 
 def _sweep(folder, *arguments):
-    return subprocess.run(
-        _command(folder, *arguments),
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    return processes.run(_command(folder, *arguments), cwd=ROOT)
 
 
 def _files(folder):
@@ -124,7 +117,7 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
         ([GRID, "--baseline=rate=0.4;batch=16"], "baseline: no point of the sweep"),
         (
             ["--grid=rate=0.1,0.2", "--method=random", "--num_trials=2", "--baseline=rate=0.1"],
-            "expected the name of a trial such as trial_0000, as method=random draws the points",
+            "such as trial_0000, as --method=random",
         ),
         ([GRID, "--plan"], "spread of the score over seeds is not known: name .* --plan_from"),
         ([GRID, "--plan", "--plan_from=setup.py"], "no folder matches 'setup.py'"),
@@ -134,19 +127,9 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
     ],
 )
 def test_mistakes_are_refused_before_any_trial(arguments, message, tmp_path):
-    values = flags.FlagValues()
-    run_sweep.define_flags(values)
-    values(
-        [
-            "run_sweep",
-            f"--output_dir={tmp_path}/out",
-            "--script=tests.support.fake_trial",
-            *arguments,
-        ]
-    )
-    with pytest.raises(file_io.InputError) as caught:
-        run_sweep.main(values)
-    assert re.search(message, str(caught.value)), caught.value
+    flags = {"output_dir": tmp_path / "out", "script": "tests.support.fake_trial"}
+    with pytest.raises(file_io.InputError, match=message):
+        command_lines.run(run_sweep, *arguments, **flags)
     assert not (tmp_path / "out").exists()
 
 
@@ -394,7 +377,7 @@ def test_signals_end_the_trials_and_the_next_start_goes_on(tmp_path, kind, statu
     )  # fmt: skip
     with killed_at_the_end([process]):
         wait_until(lambda: note.exists() and note.read_text(), process)
-        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        second = processes.run(command, cwd=ROOT)
         assert f"another process ({process.pid}) runs the sweep" in second.stderr
         os.killpg(process.pid, kind)
         _, errors = process.communicate(timeout=30)
@@ -434,16 +417,11 @@ def test_equal_points_are_not_distinguishable_from_the_baseline(tmp_path):
 
 
 def test_a_plan_starts_nothing(tmp_path, capsys):
-    values = flags.FlagValues()
-    run_sweep.define_flags(values)
-    values(
-        [
-            "run_sweep", f"--output_dir={tmp_path}/out", "--script=tests.support.fake_trial", GRID,
-            "--seeds=1,2,3", "--plan", "--assumed_deviation=0.02", "--detect=0.02,0.05",
-            "--baseline=trial_0000",
-        ]
+    command_lines.run(
+        run_sweep, GRID, "--plan", output_dir=tmp_path / "out", seeds="1,2,3",
+        script="tests.support.fake_trial", assumed_deviation=0.02, detect="0.02,0.05",
+        baseline="trial_0000",
     )  # fmt: skip
-    run_sweep.main(values)
     text = capsys.readouterr().out
     assert "The plan has 18 runs: 6 points, 3 seeds each." in text
     assert re.search(r"\n\| 0.02 +\| 18 +\|", text) and "table of 5 comparisons" in text

@@ -100,9 +100,7 @@ def test_scores_on_data_that_has_changed_are_measured_again(tmp_path, data, capl
     assert made == [7, 8, 7, 8, 9]
     assert "seed_7: eval_data has changed: it is evaluated again" in caplog.text
     data["train_data"].write_text("other text")
-    with pytest.raises(
-        file_io.InputError, match=r"seed_7 was trained on .*train.csv, which has ch"
-    ):
+    with pytest.raises(file_io.InputError, match="seed_7 was trained on .*train.csv, "):
         seeds.run(study(folder), 7, 3, start_recorded(made, data))
 
 

@@ -55,9 +55,7 @@ def test_who_holds_the_lock_is_named(tmp_path):
         fcntl.flock(held, fcntl.LOCK_EX)
         held.write(str(os.getpid()))
         held.flush()
-        with pytest.raises(
-            file_io.InputError, match=rf"another process \({os.getpid()}\) runs the"
-        ):
+        with pytest.raises(file_io.InputError, match=rf"another process \({os.getpid()}\) "):
             _sweep(tmp_path).run()
 
 

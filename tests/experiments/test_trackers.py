@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -13,7 +12,7 @@ from albert.experiments import exported_runs, trackers
 from albert.experiments.runs import FAILED
 from albert.io import file_io
 from albert.training import run_record
-from tests.support import run_folders
+from tests.support import processes, run_folders
 from tests.support.sources import ROOT
 
 TWO = {"added": 2}
@@ -26,13 +25,7 @@ def export(to, output, *folders, project="albert"):
 
 def run_python(*arguments):
     """Runs Python in a process of its own; returns the last line that it prints."""
-    result = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    result = processes.run([sys.executable, *map(str, arguments)], cwd=ROOT)
     if result.returncode == -signal.SIGKILL:
         return "killed"
     assert not result.returncode, result.stderr

@@ -95,9 +95,7 @@ def test_a_vocabulary_with_a_character_that_differs_is_refused(kind, monkeypatch
         return tf.strings.regex_replace(preprocess(self, texts), "e", "\u00e9")
 
     monkeypatch.setattr(made[kind], "preprocess", another)
-    with pytest.raises(
-        file_io.InputError, match="characters .*e .*that TensorFlow .* does not treat"
-    ):
+    with pytest.raises(file_io.InputError, match="characters .*e .*that TensorFlow"):
         graphs.make(make_tokenizer(kind, True))
 
 
@@ -193,7 +191,5 @@ def _rows_with_text(value):
 def test_a_vocabulary_without_comma_is_refused(monkeypatch):
     tokenizer = make_tokenizer("sentencepiece", True)
     monkeypatch.delitem(tokenizer.vocab, ",")
-    with pytest.raises(
-        file_io.InputError, match="export_text needs a SentencePiece vocabulary tha"
-    ):
+    with pytest.raises(file_io.InputError, match="export_text needs a SentencePiece"):
         graphs.check_text(tokenizer)

@@ -178,9 +178,7 @@ def test_bad_parameters_are_named(inputs, tmp_path, changes, message):
 
 
 def test_combinations_that_cannot_be_are_refused():
-    with pytest.raises(
-        file_io.InputError, match=r"format=onnx cannot .* expected one of onnx in float"
-    ):
+    with pytest.raises(file_io.InputError, match="format=onnx .* onnx in float"):
         serving_export.export("run", "out", "onnx", "int4")
 
 

@@ -1,16 +1,14 @@
 """The commands of the README and of the page on domains run, with small data in place of large."""
 
 import csv
-import importlib
 import json
 import os
 import shlex
 import shutil
 
 import pytest
-from absl import flags
 
-from tests.support import documents
+from tests.support import command_lines, documents
 
 # Given after the documented flags, so that a run takes seconds.
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
@@ -39,10 +37,7 @@ CONFIG |= {"num_attention_heads": 2, "intermediate_size": 16, "max_position_embe
 def run(command):
     script, *arguments = shlex.split(command)[2:]
     name = script.removeprefix("albert.")
-    module, values = importlib.import_module(script), flags.FlagValues()
-    module.define_flags(values)
-    values([name, *arguments, *SMALL[name]])
-    module.main(values)
+    command_lines.run(name, *arguments, *SMALL[name])
 
 
 def commands(page):
@@ -55,11 +50,7 @@ def commands(page):
 
 
 def make_data(folder):
-    values = flags.FlagValues()
-    module = importlib.import_module("albert.make_demo_data")
-    module.define_flags(values)
-    values(["make_demo_data", f"--output_dir={folder / 'data'}"])
-    module.main(values)
+    command_lines.run("make_demo_data", output_dir=folder / "data")
     for name in ("corpus", "domain", "model", "records"):
         (folder / name).mkdir()
     text = (folder / "data/corpus/train.txt").read_text().split("\n\n")

@@ -2,15 +2,13 @@
 
 import ast
 import functools
-import importlib
 import re
 import shlex
 
 import pytest
-from absl import flags
 
 import albert
-from tests.support import documents, sources
+from tests.support import command_lines, documents, sources
 from tests.support.documents import blocks, lines_of, text_of
 from tests.support.sources import DOORS, ROOMS, ROOT
 
@@ -54,15 +52,9 @@ COMMANDS = [
 SCRIPT_COMMANDS = [(page, line) for page, line in COMMANDS if line.startswith("python -m albert.")]
 
 
-def _values(script):
-    values = flags.FlagValues()
-    importlib.import_module(f"albert.{script}").define_flags(values)
-    return values
-
-
 @functools.cache
 def _flags_of(script):
-    return frozenset(_values(script))
+    return frozenset(command_lines.define(script))
 
 
 # --- commands and flags -------------------------------------------------------------------------
@@ -72,7 +64,7 @@ def _flags_of(script):
 def test_commands_are_accepted(page, command):
     """Names, types and required flags; what follows needs data and is run elsewhere."""
     script, *arguments = shlex.split(command)[2:]
-    values = _values(script.removeprefix("albert."))
+    values = command_lines.define(script.removeprefix("albert."))
     assert values([script, *arguments]) == [script]
 
 

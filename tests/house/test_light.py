@@ -4,14 +4,13 @@ import json
 import os
 import re
 import runpy
-import subprocess
 import sys
 
 import pytest
 
 from albert.io import requirements
 from albert.serving import serving_folder
-from tests.support import serving_samples
+from tests.support import processes, serving_samples
 from tests.support.builders import SPM
 from tests.support.sources import COMMANDS, DOORS, ROOT
 
@@ -34,12 +33,9 @@ def blocked(tmp_path_factory):
 
 def run(command, *arguments, without=None, **options):
     folders = [str(ROOT), *([str(without)] if without else [])]
-    return subprocess.run(
+    return processes.run(
         [sys.executable, "-m", f"albert.{command}", *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(folders)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         **options,
     )
 
@@ -139,12 +135,7 @@ def test_imports_of_tensorflow_say_so(blocked, tmp_path, name):
         serving_samples.trained_in(tmp_path, "classifier")
         code = f"from albert.serving import predictors; predictors.TextPredictor({str(tmp_path)!r})"
     folders = os.pathsep.join([str(ROOT), str(blocked)])
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": folders},
-        capture_output=True,
-        text=True,
-    )
+    result = processes.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": folders})
     if name in WITHOUT:
         assert result.returncode == 0, result.stderr
     else:

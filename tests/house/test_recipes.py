@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-from absl import flags
 
 from albert import create_pretraining_data, run_sweep
 from albert.data import record_files
@@ -14,7 +13,7 @@ from albert.experiments import sweep_plan
 from albert.io import file_io
 from albert.model import pretraining_heads
 from albert.training import optimizers, stages
-from tests.support import builders, squad_samples, token_samples
+from tests.support import builders, command_lines, squad_samples, token_samples
 from tests.support.sources import ROOT
 
 RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.flags"))
@@ -51,10 +50,8 @@ def script_of(recipe):
 def parse(recipe, *arguments):
     """Flag values of a recipe, from the folder in which the README's commands run."""
     script, name = script_of(recipe)
-    values = flags.FlagValues()
-    script.define_flags(values)
-    values(["script", f"--flagfile=recipes/{recipe}.flags", *REQUIRED[name], *arguments])
-    return values
+    words = [f"--flagfile=recipes/{recipe}.flags", *REQUIRED[name], *arguments]
+    return command_lines.parse(script, *words)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

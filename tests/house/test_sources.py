@@ -3,10 +3,10 @@
 import ast
 import functools
 import re
-import subprocess
 import sys
 
 from albert.cli import app
+from tests.support import processes
 from tests.support.sources import (
     COMMANDS,
     DOORS,
@@ -189,13 +189,7 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
         "    heavy = {'tensorflow', 'sklearn', 'sentencepiece', 'tqdm'} & set(sys.modules)\n"
         "    if heavy: sys.exit(f'importing albert.{name} imports {heavy}')\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program, *names],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    result = processes.run([sys.executable, "-c", program, *names], cwd=ROOT)
     assert result.returncode == 0, result.stderr
 
 

@@ -8,12 +8,11 @@ import pathlib
 import sys
 
 import pytest
-from absl import flags
 
 from albert.cli import options as cli_options
 from albert.experiments import demo_data
 from albert.io import locks
-from tests.support import builders, forked
+from tests.support import builders, command_lines, forked
 from tests.support.sources import ROOT
 
 sys.path.insert(0, str(ROOT))
@@ -41,8 +40,7 @@ def test_every_command_of_a_study_is_accepted(path, capsys, tmp_path):
             trial = line.partition("--trials=model: ")[2].partition(" --metric=")[0]
             script, arguments = "run_pretraining", [*trial.split(" "), "--output_dir=out"]
         command = importlib.import_module(f"albert.{script}")
-        values = flags.FlagValues()
-        command.define_flags(values)
+        values = command_lines.define(command)
         assert values([script, *arguments]) == [script]
         if script in ("run_pretraining", "run_classifier", "run_race"):
             cli_options.read(command.Settings, values).check()

@@ -89,9 +89,7 @@ def test_a_part_that_is_complete_is_not_fetched_again(site, tmp_path):
 
 def test_another_range_than_requested_is_not_appended(site, tmp_path):
     site.break_at, site.range = [400_000], "bytes 0-9/10"
-    with pytest.raises(
-        file_io.InputError, match="the range 'bytes 0-9/10' in place of the bytes f"
-    ):
+    with pytest.raises(file_io.InputError, match="the range 'bytes 0-9/10'"):
         fetch(site, tmp_path)
     assert fetch(site, tmp_path) == CONTENT
 

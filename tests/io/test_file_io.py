@@ -19,6 +19,7 @@ import pytest
 
 from albert.io import archives, file_io
 from albert.model import checkpoints, model_folder
+from tests.support import processes
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -376,7 +377,7 @@ def test_local_files_need_no_tensorflow(tmp_path):
         "file_io.expand_globs(sys.argv[1] + '/*', ''); print('tensorflow' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    run = processes.run(command, check=True)
     assert run.stdout.strip() == "False"
 
 

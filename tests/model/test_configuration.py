@@ -192,7 +192,5 @@ def test_errors_of_a_file_name_it(tmp_path, text, message):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(
-        file_io.InputError, match="ALBERT configuration: the file .* does not exist"
-    ):
+    with pytest.raises(file_io.InputError, match="ALBERT configuration: .* does not exist"):
         encoder.AlbertConfig.from_json_file(tmp_path / "absent.json")

@@ -12,7 +12,7 @@ from albert.export import huggingface_export, serving_export
 from albert.io import file_io
 from albert.model import checkpoints, decision, heads, model_folder
 from albert.serving import text_predictor
-from tests.support import builders
+from tests.support import builders, command_lines
 
 WARM = decision.Decision(temperature=2.5)
 FEATURES = {"input_ids": np.int32([[2, 9, 8, 3], [2, 7, 5, 3]]), "label_ids": np.int32([2, 0])}
@@ -92,7 +92,7 @@ def test_the_decision_of_a_run_is_that_of_its_folder(tmp_path):
     folder = folder_with(tmp_path / "run", WARM)
 
     def found(output_dir, **given):
-        values = builders.flag_values(
+        values = command_lines.parse(
             run_classifier, output_dir=output_dir, task_name="custom", train_file=train, **given
         )
         settings = fine_tuning_settings.read(run_classifier.Settings, values)

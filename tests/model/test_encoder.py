@@ -349,9 +349,7 @@ def test_too_long_sequence_of_unknown_shape_is_refused_while_running():
 
 def test_wrong_rank_is_refused():
     model = encoder.AlbertModel(tiny_config())
-    with pytest.raises(
-        file_io.InputError, match=r"input_ids must be \[batch, length\]; got \(5,\)"
-    ):
+    with pytest.raises(file_io.InputError, match=r"input_ids must be .*; got \(5,\)"):
         model(np.arange(5))
 
 

@@ -447,10 +447,7 @@ def test_damaged_and_older_files_are_named(tmp_path):
         checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder))
     weights.unlink()
     (folder / "pytorch_model.bin").write_bytes(b"x")
-    with pytest.raises(
-        file_io.InputError,
-        match="holds pytorch_model.bin, which cannot be read; write model.safeten",
-    ):
+    with pytest.raises(file_io.InputError, match="pytorch_model.bin, .* write model.safeten"):
         checkpoints.restore(encoder.AlbertModel(CONFIG), str(folder))
 
 

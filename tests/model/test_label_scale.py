@@ -14,7 +14,7 @@ from albert.io import file_io
 from albert.model import checkpoints, heads, label_scale, model_folder
 from albert.serving import text_predictor
 from albert.tasks import metrics
-from tests.support import builders
+from tests.support import builders, command_lines
 
 MINUTES = label_scale.LabelScale(30.0, 14.5)
 HOURS = label_scale.LabelScale(0.5, 0.25)
@@ -132,7 +132,7 @@ def test_folders_without_a_scale_answer_as_before(tmp_path):
 
 def scale_of(folder, **given):
     """The scale that `run_classifier` takes for a regression on two rows, 10 and 40."""
-    values = builders.flag_values(run_classifier, output_dir=folder, **given)
+    values = command_lines.parse(run_classifier, output_dir=folder, **given)
     settings = fine_tuning_settings.read(run_classifier.Settings, values)
     return run_classifier.find_scale(settings, run_classifier.find_task(settings))
 

@@ -74,9 +74,7 @@ def test_pre_training_never_resumes_another_model(tmp_path):
     out.mkdir()
     model_folder.write_pretrained(str(out), CONFIG, "sop", source)
     save(out, "sop")
-    with pytest.raises(
-        file_io.InputError, match=r"another vocabulary: .*tiny.model \(here .*other"
-    ):
+    with pytest.raises(file_io.InputError, match=r"tiny.model \(here .*other"):
         model_folder.check_same_pretrained(str(out), other)
     model_folder.check_same_pretrained(str(out), source)
     model_folder.check_same_pretrained(str(out), NO_FILES)
@@ -106,7 +104,5 @@ def test_the_sentence_task_is_told_by_description_or_variables(tmp_path):
     assert found() == ["none"]
     for text in ("[]", '{"version": 1}', '{"version": 2, "sentence_task": "sop"}'):
         description.write_text(text)
-        with pytest.raises(
-            file_io.InputError, match=f"{description} is not a description of pre-t"
-        ):
+        with pytest.raises(file_io.InputError, match=f"{description} is not"):
             found()

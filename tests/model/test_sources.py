@@ -99,9 +99,7 @@ def test_a_configuration_that_is_not_there_is_never_passed_over(golden):
     module = str(golden / "hub_tf1")
     own = sources.locate(sources.Given("from_tf_hub"), hub_handle=module).config_file
     assert own == f"{module}/assets/albert_config.json"
-    with pytest.raises(
-        file_io.InputError, match="albert_config_file: the file gone.json does not exist"
-    ):
+    with pytest.raises(file_io.InputError, match="albert_config_file: .*gone.json does not exist"):
         sources.locate(sources.Given("gone.json"), hub_handle=module)
     with pytest.raises(file_io.InputError, match="albert_config_file=from_tf_hub stands for"):
         sources.locate(sources.Given("from_tf_hub"))
@@ -128,15 +126,11 @@ def test_files_beside_a_checkpoint_are_found(golden, tmp_path, vocabulary):
 
 
 def test_mistakes_are_named(golden, tmp_path):
-    with pytest.raises(
-        file_io.InputError, match="albert_config_file and spm.* be given: for a new"
-    ):
+    with pytest.raises(file_io.InputError, match="albert_config_file and spm.* be given"):
         sources.locate()
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
         sources.resolve_hub(str(tmp_path))
-    with pytest.raises(
-        file_io.InputError, match=r"the folder or .tar.gz file nowhere does not exist"
-    ):
+    with pytest.raises(file_io.InputError, match="file nowhere does not exist"):
         sources.resolve_hub("nowhere")
 
 

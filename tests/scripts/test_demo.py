@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support import forked, graphs
+from tests.support import forked, graphs, processes
 from tests.support.processes import interrupt
 from tests.support.sources import ROOT
 
@@ -19,7 +19,7 @@ def test_demo(tmp_path):
     longest test, that file would have to wait.
     """
     folder = tmp_path / "demo_output"
-    result = subprocess.run(
+    result = processes.run(
         [str(ROOT / "run_demo.sh")],
         env={
             **os.environ,
@@ -27,9 +27,6 @@ def test_demo(tmp_path):
             "PYTHON": forked.python(),
             "DEMO_DIR": str(folder),
         },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=900,
     )
     assert result.returncode == 0, result.stdout + result.stderr
@@ -42,13 +39,8 @@ def test_demo(tmp_path):
         assert len((folder / task / "submit_results.tsv").read_text().splitlines()) == 101
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
-    result = subprocess.run(
-        [forked.python(), "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
+    result = processes.run(
+        [forked.python(), "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path
     )
     assert result.returncode == 0, result.stderr
     (positive,) = re.findall(r"'1': np.float32\(([\d.]+)\)", result.stdout)

@@ -10,12 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags
 
 from albert import glue_report, report
 from albert.experiments import demo_data, glue_table, sweep_journal
 from albert.io import file_io
-from tests.support import forked
+from tests.support import command_lines, forked, processes
 from tests.support.processes import interrupt
 from tests.support.sources import ROOT
 
@@ -72,14 +71,7 @@ def fake(tmp_path):
 
 
 def _sweep(environment, *arguments, folder=ROOT):
-    return subprocess.run(
-        [str(ROOT / "run_glue.sh"), *arguments],
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    return processes.run([str(ROOT / "run_glue.sh"), *arguments], env=environment, cwd=folder)
 
 
 def _commands(folder):
@@ -222,10 +214,7 @@ def test_seeds_give_mean_and_deviation(fake, tmp_path):
     runs = len((tmp_path / "commands").read_text().splitlines())
     assert _sweep({**fake, "TASKS": "RTE MRPC", "SEEDS": "3 14 15"}).returncode == 0
     assert len((tmp_path / "commands").read_text().splitlines()) == runs + 2  # the new seed's
-    values = flags.FlagValues()
-    glue_report.define_flags(values)
-    values(["glue_report", f"--output_dir={tmp_path}/out", "--tasks=RTE,CoLA"])
-    glue_report.main(values)
+    command_lines.run(glue_report, f"--output_dir={tmp_path}/out", "--tasks=RTE,CoLA")
     table = (tmp_path / "out" / "results.md").read_text()
     assert "3 of 3" in table and re.search(r"\| CoLA .* not run", table)
 

@@ -4,11 +4,10 @@ import ast
 import json
 import os
 import re
-import subprocess
 
 import pytest
 
-from tests.support import forked, graphs
+from tests.support import forked, graphs, processes
 from tests.support.sources import MODULES, ROOT
 
 NOTEBOOK = json.loads((ROOT / "tutorials" / "fine_tuning.ipynb").read_text(encoding="utf-8"))
@@ -75,7 +74,7 @@ def test_the_stored_output_is_what_the_text_says():
 def test_it_runs_to_its_end(tmp_path):
     pytest.importorskip("matplotlib")
     start = f"import sys\nsys.executable = {forked.python()!r}"
-    result = subprocess.run(
+    result = processes.run(
         [forked.python(), "-c", "\n\n".join([start, *code_cells()])],
         cwd=tmp_path,
         env={
@@ -84,9 +83,6 @@ def test_it_runs_to_its_end(tmp_path):
             "PYTHONPATH": str(ROOT),
             "TF_CPP_MIN_LOG_LEVEL": "2",
         },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
     )
     assert result.returncode == 0, result.stderr
     check_output(result.stdout)

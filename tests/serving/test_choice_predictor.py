@@ -88,11 +88,7 @@ def test_bad_lines_are_named(tmp_path, change, message):
 
 def test_forms_and_columns_of_other_models_are_refused(model_dir, tmp_path, run_script):
     flags = {"model_dir": model_dir, "input_file": tmp_path / "in.jsonl"}
-    with pytest.raises(
-        file_io.InputError, match="--output_format=tsv: for this model it must be j"
-    ):
+    with pytest.raises(file_io.InputError, match="--output_format=tsv: "):
         run_script(predict, **flags, output_format="tsv")
-    with pytest.raises(
-        file_io.InputError, match="--text_column: only for models of run_classifier"
-    ):
+    with pytest.raises(file_io.InputError, match="--text_column: only for models of"):
         run_script(predict, **flags, text_column="x")

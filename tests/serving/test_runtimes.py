@@ -52,9 +52,7 @@ def test_lengths_are_checked(tmp_path):
     def given(length):
         return serving_samples.features(squad_task.V2, 1, length)
 
-    with pytest.raises(
-        file_io.InputError, match=f"embeddings = {longest} tokens; got {longest + 1}"
-    ):
+    with pytest.raises(file_io.InputError, match=f"= {longest} tokens; got {longest + 1}"):
         score(given(longest + 1))
     with pytest.raises(file_io.InputError, match="at least 3 tokens, as the beams have; got 2"):
         score(given(2))

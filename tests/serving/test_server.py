@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import re
 import signal
@@ -14,7 +15,8 @@ import time
 
 import pytest
 
-from tests.support import processes
+from tests.support import processes, servers
+from tests.support.servers import post
 from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
 
@@ -25,28 +27,7 @@ http_server = pytest.importorskip("albert.serving.server")
 LIMITS = http_server.requests.Limits(3, 50)
 
 
-def serve(scenario, model=None, **settings):
-    """Runs ``await scenario(client, server)`` against a server in this process."""
-
-    async def run():
-        server = http_server.Server(http_server.Settings(port=0, limits=LIMITS, **settings))
-        async with (
-            server.listening() as (host, port, _),
-            aiohttp.ClientSession(f"http://{host}:{port}") as client,
-        ):
-            if model is not None:
-                server.start(model)
-            await scenario(client, server)
-        server.close()
-
-    asyncio.run(run())
-
-
-async def post(client, path, value):
-    body = value if isinstance(value, bytes) else json.dumps(value).encode()
-    async with client.post(path, data=body) as response:
-        assert response.content_type == "application/json"
-        return response.status, await response.json(), response.headers
+serve = functools.partial(servers.run, limits=LIMITS)
 
 
 async def get(client, path, **headers):

@@ -5,12 +5,12 @@ import hashlib
 import html.parser
 import json
 import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.serving import test_server
+from tests.support import processes
 from tests.support.serving_stand_in import EchoModel
 from tests.support.sources import ROOT
 
@@ -118,7 +118,5 @@ sys.modules["jinja2"] = sys.modules["tensorflow"] = None
 from albert.serving import try_page
 print(len(try_page.document()[0]))
 """
-    found = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    found = processes.run([sys.executable, "-c", program], cwd=ROOT, timeout=60)
     assert int(found.stdout) > 5000, found.stderr

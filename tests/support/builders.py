@@ -8,10 +8,8 @@ import random
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
 from tensorflow.python.grappler import tf_optimizer
 
-from albert.cli import app
 from albert.data import instances, record_files, sentence_pairs
 from albert.experiments import demo_data
 from albert.io import file_io, tables
@@ -28,6 +26,7 @@ from albert.model import (
 from albert.model import decision as decisions
 from albert.tasks import custom, glue, kinds
 from albert.text import text_rules, tokenization
+from tests.support import command_lines
 
 TESTDATA = pathlib.Path(__file__).parent.parent / "testdata"
 SPM = TESTDATA / "tiny.model"
@@ -66,23 +65,7 @@ class WithoutEncoder(tf.Module):
 
 # --- scripts and what they leave ----------------------------------------------------------------
 
-
-def flag_values(module, **values):
-    """The parsed flags of a script."""
-    parsed = flags.FlagValues()
-    module.define_flags(parsed)
-    parsed(["script", *(f"--{name}={value}" for name, value in values.items())])
-    return parsed
-
-
-def run(module, **values):
-    """Runs a script's main in this process; messages name flags as `app.run` prints."""
-    parsed = flag_values(module, **values)
-    try:
-        return module.main(parsed)
-    except file_io.InputError as error:
-        error.args = (app.with_flag_names(str(error), parsed),)
-        raise
+flag_values, run = command_lines.parse, command_lines.run
 
 
 def read_results(folder):

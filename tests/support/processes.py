@@ -1,9 +1,16 @@
-"""Waiting for processes that a test has started, and stopping them."""
+"""Programs that tests run, wait for and stop."""
 
 import contextlib
 import os
 import signal
+import subprocess
 import time
+
+
+def run(words, **options):
+    """Runs a program to its end without input; options are those of `subprocess.run`."""
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, **options}
+    return subprocess.run(words, **options)
 
 
 def wait_until(condition, *processes, seconds=300, say=lambda: ""):

@@ -16,12 +16,13 @@ import sys
 import time
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 from albert.cli import command_flags, options, training
 from albert.io import file_io
 from albert.model import checkpoints
 from albert.training import distribution
+from tests.support import command_lines
 
 MAKE_STRATEGY = training.make_strategy
 
@@ -38,9 +39,7 @@ def wait_for(prefix):
 def run(script, arguments, strategies, after=None):
     """Runs a script's main; processes with one cluster keep their strategy."""
     module = importlib.import_module(f"albert.{script}")
-    values = flags.FlagValues()
-    module.define_flags(values)
-    values([script, *(f"--{name}={value}" for name, value in arguments.items())])
+    values = command_lines.parse(module, **arguments)
     name = values.distribution_strategy
     if name not in strategies:
         command = command_flags.CommandLine.of(values, script)

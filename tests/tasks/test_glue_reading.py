@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from concurrent import futures
 
@@ -15,7 +14,7 @@ from albert.io import file_io
 from albert.tasks import example_data, glue
 from albert.text import tokenization
 from albert.training import distribution, subsets
-from tests.support import builders
+from tests.support import builders, processes
 
 SPLITS = ("train", "dev", "test")
 # Task: (text columns, label column, test columns, files, label of the examples made below)
@@ -446,5 +445,5 @@ def test_readers_need_no_tensorflow(tmp_path, testdata):
         "print(len(rows), {'tensorflow', 'scipy', 'sklearn'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code, str(testdata / "tiny.model"), str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    run = processes.run(command, check=True)
     assert run.stdout.strip() == "1 set()"

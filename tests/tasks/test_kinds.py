@@ -1,13 +1,11 @@
 """Every kind of model has a command, which messages name if a description is missing."""
 
-import importlib
-
 import pytest
-from absl import flags
 
 from albert.io import file_io
 from albert.model import checkpoints, heads, pretraining_heads
 from albert.tasks import kinds
+from tests.support import command_lines
 from tests.support.builders import tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=32)
@@ -66,6 +64,4 @@ def test_a_folder_without_description_names_the_command_that_adds_it(
 def test_every_kind_has_a_command():
     for row in kinds.KINDS.values():
         script, *arguments = row.command.split()
-        values = flags.FlagValues()
-        importlib.import_module(f"albert.{script}").define_flags(values)
-        values([script, *arguments, "--output_dir=x"])
+        command_lines.parse(script, *arguments, "--output_dir=x")

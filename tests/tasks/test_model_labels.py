@@ -12,7 +12,7 @@ from albert.io import file_io, tables
 from albert.model import checkpoints, heads, model_folder
 from albert.serving import predictors
 from albert.tasks import custom, glue, kinds, model_labels
-from tests.support import builders, huggingface_samples
+from tests.support import builders, command_lines, huggingface_samples
 from tests.support.huggingface_samples import BERT
 
 LETTERS = ("b", "a")
@@ -183,14 +183,10 @@ def test_training_goes_on_with_the_head_or_with_a_new_one(theirs, tmp_path, run_
     assert train("fewer", ["x", "y"] * 4) == ["output_bias", "output_weights"]
     assert "3 labels: yes, no, maybe; this run needs one of" in caplog.text
     assert "The head is new: only the encoder is taken" in caplog.text
-    with pytest.raises(
-        file_io.InputError, match="other.csv has labels x, y, z, which .* it has yes, no, ma"
-    ):
+    with pytest.raises(file_io.InputError, match="labels x, y, z, which .* yes, no, ma"):
         train("other", [*"xyzxyzxy"])
     dev = write_csv(tmp_path / "dev.csv", texts, ["x", "y"] * 4)
-    with pytest.raises(
-        file_io.InputError, match="3 labels: yes, no, .*2 labels: x, y. Train first"
-    ):
+    with pytest.raises(file_io.InputError, match="3 labels: yes, no, .*2 labels: x, y. "):
         run_script(
             run_classifier,
             **flags_of(tmp_path / "out", dev, train_file=dev, init_checkpoint=path),
@@ -257,7 +253,7 @@ def test_a_teacher_gives_the_order_to_a_student_without_initial_model(theirs, tm
 
     def labels_of(**changes):
         flags = {"task_name": "custom", "train_file": file, "output_dir": tmp_path, "teacher": path}
-        values = builders.flag_values(run_classifier, **flags, **changes)
+        values = command_lines.parse(run_classifier, **flags, **changes)
         return run_classifier.find_task(options.read(run_classifier.Settings, values)).labels
 
     assert labels_of() == ("yes", "no", "maybe")

@@ -151,9 +151,7 @@ def test_bad_files_are_named(tmp_path):
     def read():
         return race.read_race_examples(str(tmp_path), "dev", middle_only=True)
 
-    with pytest.raises(
-        file_io.InputError, match=r"the folder .*RACE/dev/middle does not exist; expected data_dir"
-    ):
+    with pytest.raises(file_io.InputError, match=r"RACE/dev/middle does not exist; .* data_dir"):
         read()
     folder = write_passages(tmp_path)
     path = folder / "all.txt"
@@ -161,9 +159,7 @@ def test_bad_files_are_named(tmp_path):
         race.read_race_examples(str(tmp_path / "RACE"), "dev")
     whole = path.read_text()
     path.write_text(whole + whole[:40] + "\n")
-    with pytest.raises(
-        file_io.InputError, match=r"all\.txt line 2: expected one JSON object .*art"
-    ):
+    with pytest.raises(file_io.InputError, match=r"all\.txt line 2: .* JSON object .*art"):
         read()
     path.write_text(whole + "[1]\n")
     with pytest.raises(file_io.InputError, match="line 2: expected a JSON object, found a list"):

@@ -20,7 +20,7 @@ from albert.io import file_io
 from albert.model import checkpoints, encoder
 from albert.tasks import glue
 from albert.training import stages, training_log
-from tests.support import builders, forked, recorded_runs, reference_folder
+from tests.support import builders, forked, processes, recorded_runs, reference_folder
 from tests.support.builders import glue_flags, read_results, weights
 from tests.support.forked import Process
 from tests.support.processes import wait_until
@@ -173,14 +173,12 @@ def test_saved_model_cli_gives_the_predictions(trained, tmp_path):
         }
         for s in serialized[:3]
     ]
-    done = subprocess.run(
+    done = processes.run(
         [
             *(forked.python(), "-m", "tensorflow.python.tools.saved_model_cli", "run"),
             *("--dir", str(exported), "--tag_set", "serve", "--signature_def", "serving_default"),
             *("--input_examples", f"input={examples}", "--outdir", str(tmp_path)),
-        ],
-        capture_output=True,
-        text=True,
+        ]
     )
     assert done.returncode == 0, done.stderr
     rows = [line.split("\t") for line in (trained / "test_results.tsv").read_text().splitlines()]

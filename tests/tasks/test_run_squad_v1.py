@@ -19,7 +19,14 @@ from albert.model import checkpoints, model_folder
 from albert.serving import trained_model
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
-from tests.support import builders, forked, recorded_runs, reference_folder, squad_samples
+from tests.support import (
+    builders,
+    forked,
+    processes,
+    recorded_runs,
+    reference_folder,
+    squad_samples,
+)
 from tests.support.builders import read_results
 from tests.support.squad_samples import flags_for, read_json
 
@@ -399,11 +406,8 @@ def test_the_command_line(inputs, tmp_path):
     flags = flags_for(
         inputs, tmp_path, train_file=tmp_path / "bad.json", do_train=True, from_scratch=True
     )
-    result = subprocess.run(
-        [forked.python(), "-m", "albert.run_squad_v1", *(f"--{k}={v}" for k, v in flags.items())],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
+    result = processes.run(
+        [forked.python(), "-m", "albert.run_squad_v1", *(f"--{k}={v}" for k, v in flags.items())]
     )
     assert result.returncode == 1
     assert "bad.json is not valid JSON" in result.stderr.splitlines()[-1]

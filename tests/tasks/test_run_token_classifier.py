@@ -224,18 +224,23 @@ def test_a_head_with_a_layer_on_a_frozen_encoder(trained, tmp_path, run_script):
     assert found == pytest.approx(dict.fromkeys(settings["labels"], len(words) / len(found)))
 
 
-def test_mistakes_are_named(trained, tmp_path, run_script):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_file": ""}, "--train_file must be given"),
+        ({"do_train": False}, "nothing to do: none of --do_train"),
+        ({"export_text": True}, "--export_text needs --export_dir"),
+        ({"label_column": 9}, "conll line 3: --label_column=9 must be the num"),
+        ({"max_seq_length": 2}, "--max_seq_length=2 must be at least 3"),
+    ],
+)
+def test_mistakes_of_training_are_named(trained, tmp_path, run_script, changes, message):
     flags = flags_of(trained, tmp_path / "out", from_scratch=True, do_train=True)
-    with pytest.raises(file_io.InputError, match="--train_file must be given"):
-        run_script(run_token_classifier, **{**flags, "train_file": ""})
-    with pytest.raises(file_io.InputError, match="nothing to do: none of --do_train"):
-        run_script(run_token_classifier, **{**flags, "do_train": False})
-    with pytest.raises(file_io.InputError, match="--export_text needs --export_dir"):
-        run_script(run_token_classifier, **flags, export_text=True)
-    with pytest.raises(file_io.InputError, match=r"conll line 3: --label_column=9 must be the num"):
-        run_script(run_token_classifier, **flags, label_column=9)
-    with pytest.raises(file_io.InputError, match="--max_seq_length=2 must be at least 3"):
-        run_script(run_token_classifier, **{**flags, "max_seq_length": 2})
+    with pytest.raises(file_io.InputError, match=message):
+        run_script(run_token_classifier, **{**flags, **changes})
+
+
+def test_mistakes_are_named(trained, tmp_path, run_script):
     dev = token_samples.write(tmp_path / "dev.conll", [[("soup", "B-DRINK")]])
     flags = flags_of(trained, trained / "model", do_eval=True, validation_file=dev)
     with pytest.raises(file_io.InputError, match=r"line 3: label 'B-DRINK', expected one of O, B-"):

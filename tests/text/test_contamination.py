@@ -57,13 +57,9 @@ def test_what_is_not_found(data_dir):
 
 
 def test_missing_unknown_and_damaged_sets(data_dir):
-    with pytest.raises(
-        file_io.InputError, match="contamination=snli: expected one or more of glue, sq"
-    ):
+    with pytest.raises(file_io.InputError, match="contamination=snli: expected .* glue, sq"):
         contamination.build(("snli",), data_dir)
-    with pytest.raises(
-        file_io.InputError, match="contamination=race: data_dir=.*/none has none of"
-    ):
+    with pytest.raises(file_io.InputError, match="contamination=race: data_dir=.*/none has"):
         contamination.build(("race",), data_dir / "none")
     (data_dir / "race/RACE/dev/high/all.txt").write_text('{"a": "b"}\n{"a":\n')
     with pytest.raises(file_io.InputError, match="all.txt line 2 is not JSON"):

@@ -5,25 +5,21 @@ import random
 import re
 import shlex
 import signal
-import subprocess
 import sys
 
 import pytest
-from absl import flags
 
 from albert import create_pretraining_data, train_vocab
 from albert import prepare_corpus as script
 from albert.cli import app, options
 from albert.io import file_io
 from albert.text import corpus, corpus_cleaning, corpus_preparation
+from tests.support import command_lines, processes
 from tests.support.sources import ROOT
 
 
 def parse(*arguments):
-    values = flags.FlagValues()
-    script.define_flags(values)
-    values(["script", *arguments])
-    return values
+    return command_lines.parse(script, *arguments)
 
 
 @pytest.fixture(autouse=True)
@@ -82,13 +78,7 @@ def test_mistakes_in_flags(arguments, message):
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "albert.prepare_corpus", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    return processes.run([sys.executable, "-m", "albert.prepare_corpus", *arguments], cwd=ROOT)
 
 
 def test_a_run_makes_a_corpus(tmp_path):
@@ -139,10 +129,7 @@ def test_the_documented_commands_read_the_corpus_and_nothing_else(tmp_path, monk
     for module, command, changed in zip(
         (script, train_vocab, create_pretraining_data), commands, changes, strict=True
     ):
-        values = flags.FlagValues()
-        module.define_flags(values)
-        values(["script", *shlex.split(command), *changed])
-        module.main(values)
+        command_lines.run(module, *shlex.split(command), *changed)
         read.append(capsys.readouterr().out)
     assert "20 documents, 180 sentences" in read[0]
     assert "read: 180 lines in 1 file(s), 180 used" in read[1]

@@ -7,7 +7,6 @@ import json
 import pickle
 import random
 import re
-import subprocess
 import sys
 import time
 import unicodedata
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from albert.io import file_io
 from albert.text import tokenization
+from tests.support import processes
 
 VOCABULARIES = {
     "spm/en": {"spm_model_file": "data/spm/30k-clean.model"},
@@ -467,9 +467,7 @@ def test_import_brings_no_tensorflow():
     code = (
         "import sys, albert.tokenization; print({'tensorflow', 'sentencepiece'} & set(sys.modules))"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    output = processes.run([sys.executable, "-c", code], check=True)
     assert output.stdout.strip() == "set()"
 
 

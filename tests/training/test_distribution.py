@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import socket
-import subprocess
 import types
 
 import pytest
@@ -14,20 +13,17 @@ import tensorflow as tf
 from albert.io import file_io
 from albert.model import layers
 from albert.training import distribution
+from tests.support import processes
 
 
 def test_an_unknown_strategy_is_named():
-    with pytest.raises(
-        file_io.InputError, match="=horovod: expected one of auto, one_device, mirr"
-    ):
+    with pytest.raises(file_io.InputError, match="=horovod: expected .* auto, one_device, mirr"):
         distribution.create_strategy("horovod")
 
 
 def test_a_missing_tpu_is_named(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
-    with pytest.raises(
-        file_io.InputError, match="^no TPU found on this machine; give its address as .*: "
-    ):
+    with pytest.raises(file_io.InputError, match="^no TPU found .*; give its address"):
         distribution.create_strategy("tpu")
 
     def resolver(tpu, zone, project):
@@ -148,9 +144,7 @@ def test_the_slurm_script_of_the_documents(tmp_path):
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_PROCID": "1"}
-    result = subprocess.run(
-        ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
+    result = processes.run(["bash", "-c", script], env=environment, check=True)
     cluster = distribution.cluster_of(result.stdout)
     assert cluster == distribution.Cluster(("a1:12345", "a2:12345", "a3:12345"), 1)
 
@@ -248,7 +242,5 @@ def test_a_worker_says_for_whom_it_waits(monkeypatch):
 def test_a_port_in_use_is_refused():
     with socket.create_server(("", 0)) as other:
         address = f"localhost:{other.getsockname()[1]}"
-        with pytest.raises(
-            file_io.InputError, match=rf"worker 0 \({address}\) cannot use its port: .*in use"
-        ):
+        with pytest.raises(file_io.InputError, match=rf"worker 0 \({address}\) .*in use"):
             distribution.wait_for_workers(distribution.Cluster((address, "localhost:1"), 0))

@@ -2,7 +2,7 @@
 
 import json
 import os
-import subprocess
+import shutil
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from albert.io import file_io
 from albert.model import checkpoints
 from albert.serving import predictors
 from albert.training import frozen_encoder
-from tests.support import builders, forked, squad_samples
+from tests.support import builders, forked, processes, squad_samples
 from tests.support.squad_samples import flags_for, read_json
 
 LAYER = {"head_hidden_size": 12, "head_input_activation": "relu"}
@@ -135,16 +135,15 @@ def test_the_head_is_used_by_all_that_uses_the_folder(study, inputs, tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_from_its_cache(study, inputs, tmp_path, caplog):
-    """Half the steps and then the rest, with the cache of another run, which has all texts."""
+    """The second half of the steps, with the cache of another run, which has all texts."""
     shared = {"cache_encoder_outputs": True, "encoder_cache_dir": study / "cached/encoder_cache"}
     folder = tmp_path / "out"
+    shutil.copytree(study / "plain", folder)
+    checkpoints.delete(str(folder / "model.ckpt-19"))
     with caplog.at_level("INFO", logger="absl"):
         builders.run(run_squad_v1, **squad_flags(inputs, folder, **shared))
     assert "Using the encoder's outputs in" in caplog.text
     assert "texts need" not in caplog.text
-    assert_close(last(folder), last(study / "plain"))
-    checkpoints.delete(str(folder / "model.ckpt-19"))
-    builders.run(run_squad_v1, **squad_flags(inputs, folder, **shared))
     assert_close(last(folder), last(study / "plain"))
     # A best checkpoint of another encoder is not scored from this cache.
     for prefix in checkpoints.numbered(str(folder)):
@@ -162,10 +161,9 @@ def test_two_devices_train_as_one(study, inputs, tmp_path):
         inputs, tmp_path / "out", cache_encoder_outputs=True, distribution_strategy="mirrored",
         gradient_accumulation_steps=2,
     )  # fmt: skip
-    result = subprocess.run(
-        [forked.python(), "-c", TWO_CPUS, *(f"--{name}={value}" for name, value in flags.items())],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
+    result = processes.run(
+        [forked.python(), "-c", TWO_CPUS, *(f"--{name}={value}" for name, value in flags.items())]
+    )
     assert result.returncode == 0, result.stderr[-2000:]
     assert_close(last(tmp_path / "out"), last(study / "plain"))
 

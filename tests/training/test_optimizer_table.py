@@ -4,12 +4,12 @@ import importlib.util
 
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from albert.cli import options
 from albert.io import file_io
 from albert.model import encoder, layers, weight_names
 from albert.training import memory, optimizer_table, optimizers
+from tests.support import command_lines
 
 
 class Momentum(optimizers.Optimizer):
@@ -37,9 +37,7 @@ def test_every_row_names_a_class(name):
 
 
 def test_other_names_are_refused():
-    with pytest.raises(
-        file_io.InputError, match="optimizer=sgd: expected adamw, lamb, adam or muon$"
-    ):
+    with pytest.raises(file_io.InputError, match="optimizer=sgd: .* adamw, lamb, adam or muon$"):
         optimizer_table.check("sgd")
 
 
@@ -58,10 +56,8 @@ def test_a_row_is_all_that_flags_estimates_and_checkpoints_need(momentum):
     training = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(training)
     for as_text in (False, True):
-        values = flags.FlagValues()
         kind = training.OptimizerByText if as_text else training.Optimizer
-        options.define(kind, values)
-        values(["script", "--optimizer=momentum", "--clip_norm=2"])
+        values = command_lines.parse(kind, optimizer="momentum", clip_norm=2)
         options.read(kind, values).check()
         assert values.optimizer == "momentum" and "momentum" in values["optimizer"].help
     config = encoder.AlbertConfig(vocab_size=50)

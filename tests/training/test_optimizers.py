@@ -1,7 +1,6 @@
 """Optimizers against recorded runs of the reference, and the schedule as a table."""
 
 import ast
-import subprocess
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import tensorflow as tf
 from albert.io import file_io
 from albert.model import encoder, pretraining_heads
 from albert.training import optimizers
-from tests.support import forked
+from tests.support import forked, processes
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
 # In each recorded run the rate was read in time for this many steps, and one step late from then on
@@ -472,7 +471,5 @@ else:
 
 @pytest.mark.slow
 def test_two_replicas_equal_one():
-    done = subprocess.run(
-        [forked.python(), "-c", REPLICAS], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = processes.run([forked.python(), "-c", REPLICAS], timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-import subprocess
 import types
 
 import pytest
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.training import run_record, training_log
-from tests.support import forked
+from tests.support import forked, processes
 from tests.support.sources import ROOT
 
 
@@ -159,7 +158,7 @@ def test_reports_take_no_memory(tmp_path):
 def test_the_memory_of_a_run_stays_flat():
     command = [forked.python(), "-m", "benchmarks.robustness.memory_growth"]
     command += ["--steps=400", "--evaluations=20"]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = processes.run(command, cwd=ROOT, check=True).stdout
     found = re.search(r"growth: (\S+) MiB, (\S+) files, (\S+) threads", output)
     growth, files, threads = map(float, found.groups())
     # What has to be bound is what each evaluation and each step adds; half of this is chance.
