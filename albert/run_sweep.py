@@ -166,11 +166,7 @@ def make_plan(settings: Settings) -> sweep_plan.Plan:
 
 
 def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
-    """Checks the arguments of all trials before the first one.
-
-    Returns:
-      {flag: value as text} of the flags that all trials have.
-    """
+    """Checks the arguments of all trials; returns {flag: text} of the flags that all have."""
     _check_given_once(plan)
     seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
     for own in plan.trials.values():

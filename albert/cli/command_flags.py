@@ -192,14 +192,11 @@ def _define_flags_of(script: str) -> Callable[[FlagValues], None]:
 
 
 def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
-    """Returns the flags that arguments give to a script.
+    """Returns {flag: value as text} of the arguments of a script.
 
     Args:
       script: name of a script of this package, or of a dotted module that also has `define_flags`.
       arguments: command line arguments without ``output_dir``.
-
-    Returns:
-      {flag: value as text}.
     """
     values = FlagValues()
     _define_flags_of(script)(values)

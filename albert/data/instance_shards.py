@@ -419,13 +419,10 @@ class _ShardMaker:
 def write_shard(
     folder: str, shard: int, parts: Iterable[tuple[int, bytes]], job: instance_files.Job
 ) -> int:
-    """Writes a shard and then its note.
+    """Writes a shard and then its note; returns the number of its records.
 
     Args:
       parts: (number of records, their framed bytes).
-
-    Returns:
-      Number of records of the shard.
     """
     path, count = _shard_path(folder, shard), 0
     with file_io.writing(folder):

@@ -75,9 +75,6 @@ def serialize_compact(
       labels: [B] integers, `next_sentence_labels`.
       vocabulary_fingerprint: see `fingerprint`.
 
-    Returns:
-      List of B serialized `tf.train.Example`s.
-
     Raises:
       ValueError: a second segment does not reach to the last token.
     """
@@ -292,9 +289,6 @@ def serialize(
       lengths: [B] number of tokens of each sequence.
       segment_ids, token_boundary: [B, S] booleans.
       labels: [B] integers, `next_sentence_labels`.
-
-    Returns:
-      List of B serialized `tf.train.Example`s.
     """
     columns = {
         "input_ids": masked.input_ids,

@@ -55,15 +55,12 @@ def write(
     settings: Mapping[str, Any],
     ids: list | None = None,
 ) -> int:
-    """Writes feature dicts to a TFRecord file and then, last, its manifest.
+    """Writes feature dicts to a TFRecord file and, last, its manifest; returns their number.
 
     Args:
       path: file to write; an existing one is replaced only when all rows have been written.
       settings: JSON-ready dict of everything that the content depends on.
       ids: list that holds the examples' ids once all rows are read; stored in the manifest.
-
-    Returns:
-      Number of examples written.
     """
     return write_serialized(path, specs, (encode(specs, row) for row in rows), settings, ids)
 
@@ -160,15 +157,12 @@ def cached(
     make_rows: Callable[[], Iterable[Any]],
     writer: Callable[..., int] = write,
 ) -> int:
-    """Makes a record file unless there is one with the same settings.
+    """Makes a record file unless one has the same settings; returns its number of examples.
 
     Args:
       settings: JSON-ready dict of everything that the content depends on.
       make_rows: ``()``, yields what `writer` takes.
       writer: `write` for feature dicts, `write_serialized` for records.
-
-    Returns:
-      Number of examples in the file.
     """
     return _make_once(
         path,
@@ -236,11 +230,7 @@ def with_compression(paths: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def serialized_examples(paths: Sequence[str]) -> tf.data.Dataset:
-    """Reads the records of files, one file after the other; any may be compressed.
-
-    Returns:
-      Dataset of scalar strings.
-    """
+    """Reads the records, scalar strings, of files one after the other; any may be compressed."""
     count_records(paths)
     paths, kinds = with_compression(paths)
     if len(set(kinds)) == 1:
@@ -266,9 +256,6 @@ def counted_records(path: tf.Tensor, kind: tf.Tensor, count: tf.Tensor) -> tf.da
     Args:
       path, kind: scalar strings, the file and its compression type.
       count: scalar int64.
-
-    Returns:
-      Dataset of scalar strings.
     """
     records = tf.data.TFRecordDataset(path, kind)
     return records.apply(tf.data.experimental.assert_cardinality(count))

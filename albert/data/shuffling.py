@@ -124,13 +124,10 @@ class Segment:
 def write_segment(
     file: IO[bytes], path: str, key: Sequence[int], records: Sequence[bytes]
 ) -> Segment:
-    """Appends byte strings to an open file.
+    """Appends byte strings to an open file; returns their `Segment`.
 
     Args:
       key: see `Segment`.
-
-    Returns:
-      Their `Segment`.
     """
     start = file.tell()
     header = _SEGMENT_HEADER.pack(*key, len(records))

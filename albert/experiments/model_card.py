@@ -156,15 +156,12 @@ def transformers_form(head: str) -> Form:
 
 
 def write(folder: str, run_folder: str, form: Form, step: int | None, fields: CardFields) -> bool:
-    """Writes the card of a model, unless the folder has a README.md from another source.
+    """Writes the card of a model and returns True, unless the folder has another README.md.
 
     A card that was edited after it was written is also kept.
 
     Args:
       run_folder: folder of its checkpoint.
-
-    Returns:
-      Whether it was written.
     """
     path = os.path.join(folder, NAME)
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):

@@ -482,11 +482,7 @@ def _probability_of_answer(row: Outcome) -> float | None:
 
 
 def worst_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
-    """Returns a table of the answers with the lowest F1; ties are sorted by probability.
-
-    Returns:
-      (header, rows).
-    """
+    """Returns (header, rows) of the answers with the lowest F1; ties are sorted by probability."""
     has_odds = "null_odds" in rows[0].numbers  # SQuAD 2.0 only
     header = ["question", "text", "right", "predicted", "F1"]
     header += ["null odds", "probability"] if has_odds else ["probability"]

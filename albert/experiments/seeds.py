@@ -309,15 +309,12 @@ def run(
     count: int,
     start_run: Callable[[Study, int, str], int] = start,
 ) -> str:
-    """Makes the missing runs, one after the other, and writes `seeds.json` after each.
+    """Makes the missing runs, and writes `seeds.json` after each; returns a table of all runs.
 
     Args:
       first_seed: seed of the first run; each later run has the next seed.
       count: number of runs.
       start_run: replaces `start`.
-
-    Returns:
-      The table of all runs as text.
 
     Raises:
       file_io.InputError: all runs failed, another process makes them, or the folder has another

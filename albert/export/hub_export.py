@@ -195,14 +195,11 @@ def _save(root: tf.train.Checkpoint, signatures: dict[str, Any], target: str) ->
 def export_module(
     model: pretraining_heads.PretrainingModel, source: sources.Source, path: str
 ) -> str:
-    """Writes a hub module.
+    """Writes a hub module and returns its folder.
 
     Args:
       model: without a sentence task the module has no `sop`.
       source: has the vocabulary.
-
-    Returns:
-      The folder.
     """
     target = _new_folder(path)
     _check_rules(source)
@@ -254,9 +251,6 @@ def export_preprocessing(
 
     Args:
       max_seq_length: S.
-
-    Returns:
-      The folder.
     """
     target = _new_folder(path)
     graphs.check_text(tokenizer, "preprocessing_path")

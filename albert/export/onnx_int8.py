@@ -194,9 +194,6 @@ def write(
 
     Args:
       calibration: the correct answers may be unknown.
-
-    Returns:
-      The measurements as a JSON-ready dict.
     """
     model = onnx_export.Model(trained)
     assert calibration  # `serving_export` has checked that there is one

@@ -88,7 +88,7 @@ def export_classifier(
     export_dir: str,
     threshold: float | None = None,
 ) -> str:
-    """Writes a SavedModel whose signatures take serialized tf.Examples.
+    """Writes a SavedModel that takes serialized tf.Examples, and returns its new folder.
 
     The signature ``serving_default`` calls them ``input``, like the reference; the signature
     ``examples`` calls them ``examples``.
@@ -97,9 +97,6 @@ def export_classifier(
       model: classifier or regression model of `heads`.
       export_dir: parent of the new folder, see `save_version`.
       threshold: constant output ``threshold``; None or NaN omits it.
-
-    Returns:
-      The new folder.
     """
     if threshold is not None and math.isnan(threshold):
         threshold = None
@@ -361,12 +358,9 @@ def export_text_classifier(
     is_pair: bool,
     export_dir: str,
 ) -> str:
-    """Writes a SavedModel with the signature of `TextServer.serve`.
+    """Writes a SavedModel with the signature of `TextServer.serve`, and returns its new folder.
 
     Args: see `TextServer`; the new folder is in ``<export_dir>/text``, see `save_version`.
-
-    Returns:
-      The new folder.
     """
     server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
@@ -454,9 +448,6 @@ def export_ids(model: Any, export_dir: str) -> str:
 
     Args:
       export_dir: parent of the new folder, see `save_version`.
-
-    Returns:
-      The new folder.
     """
     module = tf.Module()
     module.model = model
@@ -551,9 +542,6 @@ def export_text(
     """Writes a SavedModel with the signatures of `WordServer`: serving_default and words.
 
     Args: see `WordServer`; the new folder is in ``<export_dir>/text``.
-
-    Returns:
-      The new folder.
     """
     server = WordServer(model, tokenizer, max_seq_length, labels)
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))

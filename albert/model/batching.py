@@ -37,9 +37,6 @@ def trim_arrays(
       features: arrays with `input_mask`; examples are the first axis of each.
       names: the features whose last axis is the padded sequence.
       min_length: minimum length that is kept.
-
-    Returns:
-      All features.
     """
     real = int(features["input_mask"].sum(axis=-1).max())
     return cut(features, names, round_up(max(real, min_length)))

@@ -461,14 +461,11 @@ def _cross_entropy_backward(
 
 @tf.custom_gradient
 def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Computes the cross entropy over many classes.
+    """Computes the cross entropies [rows] over many classes.
 
     Args:
       labels: integers of any shape, one element per row.
       logits: float32 [rows, classes].
-
-    Returns:
-      [rows] losses.
     """
     labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
     log_sum_exp = _log_sum_exp(logits)

@@ -45,13 +45,10 @@ def all_nodes(graph_def: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
 
 
 def constant(graph_def: graph_pb2.GraphDef, tensor: str) -> np.ndarray | None:
-    """Returns the value of a tensor of a graph if it is a constant.
+    """Returns the value of a tensor of a graph; None if it is not a constant.
 
     Args:
       tensor: name of the tensor, such as "node:0".
-
-    Returns:
-      The array; None if the tensor is not a constant.
 
     Raises:
       ValueError, TypeError: the constant is damaged.

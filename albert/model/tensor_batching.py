@@ -28,9 +28,6 @@ def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, t
     Args:
       features: tensors with `input_mask`; examples are the first axis of each.
       names: the features whose last axis is the padded sequence.
-
-    Returns:
-      All features.
     """
     real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
     return batching.cut(features, names, round_up(tf.maximum(real, 1)))

@@ -214,13 +214,10 @@ class Extractor(BatchedModel[str, Arrays, Features]):
 
 
 def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
-    """Writes one JSON object per text: ``index``, ``tokens``, ``vectors`` (nested lists).
+    """Writes a JSON object per text: ``index``, ``tokens``, ``vectors``; returns their number.
 
     Args:
       path: file, which appears when it is complete; None writes to standard output.
-
-    Returns:
-      N.
     """
     count = 0
     with file_io.atomic_writer_or_stdout(path) as file:
@@ -233,7 +230,7 @@ def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
 
 
 def write_npz(path: str, rows: Iterable[Features]) -> int:
-    """Writes arrays that `numpy.load` reads.
+    """Writes arrays that `numpy.load` reads; returns N, the number of texts.
 
     ``vectors`` float32 [N, …], for "tokens" the vectors of all texts concatenated; ``token_ids``
     int32, those of all texts; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to
@@ -242,9 +239,6 @@ def write_npz(path: str, rows: Iterable[Features]) -> int:
     Args:
       path: file, which appears when it is complete.
       rows: all of one kind.
-
-    Returns:
-      N.
     """
     spool = file_io.temporary_name(f"{path}.vectors")
     offsets, token_ids, count = array.array("q", [0]), array.array("i"), 0

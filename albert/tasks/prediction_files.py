@@ -166,14 +166,11 @@ def write_classifier_files(
 
 
 def write_scores(output_dir: str, evaluator: Evaluator, rows: Rows) -> dict[str, float]:
-    """Writes the scores of labeled test data to ``predict_results.txt``.
+    """Writes the scores of labeled test data to ``predict_results.txt``, and returns them.
 
     Args:
       evaluator: a new evaluator of the task.
       rows: arrays whose first axis is the examples.
-
-    Returns:
-      The scores.
     """
     evaluator.update(dict(rows))
     scores = evaluator.result()

@@ -82,9 +82,6 @@ def prepare(
       input_paths: files, see `corpus_cleaning.read_documents`.
       output_dir: local folder, which must be empty or new.
       num_workers: processes; 1 works in this process.
-
-    Returns:
-      The report, as in ``report.json``.
     """
     if file_io.is_remote(output_dir):
         raise file_io.InputError(f"output_dir={output_dir}: expected a local folder")

@@ -64,9 +64,6 @@ def truncate_pair(
       tokens_a, tokens_b: lists (or other sequences that can be sliced); they are not changed.
       max_length: maximum number of tokens of both together.
 
-    Returns:
-      (tokens_a, tokens_b), cut.
-
     Raises:
       ValueError: `max_length` is negative.
     """
@@ -85,9 +82,6 @@ def truncate_to_fit(
 
     Args:
       max_seq_length: S, including the special pieces.
-
-    Returns:
-      (ids_a, ids_b), cut.
     """
     if ids_b is None:
         return ids_a[: max_seq_length - 2], None
@@ -102,9 +96,6 @@ def truncate_front_and_first(
     Args:
       max_length_b: maximum number of ids of the second, at least 1; the last are kept.
       max_seq_length: S.
-
-    Returns:
-      (ids_a, ids_b), cut.
     """
     ids_b = ids_b[-max_length_b:]
     return ids_a[: max_seq_length - 3 - len(ids_b)], ids_b

@@ -416,9 +416,6 @@ def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> Bes
     Args:
       wait_secs: wait for checkpoints of a concurrent training run until none has appeared for
         this many seconds.
-
-    Returns:
-      The `BestTracker`.
     """
     folder = engine.run_config.output_dir
 

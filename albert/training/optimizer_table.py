@@ -140,11 +140,7 @@ def _check_pattern(name: str, pattern: str) -> None:
 
 
 def scaled_rate(name: str, batch_size: int) -> float | None:
-    """Returns the learning rate of an optimizer for a batch size, by the square root rule.
-
-    Returns:
-      The rate, or None if no rule is known for the optimizer.
-    """
+    """Returns the learning rate for a batch size, by the square root rule; None without a rule."""
     reference = OPTIMIZERS[name].rate
     if reference is None:
         return None

@@ -63,11 +63,7 @@ def host() -> dict[str, Any]:
 
 
 def git_commit() -> str | None:
-    """Returns the commit of the package's own repository, with "-dirty" after local changes.
-
-    Returns:
-      The commit, or None if the package is not in its own repository.
-    """
+    """Returns the commit of the package's repository, with "-dirty" after changes, or None."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
 
     def git(command: str, *options: str) -> str:

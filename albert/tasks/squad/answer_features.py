@@ -22,15 +22,12 @@ class StaleFeaturesError(InputError):
 
 
 def write(path: str, features: Iterable[SquadFeatures], settings: dict[str, Any]) -> int:
-    """Writes the features that decoding needs, as lines of JSON; atomically.
+    """Writes the features that decoding needs, as lines of JSON; returns their number.
 
     It omits the ids of tokens, which are in the records.
 
     Args:
       settings: JSON-ready dict of everything that the features depend on.
-
-    Returns:
-      Number of windows written.
     """
     header = {"format": _FILE_FORMAT, "version": _FILE_VERSION, "settings": settings}
     count = 0

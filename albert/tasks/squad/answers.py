@@ -287,14 +287,11 @@ class Answer:
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], input_mask: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the scores of a batch of windows for `best_answers_v1` and `best_answers_v2`.
+    """Returns scores [B, ...] of windows for `best_answers_v1` and `best_answers_v2`.
 
     Args:
       outputs: arrays [B, ...] by name that a SQuAD model returns.
       input_mask: [B, S], 0 at padding, which holds no answer.
-
-    Returns:
-      Dict of arrays [B, ...].
     """
     names = {"start_logits": "start_log_prob", "end_logits": "end_log_prob"}
     return {
