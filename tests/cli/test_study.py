@@ -5,7 +5,7 @@ import pytest
 from albert.cli import fine_tuning
 from albert.io import file_io
 from albert.model import configuration, head_config, layers
-from tests.support import command_lines
+from tests.support import builders, command_lines
 
 SCRIPTS = ("run_classifier", "run_race", "run_squad_v1", "run_squad_v2")
 REQUIRED = {

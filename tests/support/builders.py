@@ -65,7 +65,7 @@ class WithoutEncoder(tf.Module):
 
 # --- scripts and what they leave ----------------------------------------------------------------
 
-flag_values, run = command_lines.parse, command_lines.run
+run = command_lines.run
 
 
 def read_results(folder):
