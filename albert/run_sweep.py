@@ -20,6 +20,7 @@ from absl import flags
 
 from albert.cli import app, command_flags, next_steps, options, path_flags
 from albert.experiments import (
+    equivalence,
     power,
     sweep,
     sweep_journal,
@@ -73,6 +74,12 @@ class Settings(options.Group):
         None,
         "Point that the table compares all others with, by the name of its trials or as "
         "'learning_rate=1e-5;train_batch_size=16'; by default the best one.",
+    )
+    equivalence_margin: float | None = options.flag(
+        None,
+        "Largest difference that does not matter, in the unit of the score: the table then also "
+        "says which points are equal to the reference within it.",
+        check=equivalence.check_margin,
     )
     method: str | None = options.flag(
         None,
@@ -277,7 +284,7 @@ def main(values: flags.FlagValues) -> None:
     settings.refuse_given("--plan", "plan_from", "detect", "assumed_deviation")
     runner = sweep.Sweep(
         plan, common, settings.output_dir, settings.python, settings.parallel,
-        baseline=settings.baseline,
+        baseline=settings.baseline, equivalence_margin=settings.equivalence_margin,
     )  # fmt: skip
     try:
         runner.run(settings.retry_failed)

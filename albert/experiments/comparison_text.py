@@ -120,6 +120,9 @@ def _finding_sentence(finding: Finding, over: str) -> str:
         after = "" if finding.p_holm == comparison.p else f" (after Holm {p_value(finding.p_holm)})"
         parts.append(f"p {p_value(comparison.p)}{after}")
     note = f"; {comparison.note}" if comparison.note else ""
+    if comparison.errors:
+        sources = " and ".join(f"{x:.4f} of {name}" for name, x in comparison.errors.items())
+        parts.append(f"standard error {sources}")
     return f"{over}: {finding.verdict}\n    {', '.join(parts)} ({comparison.method}{note})"
 
 

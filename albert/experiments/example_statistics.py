@@ -238,8 +238,10 @@ def _of_seeds(
 
 def _t_of_draws(
     draws: npt.NDArray, a: npt.NDArray, b: npt.NDArray, paired: bool, examples: int, level: float
-) -> tuple[float, float, float]:
-    """Returns the interval of the mean of b minus that of a, and p, from bootstrap samples of it.
+) -> tuple[float, float, float, dict[str, float]]:
+    """Returns interval and p of the mean of b minus that of a from bootstrap samples of it.
+
+    The last result has the parts of the standard error, {"seeds": …, "examples": …}.
 
     Samples of n seeds show only (n - 1) / n of the variance over seeds, so the rest is added. As
     few seeds tell their variance poorly, quantiles are those of t with the degrees of freedom of
@@ -256,12 +258,16 @@ def _t_of_draws(
     variance = float(np.var(draws)) + sum(part / count for part, count in own)
     error, tiny = math.sqrt(variance), statistics.ROUNDING * max(np.abs(a).max(), np.abs(b).max())
     if error <= tiny:
-        return difference, difference, 1.0 if abs(difference) <= tiny else 2 / (1 + len(draws))
-    rest = max(0.0, variance - sum(part for part, _ in own))
+        p = 1.0 if abs(difference) <= tiny else 2 / (1 + len(draws))
+        return difference, difference, p, {}
+    of_seeds = sum(part for part, _ in own)
+    rest = max(0.0, variance - of_seeds)
     parts = [(part, count - 1) for part, count in own] + [(rest, max(1, examples - 1))]
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     half = float(t.isf(0.5 - level / 2, freedom)) * error
-    return difference - half, difference + half, float(2 * t.sf(abs(difference) / error, freedom))
+    p = float(2 * t.sf(abs(difference) / error, freedom))
+    errors = {"seeds": math.sqrt(of_seeds), "examples": math.sqrt(rest)}
+    return difference - half, difference + half, p, errors
 
 
 def multi_bootstrap(
@@ -311,7 +317,7 @@ def multi_bootstrap(
     draws, undefined = _defined(np.concatenate(drawn))
     count = first.shape[1] if clusters is None else clusters.count
     difference = float(b_scores.mean() - a_scores.mean())
-    low, high, p = _t_of_draws(draws, a_scores, b_scores, paired_seeds, count, level)
+    low, high, p, errors = _t_of_draws(draws, a_scores, b_scores, paired_seeds, count, level)
     better, verdict = statistics.decide(difference, p, level, minimize, names)
     few = _few_seeds(min(len(first), len(second)), MIN_BOTH)
     note = "; ".join(filter(None, [few, undefined]))
@@ -319,7 +325,7 @@ def multi_bootstrap(
     method = f"multi-bootstrap over seeds and {over}, quantiles of t"
     return statistics.Comparison(
         difference, low, high, p, level, method, len(first), len(second), paired_seeds, better,
-        verdict, note,
+        verdict, note, errors,
     )  # fmt: skip
 
 

@@ -63,6 +63,7 @@ class Comparison:
       better: name of the better one; None if none is claimed.
       verdict: "b is better by 0.0123", "not distinguishable" or "not known: …".
       note: caution in words; "" without one.
+      errors: parts of the standard error of the difference by their source, if both are known.
     """
 
     difference: float
@@ -77,6 +78,7 @@ class Comparison:
     better: str | None
     verdict: str
     note: str = ""
+    errors: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,6 +61,7 @@ class Sweep:
       poll_seconds: time between two checks of the trials.
       baseline: the point to compare the others with, see `sweep_journal.find_point`; None: the
         best one.
+      equivalence_margin: see `sweep_comparison.add`.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Sweep:
         say: Callable[[str], object] = print,
         poll_seconds: float = 0.2,
         baseline: str | None = None,
+        equivalence_margin: float | None = None,
     ) -> None:
         if file_io.is_remote(folder):
             raise file_io.InputError(f"output_dir={folder}: a sweep needs a folder of this machine")
@@ -86,6 +88,7 @@ class Sweep:
         self._points = sweep_plan.points(plan)
         self._count = sweep_plan.count(plan)
         self._settings, self._baseline = settings, baseline
+        self._equivalence_margin = equivalence_margin
         # Set once this process holds the lock of the folder.
         self._journal: sweep_journal.Journal | None = None
 
@@ -104,7 +107,11 @@ class Sweep:
         restarts = sum(map(seeds.count_restarts, folders))
         difference = sweep_results.find_difference(self._folder, self.trials)
         return sweep_comparison.add(
-            self._table(), baseline, restarts=restarts, difference=difference
+            self._table(),
+            baseline,
+            restarts=restarts,
+            difference=difference,
+            equivalence_margin=self._equivalence_margin,
         )
 
     def _table(self) -> dict[str, Any]:

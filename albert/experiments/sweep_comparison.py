@@ -1,10 +1,11 @@
 """Tests which differences in the table of a sweep are significant."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert.experiments import statistics, sweep_journal, text_tables
+from albert.experiments import best_point, equivalence, statistics, sweep_journal, text_tables
 from albert.training import results, stuck_runs
 
 _DRAWS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # numbers of points whose expected best is printed
@@ -25,6 +26,7 @@ def add(
     level: float = 0.95,
     restarts: int = 0,
     difference: str = "",
+    equivalence_margin: float | None = None,
 ) -> dict[str, Any]:
     """Returns a summary with ``comparison``, what its differences are worth.
 
@@ -36,17 +38,19 @@ def add(
       level: 1 minus the probability of a false claim in the whole table.
       restarts: number of attempts of all trials that were abandoned; only reported.
       difference: why scores cannot be compared, see `sweep_results.find_difference`; or "".
+      equivalence_margin: largest difference that does not matter, see `comparison.compare`.
 
     Returns:
       The summary with a dict: level, reference (index of a point, or None), method, verdict (a
-      sentence, or ""), points (for each point: interval, difference, p, verdict; None if unknown)
-      and notes (sentences).
+      sentence, or ""), points (for each point: interval, difference, p, verdict, probability_best;
+      None if unknown) and notes (sentences).
     """
     points = summary["points"]
     comparison: dict[str, Any] = {
         "level": level, "reference": None, "method": "", "verdict": "",
         "points": [
-            {"interval": None, "difference": None, "p": None, "verdict": None} for _ in points
+            dict.fromkeys(("interval", "difference", "p", "verdict", "probability_best"))
+            for _ in points
         ],
         "notes": _outcomes(summary, restarts),
     }  # fmt: skip
@@ -63,6 +67,12 @@ def add(
     candidates = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
     if len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
         _compare(summary, scores, candidates, baseline, comparison)
+        if equivalence_margin is not None:
+            _test_margin(scores, candidates, equivalence_margin, comparison)
+        own = {str(i): scores[i] for i in candidates}
+        chances = best_point.probabilities(own, minimize=summary["minimize"])
+        for name, chance in chances.items():
+            comparison["points"][int(name)]["probability_best"] = chance
     if baseline is not None or any(len(values) > 1 for values in scores):
         comparison["notes"] += _not_compared(points, candidates)
     if len(candidates) > 1:
@@ -109,6 +119,27 @@ def _compare(
     name = points[reference]["name"]
     verdict = name + result.verdict.removeprefix(result.reference)
     comparison |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
+
+
+def _test_margin(
+    scores: Sequence[Mapping[int, float]],
+    candidates: Sequence[int],
+    margin: float,
+    comparison: dict[str, Any],
+) -> None:
+    """Adds to the verdicts whether points are equal to the reference within a margin."""
+    reference = comparison["reference"]
+    others = [i for i in candidates if i != reference and len(scores[i]) > 1]
+    for i in others:
+        row, count = comparison["points"][i], min(len(scores[i]), len(scores[reference]))
+        if count < 2:
+            continue
+        test = functools.partial(statistics.compare_seeds, scores[reference], scores[i])
+        equality = equivalence.test_margin(
+            test, margin, comparison["level"], len(others), count, "seeds"
+        )
+        claimed = row["verdict"] if row["verdict"].startswith(("better", "worse")) else None
+        row["verdict"] = equality.verdict(claimed, row["verdict"])
 
 
 def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
@@ -188,11 +219,18 @@ def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     reference = comparison["reference"]
     if reference is not None:
         header += [f"minus {summary['points'][reference]['name']}", "p (adjusted)", "verdict"]
-    return header, [_cells(row, reference is not None) for row in comparison["points"]]
+    has_chances = any(row.get("probability_best") is not None for row in comparison["points"])
+    if has_chances:
+        header.insert(1, "probability best")
+    rows = comparison["points"]
+    return header, [_cells(row, reference is not None, has_chances) for row in rows]
 
 
-def _cells(row: dict[str, Any], compared: bool) -> list[str]:
+def _cells(row: Mapping[str, Any], compared: bool, has_chances: bool) -> list[str]:
     cells = [text_tables.interval(*(row["interval"] or (None, None)))]
+    if has_chances:
+        chance = row["probability_best"]
+        cells.append("-" if chance is None else f"{chance:.2f}")
     if not compared:
         return cells
     difference, p = row["difference"], row["p"]

@@ -192,6 +192,10 @@ def test_the_multi_bootstrap_is_wider_than_that_of_examples():
     error = gaps.std() / np.sqrt(len(gaps))
     assert both.difference == pytest.approx(gaps.mean())
     assert both.high - both.low > 3 * 2 * 1.96 * error
+    of_seeds = (b - a).mean(axis=1).std(ddof=1) / 5**0.5
+    assert both.errors["seeds"] == pytest.approx(of_seeds)
+    whole = (both.high - both.low) / 2
+    assert np.hypot(*both.errors.values()) < whole < 4 * np.hypot(*both.errors.values())
     few = example_statistics.multi_bootstrap(a[:4], b[:4], paired_seeds=True)
     assert both.note == ""
     assert few.note == "4 seeds: the interval may be too narrow; from 5 on it is not"

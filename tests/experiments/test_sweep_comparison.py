@@ -53,6 +53,20 @@ def test_equal_points_are_not_distinguishable_and_a_bad_one_is_worse():
     assert "trial_0000 to 3: 1 are worse, 0 better, 1 of 2 not distinguishable." in text
 
 
+def test_points_are_equal_within_a_margin_or_need_more_seeds():
+    scores = {0.1: [0.50, 0.53, 0.51, 0.52], 0.2: [0.502, 0.529, 0.511, 0.519]} | WORSE
+    found = sweep_comparison.add(summarize(scores), equivalence_margin=0.01)
+    rows = cells(found)
+    verdicts = [row["verdict"] for row in rows.values()]
+    assert verdicts[:2] == ["best", "equal within 0.01"] and verdicts[2].startswith("worse by 0.4")
+    best = [point["probability_best"] for point in found["comparison"]["points"]]
+    assert sum(best) == pytest.approx(1) and best[2] == 0 and min(best[:2]) > 0.1
+    assert rows["trial_0008 to 11"]["probability best"] == "0.00"
+    strict = cells(sweep_comparison.add(summarize(scores), equivalence_margin=0.0001))
+    verdict = [*strict.values()][1]["verdict"]
+    assert verdict.startswith("cannot be decided: neither") and "more seeds would" in verdict
+
+
 def test_a_sweep_of_twenty_equal_points_claims_no_winner():
     rng = np.random.default_rng(3)
     scores = {i / 100: rng.normal(0.7, 0.01, 4).tolist() for i in range(20)}

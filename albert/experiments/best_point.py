@@ -1,0 +1,50 @@
+"""How probably each point of a sweep is the best one, given the spread over seeds."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from albert.experiments import statistics
+
+
+def probabilities(
+    points: Mapping[str, Mapping[int, float]],
+    *,
+    minimize: bool = False,
+    resamples: int = 9999,
+    random_seed: int = 0,
+) -> dict[str, float]:
+    """Returns the probability of each point to have the best mean over all seeds.
+
+    It is the fraction of bootstrap samples of the seeds in which the point is the best. All points
+    get the same seeds if they have the same ones. Samples of n seeds show only (n - 1) / n of the
+    variance, so their distance from the mean grows by the root of the inverse.
+
+    Args:
+      points: {name: {seed: score}}.
+
+    Returns:
+      {name: probability}; {} if a point has one seed, whose spread is unknown.
+    """
+    if min(map(len, points.values())) < 2:
+        return {}
+    first = next(iter(points.values()))
+    paired = all(set(point) == set(first) for point in points.values())
+    rng, sign = np.random.default_rng(random_seed), -1 if minimize else 1
+    shared = None if not paired else _draw(len(first), resamples, rng)
+    means = []
+    for name, scores in points.items():
+        seeds = first if paired else scores
+        values = sign * statistics.check_scores([scores[seed] for seed in seeds], f"point {name}")
+        weights = _draw(len(values), resamples, rng) if shared is None else shared
+        grown = math.sqrt(len(values) / (len(values) - 1))
+        means.append(values.mean() + grown * (weights @ values - values.mean()))
+    is_best = np.stack(means) >= np.max(means, axis=0) - statistics.ROUNDING
+    wins = (is_best / is_best.sum(axis=0)).mean(axis=1)
+    return dict(zip(points, map(float, wins), strict=True))
+
+
+def _draw(count: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws how often each of `count` seeds is taken, [resamples, count], as fractions."""
+    return rng.multinomial(count, np.full(count, 1 / count), resamples) / count
