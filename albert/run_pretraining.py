@@ -23,7 +23,7 @@ from albert.cli import (
     training,
 )
 from albert.cli.pretraining import Settings
-from albert.model import configuration, model_folder, sources
+from albert.model import configuration, model_folder, sources, weight_names
 from albert.training import contracts, run_session
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def make_run(
         strategy=strategy,
         init_checkpoint=distilled.checkpoint or source.checkpoint,
         from_scratch=True,
-        rename=checkpoints.group_zero_name if settings.init_from_group0 else distilled.rename,
+        view=weight_names.renamed(checkpoints.group_zero_name)
+        if settings.init_from_group0
+        else distilled.view,
         new_rows=training.new_rows(settings, config, source),
         check_folder=lambda: model_folder.check_same_pretrained(settings.output_dir, source),
         complete_folder=lambda _: model_folder.write_pretrained(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from albert.cli import options, path_flags, training
 from albert.io import file_io
-from albert.model import configuration, sources
+from albert.model import configuration, sources, student_weights, weight_names
 from albert.training import contracts
 
 WITHOUT_WEIGHTS = "a run without --init_from_teacher"
@@ -19,12 +19,12 @@ class Distillation:
     Attributes:
       with_teacher: makes a task also learn from the teacher.
       checkpoint: checkpoint that the student starts from with --init_from_teacher, else None.
-      rename: see `checkpoints.restore`; None without --init_from_teacher.
+      view: see `checkpoints.restore`; None without --init_from_teacher.
     """
 
     with_teacher: Callable[[contracts.Task], contracts.Task] = lambda task: task
     checkpoint: str | None = None
-    rename: Callable[[str], str] | None = None
+    view: weight_names.View | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,9 @@ class Teacher(options.Group):
     distill_weights: str = options.flag(
         "5,2,1",
         "Weights of the teacher's probabilities, of the student's own losses, and of the cosine "
-        "between the last hidden states of teacher and student.",
+        "between the last hidden states of teacher and student; a fourth, of the relative squared "
+        "error of the hidden states after each layer; a fifth, of the cosine between the mean "
+        "vectors of texts.",
     )
     distill_temperature: float = options.flag(
         2.0,
@@ -51,8 +53,9 @@ class Teacher(options.Group):
     )
     init_from_teacher: bool = options.flag(
         False,
-        "Start from the teacher's weights: every other layer if the student has half as many; if "
-        "layers share their parameters, the shared ones.",
+        "Start from the teacher's weights: every other layer if the student has half as many; "
+        "where only the student's layers share parameters, the mean of the teacher's; smaller "
+        "embeddings from the directions in which the teacher's vary the most.",
     )
 
     @property
@@ -125,5 +128,5 @@ class Teacher(options.Group):
 
         if not self.init_from_teacher:
             return Distillation(with_teacher)
-        rename = distillation.name_in_teacher(config, student)
-        return Distillation(with_teacher, teacher.checkpoint, rename)
+        view = student_weights.view(config, student)
+        return Distillation(with_teacher, teacher.checkpoint, view)

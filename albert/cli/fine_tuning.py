@@ -12,7 +12,14 @@ from albert.cli import command_flags, distillation, model_settings, next_steps, 
 from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_checkpoints
 from albert.experiments import seeds
 from albert.io import file_io
-from albert.model import configuration, head_config, model_folder, pooling, sources
+from albert.model import (
+    configuration,
+    head_config,
+    model_folder,
+    pooling,
+    sources,
+    weight_names,
+)
 from albert.tasks import class_weights, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, run_session, subsets
@@ -34,7 +41,7 @@ class Inputs:
 
     Attributes:
       checkpoint: weights to start from; of the teacher with --init_from_teacher.
-      rename: see `checkpoints.restore`.
+      view: see `checkpoints.restore`.
     """
 
     strategy: "tf.distribute.Strategy"
@@ -43,7 +50,7 @@ class Inputs:
     tokenizer: tokenization.FullTokenizer
     head: head_config.Head
     checkpoint: str | None = None
-    rename: Callable[[str], str] | None = None
+    view: weight_names.View | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +160,7 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
         model_folder.load_tokenizer(source, config),
         find_head(settings),
         distilled.checkpoint or source.checkpoint,
-        distilled.rename,
+        distilled.view,
     )
     prepared = command.prepare(inputs)
     recorder = command_line.recorder(source, teacher.checkpoint if teacher else None)
@@ -375,7 +382,7 @@ def make_run(
         strategy=inputs.strategy,
         init_checkpoint=inputs.checkpoint,
         from_scratch=settings.model.from_scratch,
-        rename=inputs.rename,
+        view=inputs.view,
         adapt=prepared.adapt,
         new_head=needs_new_head(command, inputs, prepared),
         new_rows=training.new_rows(settings, inputs.config, inputs.source),

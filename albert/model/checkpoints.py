@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -313,6 +313,7 @@ def restore(
     rename: Callable[[str], str] | None = None,
     new_head: bool | None = False,
     new_rows: int = 0,
+    view: weight_names.View | None = None,
 ) -> LoadReport:
     """Loads a model's weights.
 
@@ -327,28 +328,31 @@ def restore(
       new_head: load the encoder only; None: if the head has other sizes, with a warning.
       new_rows: number of pieces at the end of the vocabulary that the checkpoint may lack; their
         rows keep their values.
+      view: reads the checkpoint as one of the model, in place of `rename`.
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
-        strict, without `rename`) unused, or the checkpoint is of another network; names the
+        strict) unused, or the checkpoint is of another network; names the
         variables. The model is not changed.
     """
     prefix = resolve(path)
     _check_manifest(prefix)
     checkpoint, variables = reader(prefix), variables_by_name(model)
+    optional = getattr(checkpoint, "optional", ()) if allow_new_heads else None
+    if rename:
+        view = weight_names.renamed(rename)
+    if view:
+        checkpoint = view(checkpoint, variables.keys())
     there = checkpoint.get_variable_to_shape_map()
-    match = weight_matching.Match.between(prefix, _shapes(variables), there, rename)
+    match = weight_matching.Match.between(prefix, _shapes(variables), there)
     if new_head or (new_head is None and match.has_other_head()):
         match = match.encoder_only()
     match.check_shapes(new_rows)
-    if strict and not rename:
-        match.check_surplus()
     if strict:
+        match.check_surplus()
         trained = _names_in(model, "trained_variables")
-        optional = getattr(checkpoint, "optional", ()) if allow_new_heads else None
         match.check_missing(_names_in(model, "used_variables"), trained, optional)
-    pairs = [(variables[name], source) for name, source in match.pairs.items()]
-    _assign(checkpoint, pairs, prefix)
+    _assign(checkpoint, {name: variables[name] for name in match.loaded}, prefix)
     return LoadReport(prefix, match.loaded, match.new, match.unused)
 
 
@@ -478,16 +482,16 @@ def renew_manifest(prefix: str) -> None:
 
 def _assign(
     checkpoint: weight_names.CheckpointReader,
-    pairs: Sequence[tuple[tf.Variable, str]],
+    variables: Mapping[str, tf.Variable],
     prefix: str,
 ) -> None:
-    """Gives (variable, checkpoint name) pairs their values."""
+    """Gives the variables, by their names in the checkpoint, their values."""
     try:
         # All values are read before the first is assigned: a damaged file changes nothing.
-        values = [checkpoint.get_tensor(name) for _, name in pairs]
+        values = [checkpoint.get_tensor(name) for name in variables]
     except READ_ERRORS as error:
         raise _damaged(prefix, error) from error
-    for (variable, _), value in zip(pairs, values, strict=True):
+    for variable, value in zip(variables.values(), values, strict=True):
         if len(variable.shape) and len(value) < variable.shape[0]:
             value = np.concatenate([value, variable.numpy()[len(value) :]])
         variable.assign(value)
@@ -512,7 +516,7 @@ def restore_training_state(prefix: str, model: tf.Module, optimizer: TrainingSta
             "start a run from its weights, give it as init_checkpoint with another output_dir"
         )
     weight_matching.check_shapes(prefix, {x: shapes[x] for x in variables}, _shapes(variables))
-    _assign(checkpoint, [(variable, name) for name, variable in variables.items()], prefix)
+    _assign(checkpoint, variables, prefix)
 
 
 def read_tensors(path: str) -> dict[str, Any]:

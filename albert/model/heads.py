@@ -151,6 +151,13 @@ def encoder_inputs(features: Tensors) -> tuple[Any, Any, Any]:
     return features["input_ids"], features.get("input_mask"), features.get("segment_ids")
 
 
+def layer_outputs(encoded: encoder.AlbertOutput, layers: int) -> dict[str, tf.Tensor]:
+    """Returns the hidden states after each layer, ``layer_0_output`` and so on: [B, S, H]."""
+    blocks = encoded.all_encoder_layers
+    ends = blocks[len(blocks) // layers - 1 :: len(blocks) // layers]
+    return {f"layer_{layer}_output": output for layer, output in enumerate(ends)}
+
+
 def real_examples(features: Tensors) -> tf.Tensor:
     """Returns float [B]: 0 for examples that only pad the batch, else 1."""
     if "is_real_example" in features:
@@ -320,8 +327,8 @@ class _LabelModel(Model):
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns the output layer's scores, float32 [B, labels], and a dict.
 
-        The dict holds sequence_output [B, S, H] with `Compute.whole_sequence`; otherwise it is
-        empty.
+        The dict holds sequence_output [B, S, H] and `layer_outputs` with `Compute.whole_sequence`;
+        otherwise it is empty.
         """
         further = {}
         if ENCODER_OUTPUT in features:
@@ -330,6 +337,7 @@ class _LabelModel(Model):
             encoded = self._encode(features, training, seed)
             pooled = self._pool(encoded, features)
             further["sequence_output"] = encoded.sequence_output
+            further |= layer_outputs(encoded, self.config.num_hidden_layers)
         else:
             pooled = self.encoder_output(features, training, seed)
         dropout = layers.Dropout(training, seed)

@@ -91,11 +91,11 @@ class PretrainingModel(heads.Model):
     ) -> dict[str, tf.Tensor]:
         """Returns a dict of outputs.
 
-        sequence_output [B, S, H], in training only with `Compute.whole_sequence`; pooled_output
-        [B, H], in training only then or with a sentence task; masked_lm_logits and
-        masked_lm_log_probs [B * P, V]; sentence_order_logits and sentence_order_log_probs [B, 2],
-        where "sentence_order" is the name of the sentence task; masked_lm_example_loss [B * P] if
-        the features hold labels.
+        sequence_output [B, S, H] and `heads.layer_outputs`, in training only with
+        `Compute.whole_sequence`; pooled_output [B, H], in training only then or with a sentence
+        task; masked_lm_logits and masked_lm_log_probs [B * P, V]; sentence_order_logits and
+        sentence_order_log_probs [B, 2], where "sentence_order" is the name of the sentence task;
+        masked_lm_example_loss [B * P] if the features hold labels.
         """
         if training and not self.albert.compute.whole_sequence:
             hidden, outputs = self._encode_chosen(features, seed)
@@ -106,6 +106,7 @@ class PretrainingModel(heads.Model):
             outputs = {
                 name: getattr(encoded, name) for name in ("sequence_output", "pooled_output")
             }
+            outputs |= heads.layer_outputs(encoded, self.config.num_hidden_layers)
         words = self.masked_lm(hidden)
         logits = {"masked_lm": words}
         if self.sentence_name and self.sentence_head:

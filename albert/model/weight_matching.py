@@ -1,7 +1,7 @@
 """Matches the variables of a model with those of a checkpoint, by their names and shapes."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from absl import logging
 
@@ -20,19 +20,17 @@ class Match:
     Attributes:
       here: shapes in the model.
       there: shapes in the checkpoint.
-      pairs: {name here: name there} of the variables to load.
+      loaded: names of the variables to load, sorted.
     """
 
     prefix: str
     here: Shapes
     there: Shapes
-    pairs: Mapping[str, str]
+    loaded: list[str]
 
     @classmethod
-    def between(
-        cls, prefix: str, here: Shapes, there: Shapes, rename: Callable[[str], str] | None = None
-    ) -> "Match":
-        """Matches the names here, or what `rename` makes of them, with those there.
+    def between(cls, prefix: str, here: Shapes, there: Shapes) -> "Match":
+        """Matches the names here with those there.
 
         Raises:
           file_io.InputError: the checkpoint is of a network that resembles ours.
@@ -43,35 +41,28 @@ class Match:
                 "which is another network: take the same model with a name in _google, or a "
                 "published one, such as albert_base_zh"
             )
-        sources = {name: rename(name) if rename else name for name in sorted(here)}
-        pairs = {name: source for name, source in sources.items() if source in there}
-        return cls(prefix, here, there, pairs)
+        return cls(prefix, here, there, [name for name in sorted(here) if name in there])
 
     def encoder_only(self) -> "Match":
         """Returns the match without the variables outside the encoder."""
-        pairs = {a: b for a, b in self.pairs.items() if a.startswith(weight_names.ENCODER_PREFIX)}
-        return dataclasses.replace(self, pairs=pairs)
-
-    @property
-    def loaded(self) -> list[str]:
-        """Names here of the variables to load, sorted."""
-        return list(self.pairs)
+        encoder = [name for name in self.loaded if name.startswith(weight_names.ENCODER_PREFIX)]
+        return dataclasses.replace(self, loaded=encoder)
 
     @property
     def new(self) -> list[str]:
         """Names here of the other variables, sorted."""
-        return sorted(self.here.keys() - self.pairs.keys())
+        return sorted(self.here.keys() - set(self.loaded))
 
     @property
     def unused(self) -> list[str]:
         """Names there of weights that the model does not have, sorted."""
-        read = {*self.pairs.values(), *weight_names.training_state(self.there)}
+        read = {*self.loaded, *weight_names.training_state(self.there)}
         return sorted(self.there.keys() - read)
 
     def has_other_head(self) -> bool:
         """Returns whether a variable outside the encoder has another shape; warns if so."""
-        for name, source in self.pairs.items():
-            there, here = list(self.there[source]), list(self.here[name])
+        for name in self.loaded:
+            there, here = list(self.there[name]), list(self.here[name])
             if not name.startswith(weight_names.ENCODER_PREFIX) and there != here:
                 logging.warning(
                     "The head of %s has other sizes than that of this run, so a new one is "
@@ -90,7 +81,7 @@ class Match:
         Args:
           new_rows: number of pieces at the end of the vocabulary that the checkpoint may lack.
         """
-        shapes = {name: self.there[source] for name, source in self.pairs.items()}
+        shapes = {name: self.there[name] for name in self.loaded}
         for name in shapes.keys() & set(weight_names.BY_PIECE):
             rows, *rest = shapes[name]
             if rows + new_rows == self.here[name][0]:

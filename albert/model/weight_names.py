@@ -4,7 +4,7 @@ Only the tables of this module have both names. "here" is this package, "there" 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -303,6 +303,20 @@ class RenamingReader:
     def get_tensor(self, name: str) -> np.ndarray:
         """Returns a variable's value."""
         return self._checkpoint.get_tensor(self._keys[name])
+
+
+# Reads a checkpoint as one of a model with these names of variables.
+View = Callable[[CheckpointReader, Collection[str]], CheckpointReader]
+
+
+def renamed(rename: Callable[[str], str]) -> View:
+    """Returns the view in which a variable has the value of the one that `rename` names."""
+
+    def read(checkpoint: CheckpointReader, names: Collection[str]) -> CheckpointReader:
+        keys = {name: rename(name) for name in names if checkpoint.has_tensor(rename(name))}
+        return RenamingReader(checkpoint, keys)
+
+    return read
 
 
 def training_state(names: Iterable[str]) -> set[str]:

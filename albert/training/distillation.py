@@ -9,8 +9,6 @@ Letters in shapes: see the docstring of the package.
 import contextlib
 import dataclasses
 import os
-import re
-from collections.abc import Callable, Sequence
 from typing import cast
 
 import tensorflow as tf
@@ -18,15 +16,11 @@ from absl import logging
 
 from albert.data.input_options import Tensors
 from albert.io import file_io
-from albert.model import checkpoints, configuration, heads, layers, sources
+from albert.model import checkpoints, configuration, heads, layers, sources, student_weights
 from albert.training.contracts import Model, Task
 
-_LAYER = re.compile(r"(.*/transformer/group_)(\d+)(/.*)")
-_LAYER_SCALE = re.compile(r"(.*/transformer/layer_)(\d+)(/.*)")
-_ATTENTION_PARTS = ("/attention_1/", "/LayerNorm/")
-# Sizes in which a student may differ from the teacher whose weights it takes.
-_DEPTH = ("num_hidden_layers", "num_hidden_groups", "share", "group_order")
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", *configuration.INITIAL_KEYS)
+# Loss terms that come from the teacher, in the order of their weights.
+_TERMS = ("distillation_loss", "hidden_cosine_loss", "hidden_error_loss", "mean_cosine_loss")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +33,11 @@ class DistillationConfig:
       term: loss term of the student that has the weights of the compared examples (or masked
         positions).
       logits: output [rows, V] of both models to compare.
-      weights: weights of the loss against the teacher's probabilities, of the student's own losses,
-        and of the cosine loss between both models' last hidden states; terms with weight 0 are
-        not computed.
+      weights: three to five weights, the missing ones 0: of the loss against the teacher's
+        probabilities; of the student's own losses; of the cosine loss between both models' last
+        hidden states; of the relative squared error of the hidden states after each layer; of the
+        cosine loss between the means of the last hidden states. Terms with weight 0 are not
+        computed.
       temperature: divisor of the logits.
     """
 
@@ -53,17 +49,33 @@ class DistillationConfig:
     temperature: float = 2.0
 
     def __post_init__(self) -> None:
-        wrong = len(self.weights) != 3 or not all(0 <= w < float("inf") for w in self.weights)
-        if wrong or not any(self.weights[::2]):
+        valid = 3 <= len(self.weights) <= 5 and all(0 <= w < float("inf") for w in self.weights)
+        if not (valid and any((self.weights[0], *self.weights[2:]))):
             raise file_io.InputError(
-                "distill_weights must be three finite numbers of at least 0: for the teacher's "
-                "probabilities, the student's own losses and the hidden states; the first or the "
-                f"third must be above 0. Got {','.join(map(str, self.weights))}"
+                "distill_weights must be three to five finite numbers of at least 0: for the "
+                "teacher's probabilities, the student's own losses, the last hidden states, those "
+                "after each layer, and their mean; one besides the second must be above 0. Got "
+                f"{','.join(map(str, self.weights))}"
             )
         if not 0 < self.temperature < float("inf"):
             raise file_io.InputError(
                 f"distill_temperature must be above 0 and finite; got {self.temperature}"
             )
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """The weights of the loss terms that come from the teacher, without those of weight 0."""
+        weights = (*self.weights[:1], *self.weights[2:])
+        return {name: w for name, w in zip(_TERMS, weights, strict=False) if w}
+
+    @property
+    def reads_hidden_states(self) -> bool:
+        """Whether hidden states of both models are compared."""
+        return any(self.weights[2:])
+
+    def teacher_layer(self, layer: int, layers: int) -> int:
+        """Returns the teacher's layer whose output a layer of a student of `layers` learns."""
+        return (layer + 1) * self.config.num_hidden_layers // layers - 1
 
     def check_student(self, config: configuration.AlbertConfig) -> None:
         """Checks that a student can be compared with the teacher.
@@ -71,32 +83,15 @@ class DistillationConfig:
         Args:
           config: `configuration.AlbertConfig` of the student.
         """
-        names = ["vocab_size"] + ["hidden_size"] * bool(self.weights[2])
-        _check_equal(self.config, config, names, "a student of this teacher", "distill_weights")
+        names = ["vocab_size"] + ["hidden_size"] * self.reads_hidden_states
+        student_weights.check_equal(
+            self.config, config, names, "a student of this teacher", "distill_weights"
+        )
         if config.max_position_embeddings > self.config.max_position_embeddings:
             raise file_io.InputError(
                 f"the student's max_position_embeddings={config.max_position_embeddings} must be "
                 f"at most the teacher's, {self.config.max_position_embeddings}"
             )
-
-
-def _check_equal(
-    teacher: configuration.AlbertConfig,
-    student: configuration.AlbertConfig,
-    names: Sequence[str],
-    purpose: str,
-    hint: str,
-) -> None:
-    differing = [
-        f"{name} {getattr(student, name)} (teacher: {getattr(teacher, name)})"
-        for name in names
-        if getattr(student, name) != getattr(teacher, name)
-    ]
-    if differing:
-        note = " (or set the weight of the hidden states to 0)" if "hidden_size" in names else ""
-        raise file_io.InputError(
-            f"{purpose} must have the same sizes, but has {', '.join(differing)}{note}; see {hint}"
-        )
 
 
 def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
@@ -118,50 +113,6 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
             f"`teacher`: its vocabulary {' or '.join(theirs)} differs from the student's, {ours}; "
             "both models must use the same ids"
         )
-
-
-def name_in_teacher(
-    teacher: configuration.AlbertConfig, student: configuration.AlbertConfig
-) -> Callable[[str], str]:
-    """Makes the mapping of a student's variables to the teacher's, for `checkpoints.restore`.
-
-    A student with half the layers takes every second layer. If the layers share parameters, it
-    takes the shared parameters and applies them fewer times.
-
-    Returns:
-      ``name -> name``: the teacher's variable for a variable of the student.
-    """
-    fields = [field.name for field in dataclasses.fields(student)]
-    names = [name for name in fields if name not in (*_DEPTH, *_RATES)]
-    _check_equal(
-        teacher, student, names, "a student with its teacher's weights", "init_from_teacher"
-    )
-    if student.num_hidden_layers > teacher.num_hidden_layers:
-        raise file_io.InputError(
-            f"the student's num_hidden_layers={student.num_hidden_layers} must be at most the "
-            f"teacher's, {teacher.num_hidden_layers}, as it takes the teacher's weights"
-        )
-    first_layer: dict[tuple[int, int], int] = {}  # (part, group of the student) -> its first layer
-    for layer in reversed(range(student.num_hidden_layers)):
-        for part, group in enumerate(student.groups_of(layer)):
-            first_layer[part, group] = layer
-
-    def source_of(layer: int) -> int:
-        return layer * teacher.num_hidden_layers // student.num_hidden_layers
-
-    def rename(name: str) -> str:
-        if match := _LAYER_SCALE.fullmatch(name):
-            start, layer, end = match.groups()
-            return f"{start}{source_of(int(layer))}{end}"
-        match = _LAYER.fullmatch(name)
-        if not match:
-            return name
-        start, group, end = match.groups()
-        part = 0 if any(mark in end for mark in _ATTENTION_PARTS) else 1
-        source = source_of(first_layer[part, int(group)])
-        return f"{start}{teacher.groups_of(source)[part]}{end}"
-
-    return rename
 
 
 class DistilledModel(tf.Module):
@@ -219,46 +170,73 @@ class DistilledModel(tf.Module):
         """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
         outputs = self._student(features, training, seed)
         if training:
-            targets = self.teacher(features, training=False)
-            names = (self._settings.logits, "sequence_output")
-            outputs |= {f"teacher_{n}": tf.stop_gradient(targets[n]) for n in names if n in targets}
+            targets = self._targets(features)
+            outputs |= {f"teacher_{n}": tf.stop_gradient(x) for n, x in targets.items()}
         return outputs
 
+    def _targets(self, features: Tensors) -> dict[str, tf.Tensor]:
+        """Returns the outputs of the teacher that the loss needs."""
+        settings, factors = self._settings, self._settings.factors
+        targets = self.teacher(features, training=False)
+        names = [settings.logits] * ("distillation_loss" in factors)
+        if {"hidden_cosine_loss", "mean_cosine_loss"} & factors.keys():
+            names.append("sequence_output")
+        if "hidden_error_loss" in factors:
+            names += [theirs for _, theirs in self._layer_pairs()]
+        return {name: targets[name] for name in names}
+
+    def _layer_pairs(self) -> list[tuple[str, str]]:
+        """Returns the names of the outputs of a student's layer and of the teacher's to compare."""
+        count, name = self.config.num_hidden_layers, "layer_{}_output".format
+        teacher_layer = self._settings.teacher_layer
+        return [(name(layer), name(teacher_layer(layer, count))) for layer in range(count)]
+
     def loss_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
-        """Returns the weights of `heads.Model` with distillation_loss and hidden_cosine_loss."""
-        weights, settings = self._student.loss_weights(features), self._settings
-        extra: dict[str, tf.Tensor] = {}
-        if settings.weights[0]:
-            extra["distillation_loss"] = weights[settings.term]
-        if settings.weights[2]:
-            extra["hidden_cosine_loss"] = tf.reduce_sum(_real_tokens(features))
-        return weights | extra
+        """Returns the weights of `heads.Model` with those of the teacher's terms."""
+        weights = self._student.loss_weights(features)
+        tokens = tf.reduce_sum(_real_tokens(features))
+        totals = {
+            "distillation_loss": weights[self._settings.term],
+            "hidden_cosine_loss": tokens,
+            "hidden_error_loss": tokens,
+            "mean_cosine_loss": tf.reduce_sum(heads.real_examples(features)),
+        }
+        return weights | {name: totals[name] for name in self._settings.factors}
 
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns the terms of `heads.Model`, not yet multiplied by the weights of the settings."""
         weights = self.loss_weights(features) if weights is None else weights
-        settings, examples = self._settings, self._student.example_weights(features)
         terms = self._student.losses(outputs, features, weights)
-        if settings.weights[0]:
+        for name in self._settings.factors:
+            total = tf.reduce_sum(self._teaching_losses(name, outputs, features))
+            terms[name] = tf.math.divide_no_nan(total, weights[name])
+        return terms
+
+    def _teaching_losses(self, term: str, outputs: Tensors, features: Tensors) -> tf.Tensor:
+        """Returns the weighted losses of a term of the teacher, whose sum is divided by a total."""
+        settings, tokens = self._settings, _real_tokens(features)
+        if term == "distillation_loss":
             logits = (outputs[f"teacher_{settings.logits}"], outputs[settings.logits])
             divergence = settings.temperature**2 * soft_divergence(*logits, settings.temperature)
-            total = tf.reduce_sum(divergence * examples[settings.term])
-            terms["distillation_loss"] = tf.math.divide_no_nan(total, weights["distillation_loss"])
-        if settings.weights[2]:
-            hidden = (outputs["teacher_sequence_output"], outputs["sequence_output"])
-            total = tf.reduce_sum((1.0 - cosine(*hidden)) * _real_tokens(features))
-            terms["hidden_cosine_loss"] = tf.math.divide_no_nan(
-                total, weights["hidden_cosine_loss"]
-            )
-        return terms
+            return divergence * self._student.example_weights(features)[settings.term]
+        if term == "hidden_error_loss":
+            errors = [
+                relative_error(outputs[f"teacher_{theirs}"], outputs[ours])
+                for ours, theirs in self._layer_pairs()
+            ]
+            return tf.add_n(errors) / len(errors) * tokens
+        hidden = (outputs["teacher_sequence_output"], outputs["sequence_output"])
+        if term == "hidden_cosine_loss":
+            return (1.0 - cosine(*hidden)) * tokens
+        means = [tf.reduce_sum(tf.cast(x, tf.float32) * tokens[..., None], 1) for x in hidden]
+        return (1.0 - cosine(*means)) * heads.real_examples(features)
 
     def total(self, losses: Tensors) -> tf.Tensor:
         """Returns the loss to minimize: the sum of `losses` with the weights of the settings."""
-        teacher, student, hidden = self._settings.weights
-        factors = {"distillation_loss": teacher, "hidden_cosine_loss": hidden}
-        return tf.add_n([factors.get(name, student) * value for name, value in losses.items()])
+        factors, own = self._settings.factors, self._settings.weights[1]
+        return tf.add_n([factors.get(name, own) * value for name, value in losses.items()])
 
 
 def _real_tokens(features: Tensors) -> tf.Tensor:
@@ -283,9 +261,19 @@ def soft_divergence(
 
 
 def cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Returns [B, S] cosines of the angles between vectors [B, S, H]; 0 if a vector is 0."""
+    """Returns [...] cosines of the angles between vectors [..., H]; 0 if a vector is 0."""
     a, b = (tf.math.l2_normalize(tf.cast(x, tf.float32), axis=-1) for x in (a, b))
     return tf.reduce_sum(a * b, axis=-1)
+
+
+def relative_error(target: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Returns [...] squared distances of vectors [..., H], divided by the targets' squared norms.
+
+    The gradient of a target of 0 is 0.
+    """
+    target, x = tf.cast(target, tf.float32), tf.cast(x, tf.float32)
+    error = tf.reduce_sum(tf.math.squared_difference(target, x), -1)
+    return tf.math.divide_no_nan(error, tf.reduce_sum(tf.square(target), -1))
 
 
 def with_teacher(task: Task, settings: DistillationConfig) -> Task:
@@ -304,12 +292,16 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> Model:
         settings.check_student(config)
-        if settings.weights[2]:
+        if settings.reads_hidden_states:
             compute = dataclasses.replace(compute, whole_sequence=True)
         student = cast(heads.Model, task.build_model(config, compute, seed))
         inference = dataclasses.replace(compute, recompute=False)
         teacher = cast(heads.Model, task.build_model(settings.config, inference, seed))
-        checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
+        # Without probabilities the teacher needs no head.
+        headless = not settings.weights[0]
+        checkpoints.restore(
+            teacher, settings.checkpoint, allow_new_heads=headless, new_head=headless
+        )
         return DistilledModel(student, teacher, settings)
 
     return dataclasses.replace(task, build_model=build_model)

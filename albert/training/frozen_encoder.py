@@ -394,7 +394,7 @@ class _Encoder:
             checkpoints.restore(self._model, last[0], allow_new_heads=False)
         elif run.init_checkpoint:
             checkpoints.restore(
-                self._model, run.init_checkpoint, rename=run.rename, new_head=run.new_head
+                self._model, run.init_checkpoint, view=run.view, new_head=run.new_head
             )
         variables = checkpoints.variables_by_name(self._model)
         used_names = {variable.name for variable in self._model.used_variables}

@@ -14,7 +14,7 @@ from absl import logging
 
 from albert.data import input_pipeline
 from albert.io import file_io, locks
-from albert.model import checkpoints, configuration
+from albert.model import checkpoints, configuration, weight_names
 from albert.training import (
     budget,
     contracts,
@@ -54,7 +54,7 @@ class Run:
         saved.
       init_checkpoint: prefix of the weights to start from.
       from_scratch: start from random weights if there is no `init_checkpoint`.
-      rename, new_head, new_rows: see `checkpoints.restore`.
+      view, new_head, new_rows: see `checkpoints.restore`.
       adapt: ``(model, LoadReport)`` changes the initial weights to suit the model.
       check_folder: raises if the output folder holds another model, before training.
       complete_folder: ``(replace)`` adds the files that make the output folder usable without
@@ -73,7 +73,7 @@ class Run:
     training: Training | None = None
     init_checkpoint: str | None = None
     from_scratch: bool = False
-    rename: Callable[[str], str] | None = None
+    view: weight_names.View | None = None
     adapt: Callable[[contracts.Model, checkpoints.LoadReport], None] = lambda model, report: None
     new_head: bool | None = None
     new_rows: int = 0
@@ -197,7 +197,7 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
     report = checkpoints.restore(
         model,
         run.init_checkpoint,
-        rename=run.rename,
+        view=run.view,
         new_head=run.new_head,
         new_rows=run.new_rows,
     )
