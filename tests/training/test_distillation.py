@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, layers
+from albert.model import checkpoints, encoder, layers, student_weights
 from albert.tasks import glue, pretraining
 from albert.training import distillation, optimizers, train_step
 
@@ -130,9 +130,37 @@ def test_losses_are_means_over_what_is_taught(tmp_path, name):
     cosines = (ours * theirs).sum(-1)[real]
     cosines /= (np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1))[real]
     np.testing.assert_allclose(terms["hidden_cosine_loss"], (1 - cosines).mean(), rtol=1e-3)
+    assert not {"hidden_error_loss", "mean_cosine_loss"} & terms.keys()
 
     own = sum(v for k, v in terms.items() if k not in ("distillation_loss", "hidden_cosine_loss"))
     expected = 5 * terms["distillation_loss"] + 2 * own + terms["hidden_cosine_loss"]
+    np.testing.assert_allclose(
+        float(model.total(model.losses(outputs, features))), expected, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_student_learns_the_states_after_each_layer_and_the_mean_vectors(tmp_path, name):
+    prefix, teacher = save_teacher(tmp_path, name)
+    model = build(prefix, name, weights=(0.0, 2.0, 0.0, 3.0, 4.0))
+    features = make_features(name)
+    outputs = model(features, training=True, seed=tf.constant([1, 2]))
+    terms = {key: float(value) for key, value in model.losses(outputs, features).items()}
+    encode = (features["input_ids"], features["input_mask"], features["segment_ids"])
+    theirs = [x.numpy() for x in teacher.albert(*encode).all_encoder_layers]
+    ours = [outputs[f"layer_{layer}_output"].numpy() for layer in range(2)]
+    mask = features["input_mask"].numpy()[:2]  # the third example only fills the batch
+    errors = [  # layers 0 and 1 of two end where 1 and 3 of four do
+        (((a - b) ** 2).sum(-1) / (b**2).sum(-1))[:2]
+        for a, b in zip(ours, theirs[1::2], strict=True)
+    ]
+    expected = (sum(errors) / 2 * mask).sum() / mask.sum()
+    np.testing.assert_allclose(terms["hidden_error_loss"], expected, rtol=1e-4)
+    a, b = ((x[-1][:2] * mask[..., None]).sum(1) for x in (ours, theirs))
+    cosines = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+    np.testing.assert_allclose(terms["mean_cosine_loss"], (1 - cosines).mean(), rtol=1e-4)
+    own = sum(v for k, v in terms.items() if k not in ("hidden_error_loss", "mean_cosine_loss"))
+    expected = 2 * own + 3 * terms["hidden_error_loss"] + 4 * terms["mean_cosine_loss"]
     np.testing.assert_allclose(
         float(model.total(model.losses(outputs, features))), expected, rtol=1e-5
     )
@@ -213,7 +241,7 @@ def test_micro_batches_make_the_update_of_the_whole_batch(tmp_path):
 def started(tmp_path, teacher, student):
     prefix, model = save_teacher(tmp_path, "pretraining", teacher)
     fresh = pretraining.make_task().build_model(student, layers.Compute(), 3)
-    checkpoints.restore(fresh, prefix, rename=distillation.name_in_teacher(teacher, student))
+    checkpoints.restore(fresh, prefix, view=student_weights.view(teacher, student))
     values = {v.name.removesuffix(":0"): v.numpy() for v in model.variables}
     return {v.name.removesuffix(":0"): v.numpy() for v in fresh.variables}, values
 
@@ -233,7 +261,6 @@ def test_a_student_that_shares_repeats_the_same_layers(tmp_path):
         (("all", 2), ("all", 2), ((0, 1), (0, 1))),
         (("attention", 1), ("attention", 1), ((0,), (0, 2))),
         (("ffn", 1), ("all", 2), ((0, 2), (0, 0))),
-        (("none", 1), ("all", 1), ((0,), (0,))),
     ],
 )
 def test_a_student_takes_every_other_layer(tmp_path, teacher, student, groups):
@@ -258,7 +285,7 @@ def test_a_student_takes_the_scales_of_its_layers_and_the_groups_of_another_orde
     for group, source in ((0, 0), (1, 0)):  # layers 0 and 2 of the teacher are of one group
         np.testing.assert_array_equal(found[kernel(group)], values[kernel(source)])
     with pytest.raises(file_io.InputError, match=r"layer_scales False .teacher: True"):
-        distillation.name_in_teacher(teacher, dataclasses.replace(student, layer_scales=False))
+        student_weights.view(teacher, dataclasses.replace(student, layer_scales=False))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +298,7 @@ def test_a_student_takes_the_scales_of_its_layers_and_the_groups_of_another_orde
 )
 def test_a_student_of_other_sizes_cannot_take_the_weights(changes, message):
     with pytest.raises(file_io.InputError, match=message):
-        distillation.name_in_teacher(TEACHER, dataclasses.replace(STUDENT, **changes))
+        student_weights.view(TEACHER, dataclasses.replace(STUDENT, **changes))
 
 
 # Wrong settings
@@ -280,8 +307,9 @@ def test_a_student_of_other_sizes_cannot_take_the_weights(changes, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weights": (5.0, 2.0)}, r"distill_weights must be three .* Got 5.0,2.0"),
-        ({"weights": (0.0, 2.0, 0.0)}, "distill_weights must be three"),
+        ({"weights": (5.0, 2.0)}, r"distill_weights must be three to five .* Got 5.0,2.0"),
+        ({"weights": (0.0, 2.0, 0.0, 0.0)}, "one besides the second must be above 0"),
+        ({"weights": (1.0,) * 6}, "distill_weights must be three to five"),
         ({"weights": (1.0, -1.0, 1.0)}, "distill_weights must be three"),
         ({"weights": (1.0, float("nan"), 1.0)}, "distill_weights must be three"),
         ({"temperature": 0.0}, "distill_temperature must be above 0 and finite; got 0.0"),
@@ -315,7 +343,13 @@ def test_hidden_sizes_may_differ_where_only_probabilities_are_taught(tmp_path):
     assert np.isfinite(model.total(model.losses(model(features, training=True), features)))
 
 
-def test_a_teacher_without_the_head_is_refused(tmp_path):
-    prefix, _ = save_teacher(tmp_path, "pretraining")
+def test_a_teacher_without_the_head_only_teaches_hidden_states(tmp_path):
+    prefix, teacher = save_teacher(tmp_path, "pretraining")
     with pytest.raises(file_io.InputError, match="lacks .*output_bias.*no head for the task"):
         build(prefix, "classifier")
+    features = make_features("classifier")
+    outputs = build(prefix, "classifier", weights=(0, 1, 1))(features, training=True)
+    expected = teacher(features | make_features("pretraining"))["sequence_output"].numpy()
+    expected *= features["input_mask"].numpy()[..., None]
+    np.testing.assert_allclose(outputs["teacher_sequence_output"], expected, atol=1e-5)
+    assert "teacher_logits" not in outputs
