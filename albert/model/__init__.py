@@ -26,6 +26,7 @@ __all__ = (
     "published",
     "saved_model_files",
     "sources",
+    "student_weights",
     "tensor_batching",
     "token_rows",
     "weight_names",

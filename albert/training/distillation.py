@@ -115,6 +115,28 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
         )
 
 
+class HeadlessTeacher(heads.Model):
+    """An encoder that only teaches hidden states; the arguments are those of `heads.Model`."""
+
+    @property
+    def uses_pooler(self) -> bool:
+        return False
+
+    def __call__(
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns sequence_output [B, S, H] and `heads.layer_outputs`."""
+        encoded = self._encode(features, training, seed)
+        layers = heads.layer_outputs(encoded, self.config.num_hidden_layers)
+        return {"sequence_output": encoded.sequence_output, **layers}
+
+    def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
+        return {}
+
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+        return {}
+
+
 class DistilledModel(tf.Module):
     """A student with its teacher, which the engine trains like a model of `heads`.
 
@@ -285,7 +307,8 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
 
     Returns:
       The task, trained with the teacher. Building its model loads the teacher and raises
-      file_io.InputError if the teacher's checkpoint lacks a part, such as the head.
+      file_io.InputError if the teacher's checkpoint lacks a part, such as the head where its
+      probabilities are taught.
     """
 
     def build_model(
@@ -296,12 +319,10 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
             compute = dataclasses.replace(compute, whole_sequence=True)
         student = cast(heads.Model, task.build_model(config, compute, seed))
         inference = dataclasses.replace(compute, recompute=False)
-        teacher = cast(heads.Model, task.build_model(settings.config, inference, seed))
-        # Without probabilities the teacher needs no head.
-        headless = not settings.weights[0]
-        checkpoints.restore(
-            teacher, settings.checkpoint, allow_new_heads=headless, new_head=headless
-        )
+        # Without probabilities to teach, it needs no head.
+        build_teacher = task.build_model if settings.weights[0] else HeadlessTeacher
+        teacher = cast(heads.Model, build_teacher(settings.config, inference, seed))
+        checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
         return DistilledModel(student, teacher, settings)
 
     return dataclasses.replace(task, build_model=build_model)

@@ -186,6 +186,11 @@ def _of_head(model: heads.Model, work: StepWork) -> _Head:
 
 
 @_of_head.register
+def _(model: distillation.HeadlessTeacher, work: StepWork) -> _Head:
+    return _Head(0, 0)
+
+
+@_of_head.register
 def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
     config = model.config
     transform = 2 * work.masked * config.hidden_size * config.embedding_size

@@ -253,7 +253,7 @@ def test_only_training_starts_with_parts_that_the_weights_lack(name):
     for node in ast.walk(tree_of(name)):
         if isinstance(node, ast.Call) and dotted(node.func) == "checkpoints.restore":
             given = {argument.arg: ast.unparse(argument.value) for argument in node.keywords}
-            trains = name in ("training.stages", "training.frozen_encoder") and "rename" in given
+            trains = name in ("training.stages", "training.frozen_encoder") and "view" in given
             assert trains or given.get("allow_new_heads") == "False", f"{name} line {node.lineno}"
 
 

@@ -27,11 +27,6 @@ def test_names_of_a_match():
     assert not encoder.has_other_head()
 
 
-def test_other_names_there():
-    match = weight_matching.Match.between("x", HERE, {"t/bert/a": [2, 3]}, "t/{}".format)
-    assert match.pairs == {"bert/a": "t/bert/a"} and match.unused == []
-
-
 def test_variables_that_may_be_missing():
     match = weight_matching.Match.between("x", HERE, {"bert/a": [2, 3]})
     match.check_missing(["bert/a"], [], None)  # what the model does not use
