@@ -178,11 +178,14 @@ class _StudentReader:
     @functools.cached_property
     def _embeddings(self) -> dict[str, np.ndarray]:
         """The student's embeddings, their LayerNorm and their mapping to the hidden size."""
-        get = self._checkpoint.get_tensor
-        tables = [np.float64(get(name)) for name in _TABLES]
-        gamma, beta = (np.float64(get(name)) for name in _NORM)
+
+        def get(name: str) -> np.ndarray:
+            return self._checkpoint.get_tensor(name).astype(np.float64)
+
+        tables = [get(name) for name in _TABLES]
+        gamma, beta = map(get, _NORM)
         if self._checkpoint.has_tensor(_MAPPING[0]):
-            kernel, bias = (np.float64(get(name)) for name in _MAPPING)
+            kernel, bias = map(get, _MAPPING)
         else:
             kernel, bias = np.eye(len(gamma)), np.zeros(len(gamma))
         smaller, back = project_embeddings(tables, self._size)
