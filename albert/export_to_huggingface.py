@@ -33,7 +33,12 @@ class Settings(text_flags.TextFlags):
         path=path_flags.MODEL,
     )
     output_dir: str = options.flag(
-        None, "Folder to write to.", required=True, path=path_flags.FOLDER
+        None,
+        "Folder to write to.",
+        required=True,
+        path=path_flags.outputs(
+            "/*.safetensors*", "/config.json", "/tokenizer*.json", "/vocab.txt", "/*.model"
+        ),
     )
     head: str | None = options.flag(
         None,

@@ -228,6 +228,9 @@ def test_flags_that_name_files_are_path_flags(script):
         ("create_pretraining_data", ["--input_file=r-*", "--output_file=r", "--num_shards=2"]),
         ("prepare_corpus", ["--input_file=m/corpus-*", "--output_dir=m"]),
         ("report", ["--runs=m", "--output=m/run.json"]),
+        ("export_to_huggingface", ["--model_dir=m", "--output_dir=m"]),
+        ("export_to_huggingface", ["--spm_model_file=pieces.model", "--output_dir=."]),
+        ("fill_mask", ["--model_dir=m", "--input_file=in.tsv", "--output_file=soft.tsv"]),
         ("export_runs", ["--runs=m", "--to=mlflow", "--output=m/run.json"]),
         ("run_squad_v1", ["--output_dir=m", "--predict_file=m/predictions.json"]),
         ("run_classifier", ["--output_dir=m", "--task_name=x", "--test_file=m/predictions.tsv"]),
@@ -238,6 +241,7 @@ def test_no_command_replaces_what_it_reads(script, arguments, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     contents = ("in.tsv", "pieces.model", "r-00000-of-00002", "m/run.json", "m/corpus-00000.txt")
+    contents += ("m/config.json", "m/model.safetensors")
     for name in (*contents, "m/predictions.json", "m/predictions.tsv", "m/sweep.json"):
         (tmp_path / name).write_text(name)
     (tmp_path / "soft.tsv").symlink_to("in.tsv")
