@@ -49,8 +49,10 @@ class LabelScale:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "LabelScale":
         """Builds the scale in the settings of a model's folder; without one, that of `RAW`."""
-        given = {name: settings[name] for name in _KEYS if name in settings}
-        return cls(**{_KEYS[name]: value for name, value in given.items()})
+        if not any(name in settings for name in _KEYS):
+            return RAW
+        # One without the other belongs to a damaged file.
+        return cls(**{attribute: settings.get(name) for name, attribute in _KEYS.items()})
 
     @classmethod
     def of_labels(cls, labels: np.ndarray) -> "LabelScale":

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert.data.input_pipeline import InputFn
-from albert.io import file_io
+from albert.io import file_io, log_format
 from albert.model import checkpoints
 from albert.training import contracts, distribution, optimizers, results, run_record, training_log
 from albert.training.evaluation_basis import Basis
@@ -226,7 +226,7 @@ class BestTracker:
         return sum(step > self.best_step for step in steps)
 
     def _write_results(self, name: str, step: int, metrics: Metrics) -> None:
-        _log(self._folder, name, step, metrics, self._form, is_chief=True)
+        _log(self._folder, name, step, metrics, self._form, is_chief=True, best=self._metric)
         block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
         self._blocks = results.put(self._blocks, block)
         best_step = self.best_step if self._form.has_summary else None
@@ -245,13 +245,17 @@ def _log(
     form: results.Form,
     is_chief: bool,
     kind: str = run_record.EVAL,
+    best: str | None = None,
 ) -> None:
-    """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``."""
-    logging.info(
-        "Results of %s: %s",
-        name,
-        ", ".join(map(results.in_words, results.lines(metrics, step, form))),
-    )
+    """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``.
+
+    On a terminal these are the scores of the reference and the one that chooses the `best`.
+    """
+    if log_format.is_short():
+        text = results.short_line(metrics, form, best)
+    else:
+        text = ", ".join(map(results.in_words, results.lines(metrics, step, form)))
+    logging.info("Results of %s: %s", name, text)
     if is_chief:
         run_record.append_evaluation(folder, step, name, metrics, kind)
 

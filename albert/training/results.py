@@ -239,6 +239,21 @@ def lines(metrics: dict[str, Any], step: int, form: Form = SHORT) -> list[str]:
     return [*_known_lines(metrics, step, form), *_lines(_pick(form.added, metrics), form)]
 
 
+def short_line(metrics: dict[str, Any], form: Form, best: str | None = None) -> str:
+    """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits."""
+    hidden = _further(form) - {best}
+    if metrics.get("loss") == metrics.get("eval_loss"):
+        hidden.add("loss" if best == "eval_loss" else "eval_loss")
+    shown = {name: value for name, value in sorted(metrics.items()) if name not in hidden}
+    return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return UNDEFINED if np.isnan(value) else f"{value:.4g}"
+
+
 def _known_lines(metrics: dict[str, Any], step: int, form: Form) -> list[str]:
     """Returns the lines that the reference also writes."""
     further = _further(form)

@@ -61,10 +61,12 @@ def test_the_scale_is_that_of_the_labels():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"label_deviation": 0}, "label_deviation=0 must be above 0"),
-        ({"label_mean": "5"}, "label_mean='5' must be a finite number"),
+        ({"label_mean": 5, "label_deviation": 0}, "label_deviation=0 must be above 0"),
+        ({"label_mean": "5", "label_deviation": 1}, "label_mean='5' must be a finite number"),
         ({"label_mean": float("nan")}, "label_mean=nan must be a finite number"),
-        ({"label_deviation": True}, "label_deviation=True must be a finite number"),
+        ({"label_mean": 5, "label_deviation": True}, "label_deviation=True must be a finite"),
+        ({"label_mean": 5}, "label_deviation=None must be a finite number"),
+        ({"label_deviation": 2.0}, "label_mean=None must be a finite number"),
     ],
 )
 def test_damaged_scales_are_named(settings, message):

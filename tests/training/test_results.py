@@ -1,5 +1,7 @@
 """The files of scores: what is written is read, also what the reference wrote."""
 
+import math
+
 import numpy
 import pytest
 
@@ -44,6 +46,19 @@ def test_files_of_the_reference_are_read(golden, tmp_path, name, steps, last):
     assert [block.text for block in again] == [block.text for block in blocks]
     own = again[-2 if name.startswith("squad") else -1]  # before the summary
     assert own.values == {"f1": 0.5, "global_step": 30}
+
+
+def test_a_line_for_a_terminal_has_each_loss_once_and_no_further_scores():
+    form = results.SHORT._replace(added=("macro_f1", "roc_auc"), by_class=("f1_a",))
+    scores = {"eval_accuracy": 2 / 3, "eval_loss": 0.123456, "loss": 0.123456, "total": 10570}
+    scores |= {"macro_f1": 0.5, "roc_auc": 0.25, "f1_a": 1.0}
+    line = "eval_accuracy 0.6667  loss 0.1235  total 10570"
+    assert results.short_line(scores, form) == line
+    assert results.short_line(scores, form, "roc_auc") == (
+        "eval_accuracy 0.6667  loss 0.1235  roc_auc 0.25  total 10570"
+    )
+    chosen = results.short_line({**scores, "eval_accuracy": math.nan}, form, "eval_loss")
+    assert chosen == "eval_accuracy undefined  eval_loss 0.1235  total 10570"
 
 
 def test_results_of_sts_b_of_the_reference_are_read(tmp_path):
