@@ -52,7 +52,8 @@ class LabelScale:
         if not any(name in settings for name in _KEYS):
             return RAW
         # One without the other belongs to a damaged file.
-        return cls(**{attribute: settings.get(name) for name, attribute in _KEYS.items()})
+        values: dict[str, Any] = {_KEYS[name]: settings.get(name) for name in _KEYS}
+        return cls(**values)
 
     @classmethod
     def of_labels(cls, labels: np.ndarray) -> "LabelScale":
