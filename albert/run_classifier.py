@@ -406,7 +406,7 @@ def main(values: flags.FlagValues) -> None:
         lambda: count_examples(settings, task),
         is_own_data=settings.task_name.lower() == custom.NAME,
     )
-    command_line = command_flags.CommandLine.of(values, "run_classifier")
+    command_line = command_flags.CommandLine.from_values(values, "run_classifier")
     command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
     fine_tuning.run(Classifier(settings, task), command_line)
 

@@ -128,7 +128,7 @@ def main(values: flags.FlagValues) -> None:
     from albert.tasks import pretraining as pretraining_task
     from albert.training import distribution, stages
 
-    command_line = command_flags.CommandLine.of(values, "run_pretraining")
+    command_line = command_flags.CommandLine.from_values(values, "run_pretraining")
     # First: workers must know of each other.
     strategy = training.make_strategy(settings, command_line)
     batch_size = pretraining.find_batch_size(settings, strategy)

@@ -33,7 +33,7 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     if not settings.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")
-    command_line = command_flags.CommandLine.of(values, "run_squad_v1")
+    command_line = command_flags.CommandLine.from_values(values, "run_squad_v1")
     fine_tuning.run(squad.Squad(settings, squad_records.V1), command_line)
 
 

@@ -59,7 +59,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
-    command_line = command_flags.CommandLine.of(values, "run_squad_v2")
+    command_line = command_flags.CommandLine.from_values(values, "run_squad_v2")
     fine_tuning.run(squad.Squad(settings, squad_records.V2), command_line)
 
 

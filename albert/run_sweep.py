@@ -119,7 +119,7 @@ class Settings(options.Group):
         sys.executable, "Interpreter that runs the trials.", path=path_flags.FOLDER
     )
 
-    def of_specification(self) -> dict[str, Any]:
+    def specification(self) -> dict[str, Any]:
         """Returns the keys of a specification that flags set, with their values."""
         specification: dict[str, Any] = {
             "script": self.script,
@@ -164,7 +164,7 @@ def _split(text: str, name: str) -> list[str]:
 def make_plan(settings: Settings) -> sweep_plan.Plan:
     """Returns the plan of the specification and the flags."""
     spec = sweep_plan.read_spec(settings.spec) if settings.spec else {}
-    spec.update(settings.of_specification())
+    spec.update(settings.specification())
     common = _split(settings.script_flags, "--script_flags")
     return sweep_plan.make_plan(spec, common, settings.named_trials(), settings.spec)
 

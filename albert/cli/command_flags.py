@@ -38,7 +38,7 @@ class CommandLine:
     flags: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, values: FlagValues, script: str) -> "CommandLine":
+    def from_values(cls, values: FlagValues, script: str) -> "CommandLine":
         """Returns the command of parsed flags."""
         arguments = [values[name].serialize() for name in values if values[name].present]
         return cls(

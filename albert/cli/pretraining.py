@@ -395,9 +395,9 @@ def find_batch_size(settings: Settings, strategy: "tf.distribute.Strategy") -> i
     flag = f"--train_batch_tokens={tokens}"
     if "train_batch_size" in settings.given:
         raise file_io.InputError(f"{flag} cannot be combined with --train_batch_size: give one")
-    several = settings.compute.gradient_accumulation_steps > 1
-    several = several or strategy.num_replicas_in_sync > 1
-    if several or distribution.needs_fixed_shapes(strategy):
+    is_split = settings.compute.gradient_accumulation_steps > 1
+    is_split = is_split or strategy.num_replicas_in_sync > 1
+    if is_split or distribution.needs_fixed_shapes(strategy):
         raise file_io.InputError(
             f"{flag} makes batches of different numbers of examples, which cannot be split equally "
             "among devices or --gradient_accumulation_steps, nor run on TPUs: give "

@@ -2,7 +2,7 @@
 
 A model that scores sentences gets a pair right if it gives the acceptable one the higher score.
 Chance is a half. Published scores differ in how they count a tie, two equal scores: as wrong, as
-in the paper, or as right. Every share is given by both rules.
+in the paper, or as right. Every score is given by both rules.
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
+class Tally:
     """The numbers of pairs in a group, of those that a model gets right, and of ties."""
 
     pairs: int
@@ -116,8 +116,8 @@ class Share:
         """Returns the fraction of the pairs that are right or ties."""
         return (self.right + self.ties) / self.pairs
 
-    def __add__(self, other: "Share") -> "Share":
-        return Share(self.pairs + other.pairs, self.right + other.right, self.ties + other.ties)
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.pairs + other.pairs, self.right + other.right, self.ties + other.ties)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Result:
     """The scores of a model.
 
     Attributes:
-      paradigms: list of (`Paradigm`, `Share`).
+      paradigms: list of (`Paradigm`, `Tally`).
       scores: for each paradigm an array [N, 2] of the scores of its pairs, the acceptable sentence
         first.
     """
@@ -134,17 +134,17 @@ class Result:
     scores: list
 
     @property
-    def overall(self) -> Share:
-        """Returns the `Share` of all pairs."""
-        return sum((share for _, share in self.paradigms), Share(0, 0, 0))
+    def overall(self) -> Tally:
+        """Returns the `Tally` of all pairs."""
+        return sum((tally for _, tally in self.paradigms), Tally(0, 0, 0))
 
-    def by(self, attribute: str) -> dict[str, Share]:
-        """Returns {value: `Share`} of the paradigms' "field" or "phenomenon", sorted."""
-        shares: dict[str, Share] = {}
-        for paradigm, share in self.paradigms:
+    def by(self, attribute: str) -> dict[str, Tally]:
+        """Returns {value: `Tally`} of the paradigms' "field" or "phenomenon", sorted."""
+        tallies: dict[str, Tally] = {}
+        for paradigm, tally in self.paradigms:
             key = getattr(paradigm, attribute)
-            shares[key] = shares.get(key, Share(0, 0, 0)) + share
-        return dict(sorted(shares.items()))
+            tallies[key] = tallies.get(key, Tally(0, 0, 0)) + tally
+        return dict(sorted(tallies.items()))
 
     def metrics(self) -> dict[str, float]:
         """Returns ``blimp_accuracy``, the same with ties right, and ``blimp_<field>_accuracy``."""
@@ -159,23 +159,23 @@ class Result:
     def to_dict(self) -> dict:
         """Returns all scores JSON-ready: overall, by field, by phenomenon and by paradigm."""
 
-        def entry(share: Share) -> dict[str, float]:
+        def entry(tally: Tally) -> dict[str, float]:
             return {
-                "accuracy": share.accuracy,
-                "accuracy_ties_right": share.accuracy_ties_right,
-                "pairs": share.pairs,
-                "ties": share.ties,
+                "accuracy": tally.accuracy,
+                "accuracy_ties_right": tally.accuracy_ties_right,
+                "pairs": tally.pairs,
+                "ties": tally.ties,
             }
 
         groups = {
-            title: {name: entry(share) for name, share in self.by(attribute).items()}
+            title: {name: entry(tally) for name, tally in self.by(attribute).items()}
             for title, attribute in (("fields", "field"), ("phenomena", "phenomenon"))
         }
         paradigms = {
             paradigm.name: {
-                **entry(share), "field": paradigm.field, "phenomenon": paradigm.phenomenon
+                **entry(tally), "field": paradigm.field, "phenomenon": paradigm.phenomenon
             }
-            for paradigm, share in self.paradigms
+            for paradigm, tally in self.paradigms
         }  # fmt: skip
         return {"overall": entry(self.overall), **groups, "paradigms": paradigms}
 
@@ -200,23 +200,26 @@ class Result:
     def table(self) -> list[str]:
         """Returns all scores as lines of text."""
         groups = {
-            "paradigm": {paradigm.name: share for paradigm, share in self.paradigms},
+            "paradigm": {paradigm.name: tally for paradigm, tally in self.paradigms},
             "phenomenon": self.by("phenomenon"),
             "field": self.by("field"),
             "": {"overall": self.overall},
         }
-        width = max(len(name) for shares in groups.values() for name in shares)
+        width = max(len(name) for tallies in groups.values() for name in tallies)
         lines = []
-        for title, shares in groups.items():
+        for title, tallies in groups.items():
             columns = f"{'pairs':>6}  {'ties':>6}  {'accuracy':>8}  {'ties right':>10}"
             head = f"{title:{width}}  {columns}" if title else ""
-            lines += [head, *(f"{name:{width}}  {_cells(share)}" for name, share in shares.items())]
+            lines += [
+                head,
+                *(f"{name:{width}}  {_cells(tally)}" for name, tally in tallies.items()),
+            ]
         return lines
 
 
-def _cells(share: Share) -> str:
+def _cells(tally: Tally) -> str:
     return (
-        f"{share.pairs:6}  {share.ties:6}  {share.accuracy:8.3f}  {share.accuracy_ties_right:10.3f}"
+        f"{tally.pairs:6}  {tally.ties:6}  {tally.accuracy:8.3f}  {tally.accuracy_ties_right:10.3f}"
     )
 
 
@@ -230,11 +233,11 @@ def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray])
     sentences = [sentence for p in paradigms for pair in p.pairs for sentence in pair]
     ends = np.cumsum([len(p.pairs) for p in paradigms])
     scores = np.split(np.reshape(score(sentences), [-1, 2]), ends[:-1])
-    shares = [
-        Share(len(good), int((good > bad).sum()), int((good == bad).sum()))
+    tallies = [
+        Tally(len(good), int((good > bad).sum()), int((good == bad).sum()))
         for good, bad in (part.T for part in scores)
     ]
-    return Result(list(zip(paradigms, shares, strict=True)), scores)
+    return Result(list(zip(paradigms, tallies, strict=True)), scores)
 
 
 def write(output_dir: str, result: Result) -> None:

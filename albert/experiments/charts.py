@@ -530,9 +530,14 @@ def parallel_coordinates(
         low, high = min(scores), max(scores)
         colors = _colors()
         for place in np.argsort(scores, kind="stable"):
-            share = (scores[place] - low) / (high - low) if high > low else 1.0
+            height_of_score = (scores[place] - low) / (high - low) if high > low else 1.0
             heights = [heights[place] for heights, _ in axes_of]
-            axes.plot(range(len(heights)), heights, color=colors(share), linewidth=1 + share)
+            axes.plot(
+                range(len(heights)),
+                heights,
+                color=colors(height_of_score),
+                linewidth=1 + height_of_score,
+            )
         for x, (_, ticks) in enumerate(axes_of):
             axes.axvline(x, color="#57606a", linewidth=0.8)
             for height, label in ticks:

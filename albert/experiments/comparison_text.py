@@ -163,9 +163,9 @@ def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterabl
             sides = (pair.first, row.first, row.first_right), (
                 pair.second, row.second, row.second_right
             )  # fmt: skip
-            several = max(map(len, examples.seeds)) > 1
+            has_seeds = max(map(len, examples.seeds)) > 1
             answers = [
-                f"{name}: {answer}" + (f" ({right:.0%} of runs right)" if several else "")
+                f"{name}: {answer}" + (f" ({right:.0%} of runs right)" if has_seeds else "")
                 for name, answer, right in sides
             ]
             yield f"        right: {row.label}; {'; '.join(answers)}"
@@ -404,17 +404,17 @@ def change_blocks(compared: Compared) -> Iterator[dict]:
     if not examples.gained and not examples.lost:
         yield {"note": "No example changed sides."}
         return
-    several = max(map(len, examples.seeds)) > 1
+    has_seeds = max(map(len, examples.seeds)) > 1
     for name, other, rows in (
         (pair.second, pair.first, examples.gained),
         (pair.first, pair.second, examples.lost),
     ):
-        most = "most runs of " if several else ""
+        most = "most runs of " if has_seeds else ""
         count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
         yield {"heading": f"{count} that {most}{name} and not {most}{other} have right"}
         yield {
             "table": ["example", "text", "right", pair.first, pair.second],
-            "rows": [_change_cells(r, several) for r in rows[:_MAX_CHANGES]],
+            "rows": [_change_cells(r, has_seeds) for r in rows[:_MAX_CHANGES]],
         }
         if len(rows) > _MAX_CHANGES:
             yield {
@@ -423,9 +423,9 @@ def change_blocks(compared: Compared) -> Iterator[dict]:
             }
 
 
-def _change_cells(change: Change, several: bool) -> list[str]:
+def _change_cells(change: Change, has_seeds: bool) -> list[str]:
     sides = ((change.first, change.first_right), (change.second, change.second_right))
     guesses = [
-        f"{guess} ({share:.0%} of runs right)" if several else guess for guess, share in sides
+        f"{guess} ({share:.0%} of runs right)" if has_seeds else guess for guess, share in sides
     ]
     return [change.key, change.text, change.label, *guesses]

@@ -83,7 +83,7 @@ def _over_seeds(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> dict[s
     rows = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
     rows = {seed: row for seed, row in rows.items() if row[1] is not None}
     scores = {str(seed): score for seed, (_, score, _) in rows.items() if score is not None}
-    summary = statistics.Summary.of(list(scores.values()))
+    summary = statistics.Summary.from_scores(list(scores.values()))
     metrics = [row[2] for row in rows.values()]
     metrics = [{k: value for k, value in row.items() if value is not None} for row in metrics]
     shared = set.intersection(*map(set, metrics)) if metrics else ()

@@ -302,7 +302,9 @@ def read_answers(path: str, data: str, is_v2: bool | None, is_part: bool) -> lis
         if file_io.exists(odds_path):
             odds = _read_by_question(odds_path, questions, json_shapes.NUMBER, is_part)
     best = {key: answers[0]["text"] for key, answers in nbest.items()}
-    rows = squad_outcomes.of_questions(asked, Answers(best, nbest, odds if is_v2 else None), final)
+    rows = squad_outcomes.question_outcomes(
+        asked, Answers(best, nbest, odds if is_v2 else None), final
+    )
     return [_without_unknown(row) for row in rows]
 
 

@@ -330,14 +330,14 @@ def _seconds(record: dict[str, Any]) -> float:
 def measure_spread(runs: FinishedRuns) -> Spread:
     """Returns the spread of finished runs, pooled over their points."""
     scores = [side.scores(runs.metric) for side in runs.sides]
-    several = [values for values in scores if len(values) > 1]
-    freedom = sum(len(values) - 1 for values in several)
+    repeated = [values for values in scores if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in repeated)
     if not freedom:
         raise file_io.InputError(
             "plan: no point has two finished runs with different seeds: run a few, or give "
             "assumed_deviation"
         )
-    squares = sum(float(np.var([*v.values()])) * len(v) for v in several)
+    squares = sum(float(np.var([*v.values()])) * len(v) for v in repeated)
     deviation = math.sqrt(squares / freedom)
     if deviation == 0:
         raise file_io.InputError(
@@ -346,13 +346,13 @@ def measure_spread(runs: FinishedRuns) -> Spread:
         )
     quantiles = statistics.scipy_stats().chi2.ppf([0.975, 0.025], freedom)
     low, high = (math.sqrt(squares / float(q)) for q in quantiles)
-    count = sum(map(len, several))
-    points = "point" if len(several) == 1 else "points"
-    source = f"{count} finished runs of {len(several)} {points}, {runs.metric}"
-    return Spread(deviation, _of_differences(several, deviation), low, high, source)
+    count = sum(map(len, repeated))
+    points = "point" if len(repeated) == 1 else "points"
+    source = f"{count} finished runs of {len(repeated)} {points}, {runs.metric}"
+    return Spread(deviation, _difference_deviation(repeated, deviation), low, high, source)
 
 
-def _of_differences(scores: Sequence[Mapping[int, float]], deviation: float) -> float:
+def _difference_deviation(scores: Sequence[Mapping[int, float]], deviation: float) -> float:
     """Returns the deviation of differences of points with the same seed."""
     same = [values for values in scores if set(values) == set(scores[0])]
     if len(same) < 2:
@@ -421,7 +421,7 @@ def describe(
         "",
         *_table(spread, detect, points, pairs, seconds, parallel),
         "",
-        *_of_planned_seeds(spread, plan, pairs),
+        *_planned_seeds_text(spread, plan, pairs),
         *_time(runs, seconds, total, parallel),
         *_warnings(runs),
         "Nothing was started.",
@@ -460,7 +460,7 @@ def _table(
     )
 
 
-def _of_planned_seeds(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iterator[str]:
+def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iterator[str]:
     if plan.repeats < 2:
         yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return

@@ -452,13 +452,13 @@ def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) 
     scored = score_sides(sides)
     if not scored:
         return
-    several = any(len(row.side.runs) > 1 for row in scored)
-    if several or in_sweep:
+    has_seeds = any(len(row.side.runs) > 1 for row in scored)
+    if has_seeds or in_sweep:
         yield _score_table(scored, with_runs=not in_sweep)
     metric, name = scored[0].side.best_metric, scored[0].name
     bars = [_bar(row, row.mean, axis) for row in scored if row.mean is not None]
     figures = []
-    if several:
+    if has_seeds:
         limit = charts.MAX_BARS
         for start in range(0, len(bars), limit):
             caption = f"{name}: mean over seeds, its 95% interval, and each run as a dot"
@@ -657,7 +657,7 @@ def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
     for row in summary["tasks"]:
         groups = [side for side in sides if _is_of_task(side, folder, row["task"])]
         title = f"{row['task']}: {row['metric']}"
-        curves += report_curves.of_metric(groups, title, row["metric"], axis)
+        curves += report_curves.metric_curves(groups, title, row["metric"], axis)
     return render(
         f"GLUE: {os.path.basename(os.path.abspath(folder))}",
         [],

@@ -164,7 +164,9 @@ def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iter
         yield {"note": " ".join(dict.fromkeys(notes))}
 
 
-def of_metric(groups: Iterable[RunGroup], title: str, metric: str, axis: Axis) -> Iterator[Figure]:
+def metric_curves(
+    groups: Iterable[RunGroup], title: str, metric: str, axis: Axis
+) -> Iterator[Figure]:
     """Yields a figure of one score of groups, if any has recorded it."""
     lines, notes = _lines_of(groups, "eval", metric, axis)
     if lines:
@@ -266,10 +268,10 @@ def _of_classes(run: Run, by_class: Mapping[str, Mapping[str, str]], axis: Axis)
     for score, names in by_class.items():
         kinds = list(names)
         for start in range(0, len(kinds), limit):
-            some = kinds[start : start + limit]
-            lines = [_line(run, kind, "eval", names[kind], axis) for kind in some]
+            shown_kinds = kinds[start : start + limit]
+            lines = [_line(run, kind, "eval", names[kind], axis) for kind in shown_kinds]
             title = f"{score} by {noun}"
             if len(kinds) > limit:
-                title += f", {start + 1} to {start + len(some)} of {len(kinds)}"
+                title += f", {start + 1} to {start + len(shown_kinds)} of {len(kinds)}"
             figures.append(_figure(title, lines, f"{title}, in evaluation", axis, score))
     return figures

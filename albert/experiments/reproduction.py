@@ -16,7 +16,7 @@ _OF_THE_MOMENT = (
 )  # fmt: skip
 _ENVIRONMENT = ("versions", "host", "git_commit")
 
-_CANNOT_GO_ON = "the repetition is not complete: give the command again, with a new output_dir"
+_INCOMPLETE = "the repetition is not complete: give the command again, with a new output_dir"
 
 
 class NothingToRepeat(file_io.InputError):
@@ -126,7 +126,7 @@ def run(words: list[str], directory: str) -> None:
     try:
         status = signals.wait(process)
     except signals.Terminated:
-        raise signals.Terminated(_CANNOT_GO_ON) from None
+        raise signals.Terminated(_INCOMPLETE) from None
     if status < 0:
         raise file_io.InputError(f"the run was ended by signal {-status}")
     if status:

@@ -113,7 +113,10 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     better = [run for run in good if not _remark(metric, run)]
     best = pick(better, key=lambda run: run["result"], default={"result": None, "folder": None})
     scores, tested = _counted(runs, "result"), _counted(runs, "test")
-    of_scores, of_tests = statistics.Summary.of(scores), statistics.Summary.of(tested)
+    of_scores, of_tests = (
+        statistics.Summary.from_scores(scores),
+        statistics.Summary.from_scores(tested),
+    )
     return {
         "metric": metric,
         "runs": runs,
@@ -184,7 +187,7 @@ def _state(metric: str, run: dict[str, Any]) -> Iterator[str]:
 def _spread_text(summary: dict[str, Any], prefix: str) -> str:
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
     scores = _counted(summary["runs"], "test" if prefix else "result")
-    interval = statistics.Summary.of(scores).interval
+    interval = statistics.Summary.from_scores(scores).interval
     interval_text = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
     return (
         f"mean {_number(summary[f'{prefix}mean'])}{interval_text}, standard deviation {deviation}"

@@ -283,7 +283,7 @@ class Summary:
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, scores: Sequence[float]) -> "Summary":
+    def from_scores(cls, scores: Sequence[float]) -> "Summary":
         """Returns the summary of scores."""
         mean = fmean(scores) if scores else None
         if len(scores) < 2:

@@ -62,7 +62,7 @@ def add(
         return {**summary, "comparison": comparison}
     scores = [_scores(summary, point) for point in points]
     for row, values in zip(comparison["points"], scores, strict=True):
-        interval = statistics.Summary.of([*values.values()]).interval
+        interval = statistics.Summary.from_scores([*values.values()]).interval
         row["interval"] = interval and list(interval)
     candidates = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
     if len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
@@ -180,19 +180,19 @@ def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -
 
 def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
     """Returns sentences about the best of several points, which is too good by chance."""
-    count, several = len(scores), [values for values in scores if len(values) > 1]
+    count, repeated = len(scores), [values for values in scores if len(values) > 1]
     notes = []
-    if not several:
+    if not repeated:
         notes.append(
             "One seed for each point: differences may be those of seeds; repeat the points with "
             "several to know."
         )
     else:
-        repeats = min(map(len, several))
+        repeats = min(map(len, repeated))
         errors = [
             (value - sum(values.values()) / len(values))
             * math.sqrt(len(values) / (len(values) - 1) / repeats)
-            for values in several
+            for values in repeated
             for value in values.values()
         ]
         if len(errors) >= count:

@@ -45,9 +45,9 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
     Returns:
       (step, score, all results of that step); (None, None, {}) if it has not been evaluated.
     """
-    several = os.path.join(folder, SEEDS)
-    if file_io.exists(several):
-        return _score_of_seeds(several, metric)
+    path = os.path.join(folder, SEEDS)
+    if file_io.exists(path):
+        return _score_of_seeds(path, metric)
     trial, blocks = results.read_trial(folder), results.read_blocks(folder)
     step = trial.best_step if trial else (blocks[-1].step if blocks else None)
     values = next((block.metrics for block in blocks if block.step == step), {})
@@ -248,7 +248,7 @@ def _known(trials: Iterable[sweep_journal.Trial], name: str) -> list[float]:
 def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) -> dict[str, Any]:
     done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
     scores = _known(counted(trials), "value")
-    summary = statistics.Summary.of(scores)
+    summary = statistics.Summary.from_scores(scores)
     states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
     states += [sweep_journal.WAITING] * (len(trials) < repeats)
     is_whole = bool(scores) and not states

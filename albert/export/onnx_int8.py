@@ -67,7 +67,7 @@ class Scale:
     zero_point: int
 
     @classmethod
-    def of(cls, low: float, high: float) -> "Scale":
+    def from_range(cls, low: float, high: float) -> "Scale":
         """Computes the scale for a range, which is extended to contain 0."""
         low, high = min(float(low), 0.0), max(float(high), 0.0)
         scale = max((high - low) / 255, 1e-12)
@@ -166,7 +166,7 @@ def _product(kernel: np.ndarray, observed: dict[int, Observations], alpha: float
         low, high = (observations.low / divisors).min(), (observations.high / divisors).max()
         candidates = []
         for clip in _CLIPS:
-            scale = Scale.of(low * clip, high * clip)
+            scale = Scale.from_range(low * clip, high * clip)
             error = float(np.sum((scale.round(inputs) @ rounded - exact) ** 2)) / energy
             candidates.append((error, -clip, scale))
         errors[depth], _, scales[depth] = min(candidates, key=lambda entry: entry[:2])

@@ -211,7 +211,7 @@ def _lite_model(server: _SquadServer, max_seq_length: int, path: str) -> bytes:
 
 
 def export_squad(
-    runner: engine.Engine, checkpoint: str | None, max_seq_length: int, export_dir: str
+    trained: engine.Engine, checkpoint: str | None, max_seq_length: int, export_dir: str
 ) -> None:
     """Writes a new folder in ``saved_model/`` and, for SQuAD 1.1, ``albert_model.tflite``.
 
@@ -226,15 +226,15 @@ def export_squad(
       max_seq_length: S of the TensorFlow Lite model.
       export_dir: folder, made if missing.
     """
-    prefix = checkpoints.choose(runner.run_config.output_dir, checkpoint)
+    prefix = checkpoints.choose(trained.run_config.output_dir, checkpoint)
     logging.info("Exporting %s", prefix)
     # TensorFlow Lite has no operations to skip padding.
-    model = model_to_serve(runner.task, runner.model.config, prefix, skip_padding=False)
+    model = model_to_serve(trained.task, trained.model.config, prefix, skip_padding=False)
     server = _SquadServer(model)
     server.serve = _function(server.with_reference_names, None, None)
     signatures = {"serving_default": server.serve}
     save_version(server, signatures, os.path.join(export_dir, SAVED_MODEL))
-    if runner.task.name == squad_task.V1:
+    if trained.task.name == squad_task.V1:
         path = os.path.join(export_dir, TFLITE_NAME)
         file_io.write_bytes(path, _lite_model(server, max_seq_length, path))
         logging.info("Exported to %s", path)

@@ -184,7 +184,7 @@ def _check_parameters(
             f"format={format} with precision={precision} takes no calibration_file; leave it out"
         )
     if check_file:
-        runtimes.module_of(runtimes.of(format, precision)[0])
+        runtimes.module_of(runtimes.supported_by(format, precision)[0])
 
 
 def _check_limits(min_agreement: float, max_metric_drop: float) -> None:

@@ -43,7 +43,7 @@ class Decision:
         return {SETTING: changed} if changed else {}
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Decision":
+    def from_settings(cls, settings: Mapping[str, Any]) -> "Decision":
         """Builds the decision in the settings of a model's folder; without one, `PLAIN`."""
         values = settings.get(SETTING, {})
         names = [field.name for field in dataclasses.fields(cls)]

@@ -52,7 +52,7 @@ class Head:
         return values | ({} if pooling == pooling_kinds.CLS else {"pooling": pooling})
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Head":
+    def from_settings(cls, settings: Mapping[str, Any]) -> "Head":
         """Builds the head described by a dict of settings, such as those of a model's folder."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: settings[name] for name in names if name in settings})

@@ -330,18 +330,18 @@ class _LabelModel(Model):
         The dict holds sequence_output [B, S, H] and `layer_outputs` with `Compute.whole_sequence`;
         otherwise it is empty.
         """
-        further = {}
+        extra = {}
         if ENCODER_OUTPUT in features:
             pooled = features[ENCODER_OUTPUT]
         elif self.albert.compute.whole_sequence:
             encoded = self._encode(features, training, seed)
             pooled = self._pool(encoded, features)
-            further["sequence_output"] = encoded.sequence_output
-            further |= layer_outputs(encoded, self.config.num_hidden_layers)
+            extra["sequence_output"] = encoded.sequence_output
+            extra |= layer_outputs(encoded, self.config.num_hidden_layers)
         else:
             pooled = self.encoder_output(features, training, seed)
         dropout = layers.Dropout(training, seed)
-        return self.output(self.hidden(dropout(pooled, self._dropout_prob, site), dropout)), further
+        return self.output(self.hidden(dropout(pooled, self._dropout_prob, site), dropout)), extra
 
     def _label_loss(self, label_ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Computes [B] losses."""
@@ -408,8 +408,8 @@ class ClassifierModel(_LabelModel):
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits, probabilities [B, labels], predictions int32 [B]."""
-        logits, further = self._scores(features, training, seed, "classifier")
-        return self._with_losses(_choice(logits, self.decision.temperature) | further, features)
+        logits, extra = self._scores(features, training, seed, "classifier")
+        return self._with_losses(_choice(logits, self.decision.temperature) | extra, features)
 
 
 class RegressionModel(_LabelModel):

@@ -47,7 +47,7 @@ class LabelScale:
         return {} if self.is_raw else values
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "LabelScale":
+    def from_settings(cls, settings: Mapping[str, Any]) -> "LabelScale":
         """Builds the scale in the settings of a model's folder; without one, that of `RAW`."""
         if not any(name in settings for name in _KEYS):
             return RAW
@@ -56,7 +56,7 @@ class LabelScale:
         return cls(**values)
 
     @classmethod
-    def of_labels(cls, labels: np.ndarray) -> "LabelScale":
+    def from_labels(cls, labels: np.ndarray) -> "LabelScale":
         """Measures labels [N]; labels that are all equal get the deviation 1."""
         labels = np.asarray(labels, np.float64)
         return cls(float(np.mean(labels)), float(np.std(labels)) or 1.0)

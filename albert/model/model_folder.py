@@ -98,12 +98,12 @@ class ModelFolder:
     @property
     def scale(self) -> label_scale.LabelScale:
         """Returns the unit of a regression; `label_scale.RAW` for other models."""
-        return _checked(self.path, label_scale.LabelScale.of, self.settings)
+        return _checked(self.path, label_scale.LabelScale.from_settings, self.settings)
 
     @property
     def decision(self) -> decisions.Decision:
         """Returns how scores become answers; `decisions.PLAIN` unless the model was calibrated."""
-        return _checked(self.path, decisions.Decision.of, self.settings)
+        return _checked(self.path, decisions.Decision.from_settings, self.settings)
 
     def length(self, name: str = "max_seq_length", minimum: int = MIN_LENGTH) -> int:
         """Returns the setting of a length of inputs, in tokens.
@@ -366,7 +366,7 @@ def _copy(source: str, target: str) -> None:
 def described_head(path: str) -> head_config.Head | None:
     """Returns the head in the description of a folder; None without a description."""
     settings = described_settings(path)
-    return None if settings is None else head_config.Head.of(settings)
+    return None if settings is None else head_config.Head.from_settings(settings)
 
 
 def described_pooling(path: str) -> str | None:
@@ -377,12 +377,12 @@ def described_pooling(path: str) -> str | None:
 
 def described_scale(path: str) -> label_scale.LabelScale:
     """Returns the scale in the description of a folder; `label_scale.RAW` without one."""
-    return _checked(path, label_scale.LabelScale.of, described_settings(path) or {})
+    return _checked(path, label_scale.LabelScale.from_settings, described_settings(path) or {})
 
 
 def described_decision(path: str) -> decisions.Decision:
     """Returns the decision in the description of a folder; `decisions.PLAIN` without one."""
-    return _checked(path, decisions.Decision.of, described_settings(path) or {})
+    return _checked(path, decisions.Decision.from_settings, described_settings(path) or {})
 
 
 def _checked(path: str, make: Callable[[_Json], _Made], settings: _Json) -> _Made:

@@ -154,8 +154,8 @@ class TokenRows(PaddedRows):
         to_heads = row * (parts * heads) + (part * heads + head)[:, np.newaxis, :, np.newaxis]
         # The slice of part 0 and head 0; the next head is S slices further, the next part B N S.
         first = self._position // self.length * (heads * self.length) + self._position % self.length
-        further = part * (self.batch * heads * self.length) + head * self.length
-        to_rows = first[:, tf.newaxis, tf.newaxis] + further
+        others = part * (self.batch * heads * self.length) + head * self.length
+        to_rows = first[:, tf.newaxis, tf.newaxis] + others
         return tf.reshape(to_heads, [-1]), tf.reshape(to_rows, [-1])
 
     def split_heads(self, x: tf.Tensor, parts: int) -> list[tf.Tensor]:

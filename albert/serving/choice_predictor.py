@@ -103,7 +103,7 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
 
     def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         self._max_qa_length = folder.length("max_qa_length", 1)
-        return self._max_qa_length + race.BESIDE_ENDING
+        return self._max_qa_length + race.RESERVED_TOKENS
 
     def predict(
         self, questions: Iterable[Question], batch_size: int = 32, batches_ahead: int = 16
@@ -166,7 +166,7 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
             raise file_io.InputError(f"{path}: there is no question")
         return questions, gold
 
-    def of_request(self, fields: dict[str, Any]) -> Question:
+    def read_request(self, fields: dict[str, Any]) -> Question:
         """Returns the example of a request."""
         return Question("", fields["article"], fields["question"], tuple(fields["options"]))
 

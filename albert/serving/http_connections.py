@@ -62,7 +62,7 @@ class Notes:
         for kind in list(self._more):
             self._log_count(kind)
 
-    def of_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def log_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Handles exceptions of the event loop, which would log each with its traceback."""
         error = context.get("exception")
         if isinstance(error, OSError):

@@ -174,7 +174,7 @@ class InferenceRequest:
         if isinstance(self.examples[0], requests.Ids):
             return np.asarray(results[0][tensor.name])
         kind = object if tensor.datatype == tensors.BYTES else None
-        return np.array([tensor.of(result) for result in results], kind)
+        return np.array([tensor.value_of(result) for result in results], kind)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,7 +143,7 @@ class Predictor(BatchedModel[Example, Notes, Result]):
         """Returns the examples of a file and their gold answers, None if it has none."""
 
     @abc.abstractmethod
-    def of_request(self, fields: dict[str, Any]) -> Any:
+    def read_request(self, fields: dict[str, Any]) -> Any:
         """Returns what `predict` takes for fields that `form` has read from a request."""
 
     # --- predictions ---

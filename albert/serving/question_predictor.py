@@ -206,7 +206,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
             return questions, None
         return questions, [list(example.answers or ()) for example in examples]
 
-    def of_request(self, fields: dict[str, Any]) -> Question:
+    def read_request(self, fields: dict[str, Any]) -> Question:
         """Returns the example of a request."""
         return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
 

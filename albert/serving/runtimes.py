@@ -130,7 +130,7 @@ RUNTIMES = {
 }
 
 
-def of(format: str, precision: str) -> list[str]:
+def supported_by(format: str, precision: str) -> list[str]:
     """Returns the names of the runtimes that run models of a format and precision."""
     return [
         name
@@ -152,7 +152,7 @@ def load(
       ``(features) -> outputs``: from int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`.
       Other features are ignored. Only one thread may call it at a time.
     """
-    fitting = of(folder.format, folder.precision)
+    fitting = supported_by(folder.format, folder.precision)
     name = fitting[0] if runtime == "auto" else runtime
     if name not in fitting:
         raise file_io.InputError(

@@ -79,7 +79,7 @@ class LoadedModel:
 
     def _answer_texts(self, texts: Sequence[dict[str, Any]]) -> list[requests.Result]:
         predictor = self._predictor
-        examples = [predictor.of_request(fields) for fields in texts]
+        examples = [predictor.read_request(fields) for fields in texts]
         results = predictor.predict(examples, predictor.batch_size(examples))
         rows = map(predictor.to_json, results)
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]

@@ -229,7 +229,7 @@ class Server:
           OSError: the address is not available.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
-        loop.set_exception_handler(self._notes.of_loop)
+        loop.set_exception_handler(self._notes.log_loop_error)
         self._connections = connections = http_connections.Connections(
             settings.max_connections, self._notes, self._metrics.count_closed
         )

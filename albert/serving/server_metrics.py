@@ -92,8 +92,8 @@ class Metrics:
             "Connections closed to make room for others.",
             registry=registry,
         )
-        self._of_models(models)
-        self._of_process()
+        self._add_models(models)
+        self._add_process()
         for name, help, read in (
             ("albert_connections", "Open connections.", connections),
             ("albert_waiting_rows", "Texts or questions that wait.", waiting),
@@ -101,7 +101,7 @@ class Metrics:
         ):
             prometheus_client.Gauge(name, help, registry=registry).set_function(read)
 
-    def _of_models(self, models: Callable[[], Iterable[tuple[str, int, bool]]]) -> None:
+    def _add_models(self, models: Callable[[], Iterable[tuple[str, int, bool]]]) -> None:
         """Adds the metrics with the name of a model; those without it are sums over models."""
         registry = self._registry
         self._model_requests = prometheus_client.Counter(
@@ -126,7 +126,7 @@ class Metrics:
         )
         registry.register(_States(models))
 
-    def _of_process(self) -> None:
+    def _add_process(self) -> None:
         """Adds memory, processor time and open files of this process, and what it was built of."""
         prometheus_client.ProcessCollector(registry=self._registry)
         build = prometheus_client.Info(

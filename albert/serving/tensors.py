@@ -32,7 +32,7 @@ class Tensor:
     shape: tuple[int, ...]
     field: str | Callable[[dict], Any] | None = None
 
-    def of(self, result: dict[str, Any]) -> Any:
+    def value_of(self, result: dict[str, Any]) -> Any:
         """Returns the output of one example: a text, a number or a list."""
         if callable(self.field):
             return self.field(result)

@@ -125,7 +125,7 @@ class TextPredictor(
             return dataclasses.replace(row, **changes)
         return dataclasses.replace(self._task, files={"dev" if labeled else "test": path})
 
-    def of_request(self, fields: dict[str, Any]) -> str | tuple[str, str]:
+    def read_request(self, fields: dict[str, Any]) -> str | tuple[str, str]:
         """Returns the example of a request."""
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
@@ -216,12 +216,12 @@ class TextPredictor(
         With examples, which are read after their results, it writes their texts as text and
         text_pair.
         """
-        further = None
+        extra = None
         if examples is not None:
             names = ("text", "text_pair")[: 1 + (self.columns.text_pair is not None)]
-            further = names, ((e.text_a, e.text_b or "")[: len(names)] for e in examples)
+            extra = names, ((e.text_a, e.text_b or "")[: len(names)] for e in examples)
         rows = map(self._named, results)
-        prediction_files.write_predictions(file, form, self.names, rows, further)
+        prediction_files.write_predictions(file, form, self.names, rows, extra)
 
     def _named(self, result: prediction_files.Prediction) -> prediction_files.Prediction:
         """Returns a prediction whose labels are those of `names`."""

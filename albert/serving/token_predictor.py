@@ -65,7 +65,7 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         gold = [sentence.labels for sentence in sentences] if labeled else None
         return [word_files.without_labels(sentence) for sentence in sentences], gold
 
-    def of_request(self, fields: dict[str, Any]) -> list[str]:
+    def read_request(self, fields: dict[str, Any]) -> list[str]:
         """Returns the example of a request."""
         return fields["words"]
 

@@ -578,14 +578,14 @@ def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tenso
     """Returns the `contracts.Task.learning_signals` of class ids or numbers."""
     from albert.training import learning_signals as signals
 
-    return signals.of_labels(outputs, features)
+    return signals.label_signals(outputs, features)
 
 
 def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
     """Measures the train labels of a regression, and logs their range, mean and deviation."""
     examples = glue_task.iter_examples(data_dir or "", "train", use_spm=False)
     labels = np.fromiter((float(example.label) for example in examples), np.float64)
-    scale = label_scale.LabelScale.of_labels(labels)
+    scale = label_scale.LabelScale.from_labels(labels)
     extent = f"{labels.min():g} to {labels.max():g}"
     moments = f"mean {labels.mean():g}, deviation {labels.std():g}"
     logging.info("%d labels of the train data: %s, %s", len(labels), extent, moments)
@@ -630,7 +630,7 @@ def make_task(
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
     partial, labels = functools.partial, glue_task.labels
-    further = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
+    class_names = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
     form, is_own = results.SHORT, not isinstance(glue_task, GlueTask)
     return contracts.Task(
         name=glue_task.name,
@@ -647,7 +647,7 @@ def make_task(
         evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
-        metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(further if labels else ())),
+        metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(class_names if labels else ())),
         learning_signals=learning_signals,
         results_form=class_scores.add_to_form(form, labels, is_own) if labels else form,
     )
@@ -734,7 +734,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         if not self.task.is_labeled(self.predicted):
             return None
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
-        return outcomes.of_classes(self.task.labels, ids, texts, rows)
+        return outcomes.class_outcomes(self.task.labels, ids, texts, rows)
 
 
 def check_length(glue_task: ClassifierTask, max_seq_length: int) -> None:

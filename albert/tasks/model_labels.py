@@ -144,7 +144,7 @@ def read_folder(folder: str) -> ModelHead | None:
     """Reads the head of the model in a folder; see `read`."""
     path = os.path.join(folder, sources.DESCRIPTION_NAME)
     if not file_io.exists(path):
-        return _of_huggingface(folder)
+        return _read_huggingface(folder)
     description = file_io.read_json(path, "model description", dict)
     kind, settings = description.get("kind"), description.get("settings")
     if not isinstance(kind, str) or not isinstance(settings, dict):
@@ -155,7 +155,7 @@ def read_folder(folder: str) -> ModelHead | None:
     return ModelHead(path, kind, tuple(labels), settings.get("task_name"))
 
 
-def _of_huggingface(folder: str) -> ModelHead | None:
+def _read_huggingface(folder: str) -> ModelHead | None:
     config = huggingface.read_config(folder)
     kind = _KINDS.get(huggingface.class_ending(config) or "")
     if kind is None:

@@ -88,7 +88,7 @@ def texts_of(ids: Iterable[str], examples: Iterable[tuple[str, str]]) -> Iterato
         yield next((text for other, text in remaining if other == guid), "")
 
 
-def of_classes(
+def class_outcomes(
     labels: Sequence[str], ids: Sequence[str], texts: Iterable[str], rows: Rows
 ) -> Iterator[Outcome]:
     """Yields the outcomes of a classifier or a regression.

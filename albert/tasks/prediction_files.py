@@ -17,7 +17,7 @@ PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
 
-Further = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of each row
+ExtraColumns = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of each row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ def predictions(
 
 
 def _tsv_lines(
-    labels: Sequence[str], rows: Iterable[Prediction], further: Further
+    labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    names, values = further
+    names, values = extra
     yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
     for row, texts in zip(rows, values, strict=False):
         cells = [re.sub(f"{tables.NOT_IN_NAMES}+", " ", text) for text in texts]
@@ -99,9 +99,9 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
 
 
 def _json_lines(
-    labels: Sequence[str], rows: Iterable[Prediction], further: Further
+    labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    names, values = further
+    names, values = extra
     for row, texts in zip(rows, values, strict=False):
         added = dict(zip(names, texts, strict=True))
         yield tables.json_line({**to_dict(labels, row), **added}).rstrip("\n")
@@ -112,7 +112,7 @@ def write_predictions(
     form: str,
     labels: Sequence[str],
     rows: Iterable[Prediction],
-    further: Further | None = None,
+    extra: ExtraColumns | None = None,
 ) -> None:
     """Writes predictions to an open file, one at a time.
 
@@ -120,12 +120,12 @@ def write_predictions(
       form: "tsv": id, prediction and ``probability_<label>`` for each label, under a header; or
         "jsonl": objects with id, prediction and, for labels, their probabilities.
       labels: label names by id; empty for regression.
-      further: names of further columns or keys, and their texts for each prediction; in tsv
+      extra: names of extra columns or keys, and their texts for each prediction; in tsv
         blanks replace tabs and line breaks.
     """
     make_lines = {"tsv": _tsv_lines, "jsonl": _json_lines}[form]
     file.writelines(
-        f"{line}\n" for line in make_lines(labels, rows, further or ((), itertools.repeat(())))
+        f"{line}\n" for line in make_lines(labels, rows, extra or ((), itertools.repeat(())))
     )
 
 

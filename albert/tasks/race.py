@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from albert.model.layers import Compute
 
 NUM_CHOICES = 4
-BESIDE_ENDING = 4  # other tokens of an input, at least: one of the article, [CLS] and two [SEP]
+RESERVED_TOKENS = 4  # other tokens of an input, at least: one of the article, [CLS] and two [SEP]
 KIND = "multiple_choice"  # kind of model folders
 LEVELS = ("middle", "high")  # in the order of the codes that records hold
 _FOLDER = "RACE"
@@ -436,9 +436,9 @@ def make_data(
     """
     levels = {"high_only": high_only, "middle_only": middle_only}
     _levels(**levels)
-    if not 1 <= max_qa_length <= max_seq_length - BESIDE_ENDING:
+    if not 1 <= max_qa_length <= max_seq_length - RESERVED_TOKENS:
         raise file_io.InputError(
-            f"max_qa_length={max_qa_length} must be at least 1 and at most {BESIDE_ENDING} below "
+            f"max_qa_length={max_qa_length} must be at least 1 and at most {RESERVED_TOKENS} below "
             f"max_seq_length={max_seq_length}: the article, [CLS] and two [SEP] also need space; "
             "give a lower max_qa_length or a higher max_seq_length"
         )
@@ -497,6 +497,6 @@ class RaceData(example_data.ExampleData[RaceExample]):
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome]:
         """See `example_data.ExampleData`."""
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
-        for outcome in outcomes.of_classes(_LETTERS, ids, texts, rows):
+        for outcome in outcomes.class_outcomes(_LETTERS, ids, texts, rows):
             passage = outcome.guid.rpartition("#")[0]
             yield dataclasses.replace(outcome, groups={"passage": passage})

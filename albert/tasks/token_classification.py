@@ -374,10 +374,10 @@ def _build_model(
     return heads.TokenClassifierModel(config, num_labels, *settings)
 
 
-def _signs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
+def _learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     from albert.training import learning_signals
 
-    return learning_signals.of_words(outputs, features)
+    return learning_signals.word_signals(outputs, features)
 
 
 def make_task(
@@ -410,7 +410,7 @@ def make_task(
         train_metrics=_train_metrics,
         best_metric="f1" if marked else "eval_accuracy",
         metrics=("eval_accuracy", "eval_loss", *(("f1", "precision", "recall") if marked else ())),
-        learning_signals=_signs,
+        learning_signals=_learning_signals,
     )
 
 

@@ -104,14 +104,14 @@ def read_lines(
     """
     if form == "txt":
         texts = ((f"{name} line {i}", line) for i, line in file_io.text_lines(lines, name))
-        yield from tables.each(texts, _of_text, skipped)
+        yield from tables.each(texts, _sentence_of_text, skipped)
     elif form == "jsonl":
         yield from _read_jsonl(lines, name, columns, labeled, skipped)
     else:
         yield from _read_conll(lines, name, columns, labeled)
 
 
-def _of_text(number: int, place: str, text: str) -> Sentence:
+def _sentence_of_text(number: int, place: str, text: str) -> Sentence:
     return Sentence(str(number), words_of(text, place), None, place)
 
 

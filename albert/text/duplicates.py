@@ -138,7 +138,7 @@ class Signatures:
                 part = table[start : start + rows, columns].astype(np.uint64)
                 yield words.row_hashes(part)
 
-    def of(self, places: np.ndarray) -> np.ndarray:
+    def signatures(self, places: np.ndarray) -> np.ndarray:
         """Returns the [*, K] signatures of the documents at these places."""
         signatures = np.empty((len(places), NUM_HASHES), np.uint32)
         table_of = np.searchsorted(self._starts, places, side="right") - 1
@@ -151,8 +151,8 @@ class Signatures:
         """Estimates the [*] similarity of documents at places `first` with those at `second`."""
         parts = [
             (
-                self.of(first[start : start + _PAIRS_AT_A_TIME])
-                == self.of(second[start : start + _PAIRS_AT_A_TIME])
+                self.signatures(first[start : start + _PAIRS_AT_A_TIME])
+                == self.signatures(second[start : start + _PAIRS_AT_A_TIME])
             ).mean(axis=1)
             for start in range(0, len(first), _PAIRS_AT_A_TIME)
         ]

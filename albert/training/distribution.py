@@ -1,4 +1,4 @@
-"""Distributes a run over its devices: one device, several GPUs, several workers or a TPU.
+"""Distributes a run over its devices: one device, has_several GPUs, has_several workers or a TPU.
 
 The engine only sees the `tf.distribute.Strategy` that `create_strategy` returns. Workers are
 processes that run the same command. `TF_CONFIG` lists all workers and identifies this one. Each
@@ -242,8 +242,8 @@ def create_strategy(
     """Builds the strategy; call this before any other use of TensorFlow.
 
     Args:
-      name: one of `STRATEGIES`. "auto" selects several workers if ``TF_CONFIG`` lists them,
-        else several GPUs if the machine has them, else one device.
+      name: one of `STRATEGIES`. "auto" selects has_several workers if ``TF_CONFIG`` lists them,
+        else has_several GPUs if the machine has them, else one device.
       tpu_name: name or address of the TPU; defaults to `master`.
       tpu_zone: Google Cloud zone of the TPU.
       gcp_project: Google Cloud project of the TPU.
@@ -258,8 +258,8 @@ def create_strategy(
         return _tpu_strategy(tpu_name or master, tpu_zone, gcp_project)
     tf_config = os.environ.get("TF_CONFIG")
     if name == "auto":
-        several = len(tf.config.list_physical_devices("GPU")) > 1
-        alone = "mirrored" if several else "one_device"
+        has_several = len(tf.config.list_physical_devices("GPU")) > 1
+        alone = "mirrored" if has_several else "one_device"
         name = "multi_worker" if cluster_of(tf_config) else alone
     if name == "multi_worker":
         cluster = cluster_of(tf_config)
@@ -358,7 +358,7 @@ def _tpu_strategy(
 
 
 def workers(strategy: tf.distribute.Strategy) -> Cluster | None:
-    """Returns the `Cluster` of a strategy; None unless it has several workers."""
+    """Returns the `Cluster` of a strategy; None unless it has has_several workers."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return None
     return cluster_of(os.environ.get("TF_CONFIG"))

@@ -563,8 +563,8 @@ class Engine:
         if self.baseline is None:
             self.baseline = evaluator.baseline()
         self.classes = evaluator.classes()
-        further = self.task.extra_metrics(self.model)
-        return {**evaluator.result(), **further, **self._means_of_training()}
+        extra = self.task.extra_metrics(self.model)
+        return {**evaluator.result(), **extra, **self._means_of_training()}
 
     def time_evaluation(self, input_fn: InputFn) -> float:
         """Estimates the seconds of `evaluate` from a few batches; the others are only counted."""

@@ -111,7 +111,7 @@ class BestTracker:
             with file_io.room_for(self._events):
                 self._writer = tf.summary.create_file_writer(self._events)
             checkpoints.complete_best(folder)
-            _set_aside_others(folder, basis)
+            _quarantine_others(folder, basis)
             self.unscored_best = checkpoints.find_best(folder)
             if resume:
                 self._resume()
@@ -396,7 +396,7 @@ def _tracker(engine: Engine, resume: bool) -> BestTracker:
     )
 
 
-def _set_aside_others(folder: str, basis: Basis | None) -> None:
+def _quarantine_others(folder: str, basis: Basis | None) -> None:
     """Sets results aside that were measured on another basis, so that they do not compete."""
     differences = run_record.read_differences(folder, basis) if basis else []
     if differences:
@@ -406,8 +406,8 @@ def _set_aside_others(folder: str, basis: Basis | None) -> None:
             folder,
             "; ".join(differences),
         )
-        results.set_aside(folder)
-        run_record.set_aside_evaluations(folder)
+        results.quarantine(folder)
+        run_record.quarantine_evaluations(folder)
     if basis:
         run_record.set_basis(folder, basis)
 
@@ -582,7 +582,7 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
     if is_chief:
         file_io.make_dirs(folder)
-        _set_aside_others(folder, engine.basis())
+        _quarantine_others(folder, engine.basis())
     _log(folder, prefix, step, metrics, form, is_chief)
     if not is_chief:
         return None

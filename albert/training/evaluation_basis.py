@@ -98,7 +98,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-def of_values(
+def from_values(
     flags: Mapping[str, Mapping[str, Any]],
     task: str | None,
     metric: str | None,
@@ -115,7 +115,7 @@ def of_values(
     """
     values = {name: flag["value"] for name, flag in flags.items()}
     examples = {"task": task} if task else {}
-    examples |= _of_description(description or {})
+    examples |= _from_description(description or {})
     examples |= {name: values[name] for name in _EXAMPLES if name in values}
     if "max_eval_steps" in values and "eval_batch_size" in values:
         examples["max_eval_steps"] *= values["eval_batch_size"]
@@ -128,7 +128,7 @@ def of_values(
     return Basis(**basis.to_dict())  # as it is read from JSON
 
 
-def _of_description(description: Mapping[str, Any]) -> dict[str, Any]:
+def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
     """Returns labels and columns of the data."""
     found: dict[str, Any] = {}
     labels = description.get("labels")
@@ -141,12 +141,12 @@ def _of_description(description: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def of_record(folder: str, record: Mapping[str, Any]) -> Basis:
+def from_record(folder: str, record: Mapping[str, Any]) -> Basis:
     """Returns the basis of a folder's run from its flags and inputs, as older versions kept it."""
     inputs = record["inputs"]
     data = inputs.get("eval_data") or inputs.get("predict_data")
     task = record.get("task")
-    return of_values(
+    return from_values(
         record["flags"], task, record.get("best_metric"), data, _read_description(folder)
     )
 

@@ -116,10 +116,14 @@ def training_flops(model: contracts.Model, work: StepWork) -> int | None:
         teacher = model.teacher
         student = training_flops(model.student, work)
         assert student is not None, "students are `heads.Model`s"
-        return student + _of_encoder(teacher, work, False) + sum(_of_head(teacher, work))
+        return (
+            student
+            + _encoder_operations(teacher, work, False)
+            + sum(_head_operations(teacher, work))
+        )
     if not isinstance(model, heads.Model):
         return None
-    body, head = _of_encoder(model, work, True), _of_head(model, work)
+    body, head = _encoder_operations(model, work, True), _head_operations(model, work)
     if model.is_frozen:
         return body + 2 * head.first + 3 * head.other
     return 3 * (body + head.first + head.other)
@@ -136,7 +140,7 @@ def _student(model: contracts.Model) -> contracts.Model:
     return model.student if isinstance(model, distillation.DistilledModel) else model
 
 
-def _of_encoder(model: heads.Model, work: StepWork, training: bool) -> int:
+def _encoder_operations(model: heads.Model, work: StepWork, training: bool) -> int:
     """Returns the FLOP of the forward pass of a model's encoder and pooler."""
     if not work.rows:
         return 0
@@ -146,16 +150,16 @@ def _of_encoder(model: heads.Model, work: StepWork, training: bool) -> int:
             last_layer = (work.masked, work.masked_pairs)
             if model.uses_pooler:  # It reads the first position of each text.
                 last_layer = (work.masked + work.texts, work.masked_pairs + work.positions)
-            return of_encoder(model.config, work, last_layer, model.uses_pooler)
+            return encoder_operations(model.config, work, last_layer, model.uses_pooler)
         # A teacher's pooler is not read.
-        return of_encoder(model.config, work, None, training and model.uses_pooler)
+        return encoder_operations(model.config, work, None, training and model.uses_pooler)
     if not model.uses_pooler:  # The head, or the mean that it reads, takes all positions.
-        return of_encoder(model.config, work, None, False)
+        return encoder_operations(model.config, work, None, False)
     first = None if whole else (work.texts, work.positions)
-    return of_encoder(model.config, work, first, True)
+    return encoder_operations(model.config, work, first, True)
 
 
-def of_encoder(
+def encoder_operations(
     config: encoder.AlbertConfig, work: StepWork, last_layer: tuple[int, int] | None, pooler: bool
 ) -> int:
     """Returns the FLOP of the forward pass of the encoder.
@@ -180,17 +184,17 @@ def of_encoder(
 
 
 @functools.singledispatch
-def _of_head(model: heads.Model, work: StepWork) -> _Head:
+def _head_operations(model: heads.Model, work: StepWork) -> _Head:
     """Returns the `_Head` of a model's forward pass."""
     raise TypeError(f"the products of {type(model).__name__} are unknown")
 
 
-@_of_head.register
+@_head_operations.register
 def _(model: distillation.HeadlessTeacher, work: StepWork) -> _Head:
     return _Head(0, 0)
 
 
-@_of_head.register
+@_head_operations.register
 def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
     config = model.config
     transform = 2 * work.masked * config.hidden_size * config.embedding_size
@@ -199,12 +203,12 @@ def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
     return _Head(transform + sentence, words)
 
 
-@_of_head.register(heads.ClassifierModel)
-@_of_head.register(heads.RegressionModel)
-@_of_head.register(heads.MultipleChoiceModel)
-@_of_head.register(heads.TokenClassifierModel)
-@_of_head.register(heads.SquadV1Model)
-def _of_label_weights(model: heads.Model, work: StepWork) -> _Head:
+@_head_operations.register(heads.ClassifierModel)
+@_head_operations.register(heads.RegressionModel)
+@_head_operations.register(heads.MultipleChoiceModel)
+@_head_operations.register(heads.TokenClassifierModel)
+@_head_operations.register(heads.SquadV1Model)
+def _label_weight_operations(model: heads.Model, work: StepWork) -> _Head:
     """Returns the FLOP of the hidden layer, if any, and of the output layer."""
     by_token = isinstance(model, (heads.TokenClassifierModel, heads.SquadV1Model))
     rows = work.positions if by_token else work.texts
@@ -212,7 +216,7 @@ def _of_label_weights(model: heads.Model, work: StepWork) -> _Head:
     return _after_hidden_layer(model, rows, outputs, 0)
 
 
-@_of_head.register
+@_head_operations.register
 def _(model: heads.SquadV2Model, work: StepWork) -> _Head:
     size = model.hidden.size
     start = 2 * work.positions * size

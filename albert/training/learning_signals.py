@@ -49,7 +49,7 @@ def _compare_pairs(labels: tf.Tensor) -> tf.Tensor:
     return tf.cast(labels[:, tf.newaxis] == labels[tf.newaxis], tf.float32)
 
 
-def of_classes(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+def class_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of a classification.
 
     Args:
@@ -78,7 +78,7 @@ def of_classes(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     }
 
 
-def of_words(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+def word_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of word labels, from the first words of a batch.
 
     Args:
@@ -86,16 +86,16 @@ def of_words(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
       features: dict with label_ids and first_pieces, [B, S] integers each.
 
     Returns:
-      As `of_classes`.
+      As `class_signals`.
     """
     words = tf.where(features["first_pieces"] > 0)[:_MAX_WORDS]
     word_outputs = {
         name: tf.gather_nd(outputs[name], words) for name in ("probabilities", "predictions")
     }
-    return of_classes(word_outputs, {"label_ids": tf.gather_nd(features["label_ids"], words)})
+    return class_signals(word_outputs, {"label_ids": tf.gather_nd(features["label_ids"], words)})
 
 
-def of_numbers(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of a regression.
 
     Args:
@@ -112,19 +112,19 @@ def of_numbers(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     return {"association": _association(scores, labels[:, tf.newaxis] * labels)}
 
 
-def of_labels(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-    """Calls `of_classes` for integer labels, else `of_numbers`."""
-    by_kind = of_classes if features["label_ids"].dtype.is_integer else of_numbers
+def label_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+    """Calls `class_signals` for integer labels, else `number_signals`."""
+    by_kind = class_signals if features["label_ids"].dtype.is_integer else number_signals
     return by_kind(outputs, features)
 
 
-def _of_starts(probabilities: tf.Tensor, features: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+def _start_association(probabilities: tf.Tensor, features: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns scores [B, B] and kernel [B, B] of the start positions of answers."""
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _compare_pairs(starts)
 
 
-def of_spans(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+def span_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of SQuAD 1.1, from the start positions of answers.
 
     Args:
@@ -135,10 +135,10 @@ def of_spans(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
       Dict with association [4], see `_association`.
     """
     probabilities = tf.nn.softmax(outputs["start_logits"])
-    return {"association": _association(*_of_starts(probabilities, features))}
+    return {"association": _association(*_start_association(probabilities, features))}
 
 
-def of_spans_or_none(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+def span_or_none_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of SQuAD 2.0, from start positions and answerability.
 
     Args:
@@ -148,7 +148,7 @@ def of_spans_or_none(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor
     Returns:
       Dict with association [4], see `_association`.
     """
-    scores, kernel = _of_starts(tf.exp(outputs["start_log_probs"]), features)
+    scores, kernel = _start_association(tf.exp(outputs["start_log_probs"]), features)
     impossible = tf.reshape(features["is_impossible"], [-1])
     odds = tf.nn.sigmoid(outputs["cls_logits"])
     answerability = tf.gather(tf.stack([1.0 - odds, odds], axis=1), impossible, axis=1)

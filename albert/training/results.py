@@ -256,12 +256,12 @@ def _short(value: Any) -> str:
 
 def _known_lines(metrics: dict[str, Any], step: int, form: Form) -> list[str]:
     """Returns the lines that the reference also writes."""
-    further = _further(form)
-    known = {key: value for key, value in metrics.items() if key not in further}
+    added = _added_names(form)
+    known = {key: value for key, value in metrics.items() if key not in added}
     return _lines({**known, "global_step": step}, form)
 
 
-def _further(form: Form) -> set[str]:
+def _added_names(form: Form) -> set[str]:
     """Returns the names of the scores that the reference does not have."""
     return {*form.added, *form.by_class}
 
@@ -292,7 +292,7 @@ def make_block(
         all scores.
     """
     if not form.writes_added:
-        left_out = _further(form) - {metric}
+        left_out = _added_names(form) - {metric}
         metrics = {key: value for key, value in metrics.items() if key not in left_out}
     text = _known_lines(metrics, step, form)
     if best_value is not None:
@@ -413,7 +413,7 @@ def write_trial(folder: str, trial: Trial) -> None:
     file_io.write_text(os.path.join(folder, BEST_TRIAL), ":".join(map(str, trial)))
 
 
-def set_aside(folder: str) -> None:
+def quarantine(folder: str) -> None:
     """Renames the files of results, which were measured on other data or settings."""
     for name in (RESULTS, AVERAGE_RESULTS, BEST_TRIAL):
         path = os.path.join(folder, name)

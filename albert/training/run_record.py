@@ -467,7 +467,7 @@ def set_basis(folder: str, basis: Basis) -> None:
     change_session(folder, change)
 
 
-def set_aside_evaluations(folder: str) -> None:
+def quarantine_evaluations(folder: str) -> None:
     """Gives the lines of evaluations in ``metrics.jsonl`` another kind, as for `EARLIER`."""
     path = os.path.join(folder, METRICS)
     rows, _ = _read_rows_or_rename(path)
@@ -571,7 +571,7 @@ def basis_of_result(folder: str, record: Json) -> Basis:
     session = session_of_result(record)
     if session and "measured_on" in session:
         return Basis(**session["measured_on"])
-    return evaluation_basis.of_record(folder, record)
+    return evaluation_basis.from_record(folder, record)
 
 
 def session_of_result(record: Json) -> Json | None:

@@ -44,7 +44,7 @@ class Recorder:
         `run_facts.describe_input`.
         """
         data = run_facts.describe_input(path, files) if files else None
-        return evaluation_basis.of_values(self.flags, task, metric, data, self.description)
+        return evaluation_basis.from_values(self.flags, task, metric, data, self.description)
 
     @contextlib.contextmanager
     def session(self, folder: str, stages: Sequence[str], inputs: Inputs) -> Iterator[None]:
@@ -131,7 +131,7 @@ def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Input
 def _add_bases(folder: str, record: Json) -> None:
     """Adds what the results of an earlier version were measured on; it recorded only flags."""
     if record["result"] and "measured_on" not in record:
-        basis = evaluation_basis.of_record(folder, record).to_dict()
+        basis = evaluation_basis.from_record(folder, record).to_dict()
         record["measured_on"] = basis
         if session := run_record.session_of_result(record):
             session.setdefault("measured_on", basis)

@@ -19,7 +19,6 @@ from albert.training import (
     budget,
     contracts,
     distribution,
-    engine,
     evaluation,
     optimizer_table,
     optimizers,
@@ -28,6 +27,7 @@ from albert.training import (
     run_session,
     stuck_runs,
 )
+from albert.training.engine import Engine, RunConfig, check_batches, training_batch
 from albert.training.evaluation_basis import Basis
 
 
@@ -68,7 +68,7 @@ class Run:
     """
 
     model_config: configuration.AlbertConfig
-    run_config: engine.RunConfig
+    run_config: RunConfig
     strategy: tf.distribute.Strategy
     training: Training | None = None
     init_checkpoint: str | None = None
@@ -98,7 +98,7 @@ class Run:
         return None if self.checkpoint == "all" else self.checkpoint
 
 
-def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
+def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
     """Runs the stages of a run: training, evaluation, prediction."""
     stages = {"train": run.do_train, "dev": run.do_eval, "test": run.do_predict}
     splits = [split for split, is_chosen in stages.items() if is_chosen]
@@ -113,24 +113,24 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> engine.Engine:
         with data.reading([path for files in paths.values() for path in files]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.training:
-                runner = _train(task, data, run, run.training, paths["train"], eval_input)
+                engine = _train(task, data, run, run.training, paths["train"], eval_input)
             else:
-                runner = _make_engine(task, run)
-            block = _evaluate(run, runner, eval_input) if eval_input else None
+                engine = _make_engine(task, run)
+            block = _evaluate(run, engine, eval_input) if eval_input else None
             if run.do_predict:
-                block = _predict(run, data, runner, _eval_input(data, paths, "test")) or block
+                block = _predict(run, data, engine, _eval_input(data, paths, "test")) or block
             if block:
-                _log_results(run, runner, block)
+                _log_results(run, engine, block)
                 if run.do_eval:
-                    evaluation.warn_of_start(runner, block)
+                    evaluation.warn_of_start(engine, block)
                 folder = run.run_config.output_dir
                 run_record.log_remarks(folder, run_record.read_remarks(folder))
-    return runner
+    return engine
 
 
-def _log_results(run: Run, runner: engine.Engine, block: results.Block) -> None:
+def _log_results(run: Run, engine: Engine, block: results.Block) -> None:
     """Logs the scores of the chosen checkpoint, with a table of its classes if there are any."""
-    text = results.display(block, runner.task.results_form)
+    text = results.display(block, engine.task.results_form)
     table = results.class_table(run_record.read_classes(run.run_config.output_dir))
     logging.info("%s", f"{text}\n{table}" if table else text)
 
@@ -142,7 +142,7 @@ def _train(
     training: Training,
     paths: Sequence[str],
     eval_input: input_pipeline.InputFn | None,
-) -> engine.Engine:
+) -> Engine:
     """Trains within the run's budget; restarts with another seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
@@ -154,16 +154,16 @@ def _train(
         if pacer:
             optimizer = optimizer.in_fractions()
             config = dataclasses.replace(config, num_train_steps=pacer.num_train_steps)
-        runner = _make_engine(task, dataclasses.replace(run, run_config=config))
+        engine = _make_engine(task, dataclasses.replace(run, run_config=config))
         extra: dict[str, float] | None = {"restarts": count} if count else None
         evaluate = None
         if eval_input:
-            evaluate = evaluation.evaluate_while_training(runner, eval_input, extra)
+            evaluate = evaluation.evaluate_while_training(engine, eval_input, extra)
             if pacer:
-                time_evaluation = functools.partial(runner.time_evaluation, eval_input)
+                time_evaluation = functools.partial(engine.time_evaluation, eval_input)
                 evaluate = pacer.timing(evaluate, time_evaluation)
         try:
-            average = runner.train(
+            average = engine.train(
                 _train_input(data, paths, seed),
                 optimizer,
                 lambda model: _initialize(model, run),
@@ -172,11 +172,11 @@ def _train(
                 data.words_per_token,
             )
             if average and eval_input:
-                evaluation.evaluate_average(runner, eval_input, average)
-            return runner
+                evaluation.evaluate_average(engine, eval_input, average)
+            return engine
         except stuck_runs.StuckError as error:
             stuck_runs.give_up(folder, seed, error, on_chief)
-            del runner, evaluate, watch, pacer  # the next attempt needs their memory
+            del engine, evaluate, watch, pacer  # the next attempt needs their memory
     raise AssertionError("the last attempt has raised")
 
 
@@ -205,19 +205,19 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
     return report
 
 
-def _make_engine(task: contracts.Task, run: Run) -> engine.Engine:
+def _make_engine(task: contracts.Task, run: Run) -> Engine:
     """Makes the engine of a run, and writes the size of its model to the run's record."""
     if not (run.training and run.training.stuck):  # the learning signals are not needed
         task = dataclasses.replace(task, learning_signals=contracts.no_metrics)
-    runner = engine.Engine(task, run.model_config, run.run_config, run.strategy)
-    runner.before_save, runner.basis = run.before_save, run.basis
+    engine = Engine(task, run.model_config, run.run_config, run.strategy)
+    engine.before_save, engine.basis = run.before_save, run.basis
     if distribution.is_chief(run.strategy):
         counts = [
             sum(variable.shape.num_elements() for variable in variables)
-            for variables in (runner.model.variables, runner.model.trained_variables)
+            for variables in (engine.model.variables, engine.model.trained_variables)
         ]
         run_record.set_model(run.run_config.output_dir, task.name, task.best_metric, *counts)
-    return runner
+    return engine
 
 
 def _make_watch(run: Run, training: Training) -> stuck_runs.Watch | None:
@@ -258,23 +258,21 @@ def _make_pacer(
     return pacer
 
 
-def _evaluate(
-    run: Run, runner: engine.Engine, eval_input: input_pipeline.InputFn
-) -> results.Block | None:
+def _evaluate(run: Run, engine: Engine, eval_input: input_pipeline.InputFn) -> results.Block | None:
     """Returns the results of the best checkpoint, or of `run.checkpoint`.
 
     Training has already evaluated each checkpoint.
     """
     if run.do_train:
-        best = evaluation.find_best_block(runner)
+        best = evaluation.find_best_block(engine)
         if best and best.step == 0 and run.run_config.num_train_steps:
             logging.warning(
                 "The best checkpoint is that of step 0, before training: no later one has a better "
                 "%s",
-                runner.task.best_metric,
+                engine.task.best_metric,
             )
         return best
-    return evaluation.evaluate(runner, eval_input, run.checkpoint, run.eval_wait_secs)
+    return evaluation.evaluate(engine, eval_input, run.checkpoint, run.eval_wait_secs)
 
 
 @contextlib.contextmanager
@@ -332,11 +330,11 @@ def check_start(run: Run) -> None:
     """Checks that the stages of the run can start, before touching the data."""
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
     names = [name for name, is_needed in stages.items() if is_needed]
-    engine.check_batches(run.run_config, run.strategy, *names)
+    check_batches(run.run_config, run.strategy, *names)
     checkpoints.check_path(run.run_config.output_dir)
     if not run.do_train:
         return
-    engine.training_batch(run.run_config, run.strategy)
+    training_batch(run.run_config, run.strategy)
     if not (
         run.init_checkpoint or run.from_scratch or checkpoints.numbered(run.run_config.output_dir)
     ):
@@ -346,23 +344,23 @@ def check_start(run: Run) -> None:
         )
 
 
-def load(runner: engine.Engine, checkpoint: str | None = None) -> str:
+def load(engine: Engine, checkpoint: str | None = None) -> str:
     """Loads a checkpoint, see `checkpoints.choose`; returns its prefix."""
-    folder = runner.run_config.output_dir
+    folder = engine.run_config.output_dir
     prefix = distribution.from_chief(
-        runner.strategy, lambda: checkpoints.choose(folder, checkpoint)
+        engine.strategy, lambda: checkpoints.choose(folder, checkpoint)
     )
-    checkpoints.restore(runner.model, prefix, allow_new_heads=False)
+    checkpoints.restore(engine.model, prefix, allow_new_heads=False)
     logging.info("Using %s", prefix)
     return prefix
 
 
 def _predict(
-    run: Run, data: contracts.Data, runner: engine.Engine, predict_input: input_pipeline.InputFn
+    run: Run, data: contracts.Data, engine: Engine, predict_input: input_pipeline.InputFn
 ) -> results.Block | None:
     """Writes predictions; returns their results if they are the evaluation, else None."""
-    prefix = load(runner, run.checkpoint_to_use)
-    rows = runner.predict(predict_input)
+    prefix = load(engine, run.checkpoint_to_use)
+    rows = engine.predict(predict_input)
     if not distribution.is_chief(run.strategy):
         return None
     folder = run.run_config.output_dir
@@ -371,7 +369,7 @@ def _predict(
     if metrics is None:
         return None
     if run.do_eval or not data.predicts_dev:  # the results file keeps the checkpoints' scores
-        best = runner.task.best_metric
+        best = engine.task.best_metric
         split = "dev" if data.predicts_dev else "test"
         name = os.path.basename(prefix)
         logging.info("%s: %s %.3f on the %s data", name, best, metrics[best], split)
@@ -379,7 +377,7 @@ def _predict(
         run_record.set_test(folder, prefix, checkpoints.read_step(prefix) or 0, metrics)
     if run.do_eval or not data.predicts_dev:
         return None
-    return evaluation.report(runner, prefix, metrics)
+    return evaluation.report(engine, prefix, metrics)
 
 
 def leave_checkpoints(run: Run, keep_only_best: bool) -> None:

@@ -111,18 +111,18 @@ class Judgement:
         )
 
 
-def judge(signs: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
+def judge(signals: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
     """Judges the accumulated `learning_signals` at `step` of `num_train_steps`."""
-    own, variance, highest, _ = (float(x) for x in signs["association"])
+    own, variance, highest, _ = (float(x) for x in signals["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
     # With a single label, or one example per micro-batch, there is nothing to compare.
     fractions, can_tell = {}, highest > 0
-    if "labels" in signs:
-        count = np.sum(signs["labels"])
+    if "labels" in signals:
+        count = np.sum(signals["labels"])
         keys = {"accuracy": "correct", "most_predicted": "predictions", "majority": "labels"}
-        fractions = {name: float(np.max(signs[key]) / count) for name, key in keys.items()}
-        can_tell &= bool(count - np.max(signs["labels"]) >= _MIN_OTHERS)
+        fractions = {name: float(np.max(signals[key]) / count) for name, key in keys.items()}
+        can_tell &= bool(count - np.max(signals["labels"]) >= _MIN_OTHERS)
     learns = deviations > _MIN_DEVIATIONS and effect > _MIN_EFFECT
     is_stuck = can_tell and not learns
     fraction = step / num_train_steps
@@ -235,7 +235,7 @@ class Watch(contracts.Hook):
         self._steps: int | None = None
         if num_train_steps is not None:
             self.expect(num_train_steps)
-        self._signs: dict[str, np.ndarray] = {}  # sums of half a window
+        self._signals: dict[str, np.ndarray] = {}  # sums of half a window
         self._previous: dict[str, np.ndarray] = {}  # of the half before
         self._saved: dict[str, list[dict[str, Any]]] = {}  # both by step
         self._warned: dict[str, Any] | None = None
@@ -268,19 +268,19 @@ class Watch(contracts.Hook):
         self._judgements = [
             judgement for judgement in state["judgements"] if judgement["step"] <= step
         ]
-        self._previous, self._signs = (
+        self._previous, self._signals = (
             {name: np.array(sums, np.float64) for name, sums in half.items()}
             for half in self._saved.get(str(step), ({}, {}))
         )
 
     def save(self, step: int) -> None:
-        signs = [
+        halves = [
             {name: sums.tolist() for name, sums in half.items()}
-            for half in (self._previous, self._signs)
+            for half in (self._previous, self._signals)
         ]
         earlier = sorted((number for number in self._saved if int(number) < step), key=int)
-        signs_by_step = {number: self._saved[number] for number in earlier[1 - _MAX_SAVED :]}
-        self._saved = {**signs_by_step, str(step): signs}
+        signals_by_step = {number: self._saved[number] for number in earlier[1 - _MAX_SAVED :]}
+        self._saved = {**signals_by_step, str(step): halves}
         self._write()
 
     def _write(self) -> None:
@@ -292,10 +292,10 @@ class Watch(contracts.Hook):
         if self._steps is None or step <= self._first or not signals:
             return
         for name, sums in signals.items():
-            self._signs[name] = self._signs.get(name, 0.0) + sums.astype(np.float64)
+            self._signals[name] = self._signals.get(name, 0.0) + sums.astype(np.float64)
         if (step - self._first) % self._half:
             return
-        previous, self._previous, self._signs = self._previous, self._signs, {}
+        previous, self._previous, self._signals = self._previous, self._signals, {}
         if not previous:
             return
         window = {name: previous[name] + sums for name, sums in self._previous.items()}

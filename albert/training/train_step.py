@@ -19,7 +19,7 @@ from albert.training.optimizers import Optimizer
 # Of a micro-batch: gradients, losses, and metrics with learning signals.
 Part = tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]
 # Prefix of the task's learning signals in the results of a step.
-SIGNALS = "signs/"
+SIGNALS = "signals/"
 
 
 def run(

@@ -38,7 +38,7 @@ def test_paradigms_and_shares(folder, tmp_path):
     # By hand: the longer sentence wins; ("c", "d") is the only tie.
     result = blimp.measure(paradigms, lambda sentences: [len(text) for text in sentences])
     assert [share for _, share in result.paradigms] == [
-        blimp.Share(1, 1, 0), blimp.Share(2, 1, 1), blimp.Share(3, 2, 0)
+        blimp.Tally(1, 1, 0), blimp.Tally(2, 1, 1), blimp.Tally(3, 2, 0)
     ]  # fmt: skip
     assert result.metrics() == pytest.approx(
         {

@@ -292,7 +292,7 @@ def test_the_threshold_curve_has_steps_and_both_ends_and_the_threshold_used(thre
     odds = {"a": -3.0, "b": 2.0, "c": 2.0, "d": 1000000.0}  # the last has no text to look in
     asked = [SquadExample(key, "?", "Rome, Ann", answers=tuple(gold[key])) for key in gold]
     nbest = {key: [{"text": text, "probability": 1.0}] for key, text in texts.items()}
-    rows = list(outcomes.of_questions(asked, Answers(texts, nbest, odds), texts))
+    rows = list(outcomes.question_outcomes(asked, Answers(texts, nbest, odds), texts))
     places, exact, f1 = predictions.threshold_curve(rows)
     assert places == [-3.0, 2.0]
     assert exact == f1 == [25.0, 50.0, 50.0]  # nothing is answered; a; all

@@ -86,7 +86,7 @@ def test_multiple_choice_with_litert(tmp_path):
     names, predictor = run("Multiple choice, with LiteRT", tmp_path, "multiple_choice", "litert")
     for question in ("We stayed _ .", "Where did they all stay on that day, and why?"):
         fields = {"article": CONTEXT, "question": question, "options": ["inside", "x y z", "b"]}
-        (result,) = predictor.predict([predictor.of_request(fields)])
+        (result,) = predictor.predict([predictor.read_request(fields)])
         found = names["probabilities_of"](**fields)
         np.testing.assert_allclose(found, result.probabilities, atol=1e-5)
 

@@ -30,7 +30,7 @@ def test_observations_hold_ranges_and_a_sample():
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 3.0), (0.5, 2.0), (-4.0, -1.0), (0.0, 0.0)])
 def test_scales_hold_zero_exactly(low, high):
-    scale = onnx_int8.Scale.of(low, high)
+    scale = onnx_int8.Scale.from_range(low, high)
     assert 0 <= scale.zero_point <= 255
     assert scale.round(np.float32(0.0)) == 0.0
     x = np.linspace(low, high, 50, dtype=np.float32)
@@ -76,7 +76,7 @@ def test_outlying_channels_are_smoothed_away():
     assert product.alpha and product.factors.argmax() in (5, 9)
     inputs = product.scales[0].round(x / product.factors)
     found = inputs @ (product.weight * product.weight_scales)
-    plain = onnx_int8.Scale.of(x.min(), x.max()).round(x) @ kernel
+    plain = onnx_int8.Scale.from_range(x.min(), x.max()).round(x) @ kernel
 
     def error(y):
         return np.mean((y - x @ kernel) ** 2)

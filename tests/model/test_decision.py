@@ -43,9 +43,9 @@ def test_the_temperature_changes_probabilities_and_nothing_else():
 
 def test_settings():
     assert decision.PLAIN.settings == {}
-    assert decision.Decision.of({}) == decision.PLAIN
+    assert decision.Decision.from_settings({}) == decision.PLAIN
     assert WARM.settings == {"decision": {"temperature": 2.5}}
-    assert decision.Decision.of(WARM.settings) == WARM
+    assert decision.Decision.from_settings(WARM.settings) == WARM
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_settings():
 )
 def test_damaged_decisions_are_named(setting, message, tmp_path):
     with pytest.raises(file_io.InputError, match=message):
-        decision.Decision.of({"decision": setting})
+        decision.Decision.from_settings({"decision": setting})
     folder = builders.write_classifier(tmp_path / "run", decision=WARM)
     description = json.loads((tmp_path / "run" / "model.json").read_text())
     description["settings"]["decision"] = setting

@@ -50,12 +50,12 @@ def test_answers_are_in_the_unit_of_the_labels_and_losses_in_deviations():
 
 
 def test_the_scale_is_that_of_the_labels():
-    assert label_scale.LabelScale.of_labels([2, 4, 9]) == label_scale.LabelScale(
+    assert label_scale.LabelScale.from_labels([2, 4, 9]) == label_scale.LabelScale(
         5, 26**0.5 / 3**0.5
     )
-    assert label_scale.LabelScale.of_labels([7, 7]) == label_scale.LabelScale(7, 1)
-    assert label_scale.LabelScale.of(MINUTES.settings) == MINUTES
-    assert label_scale.RAW.settings == {} and label_scale.LabelScale.of({}).is_raw
+    assert label_scale.LabelScale.from_labels([7, 7]) == label_scale.LabelScale(7, 1)
+    assert label_scale.LabelScale.from_settings(MINUTES.settings) == MINUTES
+    assert label_scale.RAW.settings == {} and label_scale.LabelScale.from_settings({}).is_raw
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_scale_is_that_of_the_labels():
 )
 def test_damaged_scales_are_named(settings, message):
     with pytest.raises(file_io.InputError, match=message):
-        label_scale.LabelScale.of(settings)
+        label_scale.LabelScale.from_settings(settings)
 
 
 def test_the_loss_of_the_best_constant_answer_is_in_deviations():

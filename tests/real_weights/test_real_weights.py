@@ -177,7 +177,7 @@ def test_exports_of_a_trained_model_answer_alike(
 
     def answers(path):
         predictor = predictors.load(str(path))
-        examples = [predictor.of_request({"text": text}) for text in texts]
+        examples = [predictor.read_request({"text": text}) for text in texts]
         return predictor.answers(predictor.predict(examples, 16))
 
     ours, exported = answers(sentiment), answers(folder)

@@ -32,7 +32,7 @@ def test_events_of_a_kind_have_one_line_and_then_a_number(monkeypatch, caplog):
 def test_other_mistakes_of_the_loop_are_not_hidden(caplog):
     async def fail():
         loop, notes = asyncio.get_running_loop(), http_connections.Notes()
-        loop.set_exception_handler(notes.of_loop)
+        loop.set_exception_handler(notes.log_loop_error)
         for error in (OSError(24, "Too many open files"), ValueError("a mistake")):
             loop.call_exception_handler({"message": "said", "exception": error})
 

@@ -25,9 +25,9 @@ def write(folder, kind, precision="float32"):
 
 
 def test_each_format_has_its_runtime(tmp_path):
-    assert runtimes.of("onnx", "float32")[0] == "onnxruntime"
-    assert runtimes.of("onnx", "bfloat16") == ["openvino"]
-    assert runtimes.of("onnx", "int8_bfloat16") == ["openvino"]
+    assert runtimes.supported_by("onnx", "float32")[0] == "onnxruntime"
+    assert runtimes.supported_by("onnx", "bfloat16") == ["openvino"]
+    assert runtimes.supported_by("onnx", "int8_bfloat16") == ["openvino"]
     folder = write(tmp_path, glue.KIND)
     given = serving_samples.features(glue.KIND, 3, 12)
     found = [

@@ -217,7 +217,7 @@ def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
             assert len(shape) == values.ndim, tensor
             assert all(a in (b, tensors.ANY) for a, b in zip(shape, values.shape, strict=True))
     for tensor in model.outputs:
-        value = np.array([tensor.of(answers[0])])
+        value = np.array([tensor.value_of(answers[0])])
         assert value.ndim == len(tensor.shape) and value.dtype.kind in "Uf"
     limits = model.ids.limits
     assert limits["input_ids"] == trained.config.vocab_size and limits["input_mask"] == 2

@@ -42,7 +42,7 @@ def run(script, arguments, strategies, after=None):
     values = command_lines.parse(module, **arguments)
     name = values.distribution_strategy
     if name not in strategies:
-        command = command_flags.CommandLine.of(values, script)
+        command = command_flags.CommandLine.from_values(values, script)
         strategies[name] = MAKE_STRATEGY(options.read(module.Settings, values), command)
     training.make_strategy = lambda *_: strategies[name]
     if after:

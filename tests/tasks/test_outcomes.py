@@ -22,7 +22,9 @@ def test_classes_and_numbers(tmp_path):
         "probabilities": np.float32([[0.1, 0.9], [0.25, 0.75]]),
     }
     texts = outcomes.texts_of(["a", "c"], [("a", "x  y"), ("b", "skipped"), ("c", "z" * 500)])
-    first, second = written(tmp_path, outcomes.of_classes(("no", "yes"), ["a", "c"], texts, rows))
+    first, second = written(
+        tmp_path, outcomes.class_outcomes(("no", "yes"), ["a", "c"], texts, rows)
+    )
     assert first == {
         "id": "a", "text": "x y", "label": "yes", "prediction": "yes", "right": True,
         "probabilities": {"no": 0.1, "yes": 0.9},
@@ -33,7 +35,7 @@ def test_classes_and_numbers(tmp_path):
         "predictions": np.float32([0.1]),
         "probabilities": np.zeros([1, 1]),
     }
-    (line,) = written(tmp_path, outcomes.of_classes((), ["a"], ["x"], numbers))
+    (line,) = written(tmp_path, outcomes.class_outcomes((), ["a"], ["x"], numbers))
     assert line == {"id": "a", "text": "x", "label": 2.5, "prediction": 0.1}
     outcomes.remove(str(tmp_path))
     assert not list(tmp_path.iterdir())
@@ -47,7 +49,7 @@ def test_questions_of_both_versions(tmp_path):
     ]
     texts = {"1": "bread here", "2": "bread"}
     nbest = {key: [{"text": text, "probability": 0.5}] for key, text in texts.items()}
-    v1 = squad_outcomes.of_questions(examples, Answers(texts, nbest, None), texts)
+    v1 = squad_outcomes.question_outcomes(examples, Answers(texts, nbest, None), texts)
     (line,) = written(tmp_path, v1)
     assert line.pop("context").startswith("…w w") and line["label"] == "The bread | bread"
     assert (line["prediction"], line["right"]) == ("bread here", False)
@@ -57,7 +59,7 @@ def test_questions_of_both_versions(tmp_path):
     odds = {"1": -2.0, "2": 3.0}
     given = {"1": "bread here", "2": ""}
     _, line = written(
-        tmp_path, squad_outcomes.of_questions(examples, Answers(texts, nbest, odds), given)
+        tmp_path, squad_outcomes.question_outcomes(examples, Answers(texts, nbest, odds), given)
     )
     assert (line["label"], line["prediction"], line["right"]) == ("(no answer)",) * 2 + (True,)
     assert line["numbers"] == {

@@ -49,13 +49,13 @@ def test_what_does_not_fit_in_one_span_is_left_out(tokenizer):
         ids(selection.Selection(drop_longer_than=4), examples, tokenizer)
 
 
-def test_a_share_is_of_what_is_left(tokenizer):
+def test_a_fraction_is_of_what_is_left(tokenizer):
     examples = [example(number, ("x",) if number % 2 else ()) for number in range(100)]
     chosen = selection.Selection(True, None, 0.2, "eval_fraction", 3)
     expected = [2 * place + 1 for place in subsets.choose_indices(50, 0.2, 3)]
     assert ids(chosen, examples, tokenizer) == expected
     with pytest.raises(file_io.InputError, match="eval_fraction=2"):
-        selection.Selection(share=2, share_name="eval_fraction")
+        selection.Selection(fraction=2, fraction_name="eval_fraction")
 
 
 def test_manifests_say_what_was_left_out():

@@ -18,7 +18,7 @@ DATA = {"path": "dev.csv", "sha256": "a" * 64}
 
 def basis(task="custom", metric="f1", data=DATA, description=DESCRIPTION, **flags):
     values = {name: {"value": value} for name, value in {**FLAGS, **flags}.items()}
-    return evaluation_basis.of_values(values, task, metric, data, description)
+    return evaluation_basis.from_values(values, task, metric, data, description)
 
 
 @pytest.mark.parametrize(

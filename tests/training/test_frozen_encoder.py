@@ -192,7 +192,9 @@ def test_heads_that_cannot_be(values, message):
         head_config.Head(**values)
     with pytest.raises(file_io.InputError, match="head_activation='sine': expected one of gelu, "):
         heads.SquadV1Model(CONFIG, head=head_config.Head(3, "sine"))
-    assert head_config.Head.of({"head_hidden_size": 3, "max_seq_length": 9}) == head_config.Head(3)
+    assert head_config.Head.from_settings(
+        {"head_hidden_size": 3, "max_seq_length": 9}
+    ) == head_config.Head(3)
 
 
 def test_folders_of_heads_without_a_layer_are_described_as_before():

@@ -21,7 +21,7 @@ def outputs(seed=1, classes=3):
 
 
 def of_classes(found, labels=LABELS):
-    signs = learning_signals.of_labels(found, {"label_ids": tf.constant(labels, tf.int32)})
+    signs = learning_signals.label_signals(found, {"label_ids": tf.constant(labels, tf.int32)})
     return {name: value.numpy() for name, value in signs.items()}
 
 
@@ -67,7 +67,7 @@ def test_equal_outputs_and_single_examples_tell_nothing():
 def test_numbers_have_their_covariance():
     rng = np.random.default_rng(2)
     labels, predictions = rng.normal(size=(2, 6)).astype(np.float32)
-    signs = learning_signals.of_labels(
+    signs = learning_signals.label_signals(
         {"predictions": tf.constant(predictions)}, {"label_ids": tf.constant(labels)}
     )
     value, variance, highest, _ = signs.pop("association").numpy()
@@ -86,15 +86,15 @@ def test_answers_are_followed_by_where_they_start_and_whether_there_are_any():
         "is_impossible": tf.constant(impossible),
     }
     logits = 30.0 * tf.one_hot(starts, 6)
-    signs = learning_signals.of_spans({"start_logits": logits}, features)["association"].numpy()
+    signs = learning_signals.span_signals({"start_logits": logits}, features)["association"].numpy()
     assert signs[0] == pytest.approx(signs[2], rel=1e-5)
     known = {
         "start_log_probs": tf.nn.log_softmax(logits),
         "cls_logits": tf.constant(60.0 * impossible - 30.0, tf.float32),
     }
-    both = learning_signals.of_spans_or_none(known, features)["association"].numpy()
+    both = learning_signals.span_or_none_signals(known, features)["association"].numpy()
     assert both[0] == pytest.approx(both[2], rel=1e-5)
     assert both[2] > signs[2]
     constant = {"start_log_probs": tf.fill([4, 6], -1.8), "cls_logits": tf.zeros([4])}
-    nothing = learning_signals.of_spans_or_none(constant, features)["association"].numpy()
+    nothing = learning_signals.span_or_none_signals(constant, features)["association"].numpy()
     np.testing.assert_allclose(nothing[:2], 0, atol=1e-6)

@@ -78,7 +78,7 @@ TASK = contracts.Task(
     evaluator=lambda: metrics.Evaluator((("eval_accuracy", metrics.accuracy),)),
     train_metrics=contracts.no_metrics,
     best_metric="eval_accuracy",
-    learning_signals=learning_signals.of_labels,
+    learning_signals=learning_signals.label_signals,
 )
 
 

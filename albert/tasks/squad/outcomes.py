@@ -11,7 +11,7 @@ NO_ANSWER = "(no answer)"
 _AROUND_ANSWER = 160  # characters of the paragraph on each side
 
 
-def of_questions(
+def question_outcomes(
     examples: Iterable[SquadExample], answers: Answers, texts: Mapping[str, str]
 ) -> Iterator[Outcome]:
     """Yields the outcomes of questions whose answers are known.

@@ -272,7 +272,7 @@ class QuestionData(contracts.Data):
         squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
         if scores:
             examples = self.questions.predict_examples
-            outcomes.write(output_dir, squad_outcomes.of_questions(examples, answers, texts))
+            outcomes.write(output_dir, squad_outcomes.question_outcomes(examples, answers, texts))
         return scores
 
 

@@ -22,19 +22,19 @@ class Selection:
       answerable_only: whether to keep only questions with an answer.
       drop_longer_than: maximum tokens of the question (cut as for the model) and the text with
         [CLS] and both [SEP]; None: no maximum.
-      share: fraction of the remaining questions to keep, see `subsets.choose_indices`.
-      share_name: name of that fraction in messages and settings.
+      fraction: fraction of the remaining questions to keep, see `subsets.choose_indices`.
+      fraction_name: name of that fraction in messages and settings.
       seed: see `subsets.choose_indices`.
     """
 
     answerable_only: bool = False
     drop_longer_than: int | None = None
-    share: float = 1.0
-    share_name: str = "train_fraction"
+    fraction: float = 1.0
+    fraction_name: str = "train_fraction"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        subsets.check_fraction(self.share_name, self.share)
+        subsets.check_fraction(self.fraction_name, self.fraction)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -44,8 +44,8 @@ class Selection:
             settings["answerable_only"] = True
         if self.drop_longer_than is not None:
             settings["drop_longer_than"] = self.drop_longer_than
-        if self.share < 1:
-            settings |= {self.share_name: self.share, "seed": self.seed}
+        if self.fraction < 1:
+            settings |= {self.fraction_name: self.fraction, "seed": self.seed}
         return settings
 
     def choose(
@@ -80,13 +80,13 @@ class Selection:
             raise file_io.InputError(
                 f"{path}: none of the {len(examples)} questions remains after {self.settings}"
             )
-        if self.share < 1:
+        if self.fraction < 1:
             questions = [
                 questions[place]
-                for place in subsets.choose_indices(len(questions), self.share, self.seed)
+                for place in subsets.choose_indices(len(questions), self.fraction, self.seed)
             ]
             logging.info(
-                "%s: %d questions, %s=%g", path, len(questions), self.share_name, self.share
+                "%s: %d questions, %s=%g", path, len(questions), self.fraction_name, self.fraction
             )
         return questions
 

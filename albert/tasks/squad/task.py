@@ -65,7 +65,7 @@ class Settings:
     @property
     def head(self) -> head_config.Head:
         """Returns the head that the settings describe."""
-        return head_config.Head.of(dataclasses.asdict(self))
+        return head_config.Head.from_settings(dataclasses.asdict(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns a JSON-ready dict for the model's folder; `Settings` accepts its items."""
@@ -231,7 +231,7 @@ def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contract
         train_metrics=functools.partial(positions.train_metrics, names=_LOGITS),
         best_metric="f1",
         metrics=("exact_match", "f1"),
-        learning_signals=learning_signals.of_spans,
+        learning_signals=learning_signals.span_signals,
         training_means=positions.TRAINING_MEANS,
         results_form=results.SQUAD,
     )
@@ -287,7 +287,7 @@ def _make_v2(settings: Settings, evaluator: Callable[[], Evaluator]) -> contract
         train_metrics=functools.partial(positions.train_metrics, names=_LOG_PROBS),
         best_metric="f1",
         metrics=("exact", "f1", "best_exact", "best_f1"),
-        learning_signals=learning_signals.of_spans_or_none,
+        learning_signals=learning_signals.span_or_none_signals,
         training_means=positions.TRAINING_MEANS,
         results_form=results.SQUAD,
     )
