@@ -241,7 +241,7 @@ def lines(metrics: dict[str, Any], step: int, form: Form = SHORT) -> list[str]:
 
 def short_line(metrics: dict[str, Any], form: Form, best: str | None = None) -> str:
     """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits."""
-    hidden = _further(form) - {best}
+    hidden = _added_names(form) - {best}
     if metrics.get("loss") == metrics.get("eval_loss"):
         hidden.add("loss" if best == "eval_loss" else "eval_loss")
     shown = {name: value for name, value in sorted(metrics.items()) if name not in hidden}
