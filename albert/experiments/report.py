@@ -24,6 +24,7 @@ from albert.experiments import (
     predictions,
     report_curves,
     report_groups,
+    run_summary,
     statistics,
     sweep_comparison,
     sweep_plan,
@@ -121,16 +122,25 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
     check_axis([run], axis)
     return render(
         f"{_title(run)}: {run.name}",
-        _facts(run),
+        [*_failure(run), *({"paragraph": text} for text in run_summary.sentences(run))],
         [
+            ("Scores of each label", _classes_of_run(run)),
+            ("Predictions", _predictions(run)),
             ("Curves", report_curves.run_curves(run, axis)),
             ("Attempts that were given up", _attempts(run, axis)),
             ("Evaluations", [_evaluations(run)]),
-            ("Scores of each label", _classes_of_run(run)),
-            ("Predictions", _predictions(run)),
             ("Settings", _settings(run)),
+            ("The run", _facts(run)),
         ],
     )
+
+
+def _failure(run: Run) -> Iterator[dict[str, Any]]:
+    """Yields a warning if the run has not finished."""
+    record = run.record
+    if record["status"] != run_record.DONE:
+        message = record.get("message") or "the process did not finish"
+        yield {"warning": f"This run is {record['status']}: {message}"}
 
 
 def _title(run: Run) -> str:
@@ -159,11 +169,7 @@ def _facts(run: Run) -> list[dict[str, Any]]:
         ("versions", versions),
         ("commit", record["git_commit"]),
     ]
-    blocks: list[dict[str, Any]] = [{"pairs": facts}, {"program": shlex.join(record["command"])}]
-    if record["status"] != run_record.DONE:
-        message = record.get("message") or "the process did not finish"
-        blocks.insert(0, {"warning": f"This run is {record['status']}: {message}"})
-    return blocks
+    return [{"pairs": facts}, {"program": shlex.join(record["command"])}]
 
 
 def _result_text(run: Run) -> str:

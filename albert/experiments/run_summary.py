@@ -1,0 +1,66 @@
+"""Says in sentences how good a run is, for the person who asks what the model is worth."""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+
+from albert.experiments import statistics
+from albert.experiments.runs import Run
+from albert.training.results import ClassCount
+
+_PERCENT = ("f1", "exact_match", "exact")  # of questions, in percent
+_WORDS = {
+    "eval_accuracy": "accuracy",
+    "masked_lm_accuracy": "accuracy of masked words",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "matthew_corr": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "exact_match": "exact matches",
+    "exact": "exact matches",
+}
+
+
+def sentences(run: Run) -> Iterator[str]:
+    """Yields what the best checkpoint of a run is worth; nothing without an evaluation."""
+    if not run.result:
+        return
+    counts = [ClassCount(**row) for row in run.record.get("classes", ())]
+    script = run.record["script"]
+    if counts and script != "run_token_classifier":  # which counts entities, not examples
+        what = "questions" if script == "run_race" else "texts"
+        yield _of_classes(counts, f"{what} of {_data_name(run)}")
+    elif run.score is not None:
+        yield _of_score(run)
+    yield from (f"{remark[:1].upper()}{remark[1:]}." for remark in run.remarks)
+
+
+def _data_name(run: Run) -> str:
+    """Returns the name of the data that the checkpoints were evaluated on."""
+    entry = run.record["inputs"].get("eval_data") or {}
+    return os.path.basename(entry.get("path", "")) or "the development data"
+
+
+def _of_classes(counts: Sequence[ClassCount], examples: str) -> str:
+    total, right = sum(row.labels for row in counts), sum(row.right for row in counts)
+    most = max(counts, key=lambda row: row.labels)
+    text = f"{right / total:.1%} of {total:,} {examples} right"
+    if statistics.is_installed():
+        test = statistics.scipy_stats().binomtest(right, total)
+        low, high = test.proportion_ci(method="wilson")
+        text += f" (95% interval {low:.1%} to {high:.1%})"
+    return f"{text}; always answering {most.name} gives {most.labels / total:.1%}."
+
+
+def _of_score(run: Run) -> str:
+    name, score = run.best_metric or "", run.score
+    scale = "%" if name in _PERCENT and "squad" in run.record["script"] else ""
+    text = f"{_WORDS.get(name, name)} {score:.4g}{scale} on {_data_name(run)}"
+    for other, word in (("R2", "R²"), ("MAE", "mean absolute error")):
+        if other in run.result and other != name:
+            text += f", {word} {run.result[other]:.4g}"
+    baseline = (run.record.get("baseline") or {}).get(name)
+    if baseline is not None and math.isfinite(baseline):
+        text += f"; the best constant answer has {baseline:.4g}"
+    return f"{text[:1].upper()}{text[1:]}."
