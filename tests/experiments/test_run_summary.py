@@ -52,9 +52,7 @@ def test_a_classifier_is_compared_with_its_best_constant_answer(tmp_path):
 )  # fmt: skip
 def test_other_scores_are_named_in_words(tmp_path, metric, script, result, baseline, sentence):
     result = {"step": 40, **result}
-    found = describe(
-        tmp_path / "a", metric=metric, script=script, result=result, baseline=baseline
-    )
+    found = describe(tmp_path / "a", metric=metric, script=script, result=result, baseline=baseline)
     assert found == [sentence]
 
 
