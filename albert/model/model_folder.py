@@ -500,7 +500,7 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
 
     Raises:
       file_io.InputError: they are of a fine-tuned model, or of one with another vocabulary than
-        that of `source`, if it has one.
+        that of `source`, if it has one, or with other rules.
     """
     if not _has_checkpoints(path):
         return
@@ -514,6 +514,14 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
             f"{path} holds checkpoints of a model with another vocabulary: {', '.join(theirs)} "
             f"(here {ours}); give another output_dir"
         )
+    name = os.path.join(path, sources.RULES_NAME)
+    if ours and file_io.exists(name):
+        recorded = text_rules.from_json(file_io.read_json(name, "rules of texts", dict), name)
+        if differing := _differing_entries(recorded.to_json(), source.rules.to_json()):
+            raise file_io.InputError(
+                f"{path} holds checkpoints of a model whose texts become pieces by other rules: "
+                f"{'; '.join(differing)}; give the same, or another output_dir"
+            )
 
 
 def _write_pretrained_config(name: str, config: configuration.AlbertConfig) -> None:

@@ -78,6 +78,9 @@ def test_pre_training_never_resumes_another_model(tmp_path):
         model_folder.check_same_pretrained(str(out), other)
     model_folder.check_same_pretrained(str(out), source)
     model_folder.check_same_pretrained(str(out), NO_FILES)
+    cased = dataclasses.replace(source, rules=text_rules.TextRules(False, keep_accents=True))
+    with pytest.raises(file_io.InputError, match=r"do_lower_case true \(here false\); keep_acc"):
+        model_folder.check_same_pretrained(str(out), cased)
     (out / sources.DESCRIPTION_NAME).write_text("{}")
     with pytest.raises(file_io.InputError, match="out holds checkpoints of a fine-tuned model"):
         model_folder.check_same_pretrained(str(out), source)
