@@ -260,8 +260,7 @@ def test_second_texts_are_found(tmp_path, without_masks):
 
 def test_files_of_both_kinds_are_refused(paths, tmp_path):
     masked = masked_file(tmp_path / "masked")
-    message = f"{paths[0]} holds records without masks, {masked} records with masks"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=f"{paths[0]} .*, {masked} records with masks"):
         dynamic_masking.inspect([*paths, masked])
 
 

@@ -186,10 +186,7 @@ def test_a_file_cut_between_records_shows_in_its_manifest(path):
     whole = pathlib.Path(path).read_bytes()
     (length,) = np.frombuffer(whole[:8], "<u8")
     pathlib.Path(path).write_bytes(whole[: 16 + int(length)])
-    message = (
-        f"rows.tf_record has changed: .*num_bytes is {16 + length}, by its .*num_examples is 1"
-    )
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=f"has changed: .* {16 + length}, .* is 1"):
         record_files.check_files([path], SPECS, "")
 
 

@@ -89,8 +89,7 @@ def test_compressed_files_are_read(folder, ending):
     path = folder / "wh_island.jsonl"
     pack = {".gz": gzip, ".bz2": bz2}[ending].compress
     (folder / f"wh_island.jsonl{ending}").write_bytes(pack(path.read_bytes()))
-    message = rf"wh_island.jsonl and .*wh_island.jsonl{ending} are of one paradigm"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=rf"wh_island.jsonl and .*.jsonl{ending} "):
         blimp.read(str(folder))
     path.unlink()
     assert blimp.read(str(folder)) == wanted
@@ -137,8 +136,5 @@ def test_a_file_has_one_field(folder):
     row = {"sentence_good": "a", "sentence_bad": "b", "field": "x", "linguistics_term": "y"}
     with open(folder / "wh_island.jsonl", "a") as file:
         file.write(json.dumps(row) + "\n")
-    message = (
-        r"expected one field .* found syntax and island_effects \(.* line 1\), x and y \(.*4\)"
-    )
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=r"and island_effects .* 1\), x and y .*4\)"):
         blimp.read(str(folder))

@@ -84,8 +84,7 @@ def test_runs_with_other_settings_are_refused_by_name(tmp_path, data):
         return seeds.run(several, 7, count, start_recorded(made, data, **changed))
 
     run(2)
-    message = r"runs/seed_7 is a run with other settings: learning_rate=9 \(was 0.1\), optimizer=la"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=r"seed_7 .* learning_rate=9 .* optimizer=la"):
         run(2, learning_rate=9, optimizer="lamb")
     run(3, log_every_steps=1)  # changes no result
     assert made == [7, 8, 9]

@@ -126,8 +126,7 @@ def test_mistakes_are_named(tmp_path, run_script):
     flags = {"data_dir": tmp_path / "blimp"}
     config = builders.tiny_config(max_position_embeddings=8)
     builders.write_model(tmp_path / "labels", heads.ClassifierModel(config, 2, seed=2), config)
-    message = "labels/model.ckpt-best lacks .'cls/predictions/.* has no head for masked words"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="labels/model.ckpt-best lacks .'cls/predictions/"):
         run_script(run_blimp, **flags, init_checkpoint=tmp_path / "labels")
     builders.write_model(tmp_path / "encoder", encoder.AlbertModel(config, 2), config)
     with pytest.raises(file_io.InputError, match="has no head for masked words"):
@@ -135,8 +134,7 @@ def test_mistakes_are_named(tmp_path, run_script):
     builders.write_model(
         tmp_path / "short", pretraining_heads.PretrainingModel(config, seed=2), config
     )
-    message = "expected a sentence of 1 to 6 tokens.* found 9 in 'the bread"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="1 to 6 tokens.* found 9 in 'the bread"):
         run_script(run_blimp, **flags, init_checkpoint=tmp_path / "short")
     with pytest.raises(file_io.InputError, match="no weights: give --init_checkpoint"):
         run_script(

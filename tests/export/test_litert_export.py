@@ -113,8 +113,7 @@ def test_programs_without_signatures_go_by_the_order(int8):
 def test_what_litert_cannot_do_is_refused(int8, tmp_path):
     trained, _ = int8
     run, out = trained.path, str(tmp_path / "out")
-    message = "format=litert cannot be written with precision=bfloat16, as LiteRT has no.*in int8"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="format=litert .* precision=bfloat16"):
         serving_export.export(run, out, "litert", "bfloat16")
     with pytest.raises(file_io.InputError, match="format=litert .*takes no calibration_file"):
         serving_export.export(run, out, "litert", "int8", "texts.tsv", "dev.tsv")

@@ -45,8 +45,7 @@ def test_bfloat16_is_close(tmp_path):
 
 def test_int8_is_refused(tmp_path):
     trained = serving_samples.trained_in(tmp_path / "run", "classifier")
-    message = "format=saved_model cannot be written with precision=int8, as TensorFlow's int8"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="format=saved_model .* precision=int8"):
         serving_export.export(trained.path, str(tmp_path / "out"), "saved_model", "int8")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

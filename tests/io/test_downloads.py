@@ -120,8 +120,7 @@ def test_redirects_are_followed_and_resumed(site, tmp_path):
 
 def test_redirects_to_other_protocols_are_refused(site, tmp_path):
     site.redirects = ["ftp://127.0.0.1/a.tar.gz"]
-    message = "the server answers 302 redirects to ftp://127.0.0.1/a.tar.gz, which is not followed"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="302 redirects to ftp://127.0.0.1/a.tar.gz"):
         fetch(site, tmp_path)
     redirect = downloads.Redirects().redirect_request
     encrypted = urllib.request.Request("https://a/b")
@@ -162,8 +161,7 @@ def test_a_silent_server_is_given_up(site, tmp_path, monkeypatch):
 
 def test_another_file_is_rejected(site, tmp_path):
     site.content = b"<!DOCTYPE html>"
-    message = r"another file than expected: it begins with b'<!DOCTYPE html>' \(Content-Type: app"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=r"b'<!DOCTYPE html>' \(Content-Type: app"):
         fetch(site, tmp_path)
     assert left_over(tmp_path) == []
 

@@ -321,10 +321,7 @@ def test_a_frozen_encoder_keeps_no_random_pooler(tmp_path):
     model = heads.ClassifierModel(CONFIG, 2, seed=2)
     assert "bert/pooler/dense/bias" in checkpoints.restore(model, str(folder)).new
     model.freeze_encoder()
-    message = (
-        r"lacks \['bert/pooler/dense/bias', 'bert/pooler/dense/kernel'\].* no pooler, and a fro"
-    )
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=r"lacks \['bert/pooler/dense/bias', 'bert/pooler"):
         checkpoints.restore(model, str(folder))
     checkpoints.restore(heads.SquadV1Model(CONFIG, seed=2), str(folder), allow_new_heads=False)
 
@@ -454,8 +451,7 @@ def test_damaged_and_older_files_are_named(tmp_path):
 def test_a_folder_without_its_sentencepiece_model_is_named(tmp_path):
     _, folder = exported(tmp_path, "encoder")
     (folder / "spiece.model").unlink()
-    message = "spm_model_file or vocab_file must be given: .* tokenizer.json, but no spiece.mo"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="vocab_file must be given: .* no spiece.mo"):
         sources.locate(checkpoint=str(folder))
 
 

@@ -129,15 +129,13 @@ def test_other_content_is_rejected(site, cache):
     with pytest.raises(file_io.InputError, match="another file than expected: it begins with b'<h"):
         sources.locate(checkpoint="albert_base_v2")
     site.content = b"\x1f\x8b cut off"
-    message = "is cut off, damaged or not a .tar.gz archive .*: delete .*_v1.tar.gz and run"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="cut off, damaged or .*: delete .*_v1.tar.gz"):
         sources.locate(checkpoint="albert_base_v1")
 
 
 def test_a_name_written_wrong_lists_the_names(cache):
     for name in ("albert-base-v3", "albert/albert-base-v2", "albert_bse_v2"):
-        message = f"no checkpoint {name} .*; did you mean albert_base_v2\\? Published models are "
-        with pytest.raises(file_io.InputError, match=message):
+        with pytest.raises(file_io.InputError, match=f"{name} .* albert_base_v2\\? Pub"):
             sources.locate(checkpoint=name)
     with pytest.raises(file_io.InputError) as caught:
         sources.locate(checkpoint="output/step_100")

@@ -138,13 +138,11 @@ def test_a_module_without_assets_is_named(golden, tmp_path):
     module = tmp_path / "module"
     shutil.copytree(golden / "hub_tf1", module)
     (module / "assets" / "30k-clean.model").unlink()
-    message = "spm_model_file or vocab_file must be given: the hub module .*none in its assets"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="vocab_file must be given: .*none in its assets"):
         sources.locate(hub_handle=str(module))
     assert sources.locate(hub_handle=str(module), needs_vocabulary=False).config_file
     shutil.rmtree(module / "assets")
-    message = "albert_config_file and .*: the hub module .* has none in its assets"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match="albert_config_file and .* none in its assets"):
         sources.locate(hub_handle=str(module))
     (module / "saved_model.pb").write_bytes(b"not a model")
     with pytest.raises(file_io.InputError, match="saved_model.pb is damaged"):

@@ -91,8 +91,7 @@ def test_a_label_that_training_lacks_is_named(tmp_path, labels, other, hint):
     write_jsonl(tmp_path / "dev.jsonl", [other])
     files = {split: str(tmp_path / f"{split}.jsonl") for split in ("train", "dev")}
     task = custom.find_task(files, TEXT, str(tmp_path / "out"))
-    message = f"dev.jsonl line 1: label '{other}', expected a label of the training: {hint}$"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=f"line 1: label '{other}', .*: {hint}$"):
         list(task.iter_examples(None, "dev", use_spm=True))
 
 
@@ -112,8 +111,7 @@ def test_whole_numbers_in_several_spellings_are_one_label(tmp_path, train, dev):
 def test_a_missing_label_is_not_a_class(tmp_path, others):
     write_jsonl(tmp_path / "train.jsonl", [*others, "nan", "NaN"])
     files = {"train": str(tmp_path / "train.jsonl")}
-    message = r"labels are 'nan', the others \w+; the first is in .*jsonl line 3: remove these rows"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=r"labels are 'nan', .*jsonl line 3: remove"):
         custom.find_task(files, TEXT, str(tmp_path / "out"))
     task = custom.find_task(files, TEXT, str(tmp_path / "out"), "classification")
     assert len(task.labels) == 4
@@ -144,8 +142,7 @@ def test_saved_labels_are_used_afterwards(tmp_path):
     for split in ("train", "dev", "test"):
         later = custom.find_task({split: str(tmp_path / "new.csv")}, TEXT, str(tmp_path / "out"))
         assert later.labels == ("x", "y")
-        message = r"new\.csv line 3: label 'z', expected a label of the training: x, y"
-        with pytest.raises(file_io.InputError, match=message):
+        with pytest.raises(file_io.InputError, match=r"new\.csv line 3: label 'z', .*: x, y"):
             list(later.iter_examples(None, split))
     with pytest.raises(file_io.InputError, match="label_type=regression, but .* a classification"):
         custom.find_labels(str(tmp_path / "out"), {}, TEXT, "regression")

@@ -88,8 +88,7 @@ def test_forged_features_stop_each_stage(short, tmp_path, stage, file, changes):
     builders.forge_record(out / file, 7, "input_ids", 2, size)
     stages_of_run = {"do_train": False, "do_eval": False, "do_predict": False, stage: True}
     before = (out / "eval_results.txt").read_text()
-    message = rf"{file}, record 7: input_ids\[2\] = {size}, expected 0 to {size - 1}: delete the"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=rf"{file}, record 7: .* = {size}, .*{size - 1}"):
         builders.run(run_classifier, **{**flags, "output_dir": out, **stages_of_run, **changes})
     assert (out / "eval_results.txt").read_text() == before
 

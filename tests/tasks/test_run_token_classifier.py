@@ -190,8 +190,7 @@ def test_a_folder_of_hugging_face_and_back(trained, tmp_path, run_script):
     config["id2label"]["1"] = "B-DRINK"
     (theirs / "config.json").write_text(json.dumps(config))
     flags |= {"output_dir": tmp_path / "new", "do_train": True}
-    message = r"train\.conll has labels B-FOOD, which the model to start from does not have: it has"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=r"train\.conll has labels B-FOOD, "):
         run_script(run_token_classifier, **flags)
 
 

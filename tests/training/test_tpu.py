@@ -63,8 +63,7 @@ def test_a_server_of_something_else_is_refused():
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("localhost:0")
     server.start()
-    message = f"^the server at localhost:{port} is not a TPU: .*UNIMPLEMENTED"
-    with pytest.raises(file_io.InputError, match=message):
+    with pytest.raises(file_io.InputError, match=f"^the server at localhost:{port} .*UNIMPLEM"):
         distribution.find(f"grpc://localhost:{port}")
     server.stop(None).wait()
 
