@@ -72,14 +72,19 @@ def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text")
     """Rejects a tokenizer that `make` cannot convert; `flag` is the requesting flag, for messages.
 
     Raises:
-      file_io.InputError: tensorflow-text is missing, there are extra pieces, or a SentencePiece
-        vocabulary has no comma. Without it, splitting at commas would depend on more than the
-        piece.
+      file_io.InputError: tensorflow-text is missing, there are extra pieces, the rules are those
+        of transformers, or a SentencePiece vocabulary has no comma. Without it, splitting at commas
+        would depend on more than the piece.
     """
     if tokenizer.rules.extra_pieces:
         raise file_io.InputError(
             f"{flag}: a TensorFlow graph cannot find the model's extra pieces in texts "
             f"({', '.join(tokenizer.rules.extra_pieces[:3])})"
+        )
+    if tokenizer.rules.as_huggingface:
+        raise file_io.InputError(
+            f"{flag}: the model's texts become pieces by the rules of transformers "
+            "(as_huggingface), which no TensorFlow graph computes"
         )
     if tokenizer.sp_model is not None and "," not in tokenizer.vocab:
         raise file_io.InputError(

@@ -239,7 +239,8 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
             "tokenize_chinese_chars": tokenizer.rules.split_ideographs,
         }
     else:
-        file_io.copy(tokenizer.vocabulary_file, os.path.join(folder, _SPM_NAME))
+        if not tokenizer.rules.as_huggingface:  # As the file itself is used by other rules.
+            file_io.copy(tokenizer.vocabulary_file, os.path.join(folder, _SPM_NAME))
         tokenizer_json.write(folder, tokenizer, with_special_pieces=True)
         # AlbertTokenizer would replace the steps of tokenizer.json by its own.
         config["tokenizer_class"] = "PreTrainedTokenizerFast"

@@ -15,7 +15,6 @@ byte, such as "<0x41>", may be that piece.
 import base64
 import functools
 import json
-import math
 import os
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -24,50 +23,9 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io
-from albert.text import sample_lines, tokenization, wordpiece
+from albert.text import library_ids, sentencepiece_proto, tokenization, wordpiece
 
 NAME = "tokenizer.json"
-# Types of SentencePiece pieces: ordinary ones, those that are never split, unused, and bytes.
-_NORMAL, _USER_DEFINED, _UNUSED, _BYTE = 1, 4, 5, 6
-_UNIGRAM, _BPE, _CHARACTERS = 1, 2, 4  # types of SentencePiece models
-# The required fields of a SentencePiece model, as in sentencepiece_model.proto. The module of the
-# package sentencepiece needs the newest protobuf, which TensorFlow or apache-beam may not support.
-_SCHEMA = """
-    name: "albert/sentencepiece_model.proto" package: "albert" syntax: "proto2"
-    message_type {
-      name: "Piece"
-      field { name: "piece" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-      field { name: "score" number: 2 label: LABEL_OPTIONAL type: TYPE_FLOAT }
-      field { name: "type" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32 default_value: "1" }
-    }
-    message_type {
-      name: "Trainer"
-      field { name: "model_type" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32
-              default_value: "1" }
-      field { name: "treat_whitespace_as_suffix" number: 24 label: LABEL_OPTIONAL type: TYPE_BOOL }
-      field { name: "byte_fallback" number: 35 label: LABEL_OPTIONAL type: TYPE_BOOL }
-    }
-    message_type {
-      name: "Normalizer"
-      field { name: "name" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-      field { name: "precompiled_charsmap" number: 2 label: LABEL_OPTIONAL type: TYPE_BYTES }
-      field { name: "add_dummy_prefix" number: 3 label: LABEL_OPTIONAL type: TYPE_BOOL
-              default_value: "true" }
-      field { name: "escape_whitespaces" number: 5 label: LABEL_OPTIONAL type: TYPE_BOOL
-              default_value: "true" }
-      field { name: "remove_extra_whitespaces" number: 4 label: LABEL_OPTIONAL type: TYPE_BOOL
-              default_value: "true" }
-    }
-    message_type {
-      name: "Model"
-      field { name: "pieces" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
-              type_name: ".albert.Piece" }
-      field { name: "trainer_spec" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-              type_name: ".albert.Trainer" }
-      field { name: "normalizer_spec" number: 3 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-              type_name: ".albert.Normalizer" }
-    }
-"""
 # Score of pieces such as "9,", which are always split in two (see `tokenization.encode_pieces`):
 # the unigram model never chooses a piece with this score.
 _NEVER_CHOSEN = -1e4
@@ -128,35 +86,20 @@ def added_token(tokenizer: tokenization.FullTokenizer, piece: str) -> dict[str, 
 
 
 def _compare(text: str, tokenizer: tokenization.FullTokenizer) -> None:
-    """Compares the ids that a file's text gives on lines of many scripts with the tokenizer's."""
+    """Compares the ids that a file's text gives with the tokenizer's."""
     try:
-        import tokenizers
+        library_ids.compare(text, tokenizer)
     except ImportError as error:
         logging.warning(
             "%s was not compared with the tokenizer, which needs the package tokenizers (%s)",
             NAME,
             error,
         )
-        return
-    theirs = tokenizers.Tokenizer.from_str(text)
-    for line in sample_lines.lines(tokenizer):
-        expected, found = tokenizer.encode(line), theirs.encode(line, add_special_tokens=False).ids
-        if found != expected and not _are_equally_likely(tokenizer, expected, found):
-            raise file_io.InputError(
-                f"the vocabulary {tokenizer.vocabulary_file} cannot be "
-                f"written as {NAME}, which gives other ids on the text {line!r}: {found} instead "
-                f"of {expected}"
-            )
-
-
-def _are_equally_likely(
-    tokenizer: tokenization.FullTokenizer, ids: list[int], others: list[int]
-) -> bool:
-    """Returns whether two segmentations have the same score in a unigram model."""
-    if tokenizer.sp_model is None or tokenizer.unk_id in (*ids, *others):
-        return False
-    scores = [sum(map(tokenizer.sp_model.get_score, row)) for row in (ids, others)]
-    return math.isclose(*scores, abs_tol=1e-3)
+    except library_ids.Difference as error:
+        raise file_io.InputError(
+            f"the vocabulary {tokenizer.vocabulary_file} cannot be "
+            f"written as {NAME}, which gives {error}"
+        ) from error
 
 
 # --- steps of both --------------------------------------------------------------------------------
@@ -215,30 +158,24 @@ def _template(tokenizer: tokenization.FullTokenizer) -> dict[str, Any]:
 # --- SentencePiece --------------------------------------------------------------------------------
 
 
-@functools.cache
-def _spm_class() -> Any:
-    """Returns the message class of SentencePiece models."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("albert.Model"))
-
-
 def _sentencepiece(
     tokenizer: tokenization.FullTokenizer, with_special_pieces: bool
 ) -> dict[str, dict[str, Any]]:
     """Returns the steps and the model of a SentencePiece vocabulary."""
     assert tokenizer.sp_model
-    model = _spm_class().FromString(tokenizer.sp_model.serialized_model_proto())
-    symbols = [piece.piece for piece in model.pieces if piece.type == _USER_DEFINED]
+    model = sentencepiece_proto.model_class().FromString(
+        tokenizer.sp_model.serialized_model_proto()
+    )
+    symbols = [
+        piece.piece for piece in model.pieces if piece.type == sentencepiece_proto.USER_DEFINED
+    ]
     _check(tokenizer, model, symbols)
     names = [piece.piece for piece in model.pieces]
     if not with_special_pieces:
         for i in _special(tokenizer):
             names[i] = _UNSEEN + names[i]
     for i, piece in enumerate(model.pieces):
-        if piece.type == _UNUSED:
+        if piece.type == sentencepiece_proto.UNUSED:
             names[i] = _UNSEEN + names[i]
     metaspace = {
         "type": "Metaspace",
@@ -248,7 +185,9 @@ def _sentencepiece(
         "split": not any(tokenization.WORD_START in name[1:] for name in names),
     }
     steps: list[dict[str, Any]] = [metaspace]
-    if model.trainer_spec.model_type == _UNIGRAM:
+    if tokenizer.rules.as_huggingface and model.normalizer_spec.add_dummy_prefix:
+        steps.insert(0, {"type": "WhitespaceSplit"})
+    if model.trainer_spec.model_type == sentencepiece_proto.UNIGRAM:
         kind = _unigram(tokenizer, model, names)
     else:
         kind = _bpe(tokenizer, model, names)
@@ -258,7 +197,9 @@ def _sentencepiece(
             steps[-1]["invert"] = False
     return {
         "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps} if symbols else metaspace,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}
+        if len(steps) > 1
+        else metaspace,
         "decoder": metaspace,
         "model": {**kind, "byte_fallback": model.trainer_spec.byte_fallback},
     }
@@ -272,7 +213,12 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
     """Rejects a SentencePiece model of a kind that the library does not have; names it."""
     kind = model.trainer_spec.model_type
     reasons = {
-        "model_type=word": kind not in (_UNIGRAM, _BPE, _CHARACTERS),
+        "model_type=word": kind
+        not in (
+            sentencepiece_proto.UNIGRAM,
+            sentencepiece_proto.BPE,
+            sentencepiece_proto.CHARACTERS,
+        ),
         "treat_whitespace_as_suffix": model.trainer_spec.treat_whitespace_as_suffix,
         "escape_whitespaces=false": not model.normalizer_spec.escape_whitespaces,
         # A final sigma is lower-cased to another letter than it is folded to.
@@ -280,7 +226,7 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
             tokenizer.do_lower_case and model.normalizer_spec.name.endswith("_cf")
         ),
         "user_defined_symbols of several characters, in a model that is not of unigrams": (
-            kind != _UNIGRAM and any(len(symbol) > 1 for symbol in symbols)
+            kind != sentencepiece_proto.UNIGRAM and any(len(symbol) > 1 for symbol in symbols)
         ),
     }
     if found := [reason for reason, holds in reasons.items() if holds]:
@@ -292,7 +238,7 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
 
 def _unigram(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) -> dict[str, Any]:
     """Returns the description of a unigram model."""
-    scores = _scores(model)
+    scores = _scores(tokenizer, model)
     return {
         "type": "Unigram",
         "unk_id": tokenizer.unk_id,
@@ -306,11 +252,12 @@ def _bpe(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) ->
     A model of characters is one without merges.
     """
     merges = []
-    if model.trainer_spec.model_type == _BPE:
+    if model.trainer_spec.model_type == sentencepiece_proto.BPE:
         scores = {
             piece.piece: piece.score
             for piece in model.pieces
-            if piece.type == _NORMAL and not tokenization.is_digit_comma(piece.piece)
+            if piece.type == sentencepiece_proto.NORMAL
+            and (tokenizer.rules.as_huggingface or not tokenization.is_digit_comma(piece.piece))
         }
         # The sort is stable: of equal scores the first piece comes first.
         for whole in sorted(scores, key=scores.__getitem__, reverse=True):
@@ -332,7 +279,19 @@ def _bpe(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) ->
 
 
 def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
-    """Yields the steps of `tokenization.preprocess_text`, then those of the SentencePiece model."""
+    """Yields the steps of `FullTokenizer.preprocess`, then those of the SentencePiece model."""
+    if tokenizer.rules.quotes:
+        for pair in ("``", "''"):
+            yield {"type": "Replace", "pattern": {"String": pair}, "content": '"'}
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    if tokenizer.rules.as_huggingface:
+        if not tokenizer.keep_accents:
+            yield from ({"type": "NFKD"}, {"type": "StripAccents"})
+        if tokenizer.do_lower_case:
+            yield {"type": "Lowercase"}
+        if charsmap:
+            yield _precompiled(charsmap)
+        return
     yield _replace(tokenization.character_class(str.isspace) + "+", " ")
     yield {"type": "Strip", "strip_left": True, "strip_right": True}
     if not tokenizer.keep_accents:
@@ -340,24 +299,30 @@ def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[
         yield _replace(tokenization.character_class(unicodedata.combining), "")
     if tokenizer.do_lower_case:
         yield from _lower_case()
-    charsmap = model.normalizer_spec.precompiled_charsmap
     if charsmap:
         # The library looks up whole syllables of Korean, not the letters that make them.
         yield {"type": "NFC"}
-        encoded = base64.b64encode(charsmap).decode("ascii")
-        yield {"type": "Precompiled", "precompiled_charsmap": encoded}
+        yield _precompiled(charsmap)
     if model.normalizer_spec.remove_extra_whitespaces:
         yield _replace(" {2,}", " ")
         yield {"type": "Strip", "strip_left": True, "strip_right": True}
 
 
-def _scores(model: Any) -> Iterator[float]:
+def _precompiled(charsmap: bytes) -> dict[str, Any]:
+    encoded = base64.b64encode(charsmap).decode("ascii")
+    return {"type": "Precompiled", "precompiled_charsmap": encoded}
+
+
+def _scores(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[float]:
     """Yields the score of every piece that SentencePiece actually uses."""
-    highest = max(piece.score for piece in model.pieces if piece.type == _NORMAL)
+    splits = not tokenizer.rules.as_huggingface
+    highest = max(piece.score for piece in model.pieces if piece.type == sentencepiece_proto.NORMAL)
     for piece in model.pieces:
-        if piece.type == _USER_DEFINED:
+        if piece.type == sentencepiece_proto.USER_DEFINED:
             yield len(piece.piece.encode()) * highest - 0.1
-        elif piece.type == _BYTE or tokenization.is_digit_comma(piece.piece):
+        elif piece.type == sentencepiece_proto.BYTE or (
+            splits and tokenization.is_digit_comma(piece.piece)
+        ):
             yield _NEVER_CHOSEN
         else:
             yield piece.score

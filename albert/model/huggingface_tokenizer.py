@@ -4,21 +4,36 @@ What the toolkit cannot do is refused by the name of its entry, as other ids wou
 silence. The vocabulary itself is read by `text.tokenization`.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
+
 from albert.io import file_io
-from albert.text import text_rules, tokenization
+from albert.model import published
+from albert.text import library_ids, sentencepiece_json, text_rules, tokenization
 
 CONFIG_NAME, FAST_NAME = "tokenizer_config.json", "tokenizer.json"
 _ADDED_NAME = "added_tokens.json"
+SPM_NAME = "spiece.model"  # of the model that is made of a tokenizer.json
 FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME))
 # Classes that make pieces as this package does; those without a kind leave that to tokenizer.json.
 _CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"),
     *("PreTrainedTokenizerFast", "TokenizersBackend"),
 )
+# What classes of other kinds make, to say it.
+_OTHER_KINDS = {
+    "a byte-level BPE": ("Roberta", "GPT2", "Bart", "Deberta", "Longformer", "LED"),
+    "whose words come from MeCab, Sudachi or Juman++": ("BertJapanese",),
+    "a SentencePiece with other special pieces": (
+        *("XLMRoberta", "T5", "Camembert", "XLNet", "DebertaV2", "BigBird", "Reformer", "MBart"),
+    ),
+    "whose letters are bytes": ("ByT5", "Canine"),
+}
 # Entry -> the only value that this package has.
 _FIXED = {
     "do_basic_tokenize": True,
@@ -61,6 +76,8 @@ def read_rules(folder: str) -> dict[str, Any]:
     if normalizer.get("type") == "BertNormalizer":
         _check_fixed(fast_path, normalizer)
         rules = _values(fast_path, normalizer, _NORMALIZER_RULES)
+    elif _is_alone(folder) and sentencepiece_json.holds(fast_path, fast):
+        rules = dict(sentencepiece_json.rules(fast_path, fast))
     _check_fixed(config_path, config)
     _check_special(config_path, config)
     rules |= _values(config_path, config, _RULES)
@@ -92,6 +109,50 @@ def holds_wordpiece(path: str) -> bool:
     return True
 
 
+def sentencepiece_model(path: str) -> str | None:
+    """Returns the SentencePiece model of the one in a ``tokenizer.json``; None if it has none.
+
+    It is made once, in the folder of models that are fetched or unpacked, with a file of its rules.
+
+    Raises:
+      file_io.InputError: it has, but gives other ids, or has steps that are not read; names them.
+    """
+    fast = _read(path)
+    if not sentencepiece_json.holds(path, fast):
+        return None
+    rules = text_rules.TextRules().changed(read_rules(os.path.dirname(path) or "."))
+    key = json.dumps([file_io.sha256(path), rules.to_json()])
+    name = f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    folder = os.path.join(published.cache_dir(), name)
+    if not file_io.exists(os.path.join(folder, text_rules.FILE_NAME)):
+        content = sentencepiece_json.model_of(path, fast)
+        with file_io.atomic_folder(folder, last=text_rules.FILE_NAME) as new:
+            made = os.path.join(new, SPM_NAME)
+            file_io.write_bytes(made, content)
+            _check_same_ids(path, tokenization.FullTokenizer(spm_model_file=made, rules=rules))
+            file_io.write_json(os.path.join(new, text_rules.FILE_NAME), rules.to_json())
+    return os.path.join(folder, SPM_NAME)
+
+
+def _check_same_ids(path: str, tokenizer: tokenization.FullTokenizer) -> None:
+    try:
+        library_ids.compare(file_io.read_text(path, "Hugging Face tokenizer", None), tokenizer)
+    except ImportError as error:
+        logging.warning(
+            "The ids of %s were not compared, which needs the package tokenizers (%s)", path, error
+        )
+    except library_ids.Difference as error:
+        raise file_io.InputError(
+            f"{path} cannot be used as a SentencePiece model, which gives {error}: give "
+            "spm_model_file"
+        ) from error
+
+
+def _is_alone(folder: str) -> bool:
+    """Returns whether a folder has no SentencePiece model besides ``tokenizer.json``."""
+    return not any(name.endswith(".model") for name in file_io.listdir(folder))
+
+
 def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str]) -> None:
     """Compares the ids of added tokens with those that the tokenizer gives them.
 
@@ -115,11 +176,15 @@ def _read(path: str) -> dict[str, Any]:
 
 def _check_class(path: str, config: Mapping[str, Any]) -> None:
     name = config.get("tokenizer_class")
-    if name is not None and name not in _CLASSES:
-        raise file_io.InputError(
-            f"{path}: tokenizer_class is {name!r}, which makes other pieces than this package; "
-            f"expected one of {', '.join(_CLASSES)}"
-        )
+    if name is None or name in _CLASSES:
+        return
+    base = str(name).removesuffix("Fast").removesuffix("Tokenizer")
+    kind = next((kind for kind, bases in _OTHER_KINDS.items() if base in bases), None)
+    raise file_io.InputError(
+        f"{path}: tokenizer_class is {name!r}, {kind or 'which makes other pieces'}; this package "
+        f"has the WordPiece of BERT and the SentencePiece of ALBERT ({', '.join(_CLASSES)}), so "
+        "such a model cannot be used"
+    )
 
 
 def _check_fixed(path: str, entries: Mapping[str, Any]) -> None:

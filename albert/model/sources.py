@@ -20,7 +20,7 @@ DESCRIPTION_NAME = "model.json"  # in fine-tuned models
 LABELS_NAME = "labels.json"  # in fine-tuned models with labels
 RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
-RULES_NAME = "text_rules.json"  # how texts become pieces, in models without DESCRIPTION_NAME
+RULES_NAME = text_rules.FILE_NAME  # in models without DESCRIPTION_NAME
 # Settings that name files, for messages.
 _CONFIG, _SPM, _VOCAB = "albert_config_file", "spm_model_file", "vocab_file"
 
@@ -108,6 +108,8 @@ class _Place:
             fast = self._choose(_VOCAB, None, (huggingface_tokenizer.FAST_NAME,))
             if fast and huggingface_tokenizer.holds_wordpiece(fast):
                 vocab_file = fast
+            elif fast:
+                spm_model_file = huggingface_tokenizer.sentencepiece_model(fast)
         return spm_model_file, vocab_file
 
     def _existing(self, setting: str, path: str | None) -> str | None:
@@ -168,7 +170,7 @@ class _Place:
         if "tokenizer.json" in there and not any(name.endswith(".model") for name in there):
             return file_io.InputError(
                 f"{message}: {self.folder} has a tokenizer.json, but no spiece.model or "
-                "vocab.txt, and only WordPiece is read from it. "
+                "vocab.txt, and only WordPiece, Unigram and BPE are read from it. "
                 "Look for it in the folder of the model that this model was fine-tuned from"
             )
         others = [name for name in there if name.endswith(".json") and "config" in name]
@@ -381,24 +383,30 @@ def files_beside(checkpoint: str) -> list[str]:
     """
     folder = os.path.dirname(checkpoint) or "."
     descriptions = (PRETRAINING_NAME, DESCRIPTION_NAME, LABELS_NAME)
-    names = {*_CONFIG_NAMES, *descriptions, *map(os.path.basename, vocabularies_in(folder))}
-    return [
+    vocabularies = vocabularies_in(folder)
+    names = {*_CONFIG_NAMES, *descriptions, *map(os.path.basename, vocabularies)}
+    there = [
         os.path.join(folder, name)
         for name in file_io.listdir(folder)
         if name in names or name.endswith(".vocab")
     ]
+    return list(dict.fromkeys([*there, *vocabularies]))
 
 
 def vocabularies_in(folder: str) -> list[str]:
     """Lists the vocabularies in a model's folder: SentencePiece models, WordPiece files.
 
-    Without any it may be the one in ``tokenizer.json``.
+    Without any it may be the one in ``tokenizer.json``, or a SentencePiece model that is made of it
+    in another folder.
     """
     names = file_io.listdir(folder)
     found = [name for name in names if name.endswith(".model") or name in VOCAB_NAMES]
     fast = os.path.join(folder, huggingface_tokenizer.FAST_NAME)
-    if not found and file_io.exists(fast) and huggingface_tokenizer.holds_wordpiece(fast):
-        return [fast]
+    if not found and file_io.exists(fast):
+        if huggingface_tokenizer.holds_wordpiece(fast):
+            return [fast]
+        made = huggingface_tokenizer.sentencepiece_model(fast)
+        return [made] if made else []
     return [os.path.join(folder, name) for name in found]
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from albert.io import file_io
 
+FILE_NAME = "text_rules.json"  # in folders of models without another description
+_OPTIONAL = ("as_huggingface", "quotes")
+
 
 @dataclasses.dataclass(frozen=True)
 class TextRules:
@@ -25,6 +28,10 @@ class TextRules:
         and Hugging Face count, where the last of equal lines counts; otherwise ids count distinct
         pieces, as google-research/albert does.
       extra_pieces: pieces after those of the vocabulary, each found in a text as it is written.
+      as_huggingface: whether a SentencePiece vocabulary is used by the rules of transformers:
+        numbers before a comma are not split again, all marks count as accents, and the lower case
+        of a letter does not depend on its place.
+      quotes: whether two backticks or apostrophes become a quotation mark, before SentencePiece.
     """
 
     do_lower_case: bool | None = None
@@ -32,6 +39,8 @@ class TextRules:
     split_ideographs: bool = True
     ids_by_line: bool = False
     extra_pieces: tuple[str, ...] = ()
+    as_huggingface: bool = False
+    quotes: bool = False
 
     @property
     def lower(self) -> bool:
@@ -51,8 +60,14 @@ class TextRules:
         return dataclasses.replace(self, **{**values, "extra_pieces": tuple(extra)})
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON-ready entries of a description; `do_lower_case` is true or false."""
+        """Returns the JSON-ready entries of a description; `do_lower_case` is true or false.
+
+        The rules of transformers are left out where they do not hold, as older versions did.
+        """
         values = dataclasses.asdict(self)
+        for name in _OPTIONAL:
+            if not values[name]:
+                del values[name]
         return values | {"do_lower_case": self.lower, "extra_pieces": list(self.extra_pieces)}
 
 

@@ -75,6 +75,20 @@ def preprocess_text(
     return text.lower() if lower else text
 
 
+def preprocess_as_huggingface(text: str | bytes, lower: bool, keep_accents: bool) -> str:
+    """Brings text into the form that transformers gives to SentencePiece models of ALBERT.
+
+    As `preprocess_text`, but all marks count as accents, also those that are vowels, and each
+    letter alone is lower-cased: a capital sigma that ends a word, too, becomes the usual one.
+    """
+    text = " ".join(convert_to_unicode(text).split())
+    if not (text.isascii() or keep_accents):
+        decomposed = wordpiece.decompose("NFKD", text)
+        text = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
+    text = preprocess_text(text, keep_accents=True)
+    return text.replace("\u03a3", "\u03c3").lower() if lower else text
+
+
 def is_digit_comma(piece: str) -> bool:
     """Returns whether a piece ends in a digit and a comma."""
     return piece[-1:] == "," and piece[-2:-1].isdigit()
@@ -303,7 +317,9 @@ class FullTokenizer:
         return ids
 
     def _find_resplit_ids(self) -> frozenset[int]:
-        """Returns the ids of pieces that may end in a digit and a comma."""
+        """Returns the ids of pieces that may end in a digit and a comma, and are split then."""
+        if self.rules.as_huggingface:
+            return frozenset()
         ids = {i for piece, i in self.vocab.items() if is_digit_comma(piece)}
         # Adjacent unknown characters make one piece, so an unknown comma can follow a digit.
         return frozenset(ids if "," in self.vocab else ids | {self.unk_id})
@@ -348,9 +364,12 @@ class FullTokenizer:
 
     def preprocess(self, text: str | bytes) -> str:
         """Applies `preprocess_text` for SentencePiece; WordPiece takes text as it is."""
-        if self.sp_model:
-            return preprocess_text(text, lower=self.do_lower_case, keep_accents=self.keep_accents)
-        return convert_to_unicode(text)
+        if self.sp_model is None:
+            return convert_to_unicode(text)
+        if self.rules.quotes:
+            text = convert_to_unicode(text).replace("``", '"').replace("''", '"')
+        clean = preprocess_as_huggingface if self.rules.as_huggingface else preprocess_text
+        return clean(text, lower=self.do_lower_case, keep_accents=self.keep_accents)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the pieces of a text, with or without `preprocess`."""
@@ -370,6 +389,8 @@ class FullTokenizer:
             return [p for word in self.basic_tokenizer.tokenize(text) for p in split(word)]
         text = self.preprocess(text)
         ids = self.sp_model.encode(text)
+        if self.rules.as_huggingface:
+            return self.sp_model.encode(text, out_type=str)
         if self.unk_id in ids or not self._resplit_ids.isdisjoint(ids):
             return encode_pieces(self.sp_model, text)
         # Looking pieces up is cheaper than having SentencePiece make the strings.

@@ -11,12 +11,14 @@ import pytest
 
 from albert.cli import options as cli_options
 from albert.experiments import demo_data
-from albert.io import locks
+from albert.io import file_io, locks
 from tests.support import builders, command_lines, forked
 from tests.support.sources import ROOT
 
 sys.path.insert(0, str(ROOT))
-study, report = (importlib.import_module(f"experiments.{name}") for name in ("study", "report"))
+study, report, real_weights = (
+    importlib.import_module(f"experiments.{name}") for name in ("study", "report", "real_weights")
+)
 STUDIES = sorted((ROOT / "experiments").glob("*.json"))
 TINY = {
     "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -383,6 +385,52 @@ def test_a_study_records_its_runs_and_continues(tmp_path, capsys, monkeypatch):
 
 def interrupt(*arguments):
     raise KeyboardInterrupt
+
+
+def real_weights_of(tmp_path, *arguments):
+    folders = {name: tmp_path / name for name in ("data", "work", "results", "weights")}
+    flags = [f"--{name}={folder}" for name, folder in folders.items()]
+    return real_weights.main([*flags, *arguments])
+
+
+def test_commands_of_the_study_of_real_weights_are_accepted(tmp_path, capsys):
+    """Three seeds with the best of four rates, here and with transformers."""
+    real_weights_of(tmp_path, "--dry_run", "--peer=python3", "--only=MRPC,RTE")
+    lines = capsys.readouterr().out.splitlines()
+    ours = [line for line in lines if line.startswith("python -m albert.run_classifier ")]
+    theirs = [json.loads(line.split("'")[1]) for line in lines if line.startswith("python3 ")]
+    assert len(ours) == 2 * (4 + 3) and [request["seed"] for request in theirs] == [1, 2, 3]
+    assert len({line.partition("--learning_rate=")[2] for line in ours}) == 4
+    command = importlib.import_module("albert.run_classifier")
+    for line in ours:
+        values = flags.FlagValues()
+        command.define_flags(values)
+        assert values(line.split(" ")[2:]) == ["albert.run_classifier"]
+        cli_options.read(command.Settings, values).check()
+    with pytest.raises(SystemExit, match="--only: no task X"):
+        real_weights_of(tmp_path, "--only=X")
+
+
+def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
+    rows = [f"text {number}\t{number % 2}\n" for number in range(20)]
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2" / "train.tsv").write_text("".join(["sentence\tlabel\n", *rows]))
+    real_weights.write_part(tmp_path, "SST-2", tmp_path / "part")
+    parts = [tmp_path / "part" / "SST-2" / f"{name}.tsv" for name in ("train", "dev")]
+    train, dev = (part.read_text().splitlines(True)[1:] for part in parts)
+    assert dev == [rows[0], rows[10]] and sorted(train + dev) == sorted(rows)
+
+
+def test_the_table_of_real_weights_has_means_and_differences(tmp_path):
+    for side, scores in (("ours", (0.8, 0.82, 0.84)), ("transformers", (0.79, 0.82, 0.85))):
+        for seed, score in enumerate(scores, 1):
+            record = {"eval_accuracy": score, "seconds": 60.0 * seed, "learning_rate": 1e-4}
+            file_io.write_json(str(tmp_path / f"SST-2-{side}-seed_{seed}.json"), record)
+    _, _, line = real_weights.table(tmp_path)
+    assert line == (
+        "| SST-2 | eval_accuracy | 0.0001 | 0.820 [0.770, 0.870] | 0.820 [0.745, 0.895] | "
+        "0.000 [-0.025, 0.025] | 2.0, 2.0 |"
+    )
 
 
 def logs(folder):

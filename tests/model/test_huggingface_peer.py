@@ -1,11 +1,15 @@
 """Hugging Face folders as transformers sees them: the same outputs and ids, both ways."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert.export import huggingface_export
-from albert.model import checkpoints, encoder, sources
+from albert.model import checkpoints, encoder, published, sources
+from albert.text import sample_lines, tokenization
 from tests.support.huggingface_samples import (
     BERT,
     CLASSES,
@@ -183,6 +187,26 @@ def test_token_ids_are_the_same_on_real_text(tmp_path, peer, shared, english):
             if one != other
         ]
         assert len(differing) <= len(texts) // 1000, differing
+
+
+@pytest.mark.slow
+def test_a_tokenizer_json_alone_gives_the_ids_of_its_class(
+    tmp_path, peer, shared, english, monkeypatch
+):
+    """AlbertTokenizer of transformers 5 saves nothing else, and reads numbers and marks its way."""
+    monkeypatch.setattr(published, "cache_dir", lambda: str(tmp_path / "cache"))
+    (tmp_path / "saved").mkdir()
+    shutil.copyfile(english.spm_model_file, tmp_path / "spiece.model")
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    lines = (shared / "data/corpus/wiki_000.txt").read_text(encoding="utf-8").splitlines()
+    texts = [*TEXTS, *sample_lines.SENTENCES, *lines[:2000]]
+    request = {"do": "tokenize", "folder": str(tmp_path), "classes": ["AlbertTokenizer"]}
+    (answer,) = peer([{**request, "texts": texts, "save": str(tmp_path / "saved")}])
+    assert sorted(os.listdir(tmp_path / "saved")) == ["tokenizer.json", "tokenizer_config.json"]
+    (vocabulary,) = sources.vocabularies_in(str(tmp_path / "saved"))
+    ours = tokenization.load(vocabulary, sources.rules_beside(vocabulary))
+    for text, expected in zip(texts, answer["AlbertTokenizer"]["ids"], strict=True):
+        assert [ours.cls_id, *ours.encode(text), ours.sep_id] == expected, text
 
 
 def test_wordpiece_vocabularies_are_written_too(tmp_path, wordpiece, peer):

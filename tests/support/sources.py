@@ -26,7 +26,8 @@ MODULES = COMMANDS + sorted(
 # `serving` import it, or modules with it, where a function trains or restores a model.
 PLAIN = """
     model.batching model.configuration model.decision model.head_config model.huggingface
-    model.label_scale model.model_folder model.sources model.weight_matching model.weight_names
+    model.label_scale model.model_folder model.pooling model.sources model.weight_matching
+    model.weight_names
     data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
     data.instances
     data.masking data.sentence_pairs data.sequence_formats data.shuffling data.tfrecord

@@ -55,12 +55,12 @@ SENTENCEPIECE = {
 }
 
 
-def train_sentencepiece(kind, vocab_size=450):
+def train_sentencepiece(kind, vocab_size=450, sentences=sample_lines.SENTENCES):
     """The content of a model of one of the kinds of `SENTENCEPIECE`."""
     import sentencepiece
 
     model = io.BytesIO()
-    text = [tokenization.preprocess_text(x) for x in (*LINES * 2, *sample_lines.SENTENCES * 3)]
+    text = [tokenization.preprocess_text(x) for x in (*LINES * 2, *sentences * 3)]
     settings = {"vocab_size": vocab_size, "model_type": "unigram", **SENTENCEPIECE[kind][0]}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text), model_writer=model, hard_vocab_limit=False, pad_id=0,

@@ -1,0 +1,24 @@
+"""Comparing ids with those of the library `tokenizers`."""
+
+import json
+
+import pytest
+
+from albert.text import library_ids, text_rules, tokenization
+from tests.support.vocabulary_samples import SPECIAL, fast_file, folder_with
+
+pytest.importorskip("tokenizers")
+
+
+def test_a_difference_is_shown_with_its_text(tmp_path):
+    content = fast_file(version="1.0", added_tokens=[])
+    content["model"] |= {"unk_token": "[UNK]", "max_input_chars_per_word": 100}
+    content["model"]["vocab"] = {piece: i for i, piece in enumerate([*SPECIAL, "free", "born"])}
+    path = folder_with(tmp_path / "a", [*SPECIAL, "free", "born"]) / "vocab.txt"
+    rules = text_rules.TextRules(True, keep_accents=True)
+    library_ids.compare(json.dumps(content), tokenization.load(str(path), rules))
+    path.write_text("\n".join([*SPECIAL, "born", "free"]) + "\n")
+    with pytest.raises(library_ids.Difference, match="other ids on the text 'All human beings"):
+        library_ids.compare(json.dumps(content), tokenization.load(str(path), rules))
+    with pytest.raises(library_ids.Difference, match="an error of the library"):
+        library_ids.compare("{}", tokenization.load(str(path), rules))
