@@ -400,13 +400,10 @@ def test_commands_of_the_study_of_real_weights_are_accepted(tmp_path, capsys):
     ours = [line for line in lines if line.startswith("python -m albert.run_classifier ")]
     theirs = [json.loads(line.split("'")[1]) for line in lines if line.startswith("python3 ")]
     assert len(ours) == 2 * (4 + 3) and [request["seed"] for request in theirs] == [1, 2, 3]
-    assert len({line.partition("--learning_rate=")[2] for line in ours}) == 4
-    command = importlib.import_module("albert.run_classifier")
-    for line in ours:
-        values = flags.FlagValues()
-        command.define_flags(values)
-        assert values(line.split(" ")[2:]) == ["albert.run_classifier"]
-        cli_options.read(command.Settings, values).check()
+    settings = [command_lines.read("run_classifier", *line.split(" ")[3:]) for line in ours]
+    for each in settings:
+        each.check()
+    assert len({each.optimizer.learning_rate for each in settings}) == 4
     with pytest.raises(SystemExit, match="--only: no task X"):
         real_weights_of(tmp_path, "--only=X")
 
