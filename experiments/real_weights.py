@@ -190,7 +190,8 @@ class Study:
         """Returns the best learning rate of a task on a part of its training data."""
         options = self._options
         part = options.work / "parts" / name
-        if not options.dry_run and not part.exists():
+        written_last = part / glue.get_task(name).folder / "train.tsv"
+        if not options.dry_run and not written_last.exists():
             write_part(options.data, name, part)
         metric, found = glue.get_task(name).best_metric, {}
         for rate in RATES:

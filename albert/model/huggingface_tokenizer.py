@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import logging
 
-from albert.io import file_io
+from albert.io import file_io, locks
 from albert.model import published
 from albert.text import library_ids, sentencepiece_json, text_rules, tokenization
 
@@ -124,24 +124,28 @@ def sentencepiece_model(path: str) -> str | None:
     key = json.dumps([file_io.sha256(path), rules.to_json()])
     name = f"tokenizer-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     folder = os.path.join(published.cache_dir(), name)
-    if not file_io.exists(os.path.join(folder, text_rules.FILE_NAME)):
-        content = sentencepiece_json.model_of(path, fast)
-        with file_io.atomic_folder(folder, last=text_rules.FILE_NAME) as new:
-            made = os.path.join(new, SPM_NAME)
-            file_io.write_bytes(made, content)
-            _check_same_ids(path, tokenization.FullTokenizer(spm_model_file=made, rules=rules))
-            file_io.write_json(os.path.join(new, text_rules.FILE_NAME), rules.to_json())
+    file_io.make_dirs(published.cache_dir())
+    with locks.locked(f"{folder}.lock"):
+        if not file_io.exists(os.path.join(folder, text_rules.FILE_NAME)):
+            content = sentencepiece_json.model_of(path, fast)
+            with file_io.atomic_folder(folder, last=text_rules.FILE_NAME) as new:
+                made = os.path.join(new, SPM_NAME)
+                file_io.write_bytes(made, content)
+                _check_same_ids(path, made, rules)
+                file_io.write_json(os.path.join(new, text_rules.FILE_NAME), rules.to_json())
     return os.path.join(folder, SPM_NAME)
 
 
-def _check_same_ids(path: str, tokenizer: tokenization.FullTokenizer) -> None:
+def _check_same_ids(path: str, made: str, rules: text_rules.TextRules) -> None:
+    """Rejects a model, made of the file at a path, that gives other ids than the library."""
     try:
+        tokenizer = tokenization.FullTokenizer(spm_model_file=made, rules=rules)
         library_ids.compare(file_io.read_text(path, "Hugging Face tokenizer", None), tokenizer)
     except ImportError as error:
         logging.warning(
             "The ids of %s were not compared, which needs the package tokenizers (%s)", path, error
         )
-    except library_ids.Difference as error:
+    except (library_ids.Difference, file_io.InputError) as error:
         raise file_io.InputError(
             f"{path} cannot be used as a SentencePiece model, which gives {error}: give "
             "spm_model_file"

@@ -23,6 +23,9 @@ FOLDERS = {
     "tiny": "cognition/model",  # BERT, 2 layers of 128, without pooler; only tokenizer.json
     "monpa": "monpa/converted",  # Chinese ALBERT, 8 shared layers of 300
 }
+# Largest difference of hidden states. Those of monpa reach 8 in its eight layers, where both
+# programs differ from the same in float64 by 1.1e-5 (50 texts of 60 random tokens).
+AGREES = {"minilm": 1e-5, "tiny": 1e-5, "monpa": 3e-5}
 LOSSES_AGREE, NORMS_AGREE = 2.5e-6, 1.6e-5  # of 150 steps in both programs
 TEXTS = [
     "The old harbour lies at the end of the town, and nobody goes there any more.",
@@ -85,7 +88,7 @@ def test_encoders_compute_what_transformers_computes(packages, peer, tmp_path, n
     assert {n for n in report.new if not n.startswith("bert/pooler/")} == set()
     ours = model(inputs["input_ids"], mask, inputs["segment_ids"]).sequence_output.numpy()
     assert np.std(theirs) > 0.1
-    np.testing.assert_allclose(ours[mask == 1], theirs[mask == 1], atol=1e-5 * np.abs(theirs).max())
+    np.testing.assert_allclose(ours[mask == 1], theirs[mask == 1], rtol=0, atol=AGREES[name])
 
 
 @pytest.mark.slow
