@@ -203,7 +203,11 @@ def _unigram_pieces(path: str, model: _Json) -> tuple[list[tuple[str, float]], s
 
 def _bpe_pieces(path: str, model: _Json) -> tuple[list[tuple[str, float]], str]:
     """Returns the pieces by id, with the scores that give the order of merges, and the unknown."""
-    only = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
+    only: dict[str, object] = {
+        "dropout": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+    }
     only |= {"ignore_merges": False, "fuse_unk": True}
     for name, value in only.items():
         if (model.get(name) or None) != (value or None):
