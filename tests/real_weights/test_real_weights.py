@@ -156,7 +156,7 @@ def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
     from albert.training import optimizers, train_step
 
     steps, rate, warmup = 150, 5e-5, 15
-    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", steps, 8, 32)
+    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", steps, 4, 24)
     source = sources.locate(checkpoint=minilm)
     sizes = encoder.AlbertConfig.from_json_file(source.config_file).to_dict()
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -114,20 +114,21 @@ def train(request):
             head((hidden * weights).sum(1) / weights.sum(1)), labels
         )
         loss.backward()
-        norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for _, p, _, _ in state))
+        every = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for _, p, _, _ in state]
+        norm = torch.linalg.vector_norm(torch.stack(every))
         losses.append(loss.item())
         norms.append(norm.item())
         warm, rate = request["warmup"], request["rate"]
         rate *= step / warm if step < warm else 1 - step / steps
         with torch.no_grad():
             for name, parameter, mean, square in state:
-                gradient = parameter.grad / max(1.0, norm.item())
+                gradient = parameter.grad.div_(max(1.0, norm.item()))
                 mean.lerp_(gradient, 0.1)
                 square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                update = mean / (square.sqrt() + 1e-6)
+                update = mean / square.sqrt().add_(1e-6)
                 if not name.endswith("bias") and "LayerNorm" not in name:
-                    update = update + 0.01 * parameter
-                parameter -= rate * update
+                    update.add_(parameter, alpha=0.01)
+                parameter.sub_(update, alpha=rate)
                 parameter.grad = None
     np.savez(request["outputs"], losses=losses, norms=norms)
     return {}
