@@ -7,8 +7,14 @@ import pytest
 
 from albert.export import huggingface_export, tokenizer_json
 from albert.io import file_io
-from albert.model import huggingface_tokenizer, model_folder, published, sources
-from albert.text import sample_lines, sentencepiece_proto, text_rules, tokenization
+from albert.model import model_folder, published, sources
+from albert.text import (
+    sample_lines,
+    sentencepiece_json,
+    sentencepiece_proto,
+    text_rules,
+    tokenization,
+)
 from tests.support import vocabulary_samples
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -142,7 +148,7 @@ def test_korean_pieces_are_refused_where_marks_are_stripped(tmp_path, place, val
 def test_other_ids_are_refused(tmp_path, monkeypatch):
     """Whatever the reason: here a model whose scores were lost."""
     path = folder_of(tmp_path / "a")
-    model_of = huggingface_tokenizer.sentencepiece_json.model_of
+    model_of = sentencepiece_json.model_of
 
     def spoiled(*arguments):
         model = sentencepiece_proto.model_class().FromString(model_of(*arguments))
@@ -150,7 +156,7 @@ def test_other_ids_are_refused(tmp_path, monkeypatch):
             piece.score = -float(number * 7919 % 100)
         return model.SerializeToString()
 
-    monkeypatch.setattr(huggingface_tokenizer.sentencepiece_json, "model_of", spoiled)
+    monkeypatch.setattr(sentencepiece_json, "model_of", spoiled)
     with pytest.raises(file_io.InputError, match="other ids on the text .* give spm_model_file"):
         sources.vocabularies_in(str(path))
     assert not list(tmp_path.glob("cache/*/"))

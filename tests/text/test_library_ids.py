@@ -12,6 +12,7 @@ pytest.importorskip("tokenizers")
 
 def test_a_difference_is_shown_with_its_text(tmp_path):
     content = fast_file(version="1.0", added_tokens=[])
+    content["normalizer"] |= {"clean_text": True, "handle_chinese_chars": True}
     content["model"] |= {"unk_token": "[UNK]", "max_input_chars_per_word": 100}
     content["model"]["vocab"] = {piece: i for i, piece in enumerate([*SPECIAL, "free", "born"])}
     path = folder_with(tmp_path / "a", [*SPECIAL, "free", "born"]) / "vocab.txt"
