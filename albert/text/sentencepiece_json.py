@@ -17,6 +17,7 @@ from albert.text import sentencepiece_proto, wordpiece
 _KINDS = ("Unigram", "BPE")
 # Steps before the model in the only order that is read; a file may have some of them.
 _STEPS = ("``", "''", "Strip", "NFKD", "StripAccents", "Lowercase", "Precompiled", " {2,}")
+_REPLACED = {"``": '"', "''": '"', " {2,}": " "}
 _TOGETHER = (("``", "''"), ("NFKD", "StripAccents"))
 _HANGUL = ((0x1100, 0x11FF), (0xAC00, 0xD7A3))  # letters, and syllables that are made of them
 _Json = Mapping[str, Any]
@@ -108,8 +109,9 @@ def _name(step: _Json) -> str:
         return str(step.get("type"))
     pattern = step.get("pattern")
     text = next(iter(pattern.values()), None) if isinstance(pattern, dict) else pattern
-    wanted = {"``": '"', "''": '"', " {2,}": " "}.get(text) if isinstance(text, str) else None
-    return text if wanted is not None and step.get("content") == wanted else f"Replace of {text!r}"
+    if isinstance(text, str) and text in _REPLACED and step.get("content") == _REPLACED[text]:
+        return text
+    return f"Replace of {text!r}"
 
 
 def _steps(path: str, content: _Json) -> dict[str, _Json]:
