@@ -131,6 +131,21 @@ def _set_log_format(values: flags.FlagValues) -> None:
         log_format.use(form)
 
 
+def _prepare(define_flags: Callable[[flags.FlagValues], None]) -> None:
+    """Checks the system; installs handlers of signals, flags and what TensorFlow prints."""
+    try:
+        check_platform()
+        signals.install()
+        define(define_flags, flags.FLAGS)
+        command_help.define()
+    except file_io.InputError as error:  # the system, or defaults from the environment
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    if _SAVES in flags.FLAGS:
+        signals.REQUESTS.remedy = signals.RESUMES
+    tensorflow_start.install()
+
+
 def run(
     main: Callable[[flags.FlagValues], Any], define_flags: Callable[[flags.FlagValues], None]
 ) -> None:
@@ -143,17 +158,7 @@ def run(
     Exit status: 0, 1 after a user error, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
     and SIGHUP, `signals.READER_GONE` after a reader that has ended.
     """
-    try:
-        check_platform()
-        signals.install()
-        define(define_flags, flags.FLAGS)
-        command_help.define()
-    except file_io.InputError as error:  # the system, or defaults from the environment
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    if _SAVES in flags.FLAGS:
-        signals.REQUESTS.remedy = signals.RESUMES
-    tensorflow_start.install()
+    _prepare(define_flags)
 
     def guarded(argv: list[str]) -> int | None:
         if len(argv) > 1:

@@ -219,8 +219,8 @@ def end_with_reader() -> Iterator[None]:
     except BrokenPipeError:
         if not is_reader_gone():
             raise
-        # What is still in memory has no reader; Python would write it at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Python writes the rest of its buffer at its end: into a pipe that nothing reads, but open.
+        os.dup2(os.pipe()[1], sys.stdout.fileno())
         sys.exit(READER_GONE)
 
 
