@@ -21,6 +21,7 @@ from albert.cli import app, model_settings, options, path_flags
 from albert.io import file_io
 
 if TYPE_CHECKING:
+    from albert.model import decision as decisions
     from albert.serving import predictors
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
@@ -121,12 +122,23 @@ def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[st
     return formats
 
 
-def report_cuts(results: Iterator[Any]) -> Iterator[Any]:
-    """Yields results, and logs at their end how many texts were cut."""
-    count = num_cut = 0
+def report(results: Iterator[Any], decision: "decisions.Decision") -> Iterator[Any]:
+    """Yields results, and logs at their end how many texts were cut, and how many not answered."""
+    from albert.model.decision import ABSTAINS
+
+    count = num_cut = abstained = 0
     for result in results:
         count, num_cut = count + 1, num_cut + result.truncated
+        abstained += decision.may_abstain and result.prediction == ABSTAINS
         yield result
+    if decision.may_abstain and count:
+        logging.info(
+            "Answered %d of %d texts (%.1f%%; %.1f%% of the dev data), so that at most %.2f%% of "
+            "the answers are wrong; the model abstains below a probability of %.4f",
+            count - abstained, count, 100 * (1 - abstained / count),
+            100 * (decision.coverage or 0), 100 * (decision.max_error or 0),
+            decision.min_probability,
+        )  # fmt: skip
     if num_cut:
         logging.warning(
             "%d of %d texts were longer than the model's input and were cut", num_cut, count
@@ -146,11 +158,15 @@ def main(values: flags.FlagValues) -> None:
     input_format, output_format = find_formats(
         settings, predictor.input_forms, predictor.output_forms
     )
-    answer(settings, predictor, input_format, output_format)
+    answer(settings, predictor, model.folder.decision, input_format, output_format)
 
 
 def answer(
-    settings: Settings, predictor: "predictors.Predictor", input_format: str, output_format: str
+    settings: Settings,
+    predictor: "predictors.Predictor",
+    decision: "decisions.Decision",
+    input_format: str,
+    output_format: str,
 ) -> None:
     """Reads the input in one format, and writes its predictions in the other."""
     columns = given_columns(settings, input_format)
@@ -173,7 +189,8 @@ def answer(
         def predict(examples: Iterator) -> Iterable:
             if settings.with_text:
                 examples = _kept_in(seen, examples)
-            return report_cuts(predictor.predict(examples, settings.batch_size, ahead))
+            results = predictor.predict(examples, settings.batch_size, ahead)
+            return report(results, decision)
 
         with _remedy_named():
             if settings.output_file:

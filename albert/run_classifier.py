@@ -16,6 +16,7 @@ from absl import flags, logging
 
 from albert.cli import (
     app,
+    calibration,
     command_flags,
     distillation,
     fine_tuning,
@@ -98,6 +99,7 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         "Constant `threshold` that an exported model returns for programs that read it; it "
         "changes no answer.",
     )
+    trust: calibration.Calibration = options.group(calibration.Calibration)
     optimizer: training.OptimizerByText = options.group(training.OptimizerByText)
     head_layer: fine_tuning_settings.PooledHead = options.group(fine_tuning_settings.PooledHead)
     teacher: distillation.Teacher = options.group(distillation.Teacher)
@@ -226,11 +228,18 @@ def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.Lab
 
 
 def find_decision(settings: Settings, task: glue.ClassifierTask) -> decisions.Decision:
-    """Returns how scores become answers: as in the description of a folder with weights."""
+    """Returns how scores become answers: as the description of the trained model says."""
     folder = settings.trained_folder
     if task.is_regression or not fine_tuning_settings.has_checkpoints(folder):
         return decisions.PLAIN
-    return model_folder.described_decision(folder)
+    found = model_folder.described_decision(folder)
+    if settings.do_train and found != decisions.PLAIN:
+        logging.warning(
+            "Training changes the weights that %s was calibrated for: its calibration is dropped; "
+            "give the same flags for a new one",
+            folder,
+        )
+    return decisions.PLAIN if settings.do_train else found
 
 
 def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
@@ -345,13 +354,27 @@ class Classifier(fine_tuning.Command):
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
         """Returns the task and its data."""
+        fine_tuning.check_text_export(self.settings, inputs.tokenizer)
+        weights = find_class_weights(self.settings, self.task)
+        return self._prepare(inputs, weights, find_decision(self.settings, self.task))
+
+    def _prepare(
+        self,
+        inputs: fine_tuning.Inputs,
+        weights: dict[str, float],
+        decision: decisions.Decision,
+    ) -> fine_tuning.Prepared:
         settings = self.settings
-        fine_tuning.check_text_export(settings, inputs.tokenizer)
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
-        scale, decision = find_scale(settings, self.task), find_decision(settings, self.task)
-        weights, length = find_class_weights(settings, self.task), settings.max_seq_length
+        scale, length = find_scale(settings, self.task), settings.max_seq_length
         of_model = (dropout_prob, head, scale, decision)
         description = custom.settings_of(self.task, length, *of_model)
+
+        def calibrate(rows: contracts.Rows, prefix: str) -> fine_tuning.Prepared:
+            flags = settings.trust, settings.output_dir
+            found = calibration.run(*flags, inputs.strategy, decision, rows, prefix)
+            return self._prepare(inputs, weights, found)
+
         return fine_tuning.Prepared(
             glue.make_task(self.task, *of_model, list(weights.values())),
             self.data(inputs),
@@ -360,6 +383,7 @@ class Classifier(fine_tuning.Command):
             settings.warmup_step,
             settings.do_eval,
             adapt=keep_answers,
+            calibrate=calibrate if settings.trust.is_wanted else None,
         )
 
     def export(
@@ -399,6 +423,7 @@ def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     task = find_task(settings)
     settings.check()
+    settings.trust.check(settings, task.labels)
     stages = {"train": settings.do_train, "dev": settings.do_eval}
     splits = [split for split, is_run in stages.items() if is_run]
     task.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])

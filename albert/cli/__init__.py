@@ -3,6 +3,7 @@
 # Modules that other rooms and commands may import.
 __all__ = (
     "app",
+    "calibration",
     "card_settings",
     "command_flags",
     "command_help",

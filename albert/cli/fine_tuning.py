@@ -62,6 +62,8 @@ class Prepared:
       do_eval: whether checkpoints are evaluated.
       draws_fractions: whether `apply_options` must draw the fractions of the data.
       adapt: see `stages.Run`.
+      calibrate: ``(rows, prefix)`` as in `stages.Run`, but returns what replaces this; None: the
+        model is not calibrated.
     """
 
     task: contracts.Task
@@ -72,6 +74,7 @@ class Prepared:
     do_eval: bool
     draws_fractions: bool = True
     adapt: Callable[[contracts.Model, "LoadReport"], None] = lambda model, report: None
+    calibrate: "Callable[[contracts.Rows, str], Prepared] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,12 +169,24 @@ def run(command: Command, command_line: command_flags.CommandLine) -> None:
     recorder = command_line.recorder(source, teacher.checkpoint if teacher else None)
     stages_run = make_run(command, inputs, prepared, recorder)
     task, data = apply_options(settings, prepared, stages_run)
+    if calibrate := prepared.calibrate:
+
+        def calibrated(rows: contracts.Rows, prefix: str) -> tuple[contracts.Task, contracts.Data]:
+            nonlocal prepared
+            if distribution.is_chief(strategy):  # the decision is kept in the description
+                stages_run.complete_folder(False)
+            prepared = calibrate(rows, prefix)
+            task, data = apply_options(settings, prepared, stages_run)
+            return distilled.with_teacher(task), data
+
+        stages_run = dataclasses.replace(stages_run, calibrate=calibrated)
     engine = stages.run(distilled.with_teacher(task), data, stages_run)
     if settings.export_dir:
         command.export(settings.export_dir, inputs, prepared, engine)
         remarks = run_record.read_remarks(settings.output_dir)
         run_record.log_remarks(settings.output_dir, remarks)
-    stages.complete_folder(stages_run)
+    if not calibrate:  # which has completed it
+        stages.complete_folder(stages_run)
     stages.leave_checkpoints(stages_run, settings.schedule.keep_only_best)
     if distribution.is_chief(strategy) and has_checkpoints(settings.output_dir):
         next_steps.show(*next_steps.after_fine_tuning(command.kind, settings.output_dir))

@@ -10,7 +10,7 @@ import html
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -401,6 +401,27 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
         ends = [min(*xs, *ys), max(*xs, *ys)]
         axes.plot(ends, ends, color="#999999", linewidth=1)
         axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    return drawing.svg
+
+
+def reliability(title: str, bins: Sequence[Mapping[str, float]]) -> str:
+    """Draws how often the answers of each bin of probabilities are right.
+
+    Args:
+      bins: count, confidence, accuracy, low and high of each, see `tasks.calibration.Bin`.
+    """
+    names = ("confidence", "accuracy", "low", "high")
+    xs, ys, low, high = (np.array([row[name] for row in bins]) for name in names)
+    alt = f"{title}. Mean top probability and fraction of right answers: " + "; ".join(
+        f"{x:.3f} and {y:.3f} ({row['count']} examples)"
+        for x, y, row in zip(xs, ys, bins, strict=True)
+    )
+    with _figure(alt) as (axes, drawing):
+        ends = [min(xs.min(), low.min()), 1]
+        axes.plot(ends, ends, color="#999999", linewidth=1)
+        bounds = [np.maximum(ys - low, 0), np.maximum(high - ys, 0)]
+        axes.errorbar(xs, ys, bounds, fmt="o", color=_COLORS[0], ms=4, elinewidth=1)
+        axes.set(title=title, xlabel="top probability", ylabel="right")
     return drawing.svg
 
 

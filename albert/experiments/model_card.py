@@ -373,12 +373,20 @@ def _body(
         parts += ["## Results", f"{which}:", _table(("score", "value"), values)]
         if remarks := record.get("remarks"):
             parts.append(f"Note: {_escaped('; '.join(remarks))}.")
+        parts += _probabilities(record.get("calibration") or {}, scores.get("step"))
     elif record:
         which = "" if step is None else f" of step {step}"
         parts += ["## Results", f"This checkpoint{which} was not evaluated."]
     if record:
         parts += _training(record)
     return "\n\n".join(parts) + "\n"
+
+
+def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:
+    """Returns the section on how far the probabilities of a checkpoint can be trusted."""
+    found = [calibration.get(name) for name in ("temperature", "abstention")]
+    texts = [f"{_escaped(one['text'])}." for one in found if one]
+    return ["## Probabilities", *texts] if texts and calibration["step"] == step else []
 
 
 def _introduction(form: Form, record: dict[str, Any], fields: CardFields) -> str:

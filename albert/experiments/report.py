@@ -125,6 +125,7 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
         [*_failure(run), *({"paragraph": text} for text in run_summary.sentences(run))],
         [
             ("Scores of each label", _classes_of_run(run)),
+            ("Probabilities", _probabilities(run)),
             ("Predictions", _predictions(run)),
             ("Curves", report_curves.run_curves(run, axis)),
             ("Attempts that were given up", _attempts(run, axis)),
@@ -242,6 +243,45 @@ def _classes(classes: Sequence[results.ClassCount]) -> Iterator[dict]:
                 [r.name, r.precision, r.recall, r.f1, r.labels, r.predictions, r.note] for r in rows
             ],
         }
+
+
+def _probabilities(run: Run) -> Iterator[dict[str, Any]]:
+    """Yields how far the probabilities can be trusted, and where the model abstains."""
+    found = run.record.get("calibration") or {}
+    if promise := found.get("abstention"):
+        kind = "warning" if promise["threshold"] is None else "paragraph"
+        yield {kind: f"{promise['text']}."}
+    if not (temperature := found.get("temperature")):
+        return
+    yield {"paragraph": f"{temperature['text']}."}
+    sides = {"Before": temperature["before"], "After, cross-fitted": temperature["after"]}
+    yield {
+        "table": ["", "log loss", "Brier", "ECE", "from", "to", "by chance"],
+        "rows": [
+            [name, *(s[key] for key in ("log_loss", "brier", "ece", "ece_low", "ece_high")),
+             s["ece_by_chance"]]
+            for name, s in sides.items()
+        ],
+    }  # fmt: skip
+    caption = (
+        "How often answers are right, by their probability, in bins of equal mass with intervals "
+        "of 95%; on the line a probability says how often."
+    )
+    yield {
+        "figures": [
+            (f"{name}. {caption}", charts.reliability(f"{name} calibration", side["bins"]))
+            for name, side in sides.items()
+        ]
+    }
+    yield {
+        "folded": "Examples of each bin",
+        "table": ["bins", "examples", "probability", "right", "from", "to"],
+        "rows": [
+            [name, *(row[k] for k in ("count", "confidence", "accuracy", "low", "high"))]
+            for name, side in sides.items()
+            for row in side["bins"]
+        ],
+    }
 
 
 def _predictions(run: Run) -> Iterator[dict]:

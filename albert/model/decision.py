@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from albert.io import file_io
 from albert.model import label_scale
 
+ABSTAINS = "abstains"  # in place of a label
 SETTING = "decision"  # of a model's folder: an object with the fields that are not the default
 
 
@@ -24,16 +25,37 @@ class Decision:
 
     The most probable label does not depend on the temperature (Guo et al., 2017, arXiv 1706.04599).
 
+    Attributes:
+      min_probability: the model abstains where its top probability is lower; 0: never.
+      max_error: error rate of its answers that this promises; None: no promise.
+      coverage: fraction of the dev examples that were answered; None: unknown.
+
     Raises file_io.InputError if a value is invalid.
     """
 
     temperature: float = 1.0
+    min_probability: float = 0.0
+    max_error: float | None = None
+    coverage: float | None = None
 
     def __post_init__(self) -> None:
         if not is_number(self.temperature) or self.temperature <= 0:
             raise file_io.InputError(
                 f"temperature={self.temperature!r} must be a finite number above 0"
             )
+        for name in ("min_probability", "max_error", "coverage"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and 0 <= value <= 1):
+                raise file_io.InputError(f"{name}={value!r} must be a number from 0 to 1")
+
+    @property
+    def may_abstain(self) -> bool:
+        """Tells whether the model leaves some examples without an answer."""
+        return self.min_probability > 0
+
+    def abstains(self, probabilities: Iterable[float]) -> bool:
+        """Returns whether the model gives no answer to an example with these probabilities."""
+        return self.may_abstain and max(probabilities) < self.min_probability
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -181,6 +181,14 @@ def write(
     return True
 
 
+def write_decision(path: str, decision: decisions.Decision) -> None:
+    """Replaces the decision in the description of a folder."""
+    name = os.path.join(path, sources.DESCRIPTION_NAME)
+    description = _read_description(name)
+    settings = {k: v for k, v in description["settings"].items() if k != decisions.SETTING}
+    file_io.write_json(name, {**description, "settings": {**settings, **decision.settings}})
+
+
 def check_same_model(
     path: str,
     kind: str,

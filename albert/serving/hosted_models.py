@@ -88,15 +88,20 @@ class HostedModel:
 
         It holds name, version and state; of a loaded model also its kind, labels (null for kinds
         without labels), maximum number of tokens, the path of requests in the toolkit's own
-        format, and the JSON Schema of an example.
+        format, and the JSON Schema of an example; and if it may abstain, when and how often.
         """
         description = {"name": self.name, "version": VERSION, "state": self.state}
         if self.model is None:
             return description
-        return description | {
-            "kind": self.model.kind,
-            "labels": list(self.model.labels) or None,
-            "max_seq_length": self.model.max_seq_length,
-            "path": self.path,
-            "example": self.model.form.schema,
-        }
+        abstention = self.model.abstention()
+        return (
+            description
+            | ({"abstention": abstention} if abstention else {})
+            | {
+                "kind": self.model.kind,
+                "labels": list(self.model.labels) or None,
+                "max_seq_length": self.model.max_seq_length,
+                "path": self.path,
+                "example": self.model.form.schema,
+            }
+        )

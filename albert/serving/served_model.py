@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from albert.model import batching, model_folder
+from albert.model import decision as decisions
 from albert.serving import inference, predictors, requests, tensors
 from albert.tasks import custom, kinds
 
@@ -52,6 +53,10 @@ class ServedModel(Protocol):
     outputs: tuple[tensors.Tensor, ...]
     ids: IdModel | None
 
+    def abstention(self) -> dict[str, Any] | None:
+        """Returns a JSON-ready dict of when the model abstains and how often it has answered; None
+        if it always answers."""
+
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
         """Returns the results of examples, computed together; `requests.Ids` are computed apart."""
 
@@ -67,6 +72,16 @@ class LoadedModel:
         self.labels = custom.names_of(folder) if has_labels else ()
         self.outputs = (*predictor.tensors(), tensors.RESULT)
         self.ids: IdModel | None = _id_model(folder, self.labels)
+        self._decision = folder.decision
+        self._texts = self._answered = 0
+
+    def abstention(self) -> dict[str, Any] | None:
+        """See `ServedModel`; coverage is that of the dev data."""
+        if not self._decision.may_abstain:
+            return None
+        names = ("max_error", "min_probability", "coverage")
+        facts = {name: getattr(self._decision, name) for name in names}
+        return facts | {"texts": self._texts, "answered": self._answered}
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
         """See `ServedModel`."""
@@ -81,7 +96,10 @@ class LoadedModel:
         predictor = self._predictor
         examples = [predictor.read_request(fields) for fields in texts]
         results = predictor.predict(examples, predictor.batch_size(examples))
-        rows = map(predictor.to_json, results)
+        rows = [*map(predictor.to_json, results)]
+        if self._decision.may_abstain:
+            self._texts += len(rows)
+            self._answered += sum(row["prediction"] != decisions.ABSTAINS for row in rows)
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
 

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from albert.io import file_io, tables
+from albert.model import decision as decisions
 from albert.model import model_folder
 from albert.serving import requests, tensors
 from albert.serving.predictor import Arrays, Predictor, stacked
@@ -28,6 +29,7 @@ class TextPredictor(
       labels: K label names by id; empty for regression.
       names: the same for people to read, see `custom.names_of`.
       columns: columns of the training.
+      decision: tells where the model abstains: its answer is then `decision.ABSTAINS`.
       max_seq_length: S of the training; longer texts are truncated.
     """
 
@@ -42,7 +44,7 @@ class TextPredictor(
         self.labels, self.names = self._task.labels, custom.names_of(folder)
         plain = dataclasses.replace(self.columns, guid=None)
         self._plain_task = dataclasses.replace(self._task, columns=plain)
-        self.gives_numbers = not self.labels
+        self.gives_numbers, self.decision = not self.labels, folder.decision
         self.metric = "accuracy" if self.labels else glue.REGRESSION_SCORES[0][0]
         self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
         return glue.min_length(self._task)
@@ -186,13 +188,19 @@ class TextPredictor(
         notes: Sequence[model_inputs.Cuts],
         outputs: Sequence[Arrays],
     ) -> Iterator[prediction_files.Prediction]:
-        return prediction_files.predictions(
+        found = prediction_files.predictions(
             self.labels,
             (example.guid for example in examples),
             (output["predictions"] for output in outputs),
             (output["probabilities"] for output in outputs),
             (bool(count.cut) for count in notes),
         )
+        return map(self._decide, found) if self.decision.may_abstain else found
+
+    def _decide(self, result: prediction_files.Prediction) -> prediction_files.Prediction:
+        if not self.decision.abstains(result.probabilities.values()):
+            return result
+        return dataclasses.replace(result, prediction=decisions.ABSTAINS)
 
     def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
         """Returns a JSON-ready prediction, with the names of labels."""
@@ -230,7 +238,7 @@ class TextPredictor(
         names = dict(zip(self.labels, self.names, strict=True))
         return dataclasses.replace(
             result,
-            prediction=names[result.chosen],
+            prediction=names.get(result.chosen, result.chosen),
             probabilities={names[k]: value for k, value in result.probabilities.items()},
         )
 
@@ -241,9 +249,11 @@ class TextPredictor(
         return [result.prediction for result in results]
 
     def score(self, gold: list, answers: list) -> float:
-        """Returns percentage points: accuracy, or correlation of numbers."""
+        """Returns percentage points: accuracy of what is answered, or correlation of numbers."""
         if self.labels:
-            return 100 * float(np.mean([a == b for a, b in zip(gold, answers, strict=True)]))
+            pairs = zip(gold, answers, strict=True)
+            right = [a == b for a, b in pairs if b != decisions.ABSTAINS]
+            return 100 * float(np.mean(right)) if right else 0.0
         return 100 * glue.REGRESSION_SCORES[0][1](np.array(gold), np.array(answers))
 
 

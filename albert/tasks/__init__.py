@@ -2,6 +2,7 @@
 
 # Modules that other rooms and commands may import.
 __all__ = (
+    "calibration",
     "class_weights",
     "custom",
     "entities",

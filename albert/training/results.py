@@ -26,6 +26,7 @@ _MAX_TABLE, _MAX_NAME = 20, 30  # rows of the log's table of classes, characters
 UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
+_OF_LOSSES = ("_loss", "_brier", "_ece")  # ends of names of scores that are better if lower
 _MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
 
 
@@ -88,7 +89,7 @@ class Trial(NamedTuple):
 
 def is_loss(metric: str) -> bool:
     """Returns whether lower values of a metric are better, judged by its name."""
-    return metric in ("loss", "MSE", "MAE") or metric.endswith("_loss")
+    return metric in ("loss", "MSE", "MAE") or metric.endswith(_OF_LOSSES)
 
 
 def best_of(metric: str, counts: Iterable[int | None]) -> str:
@@ -359,6 +360,27 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
             blocks.append(Block(step, values, text.strip()))
     steps = {f"{_SUMMARY} {block.step}" for block in blocks}
     return [b for b in blocks if not (b.is_summary and b.text.splitlines()[-1] in steps)]
+
+
+def add_lines(folder: str, step: int, scores: dict[str, Any], replaced: str) -> None:
+    """Adds lines to the end of a step's block.
+
+    Args:
+      scores: numbers by name, which replace those of an earlier call.
+      replaced: prefix of the names of further lines to remove.
+    """
+    blocks = read_blocks(folder)
+    for place, block in enumerate(blocks):
+        if block.step == step and not block.is_summary:
+            lines = block.text.splitlines()
+            names = [line.rpartition(" = ")[0] for line in lines]
+            kept = [
+                line
+                for name, line in zip(names, lines, strict=True)
+                if name not in scores and not name.startswith(replaced)
+            ]
+            blocks[place] = block._replace(text="\n".join([*kept, *_lines(scores, SHORT)]))
+    write_blocks(folder, blocks)
 
 
 def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None) -> None:

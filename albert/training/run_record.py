@@ -59,11 +59,13 @@ _RECORD = {
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
     "test?": _RESULT, "cost?": _COST, "remarks?": [_TEXT],
     "classes?": _CLASSES, "measured_on?": _BASIS, "class_weights?": {"*": json_shapes.NUMBER},
+    "calibration?": {"step": int, "*": {"*": json_shapes.ANY}},
 }  # fmt: skip
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.
 MAY_CHANGE = """
-    do_train do_eval do_predict export_dir export_text checkpoint eval_wait_secs log_every_steps
+    do_train do_eval do_predict calibrate max_error export_dir export_text checkpoint eval_wait_secs
+    log_every_steps
     log_format keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
 LOCK = threading.Lock()  # inputs are hashed in a background thread
@@ -498,6 +500,8 @@ def set_result(
                 del owner["classes"]
         if (record.get("test") or {}).get("step") != record["result"]["step"]:
             record.pop("test", None)  # scores of a checkpoint that is no longer the best
+        if (record.get("calibration") or {}).get("step") != record["result"]["step"]:
+            record.pop("calibration", None)
 
     change_session(folder, change)
 
@@ -531,6 +535,26 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
         session["test"] = {"step": step, **scores}
         if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
             record["test"] = session["test"]
+
+    change_session(folder, change)
+
+
+def set_calibration(folder: str, calibration: Json) -> None:
+    """Records what was found about the probabilities of the best checkpoint.
+
+    Args:
+      calibration: its step, and "temperature" and "abstention" as `tasks.calibration` describes
+        them. A temperature of the same step is kept if there is no new one.
+    """
+
+    def change(record: Json, session: Json) -> None:
+        del session
+        earlier = record.get("calibration") or {}
+        kept = {name: earlier[name] for name in ("temperature",) if name in earlier}
+        if earlier.get("step") != calibration["step"]:
+            kept = {}
+        record["calibration"] = {**kept, **calibration}
+        record["remarks"] = stuck_runs.remarks(folder, record)
 
     change_session(folder, change)
 

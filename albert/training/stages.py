@@ -30,6 +30,8 @@ from albert.training import (
 from albert.training.engine import Engine, RunConfig, check_batches, training_batch
 from albert.training.evaluation_basis import Basis
 
+Calibrate = Callable[[contracts.Rows, str], tuple[contracts.Task, contracts.Data]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Training:
@@ -65,6 +67,8 @@ class Run:
       record: describes the run in its folder; None: the run is not recorded.
       before_save: called by the chief before each checkpoint; raises if it must not save.
       basis: returns what evaluations are measured on; None: unknown.
+      calibrate: ``(rows, prefix)`` fits the model's decision to the dev rows that the checkpoint to
+        use predicted; all workers call it. Returns the task and its data with this decision.
     """
 
     model_config: configuration.AlbertConfig
@@ -86,6 +90,7 @@ class Run:
     record: run_session.Recorder | None = None
     before_save: Callable[[], None] = lambda: None
     basis: Callable[[], Basis | None] = lambda: None
+    calibrate: Calibrate | None = None
 
     @property
     def do_train(self) -> bool:
@@ -117,6 +122,10 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
             else:
                 engine = _make_engine(task, run)
             block = _evaluate(run, engine, eval_input) if eval_input else None
+            if run.calibrate and eval_input:
+                prefix = load(engine, run.checkpoint_to_use)
+                task, data = run.calibrate(engine.predict(eval_input), prefix)
+                engine = _make_engine(task, run)
             if run.do_predict:
                 block = _predict(run, data, engine, _eval_input(data, paths, "test")) or block
             if block:
@@ -329,6 +338,7 @@ def _recording(
 def check_start(run: Run) -> None:
     """Checks that the stages of the run can start, before touching the data."""
     stages = {"eval_batch_size": run.do_eval, "predict_batch_size": run.do_predict}
+    stages["predict_batch_size"] |= run.calibrate is not None
     names = [name for name, is_needed in stages.items() if is_needed]
     check_batches(run.run_config, run.strategy, *names)
     checkpoints.check_path(run.run_config.output_dir)

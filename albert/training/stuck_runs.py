@@ -169,6 +169,9 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     texts.append(results.remark_on_classes(counts))
     if metric in result and result[metric] is None:
         texts.append(f"its {metric} is {results.UNDEFINED}: any answers score the same")
+    abstention = (record.get("calibration") or {}).get("abstention") or {}
+    if abstention and abstention["threshold"] is None:
+        texts.append(f"no threshold keeps its errors within {abstention['max_error']:.2%}")
     return list(filter(None, texts))
 
 

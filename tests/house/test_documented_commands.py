@@ -1,4 +1,4 @@
-"""The commands of the README and of the page on domains run, with small data in place of large."""
+"""The commands of the README and of two pages run, with small data in place of large."""
 
 import csv
 import json
@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from tests.support import command_lines, documents
+from tests.support.sources import ROOT
 
 # Given after the documented flags, so that a run takes seconds.
 LENGTHS = ["--max_seq_length=32", "--max_predictions_per_seq=5"]
@@ -18,15 +19,19 @@ SMALL = {
     "create_pretraining_data": [*LENGTHS, "--dupe_factor=1", "--num_workers=1"],
     "run_pretraining": [*LENGTHS, *STEPS, "--num_train_steps=2", "--num_warmup_steps=1"]
     + ["--max_eval_steps=1"],
-    "run_classifier": [*STEPS, "--train_step=2", "--warmup_step=1", "--budget_minutes=0"],
+    "run_classifier": [*STEPS, "--train_step=2", "--warmup_step=1", "--budget_minutes=0"]
+    + ["--num_seeds=1"],
     "run_squad_v2": [*STEPS, "--train_fraction=0.01", "--eval_fraction=0.05"]
     + ["--num_train_epochs=1", "--max_query_length=16"],
     "predict": [],
     "ask": [],
+    "report": [],
+    "export_serving": [],
 }
 # Commands that no test here runs, and why.
 NOT_RUN = {
     "run_race": "there is no small RACE; tests/tasks/test_run_race.py has its own",
+    "serve": "serves until it is stopped; tests/serving/test_server.py has its own",
     "run_sweep": "starts one process per trial; tests/experiments/test_run_sweep.py has its own",
 }
 FIRST = ("train_vocab", "create_pretraining_data", "run_pretraining")
@@ -51,6 +56,7 @@ def commands(page):
 
 def make_data(folder):
     command_lines.run("make_demo_data", output_dir=folder / "data")
+    shutil.copytree(ROOT / "recipes", folder / "recipes")
     for name in ("corpus", "domain", "model", "records"):
         (folder / name).mkdir()
     text = (folder / "data/corpus/train.txt").read_text().split("\n\n")
@@ -84,6 +90,17 @@ def test_documented_commands_run(tmp_path, monkeypatch, capsys):
     for name, line in [*readme, *commands("docs/domain.md")]:
         if name not in FIRST or "domain" in line or "heldout" in line:
             run(line)
+    shutil.rmtree("moods")
+    own = [*commands("docs/own_data.md")]
+    assert [name for name, _ in own] == [
+        "run_classifier", "report", "run_classifier", "run_classifier", "predict", "export_serving"
+    ]  # fmt: skip
+    for _, line in own:
+        run(line)
+    found = (tmp_path / "moods" / "eval_results.txt").read_text()
+    assert "calibrated_log_loss" in found and "abstention_max_error = 0.05" in found
+    assert os.path.exists("moods.html") and os.path.exists("moods_onnx/model.onnx")
+    assert os.path.exists("moods_seeds/model.ckpt-best.index")
     assert "prediction" in capsys.readouterr().out
     results = (tmp_path / "domain_model" / "eval_results.txt").read_text()
     assert "global_step = 0" in results and "global_step = 2" in results

@@ -78,7 +78,7 @@ def test_there_is_a_recipe_for_each_task_and_size():
     expected |= {f"albert_{size}_pretraining" for size in sizes} | {"lambert_pretraining"}
     expected |= {"lambert_mnli", "lambert_squad_v1", "lambert_squad_v2", "distilbert_pretraining"}
     expected |= {"lambert_data", "roberta_albert_data", "roberta_albert_pretraining", "two_hours"}
-    expected |= {"distilbert_SST-2", "qa_study", "token_classification"}
+    expected |= {"distilbert_SST-2", "qa_study", "token_classification", "own_data"}
     assert expected <= set(RECIPES) and "qa_study_sweep.json" in SWEEPS
 
 
@@ -118,6 +118,10 @@ def tiny(tmp_path_factory):
     write_race(folder)
     squad_samples.write_inputs(folder, version=2)
     token_samples.write(folder / "words.conll", token_samples.sentences(9))
+    rows = [
+        f"the soup was {word},{label}\n" for word, label in zip("abcdef", "xyxyxx", strict=True)
+    ]
+    (folder / "own.csv").write_text("".join(["text,label\n", *rows]))
     config = builders.tiny_config()
     (folder / "student.json").write_text(config.to_json_string())
     (folder / "text").write_text("the boats leave.\nthe sun is up.\n\nthe soup was good.\n" * 9)
@@ -192,6 +196,9 @@ def test_a_recipe_runs(recipe, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     script, name = script_of(recipe)
     small = dict(tiny[name])
+    if recipe == "own_data":
+        small |= {"data_dir": None, "train_file": small["data_dir"].parent / "own.csv"}
+        small["validation_file"] = small["train_file"]
     if name == "run_pretraining" and parse(recipe)["masked_lm_prob"].present:
         small["input_file"] = tiny["unmasked"]  # The recipe draws masks.
     if parse(recipe).flag_values_dict().get("init_from_teacher"):

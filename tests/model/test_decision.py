@@ -86,7 +86,7 @@ def test_every_copy_answers_alike(tmp_path):
         np.testing.assert_allclose(rows, expected, rtol=2e-5)
 
 
-def test_the_decision_of_a_run_is_that_of_its_folder(tmp_path):
+def test_the_decision_of_a_run_is_that_of_its_folder(tmp_path, caplog):
     train = tmp_path / "train.csv"
     train.write_text("text,label\nx,a\ny,b\nz,c\n")
     folder = folder_with(tmp_path / "run", WARM)
@@ -98,6 +98,9 @@ def test_the_decision_of_a_run_is_that_of_its_folder(tmp_path):
         settings = fine_tuning_settings.read(run_classifier.Settings, values)
         return run_classifier.find_decision(settings, run_classifier.find_task(settings))
 
-    assert found(folder, do_eval=True) == found(folder, do_train=True) == WARM
+    assert found(folder, do_eval=True) == WARM
+    with caplog.at_level("WARNING", "absl"):
+        assert found(folder, do_train=True) == decision.PLAIN  # of other weights
+    assert "its calibration is dropped" in caplog.text
     assert found(tmp_path / "other", do_eval=True, init_checkpoint=folder) == WARM
     assert found(tmp_path / "new", do_train=True, init_checkpoint=folder).temperature == 1

@@ -1,0 +1,140 @@
+"""Flags for probabilities that can be trusted, and the stage that fits them to the dev data."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from albert.cli import options
+from albert.cli.fine_tuning_settings import Settings, has_checkpoints
+from albert.io import file_io
+from albert.model import decision as decisions
+from albert.model import model_folder
+from albert.tasks import calibration
+from albert.training import contracts, results, run_record
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_BEST = (None, "best", "all")  # values of --checkpoint with which the best one is used
+
+
+def _above_zero(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value < 1:
+        raise file_io.InputError(f"--{name}={value} must be above 0 and below 1, such as 0.05")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibration(options.Group):
+    """Flags for a temperature, and for abstention with a promised error."""
+
+    section = options.EVALUATION
+
+    calibrate: bool = options.flag(
+        False,
+        "After the evaluation, fit a temperature to the dev data that makes the probabilities of "
+        "the best checkpoint as certain as they are right; keep it with the model.",
+    )
+    max_error: float | None = options.flag(
+        None,
+        "Highest error rate of answers, such as 0.05: after the evaluation, find the probability "
+        "below which the model must abstain, so that the rate holds with a confidence of 95%.",
+        check=_above_zero,
+    )
+
+    @property
+    def is_wanted(self) -> bool:
+        """Tells whether a flag is given."""
+        return self.calibrate or self.max_error is not None
+
+    def check(self, settings: Settings, labels: Sequence[str]) -> None:
+        """Rejects flags without dev data, a model or classes; a regression has no labels.
+
+        Raises:
+          file_io.InputError: names the flags and what they need.
+        """
+        if not self.is_wanted:
+            return
+        name = "--calibrate" if self.calibrate else "--max_error"
+        if not labels:
+            raise file_io.InputError(f"{name}: only for classes; this task predicts a number")
+        if not settings.evaluates:
+            raise file_io.InputError(f"{name} needs the dev data: give --do_eval")
+        if settings.loop.checkpoint not in _BEST:
+            raise file_io.InputError(
+                f"{name} is for the best checkpoint, which a model's folder answers with; leave "
+                f"out --checkpoint={settings.loop.checkpoint}"
+            )
+        if self.max_error is not None and decisions.ABSTAINS in labels:
+            raise file_io.InputError(
+                f"--max_error: the label {decisions.ABSTAINS!r} would be taken for no answer; give "
+                "it another name"
+            )
+        if not settings.do_train and not has_checkpoints(settings.output_dir):
+            raise file_io.InputError(
+                f"{name} is kept with a trained model, and {settings.output_dir} has none: train "
+                "it, or give its folder as --output_dir"
+            )
+
+
+def run(
+    flags: Calibration,
+    folder: str,
+    strategy: "tf.distribute.Strategy",
+    decision: decisions.Decision,
+    rows: contracts.Rows,
+    prefix: str,
+) -> decisions.Decision:
+    """Fits the decision of the model in a folder to predictions of the dev data, and keeps it.
+
+    Args:
+      decision: the one with which the checkpoint predicted.
+      rows: probabilities [N, K] and label_ids [N].
+      prefix: the checkpoint.
+    """
+    from albert.model import checkpoints
+    from albert.training import distribution
+
+    def fit_and_keep() -> dict[str, Any]:
+        step = checkpoints.read_step(prefix) or 0
+        found, scores, record = _fit(flags, decision, rows)
+        if decision.may_abstain and not (found.may_abstain or flags.max_error):
+            logging.warning("The temperature of %s changes: its threshold is dropped", folder)
+        model_folder.write_decision(folder, found)
+        results.add_lines(folder, step, scores, calibration.ABSTENTION)
+        run_record.set_calibration(folder, {"step": step, **record})
+        return found.settings
+
+    return decisions.Decision.from_settings(distribution.from_chief(strategy, fit_and_keep))
+
+
+def _fit(
+    flags: Calibration, decision: decisions.Decision, rows: contracts.Rows
+) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
+    """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps."""
+    logits = calibration.to_logits(rows["probabilities"], decision.temperature)
+    labels, temperature = rows["label_ids"], decision.temperature
+    scores: dict[str, float] = {}
+    record: dict[str, Any] = {}
+    if flags.calibrate:
+        measured = calibration.measure(logits, labels)
+        temperature, record["temperature"] = measured.temperature, measured.to_json()
+        scores |= measured.results()
+        logging.info("%s", measured.describe())
+    plain = dataclasses.replace(
+        decision, temperature=temperature, min_probability=0.0, max_error=None, coverage=None
+    )
+    if flags.max_error is None:
+        return plain, scores, record
+    probabilities = calibration.softmax(logits / temperature)
+    promise = calibration.find_abstention(probabilities, labels, flags.max_error, temperature)
+    record["abstention"] = promise.to_json()
+    scores |= promise.results()
+    if promise.threshold is None:
+        logging.warning("%s", promise.describe())
+        return plain, scores, record
+    logging.info("%s", promise.describe())
+    kept = {"max_error": promise.max_error, "coverage": promise.coverage}
+    found = dataclasses.replace(plain, min_probability=promise.threshold, **kept)
+    return found, scores, record
