@@ -17,7 +17,6 @@ from absl import flags, logging
 from albert.cli import (
     app,
     calibration,
-    command_flags,
     distillation,
     fine_tuning,
     fine_tuning_settings,
@@ -431,9 +430,7 @@ def main(values: flags.FlagValues) -> None:
         lambda: count_examples(settings, task),
         is_own_data=settings.task_name.lower() == custom.NAME,
     )
-    command_line = command_flags.CommandLine.from_values(values, "run_classifier")
-    command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
-    fine_tuning.run(Classifier(settings, task), command_line)
+    fine_tuning.run(Classifier(settings, task), values, "run_classifier")
 
 
 if __name__ == "__main__":

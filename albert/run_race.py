@@ -13,7 +13,6 @@ from absl import flags
 
 from albert.cli import (
     app,
-    command_flags,
     fine_tuning,
     fine_tuning_settings,
     model_settings,
@@ -157,9 +156,7 @@ def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
     settings = settings.with_steps(lambda: count_questions(settings), is_own_data=False)
-    command_line = command_flags.CommandLine.from_values(values, "run_race")
-    command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
-    fine_tuning.run(Race(settings), command_line)
+    fine_tuning.run(Race(settings), values, "run_race")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import dataclasses
 
 from absl import flags, logging
 
-from albert.cli import app, command_flags, fine_tuning, fine_tuning_settings, options, squad
+from albert.cli import app, fine_tuning, fine_tuning_settings, options, squad
 from albert.tasks.squad import records as squad_records
 
 
@@ -33,8 +33,7 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     if not settings.use_einsum:
         logging.info("--nouse_einsum changes nothing: no part of the model uses einsum")
-    command_line = command_flags.CommandLine.from_values(values, "run_squad_v1")
-    fine_tuning.run(squad.Squad(settings, squad_records.V1), command_line)
+    fine_tuning.run(squad.Squad(settings, squad_records.V1), values, "run_squad_v1")
 
 
 if __name__ == "__main__":

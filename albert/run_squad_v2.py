@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import flags
 
-from albert.cli import app, command_flags, fine_tuning, fine_tuning_settings, options, squad
+from albert.cli import app, fine_tuning, fine_tuning_settings, options, squad
 from albert.io import file_io
 from albert.tasks.squad import records as squad_records
 
@@ -59,8 +59,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
-    command_line = command_flags.CommandLine.from_values(values, "run_squad_v2")
-    fine_tuning.run(squad.Squad(settings, squad_records.V2), command_line)
+    fine_tuning.run(squad.Squad(settings, squad_records.V2), values, "run_squad_v2")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from absl import flags
 
 from albert.cli import (
     app,
-    command_flags,
     fine_tuning,
     fine_tuning_settings,
     model_settings,
@@ -173,9 +172,7 @@ def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
     settings = settings.with_steps(lambda: count_sentences(settings), is_own_data=True)
-    command_line = command_flags.CommandLine.from_values(values, "run_token_classifier")
-    command_line = command_line.with_settings(settings, fine_tuning_settings.LENGTHS_OF_TRAINING)
-    fine_tuning.run(TokenClassifier(settings), command_line)
+    fine_tuning.run(TokenClassifier(settings), values, "run_token_classifier")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import logging
+from absl import flags, logging
 
 from albert.cli import command_flags, distillation, model_settings, next_steps, training
 from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_checkpoints
@@ -134,13 +134,16 @@ class Command(abc.ABC):
         """Writes SavedModels to a folder; all workers call it."""
 
 
-def run(command: Command, command_line: command_flags.CommandLine) -> None:
+def run(command: Command, values: flags.FlagValues, script: str) -> None:
     """Trains, evaluates, predicts and exports according to the checked settings of a command.
 
     Args:
-      command_line: its words, for the run record and for runs with other seeds.
+      values: its flags, for the run record and for runs with other seeds.
+      script: its module.
     """
     settings = command.settings
+    command_line = command_flags.CommandLine.from_values(values, script)
+    command_line = command_line.with_settings(settings, settings.determined)
     if settings.schedule.num_seeds > 1:
         _run_seeds(command, command_line)
         return

@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from absl import flags, logging
 
@@ -17,7 +17,6 @@ from albert.training import stuck_runs, subsets
 _OWN_EPOCHS, _OWN_STEPS, _OWN_WARMUP = 3, 200, 0.1  # of your own data, by default
 _MAX_EVALUATIONS = 20  # by default
 # What `StepSettings.with_steps` determines.
-LENGTHS_OF_TRAINING = ("train_step", "warmup_step", "save_checkpoints_steps")
 _LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
 # Flags that decide which inputs a model sees, or which answers are found, as in its description.
 _LENGTHS = (
@@ -207,6 +206,8 @@ def keep_flag() -> Any:
 class Settings(training.Settings, abc.ABC):
     """Settings of every fine-tuning command."""
 
+    determined: ClassVar[tuple[str, ...]] = ()  # flags whose values the command may work out
+
     do_predict: bool = options.flag(False, "Predict the test data.")
     predict_batch_size: int = options.count(8, "Examples per prediction step, over all devices.")
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
@@ -338,6 +339,8 @@ class Settings(training.Settings, abc.ABC):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepSettings(Settings):
     """Settings of commands that evaluate dev data and train for a number of steps."""
+
+    determined = ("train_step", "warmup_step", "save_checkpoints_steps")
 
     do_eval: bool = options.flag(
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."

@@ -132,10 +132,10 @@ def _text(value: str | Sequence[str]) -> str:
     return value if isinstance(value, str) else ",".join(value)
 
 
-def _refuse(name: str, file: str, source: str, source_file: str) -> NoReturn:
+def _refuse(output_flag: str, output: str, input_flag: str, input_file: str) -> NoReturn:
     """Raises the error of an output that is an input."""
-    same = "" if source_file in (file, _STANDARD_INPUT) else f", the same file as {source_file}"
+    same = "" if input_file in (output, _STANDARD_INPUT) else f", the same file as {input_file}"
     raise file_io.InputError(
-        f"--{name} would replace {file}{same}, which this command reads ({source}): give "
-        f"another --{name}"
+        f"--{output_flag} would replace {output}{same}, which this command reads ({input_flag}): "
+        f"give another --{output_flag}"
     )

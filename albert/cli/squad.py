@@ -189,7 +189,7 @@ class Squad(fine_tuning.Command):
             settings.n_best_size,
             settings.max_answer_length,
             **settings.beams,
-            **inputs.head.settings,
+            head=inputs.head,
         )
         train_selection, predict_selection = settings.selections()
         return question_files.QuestionFiles(

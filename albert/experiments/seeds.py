@@ -30,6 +30,8 @@ _RUN = {
 }  # fmt: skip
 _SHAPE = {"metric": str, "runs": [_RUN]}
 
+Entry = dict[str, Any]  # a run in `SEEDS`, as `_outcome` describes it
+
 
 @dataclasses.dataclass(frozen=True)
 class Study:
@@ -55,7 +57,7 @@ def start(study: Study, seed: int, folder: str) -> int:
     return signals.wait(trial_processes.start(study.script, study.arguments(seed, folder)))
 
 
-def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> dict[str, Any]:
+def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> Entry:
     """Returns the entry in `seeds.json` of a run that has ended."""
     is_there = file_io.exists(folder)
     trial = results.read_trial(folder) if is_there else None
@@ -84,13 +86,13 @@ def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> dic
     }
 
 
-def _remark(metric: str, run: dict[str, Any]) -> str:
+def _remark(metric: str, run: Entry) -> str:
     """Returns a warning about the score of a run; "" without one."""
     is_loss = results.is_loss(metric)
     return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
 
 
-def _counted(runs: Iterable[dict[str, Any]], name: str) -> list[float]:
+def _counted(runs: Iterable[Entry], name: str) -> list[float]:
     """Returns the scores of the runs that have learned."""
     good = [run for run in runs if run["status"] == FINISHED]
     return [run[name] for run in good if run.get(name) is not None]
@@ -160,7 +162,7 @@ def to_text(summary: dict) -> str:
     return "\n".join([*lines, *_cautions(runs)])
 
 
-def _cautions(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _cautions(runs: Sequence[Entry]) -> Iterator[str]:
     """Yields lines about runs that are omitted or restarted, and about missing intervals."""
     counts, restarts = _counts(runs), sum(run["restarts"] for run in runs)
     if counts and any(run["status"] == FINISHED for run in runs):
@@ -177,7 +179,7 @@ def _cautions(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield statistics.NOT_INSTALLED
 
 
-def _state(metric: str, run: dict[str, Any]) -> Iterator[str]:
+def _state(metric: str, run: Entry) -> Iterator[str]:
     """Returns the text about a run in the table."""
     is_judged = run.get("judged", True) or run["status"] != FINISHED
     judged = "" if is_judged else stuck_runs.NOT_JUDGED
@@ -200,7 +202,7 @@ def _best_text(summary: dict[str, Any]) -> str:
     return f"best {_number(summary['best'])} ({summary['best_folder']})"
 
 
-def _counts(runs: Iterable[dict[str, Any]]) -> str:
+def _counts(runs: Iterable[Entry]) -> str:
     """Returns the numbers of runs that are omitted from the mean, by outcome."""
     statuses = [run["status"] for run in runs if run["status"] != FINISHED]
     return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))

@@ -54,14 +54,14 @@ class Agreement:
     Attributes:
       count: number of answers.
       rate: fraction of equal answers.
-      expected, found: scores of the first and of the second model, from 0 to 100.
+      expected, actual: scores of the first and of the second model, from 0 to 100.
     """
 
     count: int
     rate: float
     metric: str | None
     expected: float
-    found: float
+    actual: float
 
     def to_dict(self) -> dict:
         """Returns the agreement as a JSON-ready dict."""
@@ -70,7 +70,7 @@ class Agreement:
             "agreement": round(self.rate, 6),
             "metric": self.metric,
             "points_of_float32": round(self.expected, 4),
-            "points": round(self.found, 4),
+            "points": round(self.actual, 4),
         }
 
 

@@ -208,14 +208,14 @@ def _check_answers(
     figures = (
         f"{comparison.rate:.2%} of {comparison.count} answers to check_file={check.path} are those "
         f"of the model in float32; {comparison.metric} {comparison.expected:.2f} there, "
-        f"{comparison.found:.2f} in {folder.precision}"
+        f"{comparison.actual:.2f} in {folder.precision}"
     )
     if math.isnan(comparison.expected):
         raise file_io.InputError(
             f"check_file={check.path}: its {comparison.metric} is undefined, because all of its "
             "correct answers are equal; give other examples"
         )
-    if comparison.rate < min_agreement or comparison.expected - comparison.found > max_metric_drop:
+    if comparison.rate < min_agreement or comparison.expected - comparison.actual > max_metric_drop:
         raise file_io.InputError(
             f"nothing was exported: {figures}. Required: min_agreement={min_agreement:g} and "
             f"max_metric_drop={max_metric_drop:g} percentage points at most"

@@ -8,6 +8,7 @@ model and its limit are in `batcher`. There is no encryption and no authenticati
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import ipaddress
 import re
 import signal
@@ -125,24 +126,19 @@ _Decode = Callable[
 ]
 
 
-def _decode_own(
+def _decode_form(
+    read: Callable[[bytes, requests.Form, requests.Limits], requests.Request],
     body: bytes,
     headers: Mapping[str, str],
     hosted: hosted_models.HostedModel,
     limits: requests.Limits,
 ) -> requests.Request:
     assert hosted.model is not None
-    return requests.read(body, hosted.model.form, limits)
+    return read(body, hosted.model.form, limits)
 
 
-def _decode_tensorflow(
-    body: bytes,
-    headers: Mapping[str, str],
-    hosted: hosted_models.HostedModel,
-    limits: requests.Limits,
-) -> requests.Request:
-    assert hosted.model is not None
-    return tensorflow_protocol.read(body, hosted.model.form, limits)
+_decode_own = functools.partial(_decode_form, requests.read)
+_decode_tensorflow = functools.partial(_decode_form, tensorflow_protocol.read)
 
 
 def _decode_inference(

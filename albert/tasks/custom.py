@@ -229,9 +229,9 @@ def _labels_of_head(
     kind: str | None,
 ) -> tuple[str, ...]:
     """Returns the labels of a model, of which there is no train file."""
-    found = KINDS[not head.labels]
-    if kind not in (None, found):
-        raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {found}")
+    own_kind = KINDS[not head.labels]
+    if kind not in (None, own_kind):
+        raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {own_kind}")
     labeled = next((s for s in ("dev", "test") if _has_labels(files, s, columns)), None)
     if head.is_unnamed and labeled:
         names = _Counts.read(files[labeled], columns.label or "").classes()

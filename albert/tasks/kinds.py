@@ -101,8 +101,8 @@ def _build_token_classifier(
 def _build_squad(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "contracts.Model":
-    task = squad_task.make_task(folder.kind, folder.settings_as(squad_task.Settings))
-    return task.build_model(folder.config, compute, 0)
+    settings = dataclasses.replace(folder.settings_as(squad_task.Settings), head=head)
+    return squad_task.make_task(folder.kind, settings).build_model(folder.config, compute, 0)
 
 
 # --- settings of folders of Hugging Face ----------------------------------------------------------

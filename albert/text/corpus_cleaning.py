@@ -289,7 +289,7 @@ def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
     statistics = {"mean": sum(length * count for length, count in lengths.items()) / total}
     rank = 0
     waiting = collections.deque(
-        [("least", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("most", 1)]
+        [("min", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("max", 1)]
     )
     for length, count in sorted(lengths.items()):
         rank += count

@@ -355,7 +355,7 @@ class _Documents:
                         yield content.decode()
                     place += 1
 
-    def found(self) -> Iterator[dict[str, Any]]:
+    def duplicates(self) -> Iterator[dict[str, Any]]:
         """Yields the overlaps with evaluation sets, a dict each."""
         for number in range(self.num_files):
             with file_io.open_file(_part(self._folder, number, "found"), "rb") as file:
@@ -495,7 +495,7 @@ def _contamination_report(
     texts = collections.defaultdict(set)
     path = os.path.join(folder, "contamination.jsonl")
     with file_io.open_file(path, "w") as file:
-        for row in documents.found():
+        for row in documents.duplicates():
             texts[row["set"]].add(row["text"])
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     sets = {name: {**index.counts[name], "texts_found": len(texts[name])} for name in index.names}

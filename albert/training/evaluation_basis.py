@@ -152,6 +152,7 @@ def from_record(folder: str, record: Mapping[str, Any]) -> Basis:
 
 
 def _read_description(folder: str) -> dict[str, Any] | None:
+    """Returns the description of the model in the folder of a run; None without one."""
     path = os.path.join(folder, sources.DESCRIPTION_NAME)
     try:
         content = file_io.read_json(path, "description") if file_io.exists(path) else {}

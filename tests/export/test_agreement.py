@@ -68,7 +68,7 @@ def test_models_are_compared(tmp_path, kind):
     found = inference.FoundModel(folder, function=trained_model.from_training_folder(folder))
     examples = agreement.read(folder, write(tmp_path, kind), "check_file")
     same = agreement.measure(examples, found, found)
-    assert same.rate == 1.0 and same.expected == same.found
+    assert same.rate == 1.0 and same.expected == same.actual
     assert same.count == {race.KIND: 4, squad_task.V1: 1, squad_task.V2: 1}.get(kind, 3)
     if kind not in squad_task.KINDS:  # whose beams are sorted
         other = agreement.measure(examples, found, opposite(found))

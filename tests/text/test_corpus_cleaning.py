@@ -212,6 +212,6 @@ def test_without_the_package_lines_can_be_sentences(monkeypatch):
 def test_lengths():
     lengths = collections.Counter({1: 50, 2: 40, 10: 9, 100: 1})
     assert corpus_cleaning.lengths_report(lengths) == {
-        **{"mean": 3.2, "least": 1, "median": 1, "90%": 2, "99%": 10, "most": 100}
+        **{"mean": 3.2, "min": 1, "median": 1, "90%": 2, "99%": 10, "max": 100}
     }
     assert corpus_cleaning.lengths_report(collections.Counter()) == {}

@@ -21,8 +21,7 @@ HEAD = head_config.Head(head_hidden_size=7, head_activation="tanh", head_input_a
 MEAN = dataclasses.replace(HEAD, pooling="mean")
 SKIPPING = layers.Compute(skip_padding=True)
 SQUAD = squad_task.Settings(
-    24, 8, 6, 5, 9, start_n_top=2, end_n_top=2, dropout_prob=0.0, head_hidden_size=7,
-    head_activation="tanh", head_input_activation="relu",
+    24, 8, 6, 5, 9, start_n_top=2, end_n_top=2, dropout_prob=0.0, head=HEAD
 )  # fmt: skip
 MNLI = glue.get_task("MNLI")
 TASKS = {
@@ -202,4 +201,4 @@ def test_folders_of_heads_without_a_layer_are_described_as_before():
     plain = squad_task.Settings(24, 8, 6, 5, 9)
     assert not [name for name in plain.to_dict() if name.startswith("head_")]
     for settings in (plain, SQUAD):
-        assert squad_task.Settings(**settings.to_dict()) == settings
+        assert head_config.Head.from_settings(settings.to_dict()) == settings.head

@@ -39,7 +39,7 @@ class Settings:
       max_seq_length, doc_stride, max_query_length: see `squad_features.Featurizer`.
       n_best_size, max_answer_length: see `squad_utils.best_answers_v1`.
       start_n_top, end_n_top, dropout_prob: see `heads.SquadV2Model`; None for SQuAD 1.1.
-      head_hidden_size and other names with head_: see `head_config.Head`.
+      head: the layer before the output layer.
     """
 
     max_seq_length: int
@@ -50,10 +50,7 @@ class Settings:
     start_n_top: int | None = None
     end_n_top: int | None = None
     dropout_prob: float | None = None
-    head_hidden_size: int | None = None
-    head_activation: str = "relu"
-    head_input_activation: str = "linear"
-    head_dropout_prob: float = 0.0
+    head: head_config.Head = head_config.NO_LAYER
 
     @classmethod
     def default(cls, longest: int) -> "Settings":
@@ -62,15 +59,11 @@ class Settings:
         query = min(64, length // 4)
         return cls(length, min(128, length // 3), query, n_best_size=20, max_answer_length=30)
 
-    @property
-    def head(self) -> head_config.Head:
-        """Returns the head that the settings describe."""
-        return head_config.Head.from_settings(dataclasses.asdict(self))
-
     def to_dict(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict for the model's folder; `Settings` accepts its items."""
-        values = dataclasses.asdict(self).items()
-        return {k: v for k, v in values if not k.startswith("head_")} | self.head.settings
+        """Returns a JSON-ready dict for the model's folder, with the items of the head."""
+        values = dataclasses.asdict(self)
+        del values["head"]
+        return values | self.head.settings
 
     @property
     def window(self) -> dict[str, int]:
