@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,12 +20,12 @@ from albert.experiments import blimp
 from albert.io import file_io, progress
 from albert.model import kernels, prepared_weights, sources
 from albert.serving import masked_words
-from albert.text import model_inputs
+from albert.text import model_inputs, tokenization
+from albert.training import contracts
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from albert.model.pretraining_heads import PretrainingModel
 
 _INPUTS = (*model_inputs.NAMES, "masked_lm_positions", "masked_lm_ids")
 
@@ -34,13 +34,16 @@ class Scorer:
     """A masked language model that scores sentences.
 
     Args:
-      model: `pretraining_heads.PretrainingModel`.
-      tokenizer: `tokenization.FullTokenizer`.
       batch_size: maximum number of masked copies in a batch. All copies of a sentence are in one
         batch, even if there are more.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, batch_size: int = 256) -> None:
+    def __init__(
+        self,
+        model: contracts.Model,
+        tokenizer: tokenization.FullTokenizer,
+        batch_size: int = 256,
+    ) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._batch_size = batch_size
@@ -135,18 +138,16 @@ def load(
     return Scorer(*masked_words.load_pretrained(source, seed), batch_size)
 
 
-def with_blimp(task: Any, paradigms: list[blimp.Paradigm], tokenizer: Any) -> Any:
-    """Returns a `contracts.Task` whose evaluations also measure BLiMP.
-
-    Args:
-      tokenizer: `tokenization.FullTokenizer` of the records.
-    """
+def with_blimp(
+    task: contracts.Task, paradigms: list[blimp.Paradigm], tokenizer: tokenization.FullTokenizer
+) -> contracts.Task:
+    """Returns the task with evaluations that also measure BLiMP."""
 
     @functools.lru_cache(maxsize=1)  # The function of the scorer is traced once.
-    def scorer(model: "PretrainingModel") -> Scorer:
+    def scorer(model: "tf.Module") -> Scorer:
         return Scorer(model, tokenizer)
 
-    def extra_metrics(model: "PretrainingModel") -> dict[str, float]:
-        return blimp.measure(paradigms, scorer(model).score).metrics()
+    def extra_metrics(model: contracts.Model) -> dict[str, float]:
+        return blimp.measure(paradigms, scorer(cast("tf.Module", model)).score).metrics()
 
     return dataclasses.replace(task, extra_metrics=extra_metrics)

@@ -105,7 +105,7 @@ def export_classifier(
     return save_version(server, signatures, export_dir)
 
 
-def save_version(module: Any, signatures: dict, parent: str) -> str:
+def save_version(module: tf.Module, signatures: dict, parent: str) -> str:
     """Writes a SavedModel to a new folder of `parent`; returns that folder.
 
     Its name is the time in seconds, as model servers choose the largest number.
@@ -116,7 +116,7 @@ def save_version(module: Any, signatures: dict, parent: str) -> str:
     return save_model(module, signatures, parent, str(version))
 
 
-def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
+def save_model(module: tf.Module, signatures: dict, parent: str, name: str) -> str:
     """Writes a SavedModel under `parent` that appears whole or not at all; returns its folder.
 
     It replaces an existing model of that name.
@@ -140,7 +140,7 @@ def save_model(module: Any, signatures: dict, parent: str, name: str) -> str:
     return target
 
 
-def _size_of(module: Any) -> int | None:
+def _size_of(module: tf.Module) -> int | None:
     """Returns the bytes of a module's variables; None for an object that does not list them."""
     if not isinstance(module, tf.Module):
         return None
@@ -440,7 +440,7 @@ def endings_of(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
 # --- token classification -----------------------------------------------------------------------
 
 
-def export_ids(model: Any, export_dir: str) -> str:
+def export_ids(model: contracts.Model, export_dir: str) -> str:
     """Writes a SavedModel of int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S].
 
     It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; those at the first piece of a
@@ -645,7 +645,7 @@ _TEXT_SERVERS = {
 }
 
 
-def _save(module: Any, signatures: dict[str, Any], path: str) -> None:
+def _save(module: tf.Module, signatures: dict[str, Any], path: str) -> None:
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
         tf.saved_model.save(module, path, signatures=signatures, options=options)
