@@ -97,14 +97,14 @@ def main(values: flags.FlagValues) -> None:
             encoded.append(model.encode(text))
         except file_io.InputError as error:
             raise file_io.InputError(f"{place}: {error}") from error
-    found = model.fill_all(encoded, settings.top_k, settings.batch_size)
+    fills = model.fill_all(encoded, settings.top_k, settings.batch_size)
     texts = (text for _, text in rows)
     if not settings.output_file:
-        for text, answers in zip(texts, found, strict=True):
+        for text, answers in zip(texts, fills, strict=True):
             print("\n".join(masked_words.describe(text, answers)), flush=True)
         return
     with file_io.atomic_writer(settings.output_file) as file:
-        for number, (text, answers) in enumerate(zip(texts, found, strict=True)):
+        for number, (text, answers) in enumerate(zip(texts, fills, strict=True)):
             file.write(tables.json_line(masked_words.to_dict(number, text, answers)))
     logging.info("Wrote the answers to %d texts to %s", len(rows), settings.output_file)
 

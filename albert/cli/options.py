@@ -206,8 +206,8 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 
 def _section(kind: type[Group], name: str) -> str:
     """Returns the section of a flag of a group."""
-    found = (section for section, names in kind.sections.items() if name in names.split())
-    return next(found, kind.section)
+    sections = (section for section, names in kind.sections.items() if name in names.split())
+    return next(sections, kind.section)
 
 
 def _with_defaults(kind: type, defaults: dict) -> Any:

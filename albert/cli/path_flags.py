@@ -124,8 +124,8 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
         return
     for name, (path, value) in values.items():
         for file in () if path.is_output else path.existing(value, settings):
-            if found := written.get(file_io.identity(file)):
-                _refuse(*found, f"--{name}={_text(value)}" if value else "standard input", file)
+            if output := written.get(file_io.identity(file)):
+                _refuse(*output, f"--{name}={_text(value)}" if value else "standard input", file)
 
 
 def _text(value: str | Sequence[str]) -> str:

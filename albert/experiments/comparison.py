@@ -502,7 +502,8 @@ def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
 
 def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
     a, b = (
-        collections.Counter(p.found[key] for _, p in group).most_common(1)[0][0] for group in groups
+        collections.Counter(p.answers[key] for _, p in group).most_common(1)[0][0]
+        for group in groups
     )
     one = groups[0][0][1]
     return Change(key, one.texts[key], one.labels[key], a, b, first, second)

@@ -189,8 +189,8 @@ def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | No
     from albert.model import checkpoints
 
     shapes = checkpoints.reader(prefix).get_variable_to_shape_map()
-    found = weight_names.architecture_of(shapes).model_type
-    architecture = huggingface.read_config(folder).get("model_type", found)
+    likely_type = weight_names.architecture_of(shapes).model_type
+    architecture = huggingface.read_config(folder).get("model_type", likely_type)
     form = dataclasses.replace(form, architecture=architecture)
     write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), CardFields(**facts))
 

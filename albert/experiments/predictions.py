@@ -78,7 +78,7 @@ class Predictions:
       sha256: its hash when it was predicted; None if unknown.
       texts: {id: text}, in the order of the data.
       labels: {id: right answer as text}.
-      found: {id: prediction as text}.
+      answers: {id: prediction as text}.
       right: {id: whether the prediction is right}; empty for numbers.
       metrics: {name: `Metric`}, the usual one first; rows in the order of the data.
       clusters: groups of examples that intervals allow for.
@@ -89,7 +89,7 @@ class Predictions:
     sha256: str | None
     texts: Mapping[str, str]
     labels: Mapping[str, str]
-    found: Mapping[str, str]
+    answers: Mapping[str, str]
     right: Mapping[str, bool]
     metrics: Mapping[str, Metric]
     clusters: Clusters | None = None
@@ -355,12 +355,12 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
     labels = np.array([row.label for row in rows], object)
     predictions = np.array([row.prediction for row in rows], object)
     right = (labels == predictions).astype(float)[:, None]
-    found = [Metric("eval_accuracy", right, _mean, is_right=True)]
+    known = [Metric("eval_accuracy", right, _mean, is_right=True)]
     if len(names) == 2:
         positive = custom.find_positive(names)
         true, predicted = (values == positive for values in (labels, predictions))
         counts = np.stack([true & predicted, predicted, true], axis=1).astype(float)
-        found.append(Metric("f1", counts, _f1))
+        known.append(Metric("f1", counts, _f1))
     place = {name: i for i, name in enumerate(names)}
     cells = [place[a] * len(names) + place[b] for a, b in zip(labels, predictions, strict=True)]
     table = np.eye(len(names) ** 2)[cells]
@@ -369,8 +369,8 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
         results.MACRO_F1: _macro_f1,
         "balanced_accuracy": _balanced_accuracy,
     }
-    found += [Metric(name, table, of_means) for name, of_means in functions.items()]
-    return {metric.name: metric for metric in found}
+    known += [Metric(name, table, of_means) for name, of_means in functions.items()]
+    return {metric.name: metric for metric in known}
 
 
 def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
@@ -382,8 +382,8 @@ def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
     x, y = (side - side.mean() if np.ptp(side) else 0 * side for side in (x, y))
     moments = np.stack([x, y, x * x, y * y, x * y], axis=1)
     pearson = Metric("pearson", moments, metrics.pearson_of_moments)
-    found = [pearson, *(Metric(name, row[:, None], _mean) for name, row in errors.items())]
-    return {metric.name: metric for metric in found}
+    known = [pearson, *(Metric(name, row[:, None], _mean) for name, row in errors.items())]
+    return {metric.name: metric for metric in known}
 
 
 # --- for people -----------------------------------------------------------------------------------

@@ -229,10 +229,10 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
             kind != sentencepiece_proto.UNIGRAM and any(len(symbol) > 1 for symbol in symbols)
         ),
     }
-    if found := [reason for reason, holds in reasons.items() if holds]:
+    if problems := [reason for reason, holds in reasons.items() if holds]:
         raise file_io.InputError(
             f"{tokenizer.spm_model_file} cannot be written as {NAME}, which has no "
-            f"{' and no '.join(found)}"
+            f"{' and no '.join(problems)}"
         )
 
 

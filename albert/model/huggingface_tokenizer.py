@@ -218,14 +218,14 @@ def _values(
     path: str, entries: Mapping[str, Any], names: Mapping[str, tuple[str, bool]]
 ) -> dict[str, bool]:
     """Returns the values of rules in some entries."""
-    found = {}
+    own_rules = {}
     for name, (rule, is_opposite) in names.items():
         value = entries.get(name)
         if value not in (True, False, None):
             raise file_io.InputError(f"{path}: {name} is {value!r}, expected true or false")
         if value is not None:
-            found[rule] = value != is_opposite
-    return found
+            own_rules[rule] = value != is_opposite
+    return own_rules
 
 
 def _added_tokens(folder: str) -> dict[str, dict[str, Any]]:

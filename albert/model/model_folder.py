@@ -361,9 +361,9 @@ def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextR
     vocabularies = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
     if len(vocabularies) != 1:
         return None
-    found = sources.rules_beside(checkpoint, rules)
-    tokenization.load(vocabularies[0], found)
-    return found
+    own_rules = sources.rules_beside(checkpoint, rules)
+    tokenization.load(vocabularies[0], own_rules)
+    return own_rules
 
 
 def _copy(source: str, target: str) -> None:

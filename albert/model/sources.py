@@ -88,10 +88,10 @@ class _Place:
     def config(self, path: str | None) -> str | None:
         """Returns the configuration that is given, else the folder's."""
         explicit = self._existing(_CONFIG, path)
-        found = self._choose(_CONFIG, explicit, _CONFIG_NAMES)
-        if found and self.folder and not explicit:
-            _check_recorded_config(self.folder, found)
-        return found
+        config_file = self._choose(_CONFIG, explicit, _CONFIG_NAMES)
+        if config_file and self.folder and not explicit:
+            _check_recorded_config(self.folder, config_file)
+        return config_file
 
     def vocabulary(self, given: Given) -> tuple[str | None, str | None]:
         """Returns both; the SentencePiece model comes first unless only the other is given."""
@@ -400,14 +400,14 @@ def vocabularies_in(folder: str) -> list[str]:
     in another folder.
     """
     names = file_io.listdir(folder)
-    found = [name for name in names if name.endswith(".model") or name in VOCAB_NAMES]
+    vocabularies = [name for name in names if name.endswith(".model") or name in VOCAB_NAMES]
     fast = os.path.join(folder, huggingface_tokenizer.FAST_NAME)
-    if not found and file_io.exists(fast):
+    if not vocabularies and file_io.exists(fast):
         if huggingface_tokenizer.holds_wordpiece(fast):
             return [fast]
         made = huggingface_tokenizer.sentencepiece_model(fast)
         return [made] if made else []
-    return [os.path.join(folder, name) for name in found]
+    return [os.path.join(folder, name) for name in vocabularies]
 
 
 def resolve_hub(handle: str) -> str:

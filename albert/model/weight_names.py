@@ -242,11 +242,11 @@ def architecture_of(shapes: Mapping[str, Any]) -> Architecture:
     Args:
       shapes: {variable name here: shape as a list}.
     """
-    found = sizes(shapes)
+    actual_sizes = sizes(shapes)
     is_bert = (
-        bool(found)
-        and found["num_hidden_groups"] > found["inner_group_num"] == 1
-        and found["embedding_size"] == found["hidden_size"]
+        bool(actual_sizes)
+        and actual_sizes["num_hidden_groups"] > actual_sizes["inner_group_num"] == 1
+        and actual_sizes["embedding_size"] == actual_sizes["hidden_size"]
     )
     return BERT if is_bert else ALBERT
 

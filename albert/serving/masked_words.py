@@ -167,12 +167,12 @@ class MaskedWords:
             functools.partial(self._most_probable, top_k=top_k),
             (*model_inputs.NAMES, _POSITIONS),
         )
-        found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        answers_of_row: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for rows, batch in batching.trimmed_batches(self._columns(texts), batch_size):
             probabilities, ids = compute(batch)
-            found.update(zip(rows, zip(probabilities, ids, strict=True), strict=True))
+            answers_of_row.update(zip(rows, zip(probabilities, ids, strict=True), strict=True))
         for number, text in enumerate(texts):
-            yield self._answers(text, *found[number])
+            yield self._answers(text, *answers_of_row[number])
 
     def _columns(self, texts: Sequence[Encoded]) -> dict[str, np.ndarray]:
         length = max(len(text.ids) for text in texts)

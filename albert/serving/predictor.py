@@ -49,12 +49,12 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
 
     def _compute(self, inputs: Arrays, batch_size: int) -> list[Arrays]:
         """Computes the outputs of each of N inputs, whose S is that of their batch."""
-        found: list[Arrays] = [{}] * len(inputs["input_mask"])
+        rows: list[Arrays] = [{}] * len(inputs["input_mask"])
         for indices, batch in batching.trimmed_batches(inputs, batch_size, self.min_length):
             arrays = self._scores(self.infer(batch), batch)
             for place, index in enumerate(indices):
-                found[index] = {name: values[place] for name, values in arrays.items()}
-        return found
+                rows[index] = {name: values[place] for name, values in arrays.items()}
+        return rows
 
     def _predict(
         self, examples: Iterable[Example], batch_size: int, batches_ahead: int

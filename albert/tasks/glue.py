@@ -342,8 +342,10 @@ class _Reader:
         if task.id_name and self.id_column is not None and header[self.id_column].isdecimal():
             return f"id {header[self.id_column]!r}"
         # Labeled data without a header has its label there.
-        found = [header[column] for column in self.text_columns if header[column] in task.labels]
-        return f"label {found[0]!r}, as in data with labels" if found else None
+        label_cells = [
+            header[column] for column in self.text_columns if header[column] in task.labels
+        ]
+        return f"label {label_cells[0]!r}, as in data with labels" if label_cells else None
 
     def _places(self, count: int) -> dict[str, int]:
         """Returns {name of a column: its place among `count`} of the columns that are read."""

@@ -112,12 +112,14 @@ class ModelHead:
 
     def _names(self, labels: Sequence[str], words: Mapping[str, str]) -> dict[str, str]:
         """Returns {label of the model: label of a run} for those that mean the same."""
-        found = {_key(words[label]): label for label in labels if label in words}
-        found |= {_key(label): label for label in labels}
+        label_of_key = {_key(words[label]): label for label in labels if label in words}
+        label_of_key |= {_key(label): label for label in labels}
         keys = {_key(label) for label in self.labels}
-        if len(keys) < len(self.labels) or len(set(found.values())) < len(labels):
+        if len(keys) < len(self.labels) or len(set(label_of_key.values())) < len(labels):
             return {label: label for label in labels}  # Some differ in case only.
-        return {label: found[_key(label)] for label in self.labels if _key(label) in found}
+        return {
+            label: label_of_key[_key(label)] for label in self.labels if _key(label) in label_of_key
+        }
 
     def difference(self, kind: str, labels: Sequence[str]) -> str:
         """Describes this head and the one that a run needs, for messages."""

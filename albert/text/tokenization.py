@@ -400,13 +400,13 @@ class FullTokenizer:
         """Returns the words of a text with the pieces of each; only for WordPiece."""
         split, words = self.wordpiece_tokenizer.tokenize_word, self.basic_tokenizer.tokenize
         parts = self._extra.split(text) if self._extra else [text]
-        found: list[tuple[str, Sequence[str]]] = []
+        words_with_pieces: list[tuple[str, Sequence[str]]] = []
         for number, part in enumerate(parts):
             if number % 2:
-                found.append((part, (part,)))
+                words_with_pieces.append((part, (part,)))
             else:
-                found += [(word, split(word)) for word in words(part)]
-        return found
+                words_with_pieces += [(word, split(word)) for word in words(part)]
+        return words_with_pieces
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text: those of `tokenize`, but faster.

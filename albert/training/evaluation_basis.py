@@ -130,15 +130,15 @@ def from_values(
 
 def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
     """Returns labels and columns of the data."""
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     labels = description.get("labels")
     if isinstance(labels, list):
-        found["labels"] = sorted(map(str, labels))  # Their order changes no score.
+        parts["labels"] = sorted(map(str, labels))  # Their order changes no score.
     columns = description.get("columns")
     for name, column in columns.items() if isinstance(columns, dict) else ():
         if name != "guid":  # Ids change no score.
-            found[f"{name} column"] = column or ""
-    return found
+            parts[f"{name} column"] = column or ""
+    return parts
 
 
 def from_record(folder: str, record: Mapping[str, Any]) -> Basis:

@@ -111,13 +111,15 @@ def changed_data(folders: Sequence[str]) -> list[list[str]]:
             hashes[files] = run_facts.describe_input(entry["path"], files)["sha256"]
         return hashes[files] not in (None, entry["sha256"])
 
-    found = []
+    changed_roles = []
     for folder in folders:
         has_record = file_io.exists(os.path.join(folder, RUN))
         record = read(folder) if has_record else {"inputs": {}}
         entries = [(role, record["inputs"].get(role)) for role in DATA]
-        found.append([role for role, entry in entries if entry and is_changed(record, entry)])
-    return found
+        changed_roles.append(
+            [role for role, entry in entries if entry and is_changed(record, entry)]
+        )
+    return changed_roles
 
 
 class Context(NamedTuple):

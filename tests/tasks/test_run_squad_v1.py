@@ -103,7 +103,7 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     kept = read_predictions(runs.read_run(str(trained), "run"))
     for name in ("f1", "exact_match"):
         assert kept.metrics[name].value == pytest.approx(float(best[name]))
-    assert dict(kept.found) == predictions and list(kept.texts) == ids
+    assert dict(kept.answers) == predictions and list(kept.texts) == ids
     for key, answers in nbest.items():
         assert answers[0]["text"] == predictions[key]
         assert 1 <= len(answers) <= 20

@@ -76,7 +76,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
         assert kept.metrics[name].value == pytest.approx(float(best[name]))
         values = [row["numbers"][name] for row in builders.read_examples(trained)]
         assert np.mean(values) == pytest.approx(float(best[name]))
-    assert {key for key, text in kept.found.items() if text == "(no answer)"} == {
+    assert {key for key, text in kept.answers.items() if text == "(no answer)"} == {
         key for key, text in predictions.items() if text == ""
     }
     threshold = read_json(trained / "null_score_diff_threshold.json")
