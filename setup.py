@@ -99,7 +99,7 @@ PACKAGE = {
     ],
     "packages": setuptools.find_packages(str(HERE), include=["albert", "albert.*"]),
     "package_data": {
-        "albert": ["py.typed", "configs/*.json", "recipes/*"],
+        "albert": ["py.typed", "configs/*.json", "recipes/*", "pretrained/*/*", "pretrained/*/*/*"],
         "albert.experiments": ["report.html.j2"],
         "albert.serving": ["page/*"],
     },

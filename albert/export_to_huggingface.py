@@ -54,6 +54,11 @@ class Settings(text_flags.TextFlags):
         "have the hidden size and whose layers share nothing, else albert.",
         choices=("albert", "bert"),
     )
+    weights: str = options.flag(
+        "float32",
+        "Number type of the stored weights: float16 takes half of the space.",
+        choices=("float32", "float16"),
+    )
     labels: tuple[str, ...] = options.flag(
         (),
         "Names of a classifier's labels by id, comma-separated; by default those of its folder.",
@@ -97,6 +102,7 @@ def main(values: flags.FlagValues) -> None:
         head=settings.head,
         labels=list(settings.labels),
         architecture=settings.architecture,
+        weights_type=settings.weights,
         given=sources.Given(
             config_file=settings.albert_config_file,
             spm_model_file=settings.spm_model_file,

@@ -41,6 +41,7 @@ def export(
     labels: Sequence[str] = (),
     architecture: str | None = None,
     given: sources.Given = sources.NOTHING,
+    weights_type: str = "float32",
 ) -> str:
     """Writes ``model.safetensors``, the tokenizer's files and ``config.json``, or nothing.
 
@@ -51,6 +52,8 @@ def export(
       labels: names of a classifier's labels by id; empty: taken from the description.
       architecture: key of `weight_names.ARCHITECTURES`; None: that of the weights.
       given: see `sources.locate`.
+      weights_type: number type of the stored weights, "float32" or "float16"; transformers computes
+        in float32.
 
     Returns:
       Name of the head, a key of `huggingface.HEADS`.
@@ -72,16 +75,34 @@ def export(
     head = _check_head(head, outputs)
     labels = _check_labels(labels or described_labels, head, outputs or 0)
     own = _with_folded_answers(tensors, prefix, head)
-    weights = huggingface.convert_weights(own, config, head, names)
+    weights = {
+        name: _to_type(name, value, weights_type)
+        for name, value in huggingface.convert_weights(own, config, head, names).items()
+    }
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
         huggingface.write_weights(folder, weights)
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
         about = (config, head, labels, tokenizer, names, dropout_prob)
-        huggingface.write_config(folder, huggingface.convert_config(*about))
+        described = huggingface.convert_config(*about)
+        if weights_type != "float32":  # else transformers would compute in the type of the weights
+            described["dtype"] = "float32"
+        huggingface.write_config(folder, described)
         manifests.write(folder)
     if model_dir:
         run_record.log_remarks(model_dir, run_record.read_remarks(model_dir))
     return head
+
+
+def _to_type(name: str, value: np.ndarray, weights_type: str) -> np.ndarray:
+    """Converts weights to a number type.
+
+    Raises:
+      file_io.InputError: a weight is too large for it.
+    """
+    converted = value.astype(weights_type)
+    if not np.isfinite(converted).all():
+        raise file_io.InputError(f"{name} has weights that {weights_type} cannot hold")
+    return converted
 
 
 def _check_labels(labels: Sequence[str], head: str, outputs: int) -> list[str]:

@@ -1,6 +1,6 @@
-"""Finds published models by name, and models in archives, local or on a web server.
+"""Finds models by name, published or shipped, and models in archives, local or on a web server.
 
-The names and addresses are those of the README of google-research/albert.
+The published names and addresses are those of the README of google-research/albert.
 """
 
 import difflib
@@ -17,6 +17,9 @@ NAMES = tuple(
     for version in ("v2", "v1", "zh")
     for size in ("base", "large", "xlarge", "xxlarge")
 )
+# Models that come with the package, in folders of these names.
+SHIPPED = ("albert_mini",)
+_SHIPPED_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "pretrained")
 _LIKENESS = 0.85  # minimum, from 0 to 1, of a name and a published one that was probably meant
 # With an owner, or one of the oldest models, whose names have hyphens: "bert-base-uncased".
 _HUB_NAME = re.compile(r"(?!.*ckpt)([\w-][\w.-]*/[\w-][\w.-]*|[\w.]+-[\w.-]+)")
@@ -41,10 +44,14 @@ def local_path(path: str) -> str:
     """Returns the local path of a model; fetches and unpacks it, once, where that is needed.
 
     Args:
-      path: one of `NAMES`, if there is no file or folder of this name; the URL of a ``.tar.gz``
-        file; a local ``.tar.gz`` file; or any other path, which is returned as it is.
+      path: one of `NAMES` or `SHIPPED`, if there is no file or folder of this name; the URL of a
+        ``.tar.gz`` file; a local ``.tar.gz`` file; or any other path, which is returned as it is.
     """
-    if path in NAMES and not (file_io.exists(path) or file_io.exists(f"{path}.index")):
+    if path in (*NAMES, *SHIPPED):
+        if file_io.exists(path) or file_io.exists(f"{path}.index"):
+            return path
+        if path in SHIPPED:
+            return os.path.join(_SHIPPED_FOLDER, path)
         return _fetched(ADDRESS.format(path), f"{path}.tar.gz")
     if path.startswith(("http://", "https://")):
         address = re.split(r"[?#]", path)[0]
@@ -115,9 +122,13 @@ def suggestion(path: str) -> str:
     "albert/albert-base-v2", resemble, and other names on the Hub.
     """
     name = path.lower().replace("-", "_").removeprefix("albert/")
-    close = [] if os.sep in name else difflib.get_close_matches(name, NAMES, 1, _LIKENESS)
+    known = (*NAMES, *SHIPPED)
+    close = [] if os.sep in name else difflib.get_close_matches(name, known, 1, _LIKENESS)
     if close:
-        return f"did you mean {close[0]}? Published models are {', '.join(NAMES)}"
+        return (
+            f"did you mean {close[0]}? Published models are {', '.join(NAMES)}; "
+            f"{' and '.join(SHIPPED)} comes with the package"
+        )
     if not _HUB_NAME.fullmatch(path) or file_io.is_dir(path.split("/")[0]):
         return ""
     folder = os.path.basename(path)

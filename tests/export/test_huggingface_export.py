@@ -6,11 +6,12 @@ import base64
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from albert.export import huggingface_export
 from albert.io import file_io, manifests
-from albert.model import encoder, huggingface, pretraining_heads
+from albert.model import checkpoints, encoder, huggingface, pretraining_heads
 from albert.text import tokenization
 from tests.support import builders
 from tests.support.builders import SPM, write_model
@@ -74,6 +75,28 @@ def test_an_export_that_fails_changes_nothing(tmp_path, model_dir, monkeypatch, 
             huggingface_export.export(model_dir=str(model_dir), output_dir=str(tmp_path / name))
     assert contents(old) == before
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_float16_takes_half_the_space_and_computes_in_float32(tmp_path, model_dir):
+    sizes = {}
+    for kind in ("float32", "float16"):
+        out = tmp_path / kind
+        huggingface_export.export(model_dir=str(model_dir), output_dir=str(out), weights_type=kind)
+        sizes[kind] = (out / "model.safetensors").stat().st_size
+    assert json.loads((out / "config.json").read_text())["dtype"] == "float32"
+    assert "dtype" not in json.loads((tmp_path / "float32" / "config.json").read_text())
+    whole, half = (checkpoints.read_tensors(str(tmp_path / kind)) for kind in sizes)
+    assert sizes["float32"] - sizes["float16"] == 2 * sum(x.size for x in whole.values())
+    for name, value in whole.items():
+        assert half[name].dtype == np.float32
+        np.testing.assert_array_equal(half[name], value.astype(np.float16).astype(np.float32))
+    model = pretraining_heads.PretrainingModel(CONFIG, seed=1)
+    model.masked_lm.bias.assign(model.masked_lm.bias + 1e5)
+    write_model(tmp_path / "large", model, CONFIG, "spiece.model")
+    with pytest.raises(file_io.InputError, match="bias has weights that float16 cannot hold"):
+        huggingface_export.export(
+            model_dir=str(tmp_path / "large"), output_dir=str(out), weights_type="float16"
+        )
 
 
 def test_a_head_that_reads_the_mean_is_refused(tmp_path):

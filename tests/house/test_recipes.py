@@ -79,6 +79,7 @@ def test_there_is_a_recipe_for_each_task_and_size():
     expected |= {"lambert_mnli", "lambert_squad_v1", "lambert_squad_v2", "distilbert_pretraining"}
     expected |= {"lambert_data", "roberta_albert_data", "roberta_albert_pretraining", "two_hours"}
     expected |= {"distilbert_SST-2", "qa_study", "token_classification", "own_data"}
+    expected |= {"albert_mini"}
     assert expected <= set(RECIPES) and "qa_study_sweep.json" in SWEEPS
 
 

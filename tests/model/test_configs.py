@@ -33,6 +33,7 @@ PARAMETERS = {
     "albert_xxlarge_v2": 223_158_450,
     "albert_xxlarge_zh": 222_013_962,
     "albert_small": 4_858_290,
+    "albert_mini": 6_273_164,
     "albert_tiny": 1_048_530,
     "bert_base": 110_106_428,
     "bert_large": 336_226_108,

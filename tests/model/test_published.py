@@ -18,7 +18,9 @@ from albert import (
 )
 from albert.io import archives, file_io
 from albert.model import checkpoints, model_folder, pretraining_heads, published, sources
+from albert.serving import masked_words
 from tests.support import builders, file_server
+from tests.support.sources import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,26 @@ def test_names():
     assert published.ADDRESS.format("albert_base_v2") == (
         "https://storage.googleapis.com/albert_models/albert_base_v2.tar.gz"
     )
+
+
+def test_the_shipped_model_needs_no_network(cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(published, "ADDRESS", "http://there.is.no.network/{}")
+    (name,) = published.SHIPPED
+    source = sources.locate(checkpoint=name)
+    assert files(source)[:2] == ["config.json", "model.safetensors"] and not cache.exists()
+    assert source.config_file.startswith(str(ROOT / "albert" / "pretrained"))
+    assert source.rules.lower and os.path.basename(source.vocab_file) == "vocab.txt"
+    folder = ROOT / "albert" / "pretrained" / name
+    assert sum(path.stat().st_size for path in folder.rglob("*")) <= 13_000_000
+    with pytest.raises(file_io.InputError, match="did you mean albert_mini"):
+        checkpoints.resolve("albert-mini")
+
+
+def test_the_shipped_model_fills_masks():
+    model = masked_words.MaskedWords.load(sources.locate(checkpoint="albert_mini"))
+    (answers,) = model.fill("she opened the [MASK] and went into the house.", 5)
+    assert "door" in [answer.word for answer in answers]
 
 
 def test_a_published_model_is_fetched_once(site, cache):
