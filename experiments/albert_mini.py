@@ -150,7 +150,10 @@ def main() -> None:
     if given.install and not options.dry_run:
         target = HERE.parent / "albert" / "pretrained" / "albert_mini"
         shutil.copytree(
-            model, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("README.md")
+            model,
+            target,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("README.md", "*.manifest.json"),
         )
 
 

@@ -14,6 +14,9 @@ extras = {name: whole["EXTRAS"][name] for name in whole["LIGHT_EXTRAS"]}
 # Models are only run here; `onnx` writes them.
 extras["onnx"] = [line for line in extras["onnx"] if line.startswith("onnxruntime")]
 names = {re.match(r"[\w-]+", line)[0]: line for line in whole["REQUIREMENTS"]}
+# The weights of shipped models need TensorFlow.
+data = whole["PACKAGE"]["package_data"]
+data["albert"] = [pattern for pattern in data["albert"] if not pattern.startswith("pretrained/")]
 
 setuptools.setup(
     name="albert-light",

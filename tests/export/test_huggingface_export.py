@@ -86,7 +86,8 @@ def test_float16_takes_half_the_space_and_computes_in_float32(tmp_path, model_di
     assert json.loads((out / "config.json").read_text())["dtype"] == "float32"
     assert "dtype" not in json.loads((tmp_path / "float32" / "config.json").read_text())
     whole, half = (checkpoints.read_tensors(str(tmp_path / kind)) for kind in sizes)
-    assert sizes["float32"] - sizes["float16"] == 2 * sum(x.size for x in whole.values())
+    saved = sizes["float32"] - sizes["float16"]
+    assert 0 <= saved - 2 * sum(x.size for x in whole.values()) < 100  # and a shorter header
     for name, value in whole.items():
         assert half[name].dtype == np.float32
         np.testing.assert_array_equal(half[name], value.astype(np.float16).astype(np.float32))
