@@ -33,13 +33,17 @@ def slug(heading: str, separator: str = "-") -> str:
 
 
 def notebook_page(path: pathlib.Path) -> str:
-    """Returns a notebook as Markdown, with what its cells printed."""
+    """Returns a notebook as Markdown, with what its cells printed and drew."""
     parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for output in cell.get("outputs", []):
-            parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+            if "data" in output:
+                lines = (line.strip() for line in output["data"]["image/svg+xml"])
+                parts.append(f"<div>{' '.join(lines)}</div>")  # one block without blank lines
+            else:
+                parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 

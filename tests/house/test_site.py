@@ -57,11 +57,17 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
         {"cell_type": "markdown", "source": ["# A\n", "b"]},
         {"cell_type": "code", "source": ["print(1)"], "outputs": [{"text": ["1\n"]}]},
         {"cell_type": "code", "source": ["x = 1"], "outputs": []},
+        {
+            "cell_type": "code",
+            "source": ["x"],
+            "outputs": [{"data": {"image/svg+xml": ["<svg>\n", "\n", "</svg>"]}}],
+        },
     ]
     path = tmp_path / "a.ipynb"
     path.write_text(json.dumps({"cells": cells}))
     assert TEXTS.notebook_page(path) == (
-        "# A\nb\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\nx = 1\n```\n"
+        "# A\nb\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\nx = 1\n```\n\n"
+        "```python\nx\n```\n\n<div><svg>  </svg></div>\n"
     )
 
 

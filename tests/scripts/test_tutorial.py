@@ -20,8 +20,8 @@ def code_cells():
 def printed():
     """The output that the notebook was stored with."""
     outputs = [output for cell in NOTEBOOK["cells"] for output in cell.get("outputs", [])]
-    assert all(output["output_type"] == "stream" for output in outputs)
-    return "".join("".join(output["text"]) for output in outputs)
+    streams = [output for output in outputs if output["output_type"] == "stream"]
+    return "".join("".join(output["text"]) for output in streams)
 
 
 def test_the_notebook_has_the_form_of_one():
@@ -56,10 +56,20 @@ def check_rates(shown):
     assert best[3] == "done; not judged" and other[3].startswith("done; ")
 
 
+def check_trust(shown):
+    """All labels are found, and a part of the texts is answered."""
+    rows = [line.split() for line in shown.splitlines() if line.startswith("  ")]
+    scores = {row[0]: float(row[3]) for row in rows if row[0] in ("complaint", "praise", "denial")}
+    assert len(scores) == 3 and min(scores.values()) > 0.3
+    assert "Calibration on" in shown and "temperature" in shown
+    assert re.search(r"At most 10.00% errors .*the model answers where", shown)
+
+
 def check_output(shown):
     accuracy = re.search(r"best: step \d+, accuracy ([\d.]+)", shown)
     assert accuracy and float(accuracy.group(1)) > 0.9, shown
     check_rates(shown)
+    check_trust(shown)
     good, bad = shown.splitlines()[-2:]
     assert re.fullmatch(r"1  [\d.]+  The happy cook tasted the splendid soup.", good)
     assert re.fullmatch(r"0  [\d.]+  The bread was awful.", bad)
@@ -68,14 +78,19 @@ def check_output(shown):
 def test_the_stored_output_is_what_the_text_says():
     """`tutorials/run.py` stores it."""
     check_output(printed())
+    outputs = [output for cell in NOTEBOOK["cells"] for output in cell.get("outputs", [])]
+    pictures = [output["data"]["image/svg+xml"] for output in outputs if "data" in output]
+    assert ["Confusion" in "".join(svg) for svg in pictures] == [False, True]
 
 
 @pytest.mark.slow
 def test_it_runs_to_its_end(tmp_path):
     pytest.importorskip("matplotlib")
-    start = f"import sys\nsys.executable = {forked.python()!r}"
+    start = f"import sys\nsys.executable = {forked.python()!r}\nDRAWN = []\n"
+    start += "display = lambda picture: DRAWN.append(picture._repr_svg_())"
+    end = "assert len(DRAWN) == 2, len(DRAWN)"
     result = processes.run(
-        [forked.python(), "-c", "\n\n".join([start, *code_cells()])],
+        [forked.python(), "-c", "\n\n".join([start, *code_cells(), end])],
         cwd=tmp_path,
         env={
             **os.environ,
