@@ -9,7 +9,7 @@ Example:
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
@@ -272,8 +272,10 @@ def find_class_weights(settings: Settings, task: glue.ClassifierTask) -> dict[st
         advice = class_weights.advise(class_weights.count(task.labels, read_labels(settings, task)))
         if advice:
             logging.warning("%s", advice)
-    data = task.path(settings.data_dir or "", "train") if settings.do_train else ""
-    labels = read_labels(settings, task) if settings.class_weights else ()
+    labels: Iterable[str] = ()
+    data = ""
+    if settings.do_train and settings.class_weights:
+        labels, data = read_labels(settings, task), task.path(settings.data_dir or "", "train")
     return fine_tuning.find_class_weights(settings, task.labels, labels, data)
 
 

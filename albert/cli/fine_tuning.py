@@ -300,7 +300,6 @@ def find_class_weights(
     A run that does not train keeps those of its folder.
 
     Args:
-      settings: the settings.
       labels: label names by id.
       examples: label of each training example, or word; read only if needed.
       data: their file, for messages.
