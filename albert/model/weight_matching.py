@@ -125,9 +125,8 @@ class Match:
         missing = [name for name in self.new if name in used and not becomes_trained(name)]
         if missing:
             hint = self._hint(missing, is_trained=optional is not None)
-            raise file_io.InputError(
-                f"{self.prefix} lacks {missing}; it has unused {self.unused}; {hint}"
-            )
+            unused = f" it has unused {self.unused};" if self.unused else ""
+            raise file_io.InputError(f"{self.prefix} lacks {missing};{unused} {hint}")
 
     def _explanation(self) -> str:
         """Explains how the sizes of the checkpoint differ from the model's; "" if unknown."""
