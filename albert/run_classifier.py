@@ -424,7 +424,7 @@ def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     task = find_task(settings)
     settings.check()
-    settings.trust.check(settings, task.labels)
+    settings.trust.check(settings, task.labels, settings.label_type == "multi_label")
     stages = {"train": settings.do_train, "dev": settings.do_eval}
     splits = [split for split, is_run in stages.items() if is_run]
     task.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])

@@ -48,8 +48,13 @@ class Calibration(options.Group):
         """Tells whether a flag is given."""
         return self.calibrate or self.max_error is not None
 
-    def check(self, settings: Settings, labels: Sequence[str]) -> None:
+    def check(
+        self, settings: Settings, labels: Sequence[str], has_label_sets: bool = False
+    ) -> None:
         """Rejects flags without dev data, a model or classes; a regression has no labels.
+
+        Args:
+          has_label_sets: whether a text has any number of labels.
 
         Raises:
           file_io.InputError: names the flags and what they need.
@@ -66,6 +71,8 @@ class Calibration(options.Group):
                 f"{name} is for the best checkpoint, which a model's folder answers with; leave "
                 f"out --checkpoint={settings.loop.checkpoint}"
             )
+        if self.max_error is not None and has_label_sets:
+            raise file_io.InputError("--max_error: only for one label per text")
         if self.max_error is not None and decisions.ABSTAINS in labels:
             raise file_io.InputError(
                 f"--max_error: the label {decisions.ABSTAINS!r} would be taken for no answer; give "
@@ -90,7 +97,7 @@ def run(
 
     Args:
       decision: the one with which the checkpoint predicted.
-      rows: probabilities [N, K] and label_ids [N].
+      rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
       prefix: the checkpoint.
     """
     from albert.model import checkpoints
@@ -113,8 +120,11 @@ def _fit(
     flags: Calibration, decision: decisions.Decision, rows: contracts.Rows
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
     """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps."""
-    logits = calibration.to_logits(rows["probabilities"], decision.temperature)
-    labels, temperature = rows["label_ids"], decision.temperature
+    probabilities, labels = rows["probabilities"], rows["label_ids"]
+    if labels.ndim > 1:
+        probabilities, labels = calibration.as_choices(probabilities, labels)
+    temperature = decision.temperature
+    logits = calibration.to_logits(probabilities, temperature)
     scores: dict[str, float] = {}
     record: dict[str, Any] = {}
     if flags.calibrate:

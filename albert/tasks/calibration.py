@@ -37,6 +37,21 @@ def to_logits(probabilities: Floats, temperature: float = 1.0) -> Floats:
     return np.log(clipped) * temperature
 
 
+def as_choices(probabilities: Floats, labels: Integers) -> tuple[Floats, Integers]:
+    """Returns several labels per text as choices between two: whether a text has a label.
+
+    Args:
+      probabilities, labels: [N, K]; a label is 1 if the text has it, else 0.
+
+    Returns:
+      Probabilities [N * K, 2], of which none is so close to 0 that float32 cannot tell, and labels
+      [N * K].
+    """
+    limit = np.finfo(np.float32).epsneg
+    yes = np.clip(np.asarray(probabilities, np.float64).reshape(-1), limit, 1 - limit)
+    return np.stack([1 - yes, yes], axis=1), labels.reshape(-1)
+
+
 def softmax(logits: Floats) -> Floats:
     """Computes the probabilities [N, K] of logits."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -37,6 +37,21 @@ def test_the_temperature_is_the_best(labels, heat):
     np.testing.assert_array_equal(answers, logits.argmax(axis=1))
 
 
+def test_several_labels_per_text_have_one_temperature():
+    rng = np.random.default_rng(7)
+    logits = rng.normal(size=(300, 4)) * 3
+    labels = (rng.random((300, 4)) < 1 / (1 + np.exp(-logits / 1.8))).astype(int)
+    found = calibration.as_choices(1 / (1 + np.exp(-logits)), labels)
+    pairs = np.stack([np.zeros(1200), logits.reshape(-1)], axis=1)
+    np.testing.assert_allclose(found[0], calibration.softmax(pairs), rtol=1e-6)
+    measured = calibration.measure(calibration.to_logits(found[0]), found[1])
+    expected = calibration.fit_temperature(pairs, labels.reshape(-1))
+    assert measured.temperature == pytest.approx(expected, rel=1e-6)
+    assert 1.4 < expected < 2.3
+    # What float32 rounds to 1 and 0 is not taken for certain.
+    assert calibration.as_choices(np.array([[1.0, 0.0]]), np.array([[1, 0]]))[0].min() > 0
+
+
 @pytest.mark.parametrize("are_right", [True, False])
 def test_without_a_best_temperature_it_stays_1(are_right):
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0], [0.0, 2.0], [1.0, 0.0]] * 4)
