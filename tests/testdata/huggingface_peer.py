@@ -101,7 +101,7 @@ def train(request):
         head.weight.copy_(torch.tensor(arrays["output_weights"]))
         head.bias.copy_(torch.tensor(arrays["output_bias"]))
     named = [*model.named_parameters(), *head.named_parameters()]
-    state = [(n, p, torch.zeros_like(p), torch.zeros_like(p)) for n, p in named]
+    state = [(n, p, *(torch.zeros_like(p.detach()) for _ in range(3))) for n, p in named]
     steps, losses, norms = len(arrays["label_ids"]), [], []
     for step in range(steps):
         ids, mask, segments, labels = (
@@ -114,22 +114,23 @@ def train(request):
             head((hidden * weights).sum(1) / weights.sum(1)), labels
         )
         loss.backward()
-        every = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for _, p, _, _ in state]
+        every = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for _, p, *_ in state]
         norm = torch.linalg.vector_norm(torch.stack(every))
         losses.append(loss.item())
         norms.append(norm.item())
         warm, rate = request["warmup"], request["rate"]
         rate *= step / warm if step < warm else 1 - step / steps
         with torch.no_grad():
-            for name, parameter, mean, square in state:
+            for name, parameter, mean, square, update in state:
                 gradient = parameter.grad.div_(max(1.0, norm.item()))
                 mean.lerp_(gradient, 0.1)
                 square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                update = mean / square.sqrt().add_(1e-6)
+                torch.sqrt(square, out=update).add_(1e-6)  # without new memory, which is slow
+                torch.div(mean, update, out=update)
                 if not name.endswith("bias") and "LayerNorm" not in name:
                     update.add_(parameter, alpha=0.01)
                 parameter.sub_(update, alpha=rate)
-                parameter.grad = None
+                gradient.zero_()
     np.savez(request["outputs"], losses=losses, norms=norms)
     return {}
 
