@@ -220,7 +220,7 @@ def test_folders_of_earlier_versions_have_the_outcomes_of_later_ones(make, tmp_p
     outcomes.write(run.folder, predictions.read_outcomes(run, predictions.find_file(run)))
     assert predictions.find_file(run).endswith("examples.jsonl")
     kept = predictions.read(run)
-    for name in ("sha256", "data", "texts", "labels", "found", "right"):
+    for name in ("sha256", "data", "texts", "labels", "answers", "right"):
         assert getattr(kept, name) == getattr(older, name)
     values = [{name: m.value for name, m in x.metrics.items()} for x in (kept, older)]
     assert values[0] == pytest.approx(values[1]) and min(values[0].values()) > 0
