@@ -99,7 +99,8 @@ def _to_type(name: str, value: np.ndarray, weights_type: str) -> np.ndarray:
     Raises:
       file_io.InputError: a weight is too large for it.
     """
-    converted = value.astype(weights_type)
+    with np.errstate(over="ignore"):
+        converted = value.astype(weights_type)
     if not np.isfinite(converted).all():
         raise file_io.InputError(f"{name} has weights that {weights_type} cannot hold")
     return converted
