@@ -29,6 +29,7 @@ from albert.io import file_io, tables
 from albert.model import configuration, label_scale, model_folder, sources
 from albert.model import decision as decisions
 from albert.tasks import class_weights, custom, example_data, glue, model_labels
+from albert.text import long_texts as long_text_rules
 from albert.text import tokenization
 from albert.training import contracts, subsets
 
@@ -82,6 +83,18 @@ class Settings(fine_tuning_settings.ClassifierSettings):
     cached_dir: str | None = options.flag(
         None, "Folder of the records of features; by default --output_dir.", path=path_flags.FOLDER
     )
+    long_texts: str = options.flag(
+        "cut",
+        "What is read of texts longer than --max_seq_length: cut their end, head_tail (the first "
+        "128 tokens and the last), or windows, of a pair of its second text, with one answer.",
+        choices=long_text_rules.MODES,
+    )
+    doc_stride: int | None = options.flag(
+        None,
+        "With --long_texts=windows: tokens from the start of one window to that of the next; by "
+        "default three quarters of a window.",
+        minimum=1,
+    )
     standardize_labels: bool = options.flag(
         True,
         "Train a regression on labels with mean 0 and deviation 1; answers and scores are in the "
@@ -113,9 +126,21 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         """Returns the folder of the teacher, if any; see `fine_tuning_settings.Settings`."""
         return self.teacher.teacher or super().folder_to_follow
 
+    @property
+    def rule(self) -> long_text_rules.LongTexts:
+        """Returns how long texts are read."""
+        if self.long_texts != long_text_rules.WINDOWS:
+            return long_text_rules.LongTexts(self.long_texts)
+        stride = self.doc_stride or long_text_rules.default_stride(self.max_seq_length)
+        return long_text_rules.LongTexts(self.long_texts, stride)
+
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
         values = super().described_values(description)
+        rule = long_text_rules.LongTexts.of(description)
+        values["long_texts"] = rule.mode
+        if rule.has_windows and self.long_texts in ("cut", rule.mode):
+            values["doc_stride"] = rule.doc_stride
         columns = description.get("columns")
         is_own = self.task_name.lower() == custom.NAME
         if is_own and isinstance(columns, dict) and tables.are_columns(columns):
@@ -129,7 +154,22 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         if self.teacher.init_from_teacher:
             self.model.refuse_given(distillation.WITHOUT_WEIGHTS, "from_scratch")
         super().check()
+        self._check_long_texts()
         fine_tuning.check_teacher(self, self.teacher)
+
+    def _check_long_texts(self) -> None:
+        if self.long_texts != long_text_rules.WINDOWS:
+            self.refuse_given("--long_texts=windows", "doc_stride")
+        elif self.doc_stride and self.doc_stride > self.max_seq_length - 2:
+            raise file_io.InputError(
+                f"--doc_stride={self.doc_stride} must be at most {self.max_seq_length - 2}, the "
+                "tokens of a window; otherwise tokens between windows would be lost"
+            )
+        if self.export_text and self.long_texts != long_text_rules.CUT:
+            raise file_io.InputError(
+                f"--export_text writes a model that cuts long texts, but --long_texts="
+                f"{self.long_texts}: leave it out, and use the folder with predict and serve"
+            )
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -280,8 +320,15 @@ def find_class_weights(settings: Settings, task: glue.ClassifierTask) -> dict[st
 
 
 def count_examples(settings: Settings, task: glue.ClassifierTask) -> int:
-    """Returns the number of examples to train on."""
-    return len([*task.iter_examples(settings.data_dir or "", "train", use_spm=False)])
+    """Returns the number of examples to train on, or of their windows."""
+    examples = task.iter_examples(settings.data_dir or "", "train", use_spm=False)
+    if not settings.rule.has_windows:
+        return sum(1 for _ in examples)
+    teacher = Classifier(settings, task).find_teacher()
+    source = settings.model.find_for_run(True, settings.output_dir, glue.KIND, teacher)
+    tokenizer = model_folder.load_tokenizer(source, training.read_config(settings, source))
+    rule, length = settings.rule, settings.max_seq_length
+    return sum(len(glue.encode_long(example, rule, length, tokenizer)) for example in examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,7 +384,12 @@ class Classifier(fine_tuning.Command):
         outputs = ("classification_loss", "logits")
         return self.settings.teacher.distillation(teacher, source, config, *outputs)
 
-    def data(self, inputs: fine_tuning.Inputs) -> contracts.Data:
+    def data(
+        self,
+        inputs: fine_tuning.Inputs,
+        scale: label_scale.LabelScale,
+        decision: decisions.Decision,
+    ) -> contracts.Data:
         """Returns the examples of the task."""
         settings, name = self.settings, self.task.name
         folder, length = settings.record_dir, settings.max_seq_length
@@ -346,12 +398,14 @@ class Classifier(fine_tuning.Command):
             "dev": os.path.join(folder, f"{name}_eval.tf_record"),
             "test": os.path.join(settings.output_dir, "predict.tf_record"),
         }
-        text = model_settings.text_settings(length, inputs.source)
+        text = {
+            **model_settings.text_settings(length, inputs.source), **settings.rule.settings
+        }  # fmt: skip
         shared = ("train", "dev") if settings.cached_dir else ()
         cache = example_data.FeatureCache(paths, text, inputs.strategy, shared)
-        return glue.make_data(
-            self.task, inputs.tokenizer, length, settings.data_dir, cache, settings.predict_on
-        )
+        rule, join = settings.rule, glue.join_of(scale, decision)
+        settings_of_data = (settings.data_dir, cache, settings.predict_on, rule, join)
+        return glue.make_data(self.task, inputs.tokenizer, length, *settings_of_data)
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
         """Returns the task and its data."""
@@ -378,8 +432,8 @@ class Classifier(fine_tuning.Command):
 
         return fine_tuning.Prepared(
             glue.make_task(self.task, *of_model, list(weights.values())),
-            self.data(inputs),
-            {**description, **class_weights.settings(weights)},
+            self.data(inputs, scale, decision),
+            {**description, **class_weights.settings(weights), **settings.rule.settings},
             settings.train_step,
             settings.warmup_step,
             settings.do_eval,
@@ -397,7 +451,7 @@ class Classifier(fine_tuning.Command):
         """Writes the SavedModels that the flags ask for."""
         model = fine_tuning.model_to_export(self.settings, inputs, prepared.task, engine)
         if model:
-            specs = prepared.data.specs("test")
+            specs = glue.feature_specs(self.settings.max_seq_length, self.task.is_regression)
             self.write_saved_models(export_dir, model, inputs.tokenizer, specs)
 
     def write_saved_models(

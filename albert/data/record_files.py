@@ -54,6 +54,7 @@ def write(
     rows: Iterable[Mapping[str, Any]],
     settings: Mapping[str, Any],
     ids: list | None = None,
+    facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> int:
     """Writes feature dicts to a TFRecord file and, last, its manifest; returns their number.
 
@@ -61,8 +62,10 @@ def write(
       path: file to write; an existing one is replaced only when all rows have been written.
       settings: JSON-ready dict of everything that the content depends on.
       ids: list that holds the examples' ids once all rows are read; stored in the manifest.
+      facts: returns what else the manifest stores, see `read_facts`, once all rows are read.
     """
-    return write_serialized(path, specs, (encode(specs, row) for row in rows), settings, ids)
+    serialized = (encode(specs, row) for row in rows)
+    return write_serialized(path, specs, serialized, settings, ids, facts)
 
 
 def write_serialized(
@@ -71,6 +74,7 @@ def write_serialized(
     serialized: Iterable[bytes],
     settings: Mapping[str, Any],
     ids: list | None = None,
+    facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> int:
     """Does the same as `write` for serialized `tf.train.Example`s that fit the specifications."""
     temporary = file_io.temporary_name(path)
@@ -94,6 +98,8 @@ def write_serialized(
         "specs": [dataclasses.asdict(spec) for spec in specs],
         "settings": settings,
     }
+    if found := dict(facts()):
+        manifest["facts"] = found
     if ids is not None:
         manifest["ids"] = ids
     file_io.write_json(manifest_path(path), manifest)
@@ -176,8 +182,12 @@ def cached_with_ids(
     specs: Sequence[FeatureSpec],
     settings: Mapping[str, Any],
     make_rows: Callable[[], Iterable[tuple[Any, Mapping[str, Any]]]],
+    facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> int:
-    """Does the same as `cached` for ``(id, feature dict)`` pairs; `read_ids` reads the ids."""
+    """Does the same as `cached` for ``(id, feature dict)`` pairs; `read_ids` reads the ids.
+
+    A record without an id (None) belongs to the example of the record before.
+    """
     ids: list[Any] = []
 
     def find_reason() -> str | None:
@@ -187,10 +197,11 @@ def cached_with_ids(
 
     def rows() -> Iterator[Mapping[str, Any]]:
         for guid, features in make_rows():
-            ids.append(guid)
+            if guid is not None:
+                ids.append(guid)
             yield features
 
-    return _make_once(path, find_reason, lambda: write(path, specs, rows(), settings, ids))
+    return _make_once(path, find_reason, lambda: write(path, specs, rows(), settings, ids, facts))
 
 
 def _make_once(path: str, find_reason: Callable[[], str | None], make: Callable[[], int]) -> int:
@@ -212,6 +223,18 @@ def _make_once(path: str, find_reason: Callable[[], str | None], make: Callable[
 def read_ids(path: str) -> list | None:
     """Reads the ids of the examples of a record file, in order; None if its manifest has none."""
     return file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None).get("ids")
+
+
+def read_facts(path: str) -> dict[str, Any]:
+    """Reads what the maker of a record file found, see `write`; {} if it stored nothing."""
+    manifest = file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None)
+    return manifest.get("facts", {})
+
+
+def read_integers(paths: Sequence[str], name: str) -> Iterator[int]:
+    """Yields the integer of a feature of each record."""
+    for serialized in serialized_examples(paths).as_numpy_iterator():
+        yield tf.train.Example.FromString(serialized).features.feature[name].int64_list.value[0]
 
 
 def _read_count(path: str) -> int:

@@ -23,7 +23,7 @@ from albert.model import checkpoints, encoder, layers, model_folder, tensor_batc
 from albert.serving import serving_folder
 from albert.tasks import glue, race, token_classification
 from albert.tasks.squad import task as squad_task
-from albert.text import model_inputs, tokenization
+from albert.text import long_texts, model_inputs, tokenization
 from albert.training import contracts, engine
 
 SAVED_MODEL = "saved_model"
@@ -303,6 +303,19 @@ class TextPacker(tf.Module):
         place = tf.range(tf.shape(input_ids)[1])[tf.newaxis, :]
         segment_ids = input_mask * tf.cast(place >= boundary, tf.int32)
         return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+
+
+def check_cut(rule: long_texts.LongTexts) -> None:
+    """Rejects models that read long texts in another way than cutting them, as a graph does.
+
+    Raises:
+      file_io.InputError: names the setting.
+    """
+    if rule != long_texts.ALL_CUT:
+        raise file_io.InputError(
+            f"a model that takes texts cuts long ones, but this model has long_texts={rule.mode}: "
+            "give it ids"
+        )
 
 
 class TextServer(TextPacker):
@@ -615,6 +628,7 @@ def _make_text_server(
     trained: model_folder.ModelFolder,
     tokenizer: tokenization.FullTokenizer,
 ) -> TextServer:
+    check_cut(trained.long_text_rule)
     is_pair = trained.setting("columns", tables.are_columns)["text_pair"] is not None
     length = exported.max_seq_length
     return TextServer(exported.model, tokenizer, length, exported.labels, is_pair)

@@ -26,13 +26,13 @@ from albert.model import (
     weight_names,
 )
 from albert.model import decision as decisions
-from albert.text import text_rules, tokenization, wordpiece
+from albert.text import long_texts, text_rules, tokenization, wordpiece
 
 VERSION = 1
 MIN_LENGTH = 3  # of inputs: one piece, [CLS] and [SEP]
 _GROUPS = ("num_hidden_groups", "inner_group_num")  # sizes that partial sharing changes
 # Settings that say what the outputs of a model are.
-_MEANING = ("task_name", "labels", "label_mean", "label_deviation")
+_MEANING = ("task_name", "labels", "label_mean", "label_deviation", long_texts.SETTING)
 # Entries of the description and their types.
 _ENTRIES: dict[str, Any] = {
     "kind": str,
@@ -94,6 +94,15 @@ class ModelFolder:
                 "training never writes: restore the file, or fine-tune again"
             )
         return value
+
+    @property
+    def long_text_rule(self) -> long_texts.LongTexts:
+        """How the model reads texts that are longer than its input; cut without such a setting.
+
+        Raises:
+          file_io.InputError: it is invalid; names the folder.
+        """
+        return _checked(self.path, long_texts.LongTexts.of, self.settings)
 
     @property
     def scale(self) -> label_scale.LabelScale:

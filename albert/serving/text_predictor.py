@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,18 @@ from albert.model import model_folder
 from albert.serving import requests, tensors
 from albert.serving.predictor import Arrays, Predictor, stacked
 from albert.tasks import custom, glue, prediction_files
-from albert.text import model_inputs
+from albert.text import long_texts, model_inputs
 
 
-class TextPredictor(
-    Predictor[glue.InputExample, Sequence[model_inputs.Cuts], prediction_files.Prediction]
-):
+class _Inputs(NamedTuple):
+    """What was cut from each text; and for each of the N inputs its text and its tokens."""
+
+    cuts: Sequence[model_inputs.Cuts]
+    texts: np.ndarray
+    tokens: np.ndarray
+
+
+class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Prediction]):
     """A classifier of texts, or a regression; see `Predictor`.
 
     Attributes:
@@ -47,6 +53,9 @@ class TextPredictor(
         self.gives_numbers, self.decision = not self.labels, folder.decision
         self.metric = "accuracy" if self.labels else glue.REGRESSION_SCORES[0][0]
         self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
+        self._rule = folder.long_text_rule
+        if self._rule.has_windows:
+            self.form = dataclasses.replace(self.form, is_split=True)
         return glue.min_length(self._task)
 
     # --- examples ---
@@ -172,28 +181,37 @@ class TextPredictor(
         examples = map(self._example, itertools.count(), texts)
         return self._predict(examples, batch_size, batches_ahead)
 
-    def _encode(
-        self, examples: Sequence[glue.InputExample]
-    ) -> tuple[Arrays, Sequence[model_inputs.Cuts]]:
+    def _encode(self, examples: Sequence[glue.InputExample]) -> tuple[Arrays, _Inputs]:
         cuts = [model_inputs.Cuts() for _ in examples]
-        features = [
-            glue.convert_example(example, self._task, self.max_seq_length, self.tokenizer, count)
-            for example, count in zip(examples, cuts, strict=True)
-        ]
-        return stacked(features), cuts
+        settings = (self._task, self._rule, self.max_seq_length, self.tokenizer)
+        features: list[dict[str, np.ndarray]] = []
+        for number, example in enumerate(examples):
+            features += glue.convert_long_example(example, *settings, cuts[number], number)
+        texts, tokens = (
+            np.array([row.get(name, place) for place, row in enumerate(features)])
+            for name in long_texts.FEATURES
+        )
+        return stacked(features), _Inputs(cuts, texts, tokens)
 
     def _decode(
         self,
         examples: Sequence[glue.InputExample],
-        notes: Sequence[model_inputs.Cuts],
+        notes: _Inputs,
         outputs: Sequence[Arrays],
     ) -> Iterator[prediction_files.Prediction]:
+        answers = np.stack([output["probabilities"] for output in outputs])
+        joined, firsts = long_texts.join(answers, notes.texts, notes.tokens, not self.labels)
+        several = np.diff(np.append(firsts, len(outputs))) > 1
+        chosen = joined.argmax(axis=1) if self.labels else joined[:, 0]
         found = prediction_files.predictions(
             self.labels,
             (example.guid for example in examples),
-            (output["predictions"] for output in outputs),
-            (output["probabilities"] for output in outputs),
-            (bool(count.cut) for count in notes),
+            (
+                choice if is_joined else outputs[first]["predictions"]
+                for choice, is_joined, first in zip(chosen, several, firsts, strict=True)
+            ),
+            joined,
+            (bool(count.cut) for count in notes.cuts),
         )
         return map(self._decide, found) if self.decision.may_abstain else found
 

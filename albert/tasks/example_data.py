@@ -60,6 +60,11 @@ class ExampleData(contracts.Data, Generic[E]):
     name: str
     cache: FeatureCache
 
+    @property
+    def remedy(self) -> str:
+        """Returns what ends the log's sentence on texts that were cut."""
+        return ""
+
     @abc.abstractmethod
     def examples(self, split: str) -> Iterable[E]:
         """Reads the examples of a split."""
@@ -67,6 +72,13 @@ class ExampleData(contracts.Data, Generic[E]):
     @abc.abstractmethod
     def featurize(self, example: E, cuts: model_inputs.Cuts) -> Features:
         """Returns the features of an example; counts in `cuts`, which are logged, what it cuts."""
+
+    def inputs(
+        self, number: int, example: E, cuts: model_inputs.Cuts
+    ) -> Iterable[Mapping[str, np.ndarray]]:
+        """Returns the features of the records of an example, the `number`th; one by default."""
+        del number
+        return [self.featurize(example, cuts)]
 
     @abc.abstractmethod
     def fingerprint(self, split: str) -> Mapping[str, Any]:
@@ -96,19 +108,31 @@ class ExampleData(contracts.Data, Generic[E]):
         with distribution.chief_first(cache.strategy):
             if split in cache.shared:
                 path = record_files.shared_name(path, specs, made_with)
-            make = functools.partial(self.featurize, cuts=cuts)
+            rows = self._rows(split, cuts)
+            facts = functools.partial(dataclasses.asdict, cuts)
             if split == "test":
-                rows = ((example.guid, make(example)) for example in self.examples(split))
-                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows)
+                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows, facts)
             else:
-                count = record_files.cached(
-                    path, specs, made_with, lambda: map(make, self.examples(split))
-                )
-        if cuts.cut:
-            logging.warning("%s: %s", path, cuts.describe())
+                write = functools.partial(record_files.write, facts=facts)
+                features = (row for _, row in rows)
+                count = record_files.cached(path, specs, made_with, lambda: features, write)
+        # Records that were made earlier know what was cut then.
+        facts = record_files.read_facts(path)
+        if facts.keys() == dataclasses.asdict(cuts).keys():
+            cuts = model_inputs.Cuts(**facts)
+            log = logging.warning if cuts.cut else logging.info
+            log("%s: %s%s", path, cuts.describe(), self.remedy if cuts.cut else "")
         if not count:
             raise file_io.InputError(f"the {split} data of {self.name} has no examples")
         return [path]
+
+    def _rows(
+        self, split: str, cuts: model_inputs.Cuts
+    ) -> Iterator[tuple[Any, Mapping[str, np.ndarray]]]:
+        """Yields (id, features) of each record; None as the id of others of the same example."""
+        for number, example in enumerate(self.examples(split)):
+            for place, features in enumerate(self.inputs(number, example, cuts)):
+                yield None if place else example.guid, features
 
     def read_ids(self) -> list:
         """See `contracts.Data`."""

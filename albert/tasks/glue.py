@@ -9,7 +9,7 @@ import difflib
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ from albert.model import decision as decisions
 from albert.model import head_config, label_scale
 from albert.model.configuration import AlbertConfig
 from albert.tasks import class_scores, example_data, metrics, outcomes, prediction_files
-from albert.text import model_inputs, tokenization
+from albert.text import long_texts, model_inputs, tokenization
 from albert.training import contracts, results
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from albert.model.layers import Compute
 
 KIND = "classifier"  # kind of model folders
+# Outputs of texts from those of their inputs.
+Join = Callable[[contracts.Rows], dict[str, np.ndarray]]
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 POSITIVE = "1"
@@ -511,23 +513,52 @@ def convert_example(
       Dict of arrays: input_ids, input_mask, segment_ids int64 [S]; label_ids int64 [] (float32
       for regression); is_real_example int64 [].
     """
-    ids_a, ids_b = tokenizer.encode(example.text_a), None
-    if example.text_b is not None:
-        ids_b = tokenizer.encode(example.text_b)
-    num_tokens = len(ids_a) + len(ids_b or ())
-    ids_a, ids_b = model_inputs.truncate_to_fit(ids_a, ids_b, max_seq_length)
-    if cuts is not None:
-        cuts.add(num_tokens, len(ids_a) + len(ids_b or ()))
-    input_ids, input_mask, segment_ids = model_inputs.pack(
-        ids_a, ids_b, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
-    )
-    return {
-        "input_ids": input_ids,
-        "input_mask": input_mask,
-        "segment_ids": segment_ids,
-        "label_ids": _label_id(example, task),
-        "is_real_example": np.int64(1),
-    }
+    settings = (long_texts.ALL_CUT, max_seq_length, tokenizer, cuts)
+    return convert_long_example(example, task, *settings)[0]
+
+
+def convert_long_example(
+    example: InputExample,
+    task: Any,
+    rule: long_texts.LongTexts,
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+    cuts: model_inputs.Cuts | None = None,
+    number: int = 0,
+) -> list[dict[str, np.ndarray]]:
+    """Converts an example to the features of one input or, if it is long, of several windows.
+
+    Args:
+      rule: how long texts are read.
+      number: number of the example in its split.
+
+    Returns:
+      The features of `convert_example` of each input; with windows also `long_texts.FEATURES`,
+      int64 [].
+    """
+    inputs, label_id = [], _label_id(example, task)
+    for window in encode_long(example, rule, max_seq_length, tokenizer, cuts):
+        ids = window.ids_a, window.ids_b, tokenizer.cls_id, tokenizer.sep_id
+        arrays = model_inputs.pack(*ids, max_seq_length, tokenizer.pad_id)
+        features = dict(zip(model_inputs.NAMES, arrays, strict=True))
+        features |= {"label_ids": label_id, "is_real_example": np.int64(1)}
+        if rule.has_windows:
+            numbers = (np.int64(number), np.int64(window.tokens))
+            features |= dict(zip(long_texts.FEATURES, numbers, strict=True))
+        inputs.append(features)
+    return inputs
+
+
+def encode_long(
+    example: InputExample,
+    rule: long_texts.LongTexts,
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+    cuts: model_inputs.Cuts | None = None,
+) -> list[long_texts.Window]:
+    """Returns the ids of each input of an example; see `convert_long_example`."""
+    ids_b = None if example.text_b is None else tokenizer.encode(example.text_b)
+    return rule.read(tokenizer.encode(example.text_a), ids_b, max_seq_length, cuts)
 
 
 def _label_id(example: InputExample, task: ClassifierTask) -> np.float32 | np.int64:
@@ -541,13 +572,16 @@ def _label_id(example: InputExample, task: ClassifierTask) -> np.float32 | np.in
     return np.int64(task.labels.index(example.label))
 
 
-def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_example`."""
+def feature_specs(
+    seq_length: int, is_regression: bool = False, has_windows: bool = False
+) -> tuple[tfrecord.FeatureSpec, ...]:
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_long_example`."""
     spec = tfrecord.FeatureSpec
+    further = long_texts.FEATURES if has_windows else ()
     return (
         *(spec(name, "int64", (seq_length,), sequence=True) for name in model_inputs.NAMES),
         spec("label_ids", "float32" if is_regression else "int64"),
-        spec("is_real_example", "int64"),
+        *(spec(name, "int64") for name in ("is_real_example", *further)),
     )
 
 
@@ -555,8 +589,12 @@ def feature_specs(seq_length: int, is_regression: bool = False) -> tuple[tfrecor
 
 
 def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K]."""
+    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K].
+
+    Windows of long texts also have `long_texts.FEATURES`.
+    """
     return {
+        **{name: features[name] for name in long_texts.FEATURES if name in features},
         "probabilities": outputs["probabilities"],
         "predictions": outputs["predictions"],
         "per_example_loss": outputs["per_example_loss"],
@@ -594,6 +632,13 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
     if not np.ptp(labels):
         logging.warning("All labels of the train data are %g: nothing can be learned", labels[0])
     return scale
+
+
+def join_of(scale: label_scale.LabelScale, decision: decisions.Decision) -> Join:
+    """Returns the function that joins the windows of long texts, see `long_texts.join_rows`."""
+    return functools.partial(
+        long_texts.join_rows, deviation=scale.deviation, temperature=decision.temperature
+    )
 
 
 def _build_model(
@@ -646,7 +691,11 @@ def make_task(
             class_weights=tuple(class_weights),
         ),
         eval_outputs=eval_outputs,
-        evaluator=partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),
+        evaluator=partial(
+            metrics.TextEvaluator,
+            partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),
+            join_of(scale, decision),
+        ),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(class_names if labels else ())),
@@ -662,6 +711,8 @@ def make_data(
     data_dir: str | None,
     cache: example_data.FeatureCache,
     predicted: str = "test",
+    rule: long_texts.LongTexts = long_texts.ALL_CUT,
+    join: Join = long_texts.join_rows,
 ) -> "ClassifierData":
     """Returns the `contracts.Data` of a GLUE task.
 
@@ -669,6 +720,8 @@ def make_data(
       data_dir: folder of the tasks' folders; the user's own data needs none.
       predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
         scored once more.
+      rule: how texts are read that are longer than S.
+      join: see `join_of`.
     """
     check_length(glue_task, max_seq_length)
     return ClassifierData(
@@ -679,6 +732,8 @@ def make_data(
         max_seq_length=max_seq_length,
         data_dir=data_dir or "",
         predicted=predicted,
+        rule=rule,
+        join=join,
     )
 
 
@@ -691,6 +746,13 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     max_seq_length: int
     data_dir: str
     predicted: str
+    rule: long_texts.LongTexts = long_texts.ALL_CUT
+    join: Join = long_texts.join_rows
+
+    @property
+    def remedy(self) -> str:
+        """See `example_data.ExampleData`."""
+        return "" if self.rule.has_windows else "; long_texts=windows reads all of them"
 
     @property
     def limits(self) -> dict[str, int]:
@@ -703,7 +765,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
         """See `contracts.Data`."""
-        return feature_specs(self.max_seq_length, self.task.is_regression)
+        return feature_specs(self.max_seq_length, self.task.is_regression, self.rule.has_windows)
 
     def files(self, split: str) -> list[str]:
         """See `contracts.Data`."""
@@ -720,6 +782,19 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> example_data.Features:
         """See `convert_example`."""
         return convert_example(example, self.task, self.max_seq_length, self.tokenizer, cuts)
+
+    def inputs(
+        self, number: int, example: InputExample, cuts: model_inputs.Cuts
+    ) -> list[dict[str, np.ndarray]]:
+        """See `convert_long_example`."""
+        settings = (self.rule, self.max_seq_length, self.tokenizer, cuts, number)
+        return convert_long_example(example, self.task, *settings)
+
+    def write_predictions(
+        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+    ) -> dict[str, float] | None:
+        """See `contracts.Data`; texts in several windows have one prediction."""
+        return super().write_predictions(output_dir, self.join(rows), ids, prefix)
 
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from albert.tasks import class_scores
-from albert.training import results
+from albert.training import contracts, results
 
 Values = Sequence[Any] | np.ndarray  # [B] class ids or numbers
 NamedScore = tuple[str, Callable[[Values, Values], float]]  # key and function
@@ -257,3 +257,42 @@ class Evaluator:
             scores |= class_scores.constant_answer(self.classes())
         loss = baseline_loss(labels) / self._deviation**2
         return {**scores, "eval_loss": loss, "loss": loss}
+
+
+class TextEvaluator:
+    """Scores texts by the rows of their inputs, of which a text may have several.
+
+    Args:
+      make: makes the evaluator of one row per text.
+      join: ``(rows of inputs) -> rows of texts``, see `long_texts.join_rows`.
+    """
+
+    def __init__(
+        self, make: Callable[[], Evaluator], join: Callable[[contracts.Rows], dict[str, np.ndarray]]
+    ) -> None:
+        self._make, self._join = make, join
+        self._parts: list[dict[str, np.ndarray]] = []
+
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
+        self._parts.append({name: np.asarray(values) for name, values in rows.items()})
+
+    def _whole(self) -> Evaluator:
+        """Returns an evaluator of all texts so far."""
+        names = self._parts[0] if self._parts else ()
+        rows = {name: np.concatenate([part[name] for part in self._parts]) for name in names}
+        evaluator = self._make()
+        evaluator.update(self._join(rows))
+        return evaluator
+
+    def result(self) -> dict[str, float]:
+        """See `Evaluator`."""
+        return self._whole().result()
+
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """See `Evaluator`."""
+        return self._whole().classes()
+
+    def baseline(self) -> dict[str, float]:
+        """See `Evaluator`."""
+        return self._whole().baseline()

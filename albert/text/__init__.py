@@ -7,6 +7,7 @@ __all__ = (
     "corpus_preparation",
     "graphemes",
     "library_ids",
+    "long_texts",
     "model_inputs",
     "sample_lines",
     "sentencepiece_json",

@@ -16,28 +16,38 @@ class Cuts:
       cut: number of those that lost tokens.
       tokens: number of tokens of all, before the cuts.
       lost: number of tokens that were lost.
+      split: number of inputs that are read in several windows.
+      windows: number of windows of these.
     """
 
     inputs: int = 0
     cut: int = 0
     tokens: int = 0
     lost: int = 0
+    split: int = 0
+    windows: int = 0
 
-    def add(self, tokens: int, kept: int) -> None:
-        """Counts an input that keeps `kept` of its tokens."""
+    def add(self, tokens: int, kept: int, windows: int = 1) -> None:
+        """Counts an input that keeps `kept` of its tokens, in this many windows."""
         self.inputs += 1
         self.cut += kept < tokens
         self.tokens += tokens
         self.lost += tokens - kept
+        if windows > 1:
+            self.split += 1
+            self.windows += windows
 
     def describe(self) -> str:
-        """Returns a sentence for the log; "" if nothing was cut."""
-        if not self.cut:
-            return ""
-        return (
-            f"{self.cut} of {self.inputs} texts were cut to fit, which lost "
-            f"{self.lost / self.tokens:.1%} of all tokens"
-        )
+        """Returns a sentence for the log."""
+        texts = [f"none of {self.inputs} texts was cut"]
+        if self.cut:
+            texts = [
+                f"{self.cut} of {self.inputs} texts were cut to fit, which lost "
+                f"{self.lost / self.tokens:.1%} of all tokens"
+            ]
+        if self.split:
+            texts.append(f"{self.split} are read in {self.windows} windows")
+        return "; ".join(texts)
 
 
 def _kept_lengths(lengths_a: Any, lengths_b: Any, max_length: int) -> tuple[np.ndarray, np.ndarray]:

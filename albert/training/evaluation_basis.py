@@ -26,7 +26,7 @@ _FILES = (
 # Flags that change how a model reads or answers these examples. Runs that are compared may differ
 # in them, the evaluations of one run may not.
 _READING = (
-    *("max_seq_length", "max_query_length", "doc_stride", "max_qa_length"),
+    *("max_seq_length", "max_query_length", "doc_stride", "max_qa_length", "long_texts"),
     *("n_best_size", "max_answer_length", "start_n_top", "end_n_top"),
     *("max_predictions_per_seq", "masked_lm_prob", "masked_lm_budget", "ngram"),
     *("favor_shorter_ngram", "do_whole_word_mask", "do_permutation"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from albert.data.tfrecord import FeatureSpec
 from albert.io import file_io
+from albert.text import long_texts
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -62,7 +63,10 @@ class Fractions:
         return [values[index] for index in choose_indices(len(values), fraction, self.seed)]
 
     def copy(self, path: str, specs: Sequence[FeatureSpec], split: str) -> str:
-        """Copies the fraction of a file of records, one per example, to a file next to it.
+        """Copies the fraction of the examples of a file of records to a file next to it.
+
+        Records are examples; those with a feature `long_texts.TEXT_NUMBER`, from 0, are windows of
+        the example with this number.
 
         Returns:
           The path of the copy, which may exist; that of the file if all of it is used.
@@ -78,9 +82,13 @@ class Fractions:
         made_with = {**manifest["settings"], name: fraction, "seed": self.seed}
 
         def make_rows() -> Iterator[bytes]:
-            indices = set(self.choose(range(record_files.count_records([path])), split))
+            numbers: Sequence[int] = range(record_files.count_records([path]))
+            if any(spec.name == long_texts.TEXT_NUMBER for spec in specs):
+                numbers = list(record_files.read_integers([path], long_texts.TEXT_NUMBER))
+            chosen = set(self.choose(range(numbers[-1] + 1), split))
             records = record_files.serialized_examples([path]).as_numpy_iterator()
-            return (record for index, record in enumerate(records) if index in indices)
+            pairs = zip(numbers, records, strict=True)
+            return (record for number, record in pairs if number in chosen)
 
         with distribution.chief_first(self.strategy):
             record_files.cached(target, specs, made_with, make_rows, record_files.write_serialized)

@@ -24,7 +24,7 @@ def program(heading):
     return found
 
 
-def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False):
+def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False, long_texts=None):
     """The names that the program defines, and the toolkit's predictor of the same folder."""
     serving_samples.trained_in(tmp_path / "trained", kind)
     folder = str(tmp_path / "folder")
@@ -32,6 +32,10 @@ def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False):
     if is_pair:  # That is all that differs in the folder of a model for two texts.
         path = tmp_path / "folder" / "model.json"
         path.write_text(path.read_text().replace('"text_pair": null', '"text_pair": "other"'))
+    if long_texts:
+        path = tmp_path / "folder" / "model.json"
+        settings = json.dumps({"long_texts": long_texts})[1:-1]
+        path.write_text(path.read_text().replace('"settings": {', f'"settings": {{{settings},'))
     source = program(heading)
     assert "albert" not in source
     source, count = re.subn(r'^folder = "\w+"', f"folder = {folder!r}", source, flags=re.M)
@@ -61,12 +65,23 @@ def test_texts_with_onnxruntime(tmp_path, kind):
             assert found == pytest.approx(probabilities(result), abs=1e-5)
 
 
-def test_pairs_with_onnxruntime(tmp_path):
+@pytest.mark.parametrize("mode", ["cut", "head_tail", "windows"])
+def test_pairs_and_long_texts_with_onnxruntime(tmp_path, mode):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    heading = "Texts, with ONNX Runtime"
-    names, predictor = run(heading, tmp_path, "classifier", "onnx", is_pair=True)
+    heading, long_texts = "Texts, with ONNX Runtime", {"mode": mode}
+    if mode == "windows":
+        long_texts["doc_stride"] = 12
+    settings = {"is_pair": True, "long_texts": long_texts}
+    names, predictor = run(heading, tmp_path, "classifier", "onnx", **settings)
+    assert names["rule"] == long_texts
     pairs = [(a, b) for a in TEXTS for b in TEXTS]
+    if mode == "windows":  # one text has no second one, which is all that differs in the folder
+        one = [names["windows_of"](names["ids_of"](text), None) for text in TEXTS]
+        rule = predictor._rule
+        expected = [rule.read(names["ids_of"](t), None, predictor.max_seq_length) for t in TEXTS]
+        assert [windows for windows, _ in one] == [[w[:2] for w in windows] for windows in expected]
+        assert max(len(windows) for windows, _ in one) > 1
     for pair, result in zip(pairs, predictor.predict(pairs), strict=True):
         assert names["predict"](*pair) == pytest.approx(probabilities(result), abs=1e-5)
 

@@ -54,7 +54,7 @@ def test_texts_are_cut_to_fit_with_special_pieces():
 def test_cuts_are_counted():
     cuts = model_inputs.Cuts()
     cuts.add(6, 6)
-    assert cuts.describe() == ""
+    assert cuts.describe() == "none of 1 texts was cut"
     cuts.add(10, 6)
     assert (cuts.inputs, cuts.cut, cuts.tokens, cuts.lost) == (2, 1, 16, 4)
     assert cuts.describe() == "1 of 2 texts were cut to fit, which lost 25.0% of all tokens"
