@@ -16,7 +16,7 @@ from albert.model import decision as decisions
 from albert.model import model_folder
 from albert.serving import requests, tensors
 from albert.serving.predictor import Arrays, Predictor, stacked
-from albert.tasks import custom, glue, prediction_files
+from albert.tasks import custom, example_data, glue, prediction_files
 from albert.text import long_texts, model_inputs
 
 
@@ -184,7 +184,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
     def _encode(self, examples: Sequence[glue.InputExample]) -> tuple[Arrays, _Inputs]:
         cuts = [model_inputs.Cuts() for _ in examples]
         settings = (self._task, self._rule, self.max_seq_length, self.tokenizer)
-        features: list[dict[str, np.ndarray]] = []
+        features: list[example_data.Features] = []
         for number, example in enumerate(examples):
             features += glue.convert_long_example(example, *settings, cuts[number], number)
         texts, tokens = (

@@ -73,9 +73,7 @@ class ExampleData(contracts.Data, Generic[E]):
     def featurize(self, example: E, cuts: model_inputs.Cuts) -> Features:
         """Returns the features of an example; counts in `cuts`, which are logged, what it cuts."""
 
-    def inputs(
-        self, number: int, example: E, cuts: model_inputs.Cuts
-    ) -> Iterable[Mapping[str, np.ndarray]]:
+    def inputs(self, number: int, example: E, cuts: model_inputs.Cuts) -> Iterable[Features]:
         """Returns the features of the records of an example, the `number`th; one by default."""
         del number
         return [self.featurize(example, cuts)]
@@ -109,11 +107,11 @@ class ExampleData(contracts.Data, Generic[E]):
             if split in cache.shared:
                 path = record_files.shared_name(path, specs, made_with)
             rows = self._rows(split, cuts)
-            facts = functools.partial(dataclasses.asdict, cuts)
+            describe = functools.partial(dataclasses.asdict, cuts)
             if split == "test":
-                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows, facts)
+                count = record_files.cached_with_ids(path, specs, made_with, lambda: rows, describe)
             else:
-                write = functools.partial(record_files.write, facts=facts)
+                write = functools.partial(record_files.write, facts=describe)
                 features = (row for _, row in rows)
                 count = record_files.cached(path, specs, made_with, lambda: features, write)
         # Records that were made earlier know what was cut then.
@@ -126,9 +124,7 @@ class ExampleData(contracts.Data, Generic[E]):
             raise file_io.InputError(f"the {split} data of {self.name} has no examples")
         return [path]
 
-    def _rows(
-        self, split: str, cuts: model_inputs.Cuts
-    ) -> Iterator[tuple[Any, Mapping[str, np.ndarray]]]:
+    def _rows(self, split: str, cuts: model_inputs.Cuts) -> Iterator[tuple[Any, Features]]:
         """Yields (id, features) of each record; None as the id of others of the same example."""
         for number, example in enumerate(self.examples(split)):
             for place, features in enumerate(self.inputs(number, example, cuts)):

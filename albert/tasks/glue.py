@@ -525,7 +525,7 @@ def convert_long_example(
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
     number: int = 0,
-) -> list[dict[str, np.ndarray]]:
+) -> list[example_data.Features]:
     """Converts an example to the features of one input or, if it is long, of several windows.
 
     Args:
@@ -536,16 +536,16 @@ def convert_long_example(
       The features of `convert_example` of each input; with windows also `long_texts.FEATURES`,
       int64 [].
     """
-    inputs, label_id = [], _label_id(example, task)
+    inputs: list[example_data.Features] = []
+    labels: example_data.Features = {
+        "label_ids": _label_id(example, task), "is_real_example": np.int64(1)
+    }  # fmt: skip
     for window in encode_long(example, rule, max_seq_length, tokenizer, cuts):
         ids = window.ids_a, window.ids_b, tokenizer.cls_id, tokenizer.sep_id
         arrays = model_inputs.pack(*ids, max_seq_length, tokenizer.pad_id)
-        features = dict(zip(model_inputs.NAMES, arrays, strict=True))
-        features |= {"label_ids": label_id, "is_real_example": np.int64(1)}
-        if rule.has_windows:
-            numbers = (np.int64(number), np.int64(window.tokens))
-            features |= dict(zip(long_texts.FEATURES, numbers, strict=True))
-        inputs.append(features)
+        numbers = (np.int64(number), np.int64(window.tokens)) if rule.has_windows else ()
+        further = dict(zip(long_texts.FEATURES, numbers, strict=False))
+        inputs.append({**dict(zip(model_inputs.NAMES, arrays, strict=True)), **labels, **further})
     return inputs
 
 
@@ -785,7 +785,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
     def inputs(
         self, number: int, example: InputExample, cuts: model_inputs.Cuts
-    ) -> list[dict[str, np.ndarray]]:
+    ) -> list[example_data.Features]:
         """See `convert_long_example`."""
         settings = (self.rule, self.max_seq_length, self.tokenizer, cuts, number)
         return convert_long_example(example, self.task, *settings)
