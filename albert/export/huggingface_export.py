@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from albert.export import tokenizer_json
 from albert.io import file_io, manifests
@@ -24,7 +25,7 @@ from albert.model import (
     weight_names,
 )
 from albert.tasks import custom, kinds, model_labels
-from albert.text import tokenization, wordpiece
+from albert.text import long_texts, tokenization, wordpiece
 from albert.training import run_record
 
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
@@ -153,6 +154,12 @@ def _read_description(model_dir: str | None) -> tuple[str | None, list[str], flo
         raise file_io.InputError(
             f"{model_dir} holds a model of kind {folder.kind}, for which transformers has no "
             f"class; expected {', '.join(names)} or a pre-trained model"
+        )
+    if folder.long_text_rule != long_texts.ALL_CUT:
+        logging.warning(
+            "%s: long_texts=%s, but transformers cuts texts that are longer than the input",
+            model_dir,
+            folder.long_text_rule.mode,
         )
     labels = list(custom.names_of(folder)) if kind.has_labels else []
     head = kind.huggingface_head

@@ -19,6 +19,8 @@ from albert.serving.predictor import Arrays, Predictor, stacked
 from albert.tasks import custom, example_data, glue, prediction_files
 from albert.text import long_texts, model_inputs
 
+_WINDOWS = 8  # computed together, of texts in few requests
+
 
 class _Inputs(NamedTuple):
     """What was cut from each text; and for each of the N inputs its text and its tokens."""
@@ -219,6 +221,10 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         if not self.decision.abstains(result.probabilities.values()):
             return result
         return dataclasses.replace(result, prediction=decisions.ABSTAINS)
+
+    def batch_size(self, examples: Sequence[Any]) -> int:
+        """Returns the batch size for examples of requests that are computed together."""
+        return max(len(examples), _WINDOWS) if self._rule.has_windows else len(examples)
 
     def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
         """Returns a JSON-ready prediction, with the names of labels."""
