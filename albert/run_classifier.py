@@ -45,6 +45,8 @@ _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 class Settings(fine_tuning_settings.ClassifierSettings):
     """Settings of the command."""
 
+    determined = (*fine_tuning_settings.ClassifierSettings.determined, "doc_stride")
+
     data_dir: str | None = options.flag(
         None, "Folder that holds the folders of the GLUE tasks.", path=path_flags.FOLDER
     )
@@ -137,9 +139,9 @@ class Settings(fine_tuning_settings.ClassifierSettings):
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
         values = super().described_values(description)
-        rule = long_text_rules.LongTexts.of(description)
+        rule = model_folder.read_long_text_rule(self.trained_folder, description)
         values["long_texts"] = rule.mode
-        if rule.has_windows and self.long_texts in ("cut", rule.mode):
+        if rule.has_windows and ("long_texts" not in self.given or self.long_texts == rule.mode):
             values["doc_stride"] = rule.doc_stride
         columns = description.get("columns")
         is_own = self.task_name.lower() == custom.NAME
@@ -486,6 +488,7 @@ def main(values: flags.FlagValues) -> None:
         lambda: count_examples(settings, task),
         is_own_data=settings.task_name.lower() == custom.NAME,
     )
+    settings = dataclasses.replace(settings, doc_stride=settings.rule.doc_stride)
     fine_tuning.run(Classifier(settings, task), values, "run_classifier")
 
 

@@ -5,7 +5,7 @@ r"""Which book is a part of a chapter from? Cut texts against head and tail and 
 Parts of 25 sentences of six books, a third of the chapters for evaluation; a small model from
 random weights reads 64 tokens at a time. All modes train for the same number of steps, and so on
 about as many tokens. Each run is `run_classifier` with its own folder in --work: a stopped study
-continues, and finished runs are skipped. Writes results/long_texts/runs.json and prints a table.
+continues, and finished runs are skipped. Writes results/long_texts.json and prints a table.
 """
 
 import argparse
@@ -100,10 +100,11 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "results" / "long_texts")
+    parser.add_argument(
+        "--results", type=pathlib.Path, default=ROOT / "results" / "long_texts.json"
+    )
     arguments = parser.parse_args()
     os.makedirs(arguments.work, exist_ok=True)
-    os.makedirs(arguments.results, exist_ok=True)
     counts = write_data(arguments.data / "corpus", arguments.work)
     (arguments.work / "config.json").write_text(json.dumps(SIZES))
     runs = {mode: {} for mode in MODES}
@@ -112,7 +113,7 @@ def main():
             runs[mode][seed] = run(mode, seed, arguments.data, arguments.work)
     record = {"parts": counts, "flags": FLAGS, "sizes": SIZES, "runs": runs}
     text = json.dumps(record, indent=1) + "\n"
-    (arguments.results / "runs.json").write_text(text, encoding="utf-8")
+    arguments.results.write_text(text, encoding="utf-8")
     print("\n".join(table(runs, counts)))
 
 

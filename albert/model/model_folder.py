@@ -102,7 +102,7 @@ class ModelFolder:
         Raises:
           file_io.InputError: it is invalid; names the folder.
         """
-        return _checked(self.path, long_texts.LongTexts.of, self.settings)
+        return read_long_text_rule(self.path, self.settings)
 
     @property
     def scale(self) -> label_scale.LabelScale:
@@ -390,6 +390,11 @@ def described_pooling(path: str) -> str | None:
     """Returns what the head of a folder's model reads, or what sentence-transformers says."""
     head = described_head(path)
     return head.pooling if head else pooling.read(path)
+
+
+def read_long_text_rule(path: str, settings: Mapping[str, Any]) -> long_texts.LongTexts:
+    """Returns how a model reads long texts, from the settings of its folder; errors name it."""
+    return _checked(path, long_texts.LongTexts.of, dict(settings))
 
 
 def described_scale(path: str) -> label_scale.LabelScale:
