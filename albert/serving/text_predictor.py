@@ -23,7 +23,7 @@ _WINDOWS = 8  # computed together, of texts in few requests
 
 
 class _Inputs(NamedTuple):
-    """What was cut from each text; and for each of the N inputs its text and its tokens."""
+    """The cuts of each text; and for each of the N inputs its text and its tokens."""
 
     cuts: Sequence[model_inputs.Cuts]
     texts: np.ndarray
