@@ -394,7 +394,7 @@ def described_pooling(path: str) -> str | None:
 
 def read_long_text_rule(path: str, settings: Mapping[str, Any]) -> long_texts.LongTexts:
     """Returns how a model reads long texts, from the settings of its folder; errors name it."""
-    return _checked(path, long_texts.LongTexts.of, dict(settings))
+    return _checked(path, long_texts.LongTexts.from_settings, dict(settings))
 
 
 def described_scale(path: str) -> label_scale.LabelScale:

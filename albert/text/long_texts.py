@@ -69,7 +69,7 @@ class LongTexts:
         return {} if self == ALL_CUT else {SETTING: values}
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "LongTexts":
+    def from_settings(cls, settings: Mapping[str, Any]) -> "LongTexts":
         """Builds the rule in the settings of a model's folder; without one, `ALL_CUT`."""
         values = settings.get(SETTING, {})
         names = [field.name for field in dataclasses.fields(cls)]

@@ -83,7 +83,7 @@ def test_each_text_is_one_prediction_and_predictors_find_the_same(inputs, traine
     assert float(scores["eval_loss"]) == pytest.approx(np.mean(own), abs=1e-5)
     assert predictor.form.is_split  # requests: nothing is cut
     with pytest.raises(file_io.InputError, match="this model has long_texts=windows"):
-        saved_model_export.check_cut(long_texts.LongTexts.of(settings))
+        saved_model_export.check_cut(long_texts.LongTexts.from_settings(settings))
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ IDS = st.lists(st.integers(5, 99), max_size=40)
 
 
 def test_settings_of_a_folder_hold_what_is_not_the_default():
-    assert LongTexts().settings == {} and LongTexts.of({}) == long_texts.ALL_CUT
+    assert LongTexts().settings == {} and LongTexts.from_settings({}) == long_texts.ALL_CUT
     for rule in (LongTexts("head_tail"), WINDOWS):
-        assert LongTexts.of(rule.settings) == rule
+        assert LongTexts.from_settings(rule.settings) == rule
     assert WINDOWS.settings == {"long_texts": {"mode": "windows", "doc_stride": 4}}
     assert long_texts.default_stride(512) == 382
 
@@ -35,7 +35,7 @@ def test_settings_of_a_folder_hold_what_is_not_the_default():
 )
 def test_invalid_settings_are_named(value, message):
     with pytest.raises(file_io.InputError, match=message):
-        LongTexts.of({"long_texts": value})
+        LongTexts.from_settings({"long_texts": value})
 
 
 def test_windows_of_one_text():
