@@ -428,8 +428,11 @@ class Classifier(fine_tuning.Command):
         description = custom.settings_of(self.task, length, *of_model)
 
         def calibrate(rows: contracts.Rows, prefix: str) -> fine_tuning.Prepared:
-            flags = settings.trust, settings.output_dir
-            found = calibration.run(*flags, inputs.strategy, decision, rows, prefix)
+            flags, texts = (
+                (settings.trust, settings.output_dir),
+                glue.join_of(scale, decision)(rows),
+            )
+            found = calibration.run(*flags, inputs.strategy, decision, texts, prefix)
             return self._prepare(inputs, weights, found)
 
         return fine_tuning.Prepared(
