@@ -340,7 +340,9 @@ class Settings(training.Settings, abc.ABC):
 class StepSettings(Settings):
     """Settings of commands that evaluate dev data and train for a number of steps."""
 
-    determined = ("train_step", "warmup_step", "save_checkpoints_steps")
+    determined: ClassVar[tuple[str, ...]] = (
+        "train_step", "warmup_step", "save_checkpoints_steps",
+    )  # fmt: skip
 
     do_eval: bool = options.flag(
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."
