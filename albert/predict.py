@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _TEXT_FLAGS = ("text_column", "text_pair_column", "id_column")
 # The other kinds answer questions: see `ask`.
-KINDS = ("classifier", "token_classifier", "multiple_choice")
+_OF_TEXTS = ("classifier", "multi_label_classifier")
+KINDS = (*_OF_TEXTS, "token_classifier", "multiple_choice")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,7 @@ def main(values: flags.FlagValues) -> None:
     if settings.output_file:
         file_io.check_folder_of(settings.output_file, "--output_file")
     model = model_settings.find_trained(settings.model_dir, settings.inference, *KINDS)
-    if model.folder.kind != "classifier":
+    if model.folder.kind not in _OF_TEXTS:
         settings.refuse_given("models of run_classifier", *_TEXT_FLAGS, "with_text")
     from albert.serving import predictors
 

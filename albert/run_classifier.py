@@ -28,7 +28,15 @@ from albert.cli import (
 from albert.io import file_io, tables
 from albert.model import configuration, label_scale, model_folder, sources
 from albert.model import decision as decisions
-from albert.tasks import class_weights, custom, example_data, glue, model_labels
+from albert.tasks import (
+    class_weights,
+    custom,
+    example_data,
+    glue,
+    label_sets,
+    model_labels,
+    multi_label,
+)
 from albert.text import long_texts as long_text_rules
 from albert.text import tokenization
 from albert.training import contracts, subsets
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from albert.model.checkpoints import LoadReport
     from albert.training.engine import Engine
 
+_MULTI_LABEL_FLAGS = ("label_separator", "label_columns")
 _WITH_RECIPE = ("SST-2", "MNLI", "CoLA", "QNLI", "QQP", "RTE", "STS-B", "MRPC")
 
 
@@ -78,9 +87,20 @@ class Settings(fine_tuning_settings.ClassifierSettings):
     )
     label_type: str | None = options.flag(
         None,
-        "Type of the labels of your own data; by default regression if all are numbers and one "
-        "is not whole, or they are many values with a decimal point.",
-        choices=("classification", "regression"),
+        "Type of the labels of your own data: one class per text, a number, or any number of "
+        "labels per text. By default regression if all are numbers and one is not whole, or they "
+        "are many values with a decimal point, else classification.",
+        choices=("classification", "regression", label_sets.LABEL_TYPE),
+    )
+    label_separator: str | None = options.flag(
+        None,
+        "Text between the labels in the column of labels of .csv and .tsv, for "
+        "--label_type=multi_label; by default a comma. In .jsonl labels are lists.",
+    )
+    label_columns: tuple[str, ...] = options.flag(
+        (),
+        "Columns named like the labels, with 1 for texts that have the label and else 0, instead "
+        "of --label_column, for --label_type=multi_label.",
     )
     cached_dir: str | None = options.flag(
         None, "Folder of the records of features; by default --output_dir.", path=path_flags.FOLDER
@@ -146,8 +166,11 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         columns = description.get("columns")
         is_own = self.task_name.lower() == custom.NAME
         if is_own and isinstance(columns, dict) and tables.are_columns(columns):
-            names = {"text", "text_pair", "label"} & columns.keys()
+            names = {name for name in ("text", "text_pair", "label") if columns.get(name)}
             values |= {f"{name}_column": columns[name] for name in sorted(names)}
+        if is_own and description.get("label_type") == label_sets.LABEL_TYPE:
+            names = {"label_type", "label_separator", "label_columns"} & description.keys()
+            values |= {name: description[name] for name in sorted(names)}
         return values
 
     def check(self) -> None:
@@ -207,14 +230,23 @@ def find_own_task(settings: Settings) -> custom.CustomTask:
         "test": settings.test_file,
     }
     head = find_described_head(settings)
-    return custom.find_task(files, columns, settings.output_dir, settings.label_type, head)
+    if settings.label_type != label_sets.LABEL_TYPE:
+        settings.refuse_given("--label_type=multi_label", *_MULTI_LABEL_FLAGS)
+        return custom.find_task(files, columns, settings.output_dir, settings.label_type, head)
+    if settings.label_columns and "label_column" in settings.given:
+        raise file_io.InputError("give --label_columns or --label_column, not both")
+    separator, is_given = settings.label_separator, settings.label_separator is not None
+    form = label_sets.LabelFormat(
+        label_sets.SEPARATOR if separator is None else separator, tuple(settings.label_columns)
+    )
+    return label_sets.find_task(files, columns, settings.output_dir, form, is_given, head)
 
 
 def find_glue_task(settings: Settings) -> glue.GlueTask:
     """Returns the task of GLUE with its labels in the order of the run or of its initial model."""
     own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
     settings.require("data_dir")
-    settings.refuse_given("--task_name=custom", *own, "label_type")
+    settings.refuse_given("--task_name=custom", *own, "label_type", *_MULTI_LABEL_FLAGS)
     task = glue.get_task(settings.task_name)
     if task.is_regression:
         return task
@@ -303,11 +335,14 @@ def find_class_weights(settings: Settings, task: glue.ClassifierTask) -> dict[st
     """Returns the weights of the labels in the loss, and logs advice if labels are rare.
 
     Raises:
-      file_io.InputError: --class_weights is given for a regression; or see
+      file_io.InputError: --class_weights is given for other labels than classes; or see
         `fine_tuning.find_class_weights`.
     """
     if task.is_regression:
         settings.refuse_given("classes, not numbers", "class_weights")
+        return {}
+    if isinstance(task, label_sets.LabelSetTask):
+        settings.refuse_given("one label per text", "class_weights")
         return {}
     is_own, is_chosen = task.name == custom.NAME, settings.schedule.metric_for_best
     if settings.do_train and is_own and not is_chosen:
@@ -340,8 +375,12 @@ class Classifier(fine_tuning.Command):
     settings: Settings
     task: glue.ClassifierTask
 
-    kind = glue.KIND
     shared_data = {"cached_dir": ""}
+
+    @property
+    def kind(self) -> str:
+        """Returns the kind of its models."""
+        return label_sets.KIND if isinstance(self.task, label_sets.LabelSetTask) else glue.KIND
 
     @property
     def best_metric(self) -> str:
@@ -360,6 +399,8 @@ class Classifier(fine_tuning.Command):
             return None
         from albert.tasks import kinds
 
+        if self.kind != glue.KIND:
+            raise file_io.InputError("--teacher: only for one label per text")
         if task.is_regression:
             raise file_io.InputError(
                 f"--teacher: task {task.name} is a regression; only probabilities of classes are "
@@ -405,9 +446,13 @@ class Classifier(fine_tuning.Command):
         }  # fmt: skip
         shared = ("train", "dev") if settings.cached_dir else ()
         cache = example_data.FeatureCache(paths, text, inputs.strategy, shared)
-        rule, join = settings.rule, glue.join_of(scale, decision)
+        rule, tokenizer = settings.rule, inputs.tokenizer
+        if isinstance(self.task, label_sets.LabelSetTask):
+            predicted = settings.predict_on
+            return multi_label.make_data(self.task, tokenizer, length, cache, predicted, rule)
+        join = glue.join_of(scale, decision)
         settings_of_data = (settings.data_dir, cache, settings.predict_on, rule, join)
-        return glue.make_data(self.task, inputs.tokenizer, length, *settings_of_data)
+        return glue.make_data(self.task, tokenizer, length, *settings_of_data)
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
         """Returns the task and its data."""
@@ -424,8 +469,13 @@ class Classifier(fine_tuning.Command):
         settings = self.settings
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
         scale, length = find_scale(settings, self.task), settings.max_seq_length
-        of_model = (dropout_prob, head, scale, decision)
-        description = custom.settings_of(self.task, length, *of_model)
+        own, of_model = self.task, (dropout_prob, head, scale, decision)
+        if isinstance(own, label_sets.LabelSetTask):
+            task = multi_label.make_task(own, dropout_prob, head, decision)
+            description = multi_label.settings_of(own, length, dropout_prob, head, decision)
+        else:
+            task = glue.make_task(own, *of_model, list(weights.values()))
+            description = custom.settings_of(own, length, *of_model)
 
         def calibrate(rows: contracts.Rows, prefix: str) -> fine_tuning.Prepared:
             flags, texts = (
@@ -436,7 +486,7 @@ class Classifier(fine_tuning.Command):
             return self._prepare(inputs, weights, found)
 
         return fine_tuning.Prepared(
-            glue.make_task(self.task, *of_model, list(weights.values())),
+            task,
             self.data(inputs, scale, decision),
             {**description, **class_weights.settings(weights), **settings.rule.settings},
             settings.train_step,
@@ -483,7 +533,10 @@ def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     task = find_task(settings)
     settings.check()
-    settings.trust.check(settings, task.labels, settings.label_type == "multi_label")
+    has_label_sets = isinstance(task, label_sets.LabelSetTask)
+    if has_label_sets and settings.rule.has_windows:
+        raise file_io.InputError("--long_texts=windows: only for one label per text")
+    settings.trust.check(settings, task.labels, has_label_sets)
     stages = {"train": settings.do_train, "dev": settings.do_eval}
     splits = [split for split, is_run in stages.items() if is_run]
     task.check_splits([*splits, *([settings.predict_on] if settings.do_predict else [])])

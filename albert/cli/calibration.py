@@ -145,6 +145,10 @@ def _fit(
         logging.warning("%s", promise.describe())
         return plain, scores, record
     logging.info("%s", promise.describe())
-    kept = {"max_error": promise.max_error, "coverage": promise.coverage}
-    found = dataclasses.replace(plain, min_probability=promise.threshold, **kept)
+    found = dataclasses.replace(
+        plain,
+        min_probability=promise.threshold,
+        max_error=promise.max_error,
+        coverage=promise.coverage,
+    )
     return found, scores, record

@@ -5,6 +5,7 @@ import shlex
 # Kind of a fine-tuned model -> command that uses it and its further flags.
 _USES = {
     "classifier": ("predict", "--input_file=texts.txt --output_file=answers.tsv"),
+    "multi_label_classifier": ("predict", "--input_file=texts.txt --output_file=answers.tsv"),
     "token_classifier": ("predict", "--input_file=texts.txt --output_file=labels.conll"),
     "multiple_choice": ("predict", "--input_file=questions.jsonl --output_file=choices.jsonl"),
     "squad_v1": ("ask", "--context_file=text.txt"),

@@ -20,7 +20,14 @@ from albert.experiments import older_predictions
 from albert.experiments.clusters import Clusters, find_clusters
 from albert.experiments.runs import Run, damage_named
 from albert.io import file_io, json_shapes, tables
-from albert.tasks import custom, entities, metrics, outcomes, prediction_files
+from albert.tasks import (
+    custom,
+    entities,
+    label_set_scores,
+    metrics,
+    outcomes,
+    prediction_files,
+)
 from albert.tasks.outcomes import Outcome
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad.outcomes import NO_ANSWER
@@ -28,6 +35,7 @@ from albert.tasks.token_classification import CONLL_NAME
 from albert.training import results
 
 NUM_WORST = 10
+_NO_LABEL = "no label"
 _ANSWERS = older_predictions.ANSWERS
 # {script: (file of predictions, flags that keep it)}
 _KEPT_BY = {
@@ -37,9 +45,10 @@ _KEPT_BY = {
     "run_squad_v2": (_ANSWERS, "--do_predict"),
     "run_token_classifier": (CONLL_NAME, "--do_predict --test_file"),
 }
+_ANSWER = (str, list, *json_shapes.NUMBER)
 _OUTCOME = {
-    "id": str, "text": str, "context?": str, "label": (str, *json_shapes.NUMBER),
-    "prediction": (str, *json_shapes.NUMBER), "right?": bool,
+    "id": str, "text": str, "context?": str, "label": _ANSWER, "prediction": _ANSWER,
+    "right?": bool,
     "probabilities?": {"*": json_shapes.NUMBER}, "numbers?": {"*": json_shapes.NUMBER},
     "groups?": {"*": str},
 }  # fmt: skip
@@ -247,8 +256,12 @@ def _text_of(row: Outcome) -> str:
     return outcomes.shortened(" — ".join(filter(None, (row.text, row.context))))
 
 
-def _answer_text(value: str | float) -> str:
-    return value if isinstance(value, str) else str(np.float32(value))
+def _answer_text(value: str | float | Sequence[str]) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence):
+        return tables.name_list(value) or _NO_LABEL
+    return str(np.float32(value))
 
 
 def _read_examples(path: str) -> list[Outcome]:
@@ -256,6 +269,9 @@ def _read_examples(path: str) -> list[Outcome]:
     rows: dict[str, Outcome] = {}
     for place, row in tables.read_file(path, "predictions"):
         json_shapes.check(row, _OUTCOME, place)
+        for key in ("label", "prediction"):
+            if isinstance(row[key], list):
+                json_shapes.check(row[key], [str], f"{place}.{key}")
         guid = row.pop("id")
         if guid in rows:
             raise file_io.InputError(f"{place}: the id {guid!r} is already that of another line")
@@ -269,6 +285,8 @@ def _read_examples(path: str) -> list[Outcome]:
 def _metrics_of(rows: Sequence[Outcome]) -> dict[str, Metric]:
     """Returns the metrics of outcomes, the usual one first, by what their rows hold."""
     first = rows[0]
+    if has_label_sets(rows):
+        return _metrics_of_sets(rows, tuple(first.probabilities))
     if first.probabilities:
         return _metrics_of_classes(rows, tuple(first.probabilities))
     if first.right is None:
@@ -286,6 +304,40 @@ def _metrics_of(rows: Sequence[Outcome]) -> dict[str, Metric]:
 def is_of_words(rows: Sequence[Outcome]) -> bool:
     """Returns whether outcomes are those of the words of sentences."""
     return "words" in rows[0].numbers
+
+
+def has_label_sets(rows: Sequence[Outcome]) -> bool:
+    """Returns whether outcomes are those of texts with several labels."""
+    return not isinstance(rows[0].label, (str, float, int))
+
+
+def _members(rows: Sequence[Outcome], names: Sequence[str], side: str) -> npt.NDArray:
+    """Returns the labels, or the predictions, of outcomes as booleans [examples, labels]."""
+    sets = [{*getattr(row, side)} for row in rows]
+    return np.array([[name in members for name in names] for members in sets])
+
+
+def _metrics_of_sets(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
+    """Returns the metrics of texts with several labels."""
+    true, found = (_members(rows, names, side) for side in ("label", "prediction"))
+    counts = np.stack([true & found, found, true], axis=-1).astype(float)
+    sizes = true.sum(axis=1) + found.sum(axis=1)
+    by_text = 2 * (true & found).sum(axis=1) / np.maximum(sizes, 1)
+    right, wrong = (true == found).all(axis=1), (true != found).mean(axis=1)
+    found_scores = (
+        Metric("micro_f1", counts.sum(axis=1), _f1_of_labels),
+        Metric("macro_f1", counts.reshape(len(rows), -1), _f1_of_labels),
+        Metric("samples_f1", by_text[:, None], _mean),
+        Metric("subset_accuracy", right.astype(float)[:, None], _mean, is_right=True),
+        Metric("hamming_loss", wrong[:, None], _mean),
+    )
+    return {metric.name: metric for metric in found_scores}
+
+
+def _f1_of_labels(means: npt.NDArray) -> npt.NDArray:
+    """Computes the mean F1 from means [..., 3 K] of right, predicted and true ones by label."""
+    right, predicted, true = _parts(means.reshape(*means.shape[:-1], -1, 3))
+    return metrics.divide(2 * right, predicted + true).mean(axis=-1)
 
 
 def _columns(rows: Sequence[Outcome], *names: str) -> npt.NDArray:
@@ -390,7 +442,11 @@ def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
 
 
 def count_classes(rows: Sequence[Outcome]) -> list[results.ClassCount]:
-    """Counts labels and predictions of each class, in the order of `count_labels`."""
+    """Counts labels and predictions of each class."""
+    if has_label_sets(rows):
+        names = tuple(rows[0].probabilities)
+        sides = (_members(rows, names, side) for side in ("label", "prediction"))
+        return list(label_set_scores.count(names, *sides))
     labels, matrix = count_labels(rows)
     table = np.array(matrix)
     columns = (table.sum(axis=1), table.sum(axis=0), np.diagonal(table))
@@ -411,17 +467,40 @@ def count_labels(rows: Sequence[Outcome]) -> tuple[list[str], list[list[int]]]:
 def worst_examples(rows: Sequence[Outcome]) -> list[list[object]]:
     """Returns [text, label, prediction, probability] of mistakes.
 
-    These are the wrong rows with the highest probabilities, or the farthest numbers.
+    These are the wrong rows with the highest probabilities, or the farthest numbers. Of several
+    labels, the probability is that of the most certain wrong decision.
     """
+    if has_label_sets(rows):
+        wrong = [row for row in rows if not row.right]
+        wrong.sort(key=lambda row: -_certainty_of_error(row))
+        return [
+            [row.text, _answer_text(row.label), _answer_text(row.prediction),
+             _certainty_of_error(row)] for row in wrong[:NUM_WORST]
+        ]  # fmt: skip
     if rows[0].probabilities:
         wrong = [row for row in rows if not row.right]
         wrong.sort(key=lambda row: -row.probabilities[str(row.prediction)])
     else:
-        wrong = sorted(rows, key=lambda row: -abs(float(row.label) - float(row.prediction)))
+        wrong = sorted(rows, key=_distance, reverse=True)
     return [
         [row.text, row.label, row.prediction, row.probabilities.get(str(row.prediction))]
         for row in wrong[:NUM_WORST]
     ]
+
+
+def _distance(row: Outcome) -> float:
+    """Returns the distance of a predicted number from the label."""
+    assert isinstance(row.label, (int, float)) and isinstance(row.prediction, (int, float))
+    return abs(row.label - row.prediction)
+
+
+def _certainty_of_error(row: Outcome) -> float:
+    """Returns the probability of the most certain wrong decision on a label of a text."""
+    true, found = (set(getattr(row, side)) for side in ("label", "prediction"))
+    wrong = true ^ found
+    return max(
+        x if name in found else 1 - x for name, x in row.probabilities.items() if name in wrong
+    )
 
 
 def find_threshold(run: Run) -> float | None:

@@ -335,6 +335,16 @@ def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Ite
 
 
 def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict]:
+    if not predictions.has_label_sets(rows):  # Of several labels none is confused with another.
+        yield _figure_of_predictions(rows, name)
+    if rows[0].probabilities:
+        yield from _classes(predictions.count_classes(rows))
+    if worst := predictions.worst_examples(rows):
+        yield {"heading": f"Worst examples of {name}"}
+        yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}
+
+
+def _figure_of_predictions(rows: Sequence[Outcome], name: str) -> dict:
     if rows[0].probabilities:
         svg = charts.confusion(*predictions.count_labels(rows))
         caption = f"How often each label was predicted for examples of each label, in {name}."
@@ -344,12 +354,7 @@ def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict
         caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
         if len(rows) > charts.MAX_DOTS:
             caption += f" Thinned: {charts.MAX_DOTS:,} of {len(rows):,} are drawn."
-    yield {"figures": [(caption, svg)], "wide": True}
-    if rows[0].probabilities:
-        yield from _classes(predictions.count_classes(rows))
-    if worst := predictions.worst_examples(rows):
-        yield {"heading": f"Worst examples of {name}"}
-        yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}
+    return {"figures": [(caption, svg)], "wide": True}
 
 
 def _settings(run: Run) -> Iterator[dict]:

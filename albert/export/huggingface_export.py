@@ -30,6 +30,7 @@ from albert.training import run_record
 
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
+_WITH_LABELS = ("classification", "multi_label", "token_classification")
 _DEFAULT_DROPOUT = 0.1  # for a classifier whose folder does not have the rate
 
 
@@ -109,7 +110,7 @@ def _to_type(name: str, value: np.ndarray, weights_type: str) -> np.ndarray:
 
 def _check_labels(labels: Sequence[str], head: str, outputs: int) -> list[str]:
     """Checks the names of labels and returns them; of other heads, none."""
-    if head not in ("classification", "token_classification"):
+    if head not in _WITH_LABELS:
         return []
     labels = list(labels) or [f"LABEL_{i}" for i in range(outputs)]
     if len(labels) != outputs:
@@ -179,7 +180,7 @@ def _check_head(head: str | None, outputs: int | None) -> str:
         )
     head = head or "classification"
     wants_one = head in ("regression", "multiple_choice")
-    has_outputs = head in ("classification", "token_classification") or wants_one
+    has_outputs = head in _WITH_LABELS or wants_one
     if has_outputs and (outputs is None or wants_one != (outputs == 1)):
         raise file_io.InputError(
             f"head={head} needs {'one output' if wants_one else 'at least two outputs'}; the "
@@ -196,7 +197,7 @@ def _with_folded_answers(
     if head == "regression":
         scale = model_folder.described_scale(folder)
         return label_scale.convert_head(tensors, scale, label_scale.RAW)
-    if head == "classification":
+    if head in ("classification", "multi_label"):
         return model_folder.described_decision(folder).fold(tensors)
     return tensors
 

@@ -318,6 +318,18 @@ def _classifier(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> N
     _choose(graph, scores, shape, model.folder.decision.temperature)
 
 
+def _multi_label(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
+    """Adds the decisions on each label of a text, see `heads.MultiLabelModel`."""
+    scores, decision = _text_scores(model, graph, encoder), model.folder.decision
+    if decision.temperature != 1:
+        scores = graph.node("Div", scores, graph.number(decision.temperature))
+    probabilities, shape = graph.node("Sigmoid", scores), ("batch", len(model.labels))
+    thresholds = graph.constant("thresholds", decision.thresholds_of(len(model.labels)))
+    members = graph.node("GreaterOrEqual", probabilities, thresholds)
+    graph.output("predictions", graph.cast(members, np.int32), np.int32, shape)
+    graph.output("probabilities", probabilities, np.float32, shape)
+
+
 def _regression(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> None:
     """Adds one number per text, under the output names of the kind of model."""
     scores = _text_scores(model, graph, encoder)
@@ -425,6 +437,7 @@ def _answerability(model: Model, graph: onnx_graph.Graph, sequence: str, start_s
 # Class of the model: function that adds its head.
 _HEADS = {
     heads.ClassifierModel: _classifier,
+    heads.MultiLabelModel: _multi_label,
     heads.RegressionModel: _regression,
     heads.TokenClassifierModel: _token_classifier,
     heads.SquadV1Model: _squad_v1,

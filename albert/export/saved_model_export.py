@@ -21,7 +21,7 @@ from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
 from albert.model import checkpoints, encoder, layers, model_folder, tensor_batching
 from albert.serving import serving_folder
-from albert.tasks import glue, race, token_classification
+from albert.tasks import glue, label_sets, race, token_classification
 from albert.tasks.squad import task as squad_task
 from albert.text import long_texts, model_inputs, tokenization
 from albert.training import contracts, engine
@@ -329,6 +329,7 @@ class TextServer(TextPacker):
     Attributes:
       serve: the function of its signature: text [B], and text_pair [B] if `is_pair`, to prediction
         [B] (label names; for regression numbers) and, for labels, probabilities and labels [B, K].
+        Of several labels per text, predictions int32 [B, K] are 1 for those of the text.
     """
 
     def __init__(
@@ -355,9 +356,15 @@ class TextServer(TextPacker):
         outputs = self._model(self.features(text, text_pair), training=False)
         if not self._labels:
             return {"prediction": outputs["predictions"]}
-        labels = tf.constant(self._labels)
+        labels, predictions = tf.constant(self._labels), outputs["predictions"]
+        has_several = predictions.shape.rank == 2
+        named = (
+            {"predictions": predictions}
+            if has_several
+            else {"prediction": tf.gather(labels, predictions)}
+        )
         return {
-            "prediction": tf.gather(labels, outputs["predictions"]),
+            **named,
             "probabilities": outputs["probabilities"],
             "labels": tf.tile(labels[tf.newaxis], [tf.shape(text)[0], 1]),
         }
@@ -654,6 +661,7 @@ def _make_choice_server(
 # Kind of model: ``(exported, trained, tokenizer) -> text server``.
 _TEXT_SERVERS = {
     glue.KIND: _make_text_server,
+    label_sets.KIND: _make_text_server,
     token_classification.KIND: _make_word_server,
     race.KIND: _make_choice_server,
 }

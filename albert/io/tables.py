@@ -206,7 +206,8 @@ def each(
         yield item
 
 
-def _value(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:
+def value_of(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:
+    """Returns the value in a column of a row, as its file has it; see `text_of`."""
     if column not in row:
         raise file_io.InputError(
             f"{place}: there is no column {column!r} ({flag}); there are {name_list(map(str, row))}"
@@ -226,7 +227,7 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
       file_io.InputError: the column does not exist (lists the others), or holds something else.
       NoTextError: it holds no text.
     """
-    value = _value(row, column, flag, place)
+    value = value_of(row, column, flag, place)
     if not isinstance(value, str):
         raise file_io.InputError(f"{place}: column {column!r} must be a text, found {value!r}")
     if not value.strip():
@@ -239,17 +240,21 @@ def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
 
     Args: see `text_of`.
     """
-    value = _value(row, column, flag, place)
-    if isinstance(value, str):
-        name = value.strip()
-    else:
-        name = json.dumps(value) if isinstance(value, (bool, int, float)) else ""
+    value = value_of(row, column, flag, place)
+    name = as_name(value)
     if not is_name(name):
         raise file_io.InputError(
             f"{place}: column {column!r} must be a name without tabs and line breaks or a number; "
             f"found {value!r}"
         )
     return name
+
+
+def as_name(value: Any) -> str:
+    """Returns a value as text, numbers and booleans as in JSON; "" for other types."""
+    if isinstance(value, str):
+        return value.strip()
+    return json.dumps(value) if isinstance(value, (bool, int, float)) else ""
 
 
 def label_key(name: str) -> str:

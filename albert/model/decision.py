@@ -11,6 +11,7 @@ from albert.io import file_io
 from albert.model import label_scale
 
 ABSTAINS = "abstains"  # in place of a label
+THRESHOLD = 0.5  # by default, of several labels per text
 SETTING = "decision"  # of a model's folder: an object with the fields that are not the default
 
 
@@ -29,6 +30,8 @@ class Decision:
       min_probability: the model abstains where its top probability is lower; 0: never.
       max_error: error rate of its answers that this promises; None: no promise.
       coverage: fraction of the dev examples that were answered; None: unknown.
+      thresholds: of several labels per text, the lowest probability at which a text has each label;
+        empty: `THRESHOLD` for all.
 
     Raises file_io.InputError if a value is invalid.
     """
@@ -37,12 +40,18 @@ class Decision:
     min_probability: float = 0.0
     max_error: float | None = None
     coverage: float | None = None
+    thresholds: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not is_number(self.temperature) or self.temperature <= 0:
             raise file_io.InputError(
                 f"temperature={self.temperature!r} must be a finite number above 0"
             )
+        for number, threshold in enumerate(self.thresholds):
+            if not is_number(threshold) or not 0 <= threshold <= 1:
+                raise file_io.InputError(
+                    f"thresholds: number {number} is {threshold!r}, expected one from 0 to 1"
+                )
         for name in ("min_probability", "max_error", "coverage"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 <= value <= 1):
@@ -73,7 +82,22 @@ class Decision:
             raise file_io.InputError(
                 f"{SETTING}={values!r} must be an object with the keys {', '.join(names)}"
             )
-        return cls(**values)
+        thresholds = values.get("thresholds", [])
+        if not isinstance(thresholds, list | tuple):
+            raise file_io.InputError(f"thresholds={thresholds!r} must be a list")
+        return cls(**{**values, "thresholds": tuple(thresholds)})
+
+    def thresholds_of(self, num_labels: int) -> np.ndarray:
+        """Returns the thresholds of several labels per text: float32 [num_labels].
+
+        Raises:
+          file_io.InputError: there are thresholds of another number of labels.
+        """
+        if len(self.thresholds) not in (0, num_labels):
+            raise file_io.InputError(
+                f"there are {len(self.thresholds)} thresholds for {num_labels} labels"
+            )
+        return np.array(self.thresholds or [THRESHOLD] * num_labels, np.float32)
 
     def fold(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the variables of a model with the temperature in its output layer.

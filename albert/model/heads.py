@@ -412,6 +412,54 @@ class ClassifierModel(_LabelModel):
         return self._with_losses(_choice(logits, self.decision.temperature) | extra, features)
 
 
+class MultiLabelModel(_LabelModel):
+    """A classifier of texts that have any number of labels: each label is decided alone.
+
+    Features: input_ids, input_mask, segment_ids [B, S]; for the loss label_ids integers [B, K],
+    1 for the labels of the text.
+
+    Args:
+      decision: the temperature of the probabilities, and the threshold of each label; the loss is
+        that of the logits.
+    """
+
+    _term = "classification_loss"
+
+    def __init__(
+        self,
+        config: encoder.AlbertConfig,
+        num_labels: int,
+        compute: layers.Compute = layers.Compute(),
+        seed: int | None = None,
+        dropout_prob: float = 0.1,
+        head: head_config.Head = head_config.NO_LAYER,
+        decision: decisions.Decision = decisions.PLAIN,
+    ) -> None:
+        check_labels(num_labels)
+        super().__init__(config, compute, seed, dropout_prob, head, num_labels)
+        self.decision = decision
+        self._thresholds = decision.thresholds_of(num_labels)
+
+    def _label_loss(self, label_ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Computes [B] means over the labels of the binary cross-entropy."""
+        labels = tf.cast(label_ids, tf.float32)
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits), axis=-1)
+
+    def __call__(
+        self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns a dict: logits, probabilities and int32 predictions [B, K]."""
+        logits, further = self._scores(features, training, seed, "classifier")
+        temperature = self.decision.temperature
+        probabilities = tf.nn.sigmoid(logits if temperature == 1 else logits / temperature)
+        outputs = {
+            "logits": logits,
+            "probabilities": probabilities,
+            "predictions": tf.cast(probabilities >= self._thresholds, tf.int32),
+        }
+        return self._with_losses(outputs | further, features)
+
+
 class RegressionModel(_LabelModel):
     """A model that scores a text or a pair of texts, trained by least squares.
 

@@ -48,6 +48,7 @@ HEADS = {
     "pretraining": ("ForPreTraining", ("cls/predictions/", "cls/seq_relationship/")),
     "masked_lm": ("ForMaskedLM", ("cls/predictions/",)),
     "classification": ("ForSequenceClassification", ("output_",)),
+    "multi_label": ("ForSequenceClassification", ("output_",)),
     "regression": ("ForSequenceClassification", ("output_",)),
     "token_classification": ("ForTokenClassification", (weight_names.TOKEN_HEAD,)),
     "multiple_choice": ("ForMultipleChoice", ("output_",)),
@@ -56,6 +57,10 @@ HEADS = {
 _MAX_LABELS = 100_000
 _MAPPING, _POOLER = weight_names.MAPPING, weight_names.POOLER
 _WITHOUT_POOLER = ("masked_lm", "squad_v1", "token_classification")
+_PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "multi_label": "multi_label_classification",
+}
 # Activation in this package -> its name in transformers.
 _HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 # Keys that the configuration of a BERT does not have.
@@ -424,8 +429,8 @@ def convert_config(
         values |= {"problem_type": "regression", "id2label": {"0": default_labels(1)[0]}}
     elif labels:
         values["id2label"] = {str(i): name for i, name in enumerate(labels)}
-        if head == "classification":
-            values["problem_type"] = "single_label_classification"
+        if head in _PROBLEM_TYPES:
+            values["problem_type"] = _PROBLEM_TYPES[head]
     if "id2label" in values:
         values["label2id"] = {name: int(i) for i, name in values["id2label"].items()}
     return values

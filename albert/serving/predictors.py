@@ -9,12 +9,16 @@ from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import inference
 from albert.serving.choice_predictor import ChoicePredictor
+from albert.serving.multi_label_predictor import MultiLabelPredictor
 from albert.serving.predictor import Predictor as Predictor
 from albert.serving.question_predictor import Answerer
 from albert.serving.text_predictor import TextPredictor
 from albert.serving.token_predictor import TokenPredictor
 
-_CLASSES: tuple[type[Predictor], ...] = (TextPredictor, TokenPredictor, ChoicePredictor, Answerer)
+_CLASSES: tuple[type[Predictor], ...] = (
+    *(TextPredictor, MultiLabelPredictor, TokenPredictor),
+    *(ChoicePredictor, Answerer),
+)
 PREDICTORS = {kind: predictor for predictor in _CLASSES for kind in predictor.kinds}
 
 

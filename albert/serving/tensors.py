@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert.serving import requests
-from albert.tasks import kinds, token_classification
+from albert.tasks import kinds, label_sets, token_classification
 
 BYTES, INT32, FP32 = "BYTES", "INT32", "FP32"
 ANY = -1  # any size of an axis
@@ -63,6 +63,15 @@ def probabilities(size: int) -> Tensor:
     )
 
 
+def members(labels: Sequence[str]) -> Tensor:
+    """Returns the output of several labels per text [B, K], 1 for those of the text."""
+
+    def bits(result: dict[str, Any]) -> list[int]:
+        return [int(label in result["prediction"]) for label in labels]
+
+    return Tensor("predictions", INT32, (ANY, len(labels)), bits)
+
+
 def id_inputs(kind: str) -> tuple[Tensor, ...]:
     """Returns the inputs of the model's file, [B, S]."""
     return tuple(Tensor(name, INT32, (ANY, ANY)) for name in kinds.KINDS[kind].inputs)
@@ -76,8 +85,9 @@ def id_outputs(kind: str, labels: Sequence[str]) -> tuple[Tensor, ...]:
     """
     size = len(labels) or 1
     by_token = kind == token_classification.KIND
+    by_label = kind == label_sets.KIND
     shapes: dict[str, tuple[int, ...]] = {
-        "predictions": (ANY, ANY) if by_token else (ANY,),
+        "predictions": (ANY, ANY) if by_token else (ANY, size) if by_label else (ANY,),
         "probabilities": (ANY, ANY, size) if by_token else (ANY, size),
         "logits": (ANY,),
         "cls_logits": (ANY,),

@@ -47,8 +47,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
 
     def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
-        labels, name = custom.labels_of(folder), folder.setting("task_name", str)
-        self._task = custom.CustomTask({}, self.columns, labels, name)
+        self._task = self._make_task(folder)
         self.labels, self.names = self._task.labels, custom.names_of(folder)
         plain = dataclasses.replace(self.columns, guid=None)
         self._plain_task = dataclasses.replace(self._task, columns=plain)
@@ -59,6 +58,11 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         if self._rule.has_windows:
             self.form = dataclasses.replace(self.form, is_split=True)
         return glue.min_length(self._task)
+
+    def _make_task(self, folder: model_folder.ModelFolder) -> custom.CustomTask:
+        """Returns a task without files that reads texts as the training did."""
+        name = folder.setting("task_name", str)
+        return custom.CustomTask({}, self.columns, custom.labels_of(folder), name)
 
     # --- examples ---
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ _REGRESSION_SCORES = (
     ("MAE", metrics.mean_absolute_error),
     ("R2", metrics.r_squared),
 )
-_SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
+SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
 _MAX_NUMBERED_CLASSES = 20  # more whole numbers with a decimal point are measurements
@@ -46,6 +45,16 @@ def find_positive(names: Iterable[str]) -> str:
     return glue.find_words(names).get(glue.POSITIVE) or label_order(names)[-1]
 
 
+def _read_label(row: Mapping[str, Any], column: str | None, place: str) -> str:
+    """Returns the only label of a row as text."""
+    if isinstance(row.get(column or ""), list):
+        raise file_io.InputError(
+            f"{place}: column {column!r} must be one label, found a list; for several labels per "
+            "text give label_type=multi_label"
+        )
+    return tables.name_of(row, column or "", "label_column", place)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Counts:
     """The labels of a train file.
@@ -64,8 +73,8 @@ class _Counts:
         """Counts the labels in a column of a file."""
         rows: dict[str, int] = {}
         places: dict[str, str] = {}
-        for place, row in tables.read_file(path, _SPLIT_FLAGS["train"]):
-            name = tables.name_of(row, column, "label_column", place)
+        for place, row in tables.read_file(path, SPLIT_FLAGS["train"]):
+            name = _read_label(row, column, place)
             rows[name] = rows.get(name, 0) + 1
             places.setdefault(name, place)
         if not rows:
@@ -194,10 +203,7 @@ def find_labels(
     if "train" not in files and classifier:
         return _labels_of_head(classifier, files, columns, kind)
     if "train" not in files:
-        raise file_io.InputError(
-            f"there is no {path} with the names of the labels: expected output_dir to be that "
-            "of a training run, or train_file"
-        )
+        raise no_labels(output_dir)
     counts = _Counts.read(files["train"], columns.label or "")
     if kind is None and classifier and not classifier.labels and counts.are_numbers:
         logging.info("%s is a regression of numbers, so this run is one", classifier.path)
@@ -206,17 +212,26 @@ def find_labels(
     return in_order_of(head, labels, data=files["train"]) if head else labels
 
 
+def no_labels(output_dir: str) -> file_io.InputError:
+    """Returns the error of a run that finds no names of labels."""
+    return file_io.InputError(
+        f"there is no {os.path.join(output_dir, LABELS_NAME)} with the names of the labels: "
+        "expected output_dir to be that of a training run, or train_file"
+    )
+
+
 def in_order_of(
     head: model_labels.ModelHead,
     labels: tuple[str, ...],
     words: Mapping[str, str] | None = None,
     data: str = "the data",
+    kind: str = glue.KIND,
 ) -> tuple[str, ...]:
     """Returns the labels in the order of a classifier's head, as they are if it must be new.
 
     For the other arguments and the errors see `model_labels.ModelHead.order`.
     """
-    ordered = head.order(glue.KIND, labels, words, data)
+    ordered = head.order(kind, labels, words, data)
     if ordered:
         model_labels.report(head, ordered, labels)
     return ordered or labels
@@ -232,7 +247,7 @@ def _labels_of_head(
     own_kind = KINDS[not head.labels]
     if kind not in (None, own_kind):
         raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {own_kind}")
-    labeled = next((s for s in ("dev", "test") if _has_labels(files, s, columns)), None)
+    labeled = next((s for s in ("dev", "test") if columns.label in _first_row(files, s)), None)
     if head.is_unnamed and labeled:
         names = _Counts.read(files[labeled], columns.label or "").classes()
         numbers = tuple(map(str, range(len(head.labels))))
@@ -242,12 +257,11 @@ def _labels_of_head(
     return head.labels
 
 
-def _has_labels(files: Mapping[str, str], split: str, columns: tables.Columns) -> bool:
-    """Returns whether there is a file of a split whose first row has a label."""
+def _first_row(files: Mapping[str, str], split: str) -> Mapping[str, Any]:
+    """Returns the first row of the file of a split; empty if there is none."""
     if split not in files:
-        return False
-    rows = tables.read_file(files[split], _SPLIT_FLAGS[split])
-    return any(columns.label in row for _, row in itertools.islice(rows, 1))
+        return {}
+    return next((row for _, row in tables.read_file(files[split], SPLIT_FLAGS[split])), {})
 
 
 def save_labels(output_dir: str, labels: Iterable[str]) -> None:
@@ -348,7 +362,7 @@ class CustomTask:
         """Rejects splits without a file."""
         for split in splits:
             if split not in self.files:
-                raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
+                raise file_io.InputError(f"{SPLIT_FLAGS[split]} must be given")
 
     def path(self, data_dir: str, split: str) -> str:
         """Returns the path of the file of a split."""
@@ -365,7 +379,11 @@ class CustomTask:
 
     def is_labeled(self, split: str) -> bool:
         """Returns whether a split has labels; test data has them if its first row does."""
-        return split != "test" or _has_labels(self.files, split, self.columns)
+        return split != "test" or self.has_labels(_first_row(self.files, split))
+
+    def has_labels(self, row: Mapping[str, Any]) -> bool:
+        """Returns whether a row has the column of labels."""
+        return self.columns.label in row
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
@@ -375,8 +393,8 @@ class CustomTask:
         labeled = self.is_labeled(split)
         path = self.files[split]
         count = 0
-        for place, row in tables.read_file(path, _SPLIT_FLAGS[split]):
-            label = self._label(row, place) if labeled else self.no_label
+        for place, row in tables.read_file(path, SPLIT_FLAGS[split]):
+            label = self.label_of(row, place) if labeled else self.no_label
             yield self.example(row, place, str(count), label, use_spm, do_lower_case)
             count += 1
         if not count:
@@ -387,7 +405,7 @@ class CustomTask:
         row: dict[str, Any],
         place: str,
         number: str,
-        label: str | float,
+        label: glue.Label,
         use_spm: bool,
         do_lower_case: bool,
     ) -> glue.InputExample:
@@ -403,12 +421,17 @@ class CustomTask:
         return glue.make_example(guid, texts, label, use_spm, do_lower_case)
 
     @property
-    def no_label(self) -> str | float:
+    def no_label(self) -> glue.Label:
         """Returns the label of examples without one."""
         return self.labels[0] if self.labels else 0.0
 
-    def _label(self, row: Mapping[str, Any], place: str) -> str | float:
-        label = tables.name_of(row, self.columns.label or "", "label_column", place)
+    def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
+        """Returns the label of a row.
+
+        Raises:
+          file_io.InputError: the training had no such label, or it is no number.
+        """
+        label = _read_label(row, self.columns.label, place)
         if self.is_regression:
             if problem := glue.number_problem(label):
                 raise file_io.InputError(f"{place}: {problem}")
@@ -425,15 +448,20 @@ class CustomTask:
         return known
 
 
-def _check_files(files: Mapping[str, str], columns: tables.Columns) -> None:
+def check_files(files: Mapping[str, str], columns: tables.Columns, *further: str) -> None:
+    """Rejects files of different formats, and columns with the same name.
+
+    Args:
+      further: names of columns of labels.
+    """
     if len({tables.format_of(path) for path in files.values()}) > 1:
-        arguments = ", ".join(f"{_SPLIT_FLAGS[split]}={path}" for split, path in files.items())
+        arguments = ", ".join(f"{SPLIT_FLAGS[split]}={path}" for split, path in files.items())
         raise file_io.InputError(f"the files must have one ending; found {arguments}")
-    names = [name for name in dataclasses.astuple(columns) if name]
+    names = [name for name in (*dataclasses.astuple(columns), *further) if name]
     if len(set(names)) < len(names):
         raise file_io.InputError(
-            "text_column, text_pair_column, label_column and id_column must be different; "
-            f"found {tables.name_list(names)}"
+            f"text_column, text_pair_column, {'label_columns' if further else 'label_column'} and "
+            f"id_column must be different; found {tables.name_list(names)}"
         )
 
 
@@ -451,7 +479,7 @@ def find_task(
       output_dir, kind, head: see `find_labels`.
     """
     paths = {split: path for split, path in files.items() if path}
-    _check_files(paths, columns)
+    check_files(paths, columns)
     return CustomTask(paths, columns, find_labels(output_dir, paths, columns, kind, head))
 
 

@@ -10,9 +10,10 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 from absl import logging
 
 from albert.data import tfrecord
@@ -44,6 +45,10 @@ _LAST = -1  # the label is in the last column, whatever the number of columns
 _MAX_SKIPPED = 10
 _MAX_SKIPPED_FRACTION = 0.01
 
+Label = (
+    str | float | tuple[str, ...]
+)  # a class, a number, or the classes of several labels per text
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InputExample:
@@ -52,13 +57,13 @@ class InputExample:
     Attributes:
       guid: id column of the line or ``<split>-<line number>``.
       text_a, text_b: the texts; `text_b` is None for tasks on single texts.
-      label: one of the task's labels, or a float for regression.
+      label: one of the task's labels, a float for regression, or some of the labels.
     """
 
     guid: str
     text_a: str
     text_b: str | None
-    label: str | float
+    label: Label
 
     @property
     def text(self) -> str:
@@ -112,7 +117,7 @@ class ClassifierTask(Protocol):
 
 
 def make_example(
-    guid: str, texts: Sequence[str], label: str | float, use_spm: bool, do_lower_case: bool
+    guid: str, texts: Sequence[str], label: Label, use_spm: bool, do_lower_case: bool
 ) -> InputExample:
     """Returns the example of one or two texts; `use_spm` normalizes them for SentencePiece."""
     if use_spm:
@@ -511,7 +516,8 @@ def convert_example(
 
     Returns:
       Dict of arrays: input_ids, input_mask, segment_ids int64 [S]; label_ids int64 [] (float32
-      for regression); is_real_example int64 [].
+      for regression; of several labels int64 [K], 1 for those of the text); is_real_example
+      int64 [].
     """
     settings = (long_texts.ALL_CUT, max_seq_length, tokenizer, cuts)
     return convert_long_example(example, task, *settings)[0]
@@ -561,7 +567,11 @@ def encode_long(
     return rule.read(tokenizer.encode(example.text_a), ids_b, max_seq_length, cuts)
 
 
-def _label_id(example: InputExample, task: ClassifierTask) -> np.float32 | np.int64:
+def _label_id(
+    example: InputExample, task: ClassifierTask
+) -> np.float32 | np.int64 | npt.NDArray[np.int64]:
+    if isinstance(example.label, tuple):
+        return np.array([label in example.label for label in task.labels], np.int64)
     if task.is_regression:
         return np.float32(example.label)
     if example.label not in task.labels:
@@ -624,7 +634,7 @@ def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tenso
 def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
     """Measures the train labels of a regression, and logs their range, mean and deviation."""
     examples = glue_task.iter_examples(data_dir or "", "train", use_spm=False)
-    labels = np.fromiter((float(example.label) for example in examples), np.float64)
+    labels = np.fromiter((cast(float, example.label) for example in examples), np.float64)
     scale = label_scale.LabelScale.from_labels(labels)
     extent = f"{labels.min():g} to {labels.max():g}"
     moments = f"mean {labels.mean():g}, deviation {labels.std():g}"

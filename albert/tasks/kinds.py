@@ -13,6 +13,7 @@ from albert.model import configuration, head_config, model_folder, sources
 from albert.tasks import (
     custom,
     glue,
+    label_sets,
     model_labels,
     race,
     token_classification,
@@ -36,7 +37,8 @@ class Kind:
       outputs: names of the outputs.
       build: ``(model_folder.ModelFolder, layers.Compute, head_config.Head) -> model of heads``.
       command: the command that trains such a model and, with --do_predict, describes its folder.
-      head_variable: prefix of the names of variables that only its head has.
+      head_variable: prefix of the names of variables that only its head has; None: those of a
+        classifier.
       one_output: whether that head has a single output; False: any number.
       inputs: names of the inputs, all int32 [B, S].
       trains_pooler: whether its loss depends on the pooler.
@@ -52,7 +54,7 @@ class Kind:
     outputs: tuple[str, ...]
     build: Callable[[model_folder.ModelFolder, Any, head_config.Head], Any]
     command: str
-    head_variable: str
+    head_variable: str | None
     one_output: bool = False
     inputs: tuple[str, ...] = model_inputs.NAMES
     trains_pooler: bool = False
@@ -76,6 +78,17 @@ def _build_classifier(
     if not labels:
         return heads.RegressionModel(folder.config, compute, 0, head=head, scale=folder.scale)
     return heads.ClassifierModel(
+        folder.config, len(labels), compute, 0, head=head, decision=folder.decision
+    )
+
+
+def _build_multi_label(
+    folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
+) -> "heads.MultiLabelModel":
+    from albert.model import heads
+
+    labels = custom.labels_of(folder)
+    return heads.MultiLabelModel(
         folder.config, len(labels), compute, 0, head=head, decision=folder.decision
     )
 
@@ -118,6 +131,11 @@ def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
     }
 
 
+def _multi_label_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
+    form = label_sets.LabelFormat().settings
+    return {**_classifier_settings(labels, length), "label_type": label_sets.LABEL_TYPE, **form}
+
+
 def _token_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
     columns = dataclasses.asdict(word_files.Columns())
     return {"labels": list(labels), "max_seq_length": length, "columns": columns}
@@ -146,6 +164,18 @@ _ROWS = (
         huggingface_head="classification",
         pipeline_tag="text-classification",
         settings=_classifier_settings,
+    ),
+    Kind(
+        name=label_sets.KIND,
+        outputs=("predictions", "probabilities"),  # int32 and float32 [B, K]
+        trains_pooler=True,
+        build=_build_multi_label,
+        command="run_classifier --task_name=custom --label_type=multi_label --test_file=…",
+        head_variable=None,
+        has_labels=True,
+        huggingface_head="multi_label",
+        pipeline_tag="text-classification",
+        settings=_multi_label_settings,
     ),
     Kind(
         name=token_classification.KIND,
@@ -284,7 +314,9 @@ def _find_by_variables(prefix: str) -> list[Kind]:
         row
         for row in _ROWS
         if any(
-            name.startswith(row.head_variable) and (shape == [1] or not row.one_output)
+            row.head_variable
+            and name.startswith(row.head_variable)
+            and (shape == [1] or not row.one_output)
             for name, shape in shapes.items()
         )
     ]

@@ -22,6 +22,7 @@ _KINDS = {
     "ForMultipleChoice": "multiple_choice",
     "ForQuestionAnswering": "squad_v1",
 }
+MULTI_LABEL = "multi_label_classifier"  # kind of models with several labels per text
 _WITH_LABELS = ("classifier", "token_classifier")
 _OWN_DATA = "custom"  # name of a task that may have any labels
 _SHOWN = 20  # maximum number of labels in messages
@@ -167,7 +168,7 @@ def _read_huggingface(folder: str) -> ModelHead | None:
         return ModelHead(path, kind)
     labels, problem = huggingface.read_labels(folder), config.get("problem_type")
     if kind == "classifier" and problem == "multi_label_classification":
-        return ModelHead(path, "classifier of several labels per text", labels)
+        return ModelHead(path, MULTI_LABEL, labels)
     if kind == "classifier" and (problem == "regression" or len(labels) == 1):
         return ModelHead(path, kind if len(labels) == 1 else "regression of several numbers")
     return ModelHead(path, kind, labels)

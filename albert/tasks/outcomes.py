@@ -23,7 +23,8 @@ class Outcome:
 
     Attributes:
       text: the example, for people to read.
-      label, prediction: names of classes, texts for people to read, or the numbers of a regression.
+      label, prediction: names of classes, texts for people to read, or the numbers of a regression;
+        of several labels per text their names.
       right: whether both are equal by the rules of the task; None for a regression.
       probabilities: {class: probability} in the order of the ids of the classes, if there are any.
       numbers: what the scores of the task are computed from, by name.
@@ -34,8 +35,8 @@ class Outcome:
 
     guid: str
     text: str
-    label: str | float
-    prediction: str | float
+    label: str | float | Sequence[str]
+    prediction: str | float | Sequence[str]
     right: bool | None = None
     probabilities: Mapping[str, float] = dataclasses.field(default_factory=dict)
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -104,3 +105,22 @@ def class_outcomes(
         label = labels[label_id] if labels else prediction_files.plain_number(label_id)
         right = label == row.prediction if labels else None
         yield Outcome(row.guid, text, label, row.prediction, right, row.probabilities)
+
+
+def label_set_outcomes(
+    labels: Sequence[str], ids: Sequence[str], texts: Iterable[str], rows: Rows
+) -> Iterator[Outcome]:
+    """Yields the outcomes of texts with several labels.
+
+    Args:
+      labels: K label names by id.
+      ids, texts: of the examples [B].
+      rows: label_ids, predictions and probabilities [B, K].
+    """
+    columns = (ids, rows["predictions"], rows["probabilities"])
+    predictions = prediction_files.predictions(labels, *columns)
+    for row, text, members in zip(predictions, texts, rows["label_ids"], strict=True):
+        true, found = prediction_files.names_of_set(labels, members), row.prediction
+        assert isinstance(found, tuple)
+        right = true == found
+        yield Outcome(row.guid, text, list(true), list(found), right, row.probabilities)

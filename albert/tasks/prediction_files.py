@@ -16,6 +16,7 @@ from albert.training.contracts import Evaluator, Rows
 PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
+_SEPARATOR = ","  # between several labels
 
 ExtraColumns = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of each row
 
@@ -25,21 +26,26 @@ class Prediction:
     """The prediction of a model for one example.
 
     Attributes:
-      prediction: name of the most probable label; for regression the number.
+      prediction: name of the most probable label; for regression the number; of several labels
+        per text the names of all that it has.
       probabilities: {label name: probability} in the order of the label ids (plain floats, so
         that JSON takes them); empty for regression.
       truncated: whether the text was longer than the model's input and was cut.
+      separator: text between several labels in files of columns.
     """
 
     guid: str
-    prediction: str | float
+    prediction: str | float | tuple[str, ...]
     probabilities: dict[str, float]
     truncated: bool = False
+    separator: str = _SEPARATOR
 
     @property
     def chosen(self) -> str:
         """`prediction` as text."""
         value = self.prediction
+        if isinstance(value, tuple):
+            return self.separator.join(value)
         return value if isinstance(value, str) else _number(value)
 
 
@@ -59,22 +65,31 @@ def predictions(
     indices: Iterable[Any],
     probabilities: Iterable[Any],
     truncated: Iterable[bool] = itertools.repeat(False),
+    separator: str = _SEPARATOR,
 ) -> Iterator[Prediction]:
     """Yields a `Prediction` for each example.
 
     Args:
       labels: K label names by id; empty for regression.
       guids: ids [B].
-      indices: predicted label ids [B]; for regression the numbers.
+      indices: predicted label ids [B]; for regression the numbers; of several labels per text
+        [B, K], 1 for those of the text.
       probabilities: float32 [B, K]; not read for regression.
+      separator: see `Prediction`.
     """
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
-        if labels:
-            named = dict(zip(labels, map(plain_number, row), strict=True))
-            yield Prediction(guid, labels[index], named, is_cut)
-        else:
+        if not labels:
             yield Prediction(guid, plain_number(index), {}, is_cut)
+            continue
+        named = dict(zip(labels, map(plain_number, row), strict=True))
+        answer = names_of_set(labels, index) if np.ndim(index) else labels[index]
+        yield Prediction(guid, answer, named, is_cut, separator)
+
+
+def names_of_set(labels: Sequence[str], members: Sequence[int]) -> tuple[str, ...]:
+    """Returns the names of a set of labels [K], 1 for its members."""
+    return tuple(label for label, is_in in zip(labels, members, strict=True) if is_in)
 
 
 def _tsv_lines(
@@ -92,7 +107,8 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
 
     It has id, prediction, for labels their probabilities, and truncated if the text was cut.
     """
-    fields: dict[str, Any] = {"id": row.guid, "prediction": row.prediction}
+    answer = list(row.prediction) if isinstance(row.prediction, tuple) else row.prediction
+    fields: dict[str, Any] = {"id": row.guid, "prediction": answer}
     if labels:
         fields["probabilities"] = dict(row.probabilities)
     return fields | ({"truncated": True} if row.truncated else {})
@@ -136,7 +152,11 @@ def write_table(output_dir: str, labels: Sequence[str], rows: Iterable[Predictio
 
 
 def write_classifier_files(
-    output_dir: str, rows: Rows, ids: Sequence[str], labels: Sequence[str]
+    output_dir: str,
+    rows: Rows,
+    ids: Sequence[str],
+    labels: Sequence[str],
+    separator: str = _SEPARATOR,
 ) -> None:
     """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
 
@@ -145,9 +165,10 @@ def write_classifier_files(
     all of these, see `write_predictions`.
 
     Args:
-      rows: arrays in input order: probabilities [B, K], predictions [B].
+      rows: arrays in input order: probabilities [B, K], predictions [B] or [B, K].
       ids: ids of the examples [B].
       labels: label names by id; empty for regression.
+      separator: see `Prediction`.
     """
     probabilities = np.asarray(rows["probabilities"], np.float32)
     indices = rows["predictions"]
@@ -157,7 +178,7 @@ def write_classifier_files(
         file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
 
     def named() -> Iterator[Prediction]:
-        return predictions(labels, ids, indices, probabilities)
+        return predictions(labels, ids, indices, probabilities, separator=separator)
 
     with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:
         file.write("index\tprediction\n")

@@ -204,6 +204,7 @@ def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
 
 
 @_head_operations.register(heads.ClassifierModel)
+@_head_operations.register(heads.MultiLabelModel)
 @_head_operations.register(heads.RegressionModel)
 @_head_operations.register(heads.MultipleChoiceModel)
 @_head_operations.register(heads.TokenClassifierModel)

@@ -78,6 +78,21 @@ def class_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     }
 
 
+def label_set_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+    """Computes the learning signals of several labels per text.
+
+    Args:
+      outputs: dict with probabilities [B, C].
+      features: dict with label_ids [B, C], 1 for the labels of the text.
+
+    Returns:
+      Dict with association [4], see `_association`.
+    """
+    labels = tf.cast(features["label_ids"], tf.float32)
+    scores = tf.matmul(outputs["probabilities"], labels, transpose_b=True)
+    return {"association": _association(scores, tf.matmul(labels, labels, transpose_b=True))}
+
+
 def word_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     """Computes the learning signals of word labels, from the first words of a batch.
 

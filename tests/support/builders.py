@@ -24,7 +24,7 @@ from albert.model import (
     sources,
 )
 from albert.model import decision as decisions
-from albert.tasks import custom, glue, kinds
+from albert.tasks import custom, glue, kinds, label_sets, multi_label
 from albert.text import text_rules, tokenization
 from tests.support import command_lines
 
@@ -157,6 +157,30 @@ def write_classifier(
     return str(folder)
 
 
+LABELS = ("cheap", "fine", "sweet")
+
+
+def write_multi_label(folder, labels=LABELS, seed=1, decision=decisions.PLAIN, pair=None):
+    """Writes the folder of a classifier of several labels per text, with random weights.
+
+    For the arguments see `write_classifier`. The output layer has large weights, so that texts get
+    different labels.
+
+    Returns:
+      The folder as text.
+    """
+    config = tiny_config()
+    row = label_sets.LabelSetTask({}, tables.Columns(text_pair=pair), labels)
+    source = sources.Source("", None, str(SPM), None, text_rules.TextRules(True))
+    settings = multi_label.settings_of(row, 32, 0.1, decision=decision)
+    kinds.write_folder(str(folder), label_sets.KIND, config, source, settings)
+    task = multi_label.make_task(row, decision=decision)
+    model = task.build_model(config, layers.Compute(), seed)
+    model.output.weights.assign(200 * model.output.weights)
+    checkpoints.save(f"{folder}/model.ckpt-best", model)
+    return str(folder)
+
+
 def watch_cleaning(monkeypatch):
     """List that gets each text that is preprocessed from now on."""
     seen, preprocess_text = [], tokenization.preprocess_text
@@ -191,6 +215,7 @@ MODELS = {
     "weighted": lambda *c: heads.ClassifierModel(
         c[0], 3, *c[1:], seed=1, dropout_prob=0.0, class_weights=(0.5, 3.0, 1.25)
     ),
+    "multi_label": lambda *c: heads.MultiLabelModel(c[0], 3, *c[1:], seed=1, dropout_prob=0.0),
     "regression": lambda *c: heads.RegressionModel(*c, seed=1, dropout_prob=0.0),
     "choices": lambda *c: heads.MultipleChoiceModel(c[0], 2, 0.0, *c[1:], seed=1),
     "pretraining": lambda *c: pretraining_heads.PretrainingModel(*c, seed=1),
@@ -219,6 +244,8 @@ def make_features(name, lengths=LENGTHS, length=LENGTH):
         features["label_ids"] = rng.integers(0, 2, batch // 2)
     if name in ("classifier", "weighted"):
         features["label_ids"] = rng.integers(0, 3, batch)
+    if name == "multi_label":
+        features["label_ids"] = rng.integers(0, 2, (batch, 3))
     if name == "pretraining":
         features["masked_lm_positions"] = rng.integers(0, 3, (batch, 4))
         features["masked_lm_ids"] = rng.integers(5, 50, (batch, 4))

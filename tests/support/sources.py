@@ -35,7 +35,7 @@ PLAIN = """
     training.run_facts training.run_record training.run_session training.stuck_runs
     training.subsets
     tasks.class_weights tasks.custom tasks.entities tasks.example_data tasks.glue tasks.kinds
-    tasks.metrics tasks.model_labels
+    tasks.label_set_scores tasks.label_sets tasks.metrics tasks.model_labels tasks.multi_label
     tasks.outcomes tasks.prediction_files tasks.race
     tasks.squad.answer_features tasks.squad.answers
     tasks.squad.features tasks.squad.metrics tasks.squad.null_threshold tasks.squad.outcomes
@@ -43,7 +43,8 @@ PLAIN = """
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
     tasks.token_classification tasks.word_files
     serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models
-    serving.inference serving.inference_protocol serving.openapi serving.predictor
+    serving.inference serving.inference_protocol serving.multi_label_predictor serving.openapi
+    serving.predictor
     serving.predictors serving.question_predictor serving.requests serving.runtimes
     serving.served_model serving.server_log serving.serving_folder serving.tensorflow_protocol
     serving.tensors serving.text_predictor serving.token_predictor

@@ -77,7 +77,7 @@ def test_the_head_of_another_task_of_glue_is_a_start_for_training():
          "classifier", LETTERS),
         ({"architectures": ["AlbertForSequenceClassification"], "id2label": {"1": "a", "0": "b"},
           "problem_type": "multi_label_classification"},
-         "classifier of several labels per text", LETTERS),
+         "multi_label_classifier", LETTERS),
         ({"architectures": ["BertForTokenClassification"], "id2label": {"0": "b", "1": "a"}},
          "token_classifier", LETTERS),
         ({"architectures": ["BertForMultipleChoice"]}, "multiple_choice", ()),

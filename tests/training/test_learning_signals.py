@@ -64,6 +64,23 @@ def test_equal_outputs_and_single_examples_tell_nothing():
     np.testing.assert_allclose(of_classes(one, LABELS[:1])["association"], [0, 0, 0, 1], atol=1e-6)
 
 
+def test_sets_of_labels_have_the_mean_and_variance_of_all_their_orders():
+    rng = np.random.default_rng(3)
+    labels, probabilities = rng.integers(0, 2, (5, 4)), rng.random((5, 4)).astype(np.float32)
+    features = {"label_ids": tf.constant(labels, tf.int32)}
+    signs = learning_signals.label_set_signals({"probabilities": probabilities}, features)
+    value, variance, _, count = signs.pop("association").numpy()
+    sums = [
+        (probabilities * labels[list(order)]).sum() for order in itertools.permutations(range(5))
+    ]
+    assert not signs and count == 5
+    assert value == pytest.approx((probabilities * labels).sum() - np.mean(sums), abs=1e-5)
+    assert variance == pytest.approx(np.var(sums), rel=1e-4)
+    exact = {"probabilities": tf.cast(labels, tf.float32)}
+    own, _, highest, _ = learning_signals.label_set_signals(exact, features)["association"].numpy()
+    assert own == pytest.approx(highest)
+
+
 def test_numbers_have_their_covariance():
     rng = np.random.default_rng(2)
     labels, predictions = rng.normal(size=(2, 6)).astype(np.float32)

@@ -163,18 +163,31 @@ async function copy() {
 
 const percent = share => `${(100 * share).toFixed(1)} %`;
 
-/** A table of texts with their probabilities; rows are [text, probability, is the best]. */
+/** A table of texts with their probabilities; rows are [text, probability, is chosen, threshold],
+    whose last is undefined for a choice of one. */
 function table(rows, caption) {
   const body = make("tbody");
-  for (const [text, share, isBest] of rows) {
+  for (const [text, share, isBest, threshold] of rows) {
     const meter = make("meter", {min: 0, max: 1, value: share, ariaLabel: percent(share)});
-    body.append(make("tr", {className: isBest ? "best" : ""}, make("th", {scope: "row"}, text),
-      make("td", {className: "bar"}, meter), make("td", {className: "number"}, percent(share))));
+    const row = make("tr", {className: isBest ? "best" : ""}, make("th", {scope: "row"}, text),
+      make("td", {className: "bar"}, meter), make("td", {className: "number"}, percent(share)));
+    if (threshold !== undefined) {
+      row.append(make("td", {className: "number"}, `needs ${percent(threshold)}`));
+    }
+    body.append(row);
   }
   return make("table", {ariaLabel: caption}, body);
 }
 
 const verdict = text => make("p", {className: "verdict"}, text);
+
+/** Several labels of a text, each with its threshold. */
+function memberNodes(reply) {
+  const rows = Object.entries(reply.probabilities).map(([name, share]) =>
+    [name, share, reply.prediction.includes(name), reply.thresholds[name]]);
+  rows.sort((a, b) => b[1] - a[1]);
+  return [verdict(reply.prediction.join(", ") || "no label"), table(rows, "Probabilities")];
+}
 
 function labelNodes(reply, request) {
   const options = request.options || [];
@@ -239,6 +252,7 @@ function answerNodes(reply, request) {
 function nodesOf(reply, request) {
   if (Array.isArray(reply.answers)) return answerNodes(reply, request);
   if (Array.isArray(reply.words)) return wordNodes(reply);
+  if (reply.thresholds) return memberNodes(reply);
   if (reply.probabilities) return labelNodes(reply, request);
   return reply.prediction === undefined ? [] : [verdict(String(reply.prediction))];
 }

@@ -1,0 +1,72 @@
+"""Predicts the labels of texts that have any number of them.
+
+Letters in shapes: B batch, K labels.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert.model import model_folder
+from albert.serving import tensors
+from albert.serving.predictor import Arrays
+from albert.serving.text_predictor import TextPredictor
+from albert.tasks import custom, glue, label_set_scores, label_sets, prediction_files
+from albert.text import model_inputs
+
+
+class MultiLabelPredictor(TextPredictor):
+    """A classifier of texts with several labels; see `TextPredictor`."""
+
+    kinds = (label_sets.KIND,)
+
+    def _read_settings(self, folder: model_folder.ModelFolder) -> int:
+        minimum = super()._read_settings(folder)
+        thresholds = folder.decision.thresholds_of(len(self.labels))
+        values = map(prediction_files.plain_number, thresholds)
+        self._thresholds = dict(zip(self.names, values, strict=True))
+        self.metric = "micro_f1"
+        return minimum
+
+    def _make_task(self, folder: model_folder.ModelFolder) -> custom.CustomTask:
+        self._form = label_sets.LabelFormat.from_folder(folder)
+        name, labels = folder.setting("task_name", str), custom.labels_of(folder)
+        return label_sets.LabelSetTask({}, self.columns, labels, name, self._form)
+
+    def _decode(
+        self,
+        examples: Sequence[glue.InputExample],
+        notes: Sequence[model_inputs.Cuts],
+        outputs: Sequence[Arrays],
+    ) -> Iterator[prediction_files.Prediction]:
+        for result in super()._decode(examples, notes, outputs):
+            yield dataclasses.replace(result, separator=self._form.separator)
+
+    def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
+        """Returns a JSON-ready prediction, with the threshold of each label."""
+        return super().to_json(result) | {"thresholds": self._thresholds}
+
+    def tensors(self) -> tuple[tensors.Tensor, ...]:
+        """Returns predictions [B, K], 1 for labels of the text, and probabilities [B, K]."""
+        size = len(self.labels)
+        return (tensors.members(self.names), tensors.probabilities(size))
+
+    # --- scores ---
+
+    def answers(self, results: Iterable[prediction_files.Prediction]) -> list:
+        """Returns whether the text has the label, for each label of each text."""
+        return [label in _members(result) for result in results for label in self.labels]
+
+    def score(self, gold: list, answers: list) -> float:
+        """Returns the micro F1 in percentage points."""
+        true = np.array([[label in members for label in self.labels] for members in gold])
+        counts = label_set_scores.count(self.labels, true, np.reshape(answers, true.shape))
+        return 100 * label_set_scores.score_counts(counts)["micro_f1"]
+
+
+def _members(result: prediction_files.Prediction) -> tuple[str, ...]:
+    """Returns the names of the labels of a text."""
+    assert isinstance(result.prediction, tuple)
+    return result.prediction

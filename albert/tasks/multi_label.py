@@ -1,0 +1,209 @@
+"""Classification of texts that have any number of labels: the task, its data and its predictions.
+
+Texts are read and cut as those of `glue`. Letters in shapes: see the docstring of the package.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from albert.data import tfrecord
+from albert.model import decision as decisions
+from albert.model import head_config
+from albert.tasks import (
+    custom,
+    example_data,
+    glue,
+    label_set_scores,
+    label_sets,
+    outcomes,
+    prediction_files,
+)
+from albert.text import long_texts, tokenization
+from albert.training import contracts, results
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert.data.input_options import Tensors
+    from albert.model import configuration, heads, layers
+
+
+class Evaluator:
+    """Collects rows of evaluation outputs and scores them together.
+
+    Args:
+      labels: label names by id.
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = labels
+        names = ("label_ids", "predictions", "probabilities", "per_example_loss")
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+
+    def update(self, rows: dict[str, np.ndarray]) -> None:
+        """Adds a batch: arrays [B, ...] by name; rows with is_real_example 0 are ignored."""
+        real = np.asarray(rows["is_real_example"]).astype(bool)
+        for name, parts in self._parts.items():
+            parts.append(np.asarray(rows[name])[real])
+
+    def _joined(self, name: str) -> np.ndarray:
+        return np.concatenate(self._parts[name])
+
+    def result(self) -> dict[str, float]:
+        """Returns the scores of `label_set_scores`, ``eval_loss`` and ``loss`` (the same)."""
+        sides = map(self._joined, ("label_ids", "predictions", "probabilities"))
+        loss = float(np.mean(self._joined("per_example_loss"), dtype=np.float64))
+        scores = label_set_scores.measure(self._labels, *sides)
+        return {**scores, "eval_loss": loss, "loss": loss}
+
+    def classes(self) -> tuple[results.ClassCount, ...]:
+        """Returns the texts of each label."""
+        sides = map(self._joined, ("label_ids", "predictions"))
+        return label_set_scores.count(self._labels, *sides)
+
+    def baseline(self) -> dict[str, float]:
+        """Returns the same scores, each of its best constant answer."""
+        labels = self._joined("label_ids")
+        loss = label_set_scores.constant_loss(labels)
+        scores = label_set_scores.constant_answer(self._labels, labels)
+        return {**scores, "eval_loss": loss, "loss": loss}
+
+
+def _train_metrics(
+    outputs: "Tensors", features: "Tensors"
+) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
+    """Returns the right and all decisions of a batch, see `contracts.Task.train_metrics`."""
+    import tensorflow as tf
+
+    real = tf.cast(features["is_real_example"], tf.float32)
+    right = tf.cast(outputs["predictions"] == features["label_ids"], tf.float32)
+    return {
+        "decision_accuracy": (
+            tf.reduce_sum(tf.reduce_mean(right, axis=-1) * real), tf.reduce_sum(real)
+        )
+    }  # fmt: skip
+
+
+def _signs(outputs: "Tensors", features: "Tensors") -> "Tensors":
+    from albert.training import learning_signals
+
+    return learning_signals.label_set_signals(outputs, features)
+
+
+def _build_model(
+    config: "configuration.AlbertConfig",
+    compute: "layers.Compute",
+    seed: int,
+    num_labels: int,
+    dropout_prob: float,
+    head: head_config.Head,
+    decision: decisions.Decision,
+) -> "heads.Model":
+    from albert.model import heads
+
+    return heads.MultiLabelModel(config, num_labels, compute, seed, dropout_prob, head, decision)
+
+
+def make_task(
+    label_task: label_sets.LabelSetTask,
+    dropout_prob: float = 0.1,
+    head: head_config.Head = head_config.NO_LAYER,
+    decision: decisions.Decision = decisions.PLAIN,
+) -> contracts.Task:
+    """Returns the `contracts.Task` of texts with several labels.
+
+    Args:
+      dropout_prob: dropout of the pooled output in training.
+      decision: how scores become answers.
+    """
+    labels = label_task.labels
+    build = functools.partial(_build_model, num_labels=len(labels))
+    form = label_set_scores.results_form(labels)
+    settings = {"dropout_prob": dropout_prob, "head": head, "decision": decision}
+    names = (*form.added, *label_set_scores.names_by_label(labels))
+    return contracts.Task(
+        name=label_task.name,
+        build_model=functools.partial(build, **settings),
+        eval_outputs=glue.eval_outputs,
+        evaluator=functools.partial(Evaluator, labels),
+        train_metrics=_train_metrics,
+        best_metric=label_task.best_metric,
+        metrics=(*names, "eval_loss", "loss"),
+        learning_signals=_signs,
+        results_form=form,
+    )
+
+
+def make_data(
+    label_task: label_sets.LabelSetTask,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    cache: example_data.FeatureCache,
+    predicted: str = "test",
+    rule: long_texts.LongTexts = long_texts.ALL_CUT,
+) -> "MultiLabelData":
+    """Returns the `contracts.Data` of texts with several labels; see `glue.make_data`."""
+    glue.check_length(label_task, max_seq_length)
+    return MultiLabelData(
+        name=label_task.name,
+        cache=cache,
+        task=label_task,
+        tokenizer=tokenizer,
+        max_seq_length=max_seq_length,
+        data_dir="",
+        predicted=predicted,
+        rule=rule,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultiLabelData(glue.ClassifierData):
+    """The data of texts with several labels; for the attributes see `glue.make_data`."""
+
+    task: label_sets.LabelSetTask
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """See `contracts.Data`."""
+        return {"label_ids": 2, "is_real_example": 2}
+
+    def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
+        """See `contracts.Data`."""
+        label_ids = tfrecord.FeatureSpec("label_ids", "int64", (len(self.task.labels),))
+        return [
+            label_ids if spec.name == "label_ids" else spec
+            for spec in glue.feature_specs(self.max_seq_length)
+        ]
+
+    def write_files(
+        self, output_dir: str, rows: contracts.Rows, ids: list
+    ) -> dict[str, float] | None:
+        """Writes the files of `prediction_files`; scores of test data, not of dev data again."""
+        separator = self.task.form.separator
+        prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels, separator)
+        if self.predicted != "test" or not self.task.is_labeled("test"):
+            return None
+        return prediction_files.write_scores(output_dir, Evaluator(self.task.labels), rows)
+
+    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+        """See `example_data.ExampleData`."""
+        if not self.task.is_labeled(self.predicted):
+            return None
+        texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
+        return outcomes.label_set_outcomes(self.task.labels, ids, texts, rows)
+
+
+def settings_of(
+    label_task: label_sets.LabelSetTask,
+    max_seq_length: int,
+    dropout_prob: float,
+    head: head_config.Head = head_config.NO_LAYER,
+    decision: decisions.Decision = decisions.PLAIN,
+) -> dict[str, Any]:
+    """Returns the settings that describe a model, see `custom.settings_of`."""
+    settings = custom.settings_of(label_task, max_seq_length, dropout_prob, head, decision=decision)
+    return {**settings, "label_type": label_sets.LABEL_TYPE, **label_task.form.settings}
