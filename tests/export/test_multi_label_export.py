@@ -23,7 +23,7 @@ def trained(tmp_path_factory):
     plain = predictors.load(builders.write_multi_label(folder / "plain", decision=warm))
     rows = np.array([[*row.probabilities.values()] for row in plain.predict(TEXTS)])
     thresholds = tuple(((rows.min(axis=0) + rows.max(axis=0)) / 2).tolist())
-    chosen = decision.Decision(2.0, thresholds)
+    chosen = decision.Decision(2.0, thresholds=thresholds)
     return builders.write_multi_label(folder / "trained", decision=chosen)
 
 

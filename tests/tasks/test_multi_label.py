@@ -94,7 +94,7 @@ def test_thresholds_and_temperature_decide_but_do_not_change_the_loss(tmp_path):
     plain = model(features)
     probabilities = plain["probabilities"].numpy()
     thresholds = tuple(float(x) for x in probabilities[1])  # at the threshold: has the label
-    model.decision = decision.Decision(2.0, thresholds)
+    model.decision = decision.Decision(2.0, thresholds=thresholds)
     model._thresholds = model.decision.thresholds_of(3)
     found = model(features)
     np.testing.assert_array_equal(found["per_example_loss"], plain["per_example_loss"])
