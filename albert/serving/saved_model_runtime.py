@@ -19,10 +19,12 @@ SIGNATURE = "serving_default"
 _OPERATIONS = frozenset(
     """
     AddV2 All ArgMax Assert BatchMatMulV2 BiasAdd Bitcast BitwiseAnd BroadcastTo Cast ConcatV2
-    Const Erf Erfc Exp ExpandDims Fill FloorDiv FloorMod GatherV2 Greater Identity IdentityN
+    Const Erf Erfc Exp ExpandDims Fill FloorDiv FloorMod GatherV2 Greater GreaterEqual Identity
+    IdentityN
     IsNan LeftShift LessEqual Log LogSoftmax LogicalNot MatMul Maximum Mean Minimum Mul Neg NoOp
     Pack PartitionedCall Placeholder Pow Prod Range ReadVariableOp RealDiv Relu Reshape
-    ResourceGather RightShift Rsqrt SelectV2 Shape Size Softmax SplitV Square SquaredDifference
+    ResourceGather RightShift Rsqrt SelectV2 Shape Sigmoid Size Softmax SplitV Square
+    SquaredDifference
     Squeeze StatefulPartitionedCall StridedSlice Sub Sum Tanh TensorScatterUpdate TopKV2
     Transpose Unpack VarHandleOp Where
     """.split()

@@ -51,7 +51,7 @@ def test_int8_models_are_compared_by_decision(trained, tmp_path):
     rows = [json.dumps({"text": text, "label": ["fine"]}) for text in TEXTS * 8]
     (tmp_path / "dev.jsonl").write_text("\n".join(rows))
     files = [str(tmp_path / "dev.jsonl")] * 2
-    serving_export.export(trained, str(tmp_path / "int8"), "onnx", "int8", *files)
+    serving_export.export(trained, str(tmp_path / "int8"), "onnx", "int8", *files, 0.0, 100.0)
     measured = (tmp_path / "int8" / "serving.json").read_text()
     assert '"answers": 72' in measured and '"metric": "micro_f1"' in measured
 
