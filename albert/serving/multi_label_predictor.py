@@ -3,18 +3,15 @@
 Letters in shapes: B batch, K labels.
 """
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from albert.model import model_folder
 from albert.serving import tensors
-from albert.serving.predictor import Arrays
 from albert.serving.text_predictor import TextPredictor
-from albert.tasks import custom, glue, label_set_scores, label_sets, prediction_files
-from albert.text import model_inputs
+from albert.tasks import custom, label_set_scores, label_sets, prediction_files
 
 
 class MultiLabelPredictor(TextPredictor):
@@ -31,18 +28,10 @@ class MultiLabelPredictor(TextPredictor):
         return minimum
 
     def _make_task(self, folder: model_folder.ModelFolder) -> custom.CustomTask:
-        self._form = label_sets.LabelFormat.from_folder(folder)
+        form = label_sets.LabelFormat.from_folder(folder)
+        self._separator = form.separator
         name, labels = folder.setting("task_name", str), custom.labels_of(folder)
-        return label_sets.LabelSetTask({}, self.columns, labels, name, self._form)
-
-    def _decode(
-        self,
-        examples: Sequence[glue.InputExample],
-        notes: Sequence[model_inputs.Cuts],
-        outputs: Sequence[Arrays],
-    ) -> Iterator[prediction_files.Prediction]:
-        for result in super()._decode(examples, notes, outputs):
-            yield dataclasses.replace(result, separator=self._form.separator)
+        return label_sets.LabelSetTask({}, self.columns, labels, name, form)
 
     def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
         """Returns a JSON-ready prediction, with the threshold of each label."""

@@ -44,6 +44,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
     kinds = (glue.KIND,)
     input_forms = ("txt", "csv", "tsv", "jsonl")
     output_forms = ("tsv", "jsonl")
+    _separator = prediction_files.SEPARATOR
 
     def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
@@ -218,6 +219,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
             ),
             joined,
             (bool(count.cut) for count in notes.cuts),
+            self._separator,
         )
         return map(self._decide, found) if self.decision.may_abstain else found
 

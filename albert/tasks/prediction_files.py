@@ -16,7 +16,7 @@ from albert.training.contracts import Evaluator, Rows
 PREDICTIONS = "predictions.tsv"
 SCORES = "predict_results.txt"
 _PROBABILITY = "probability_"
-_SEPARATOR = ","  # between several labels
+SEPARATOR = ","  # between several labels
 
 ExtraColumns = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of each row
 
@@ -38,7 +38,7 @@ class Prediction:
     prediction: str | float | tuple[str, ...]
     probabilities: dict[str, float]
     truncated: bool = False
-    separator: str = _SEPARATOR
+    separator: str = SEPARATOR
 
     @property
     def chosen(self) -> str:
@@ -65,7 +65,7 @@ def predictions(
     indices: Iterable[Any],
     probabilities: Iterable[Any],
     truncated: Iterable[bool] = itertools.repeat(False),
-    separator: str = _SEPARATOR,
+    separator: str = SEPARATOR,
 ) -> Iterator[Prediction]:
     """Yields a `Prediction` for each example.
 
@@ -156,7 +156,7 @@ def write_classifier_files(
     rows: Rows,
     ids: Sequence[str],
     labels: Sequence[str],
-    separator: str = _SEPARATOR,
+    separator: str = SEPARATOR,
 ) -> None:
     """Writes ``test_results.tsv``, ``submit_results.tsv`` and ``predictions.tsv``.
 
