@@ -1,4 +1,4 @@
-"""Serves folders of fine-tuned models over HTTP: labels, choices, or answers to questions.
+"""Serves models over HTTP: labels, choices, answers to questions, or masked words.
 
 Example:
 
@@ -17,6 +17,7 @@ from absl import flags, logging
 
 from albert.cli import app, environment, options, path_flags
 from albert.io import file_io
+from albert.model import published
 from albert.serving import requests
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Settings(options.Group):
 
     model_dir: str | None = options.flag(
         None,
-        "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving.",
+        "Folder of a fine-tuning run, whose best checkpoint is served, or of export_serving; or a "
+        "pre-trained model, which fills masked words: a folder, or a name such as albert_mini.",
         path=path_flags.FOLDER,
     )
     model: tuple[str, ...] = options.flag(
@@ -149,9 +151,10 @@ def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[st
         raise file_io.InputError(
             f"{name_flag}: expected letters, digits, dots and dashes, found {name!r}"
         )
-    if not file_io.is_dir(folder):
-        raise file_io.InputError(f"{folder_flag}: the folder {folder} does not exist")
-    return name, folder
+    path = published.local_path(folder)
+    if not file_io.is_dir(path):
+        raise file_io.InputError(f"{folder_flag}: the folder {path} does not exist")
+    return name, path
 
 
 def share_of(threads: int | None, models: int) -> int | None:

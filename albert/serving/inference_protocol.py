@@ -9,15 +9,12 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from albert.io import file_io, json_shapes
 from albert.serving import hosted_models, requests, tensors
-
-if TYPE_CHECKING:
-    from albert.serving.served_model import IdModel
 
 ROOT = "/v2"
 LIVE, READY = f"{ROOT}/health/live", f"{ROOT}/health/ready"
@@ -384,7 +381,7 @@ def _rows(inputs: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _ids(inputs: dict[str, _Array], ids: "IdModel") -> requests.Ids:
+def _ids(inputs: dict[str, _Array], ids: tensors.IdModel) -> requests.Ids:
     """Returns the checked ids of a request."""
     expected = [tensor.name for tensor in ids.inputs]
     if sorted(inputs) != sorted(expected):

@@ -92,6 +92,12 @@ class MaskedWords:
         possible[tokenizer.text_ids()] = True
         self._num_possible = int(possible.sum())
         self._excluded = np.where(possible, 0.0, -np.inf).astype(np.float32)
+        self._compiled = functools.cache(self._compile)
+
+    @property
+    def max_length(self) -> int:
+        """Maximum number of tokens of a text, with [CLS] and [SEP]."""
+        return self._model.config.max_position_embeddings
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str] | sources.Source) -> "MaskedWords":
@@ -121,18 +127,17 @@ class MaskedWords:
         if not others:
             raise file_io.InputError(
                 f"expected a text with {MASK} in the place of a word, as in 'The capital of France "
-                f"is {MASK}.'; found {text!r}"
+                f"is {MASK}.'; found {text[:80]!r}"
             )
         tokenizer = self._tokenizer
         ids = [tokenizer.cls_id, *tokenizer.encode(first)]
         for part in others:
             ids += [tokenizer.mask_id, *self._encode_after_mask(part)]
         ids.append(tokenizer.sep_id)
-        limit = self._model.config.max_position_embeddings
-        if len(ids) > limit:
+        if len(ids) > self.max_length:
             raise file_io.InputError(
                 f"the text has {len(ids)} tokens with [CLS] and [SEP], the model reads at most "
-                f"{limit}: keep the sentences around {MASK}; found {text[:40]!r}…"
+                f"{self.max_length}: keep the sentences around {MASK}; found {text[:40]!r}…"
             )
         return Encoded([first, *others], ids)
 
@@ -162,17 +167,20 @@ class MaskedWords:
             )
         if not texts:
             return
-        compute = prepared_weights.CompiledModel(
-            self._model,
-            functools.partial(self._most_probable, top_k=top_k),
-            (*model_inputs.NAMES, _POSITIONS),
-        )
+        compute = self._compiled(top_k)
         answers_of_row: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for rows, batch in batching.trimmed_batches(self._columns(texts), batch_size):
             probabilities, ids = compute(batch)
             answers_of_row.update(zip(rows, zip(probabilities, ids, strict=True), strict=True))
         for number, text in enumerate(texts):
             yield self._answers(text, *answers_of_row[number])
+
+    def _compile(self, top_k: int) -> prepared_weights.CompiledModel:
+        return prepared_weights.CompiledModel(
+            self._model,
+            functools.partial(self._most_probable, top_k=top_k),
+            (*model_inputs.NAMES, _POSITIONS),
+        )
 
     def _columns(self, texts: Sequence[Encoded]) -> dict[str, np.ndarray]:
         length = max(len(text.ids) for text in texts)
@@ -236,8 +244,12 @@ def _is_of_word(character: str) -> bool:
 
 def to_dict(number: int, text: str, answers: list[list[Answer]]) -> dict[str, object]:
     """Returns a JSON-ready object of a text and the answers to its masks."""
-    masks = [[dataclasses.asdict(answer) for answer in row] for row in answers]
-    return {"index": number, "text": text, "masks": masks}
+    return {"index": number, "text": text, "masks": to_json(answers)}
+
+
+def to_json(answers: list[list[Answer]]) -> list[list[dict[str, object]]]:
+    """Returns JSON-ready answers to the masks of a text."""
+    return [[dataclasses.asdict(answer) for answer in row] for row in answers]
 
 
 def describe(text: str, answers: list[list[Answer]]) -> Iterator[str]:

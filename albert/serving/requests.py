@@ -19,9 +19,11 @@ from albert.io import file_io, json_shapes, tables
 from albert.serving import batcher
 
 _EXAMPLES = "examples"
-_MAX_ANSWERS = 20
+MAX_ANSWERS = 20
 _MAX_OPTIONS = len(string.ascii_uppercase)
 _DEFAULT_ANSWERS = 3
+_MASK = "[MASK]"
+_MAX_MASKS = 16  # of a text: each takes memory for the whole vocabulary
 TRUNCATED = "truncated"  # field of a result whose texts were cut to fit the model's input
 _TOKEN_CHARACTERS = 5  # approximate, to compare lengths before a text is tokenized
 _MIN_LENGTH = 40  # characters: shorter texts take no less time
@@ -63,6 +65,17 @@ def _text(value: Any, place: str) -> str:
     return value
 
 
+def _masked(value: Any, place: str) -> str:
+    text = _text(value, place)
+    masks = text.count(_MASK)
+    if not 1 <= masks <= _MAX_MASKS:
+        raise file_io.InputError(
+            f"{place}: expected a text with 1 to {_MAX_MASKS} {_MASK} in the place of words, found "
+            f"{masks}"
+        )
+    return text
+
+
 def _words(value: Any, place: str) -> list[str]:
     if not isinstance(value, list):
         value = _text(value, place).split()
@@ -86,8 +99,8 @@ def _options(value: Any, place: str) -> list[str]:
 
 def _count(value: Any, place: str) -> int:
     json_shapes.check(value, int, place)
-    if not 1 <= value <= _MAX_ANSWERS:
-        raise file_io.InputError(f"{place}: expected 1 to {_MAX_ANSWERS}, found {value}")
+    if not 1 <= value <= MAX_ANSWERS:
+        raise file_io.InputError(f"{place}: expected 1 to {MAX_ANSWERS}, found {value}")
     return value
 
 
@@ -108,6 +121,7 @@ class Field:
       is_long: whether it is the text that an example is about.
       other_name: name that a client may use instead.
       default: value if it is missing; None: it is required.
+      needs: word that its text must have; None: any text will do.
     """
 
     name: str
@@ -117,6 +131,7 @@ class Field:
     is_long: bool = False
     other_name: str | None = None
     default: Any = None
+    needs: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +181,7 @@ class Form:
     @property
     def bare(self) -> str | None:
         """Name of the field whose value may come without a name, or None."""
-        return self.fields[0].name if len(self.fields) == 1 else None
+        return self.required[0].name if len(self.required) == 1 else None
 
     def read(self, value: Any, place: str, limits: Limits) -> dict[str, Any]:
         """Reads an example as a dict by field.
@@ -277,15 +292,24 @@ _NUM_ANSWERS = Field(
     "num_answers",
     _DEFAULT_ANSWERS,
     _count,
-    {"type": "integer", "minimum": 1, "maximum": _MAX_ANSWERS},
+    {"type": "integer", "minimum": 1, "maximum": MAX_ANSWERS},
     default=_DEFAULT_ANSWERS,
 )
 _TEXT = Field("text", "What a charming journey.", is_long=True)
+_MASKED_TEXT = Field(
+    "text",
+    "The capital of France is [MASK].",
+    _masked,
+    {"type": "string", "pattern": r"\[MASK\]", "examples": ["The capital of France is [MASK]."]},
+    is_long=True,
+    needs=_MASK,
+)
 
 ONE_TEXT = Form("/predict", (_TEXT,))
 TWO_TEXTS = Form("/predict", (_TEXT, Field("text_pair", "It was dull.")))
 WORDS = Form("/predict", (_WORDS,), is_split=True)
 CHOICE = Form("/predict", (Field("article", "It rained all day.", is_long=True), _ASKED, _OPTIONS))
+MASKED = Form("/predict", (_MASKED_TEXT, _NUM_ANSWERS))
 QUESTION = Form(
     "/ask",
     (_ASKED, Field("context", "Ann wrote it in 1901.", is_long=True), _NUM_ANSWERS),

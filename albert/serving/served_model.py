@@ -1,4 +1,4 @@
-"""Loads a fine-tuned model for a server and warms it up before the first request.
+"""Loads a model for a server and warms it up before the first request.
 
 Letters in shapes: S sequence.
 """
@@ -19,28 +19,13 @@ from albert.tasks import custom, kinds
 _WORD = "a"  # a token in most vocabularies
 
 
-@dataclasses.dataclass(frozen=True)
-class IdModel:
-    """Names the tensors that a model takes and returns instead of texts.
-
-    Attributes:
-      limits: {name of an input: number of its possible values, from 0}.
-      max_length: maximum number of ids in a sequence.
-    """
-
-    inputs: tuple[tensors.Tensor, ...]
-    outputs: tuple[tensors.Tensor, ...]
-    limits: dict[str, int]
-    max_length: int
-
-
 class ServedModel(Protocol):
     """A loaded model.
 
     Attributes:
       kind: see `model_folder.ModelFolder`.
       form: the form of its examples.
-      max_seq_length: S of the training.
+      max_seq_length: S of the training, or the longest of a pre-trained model.
       labels: label names by id; empty for regression and for kinds without labels.
       outputs: the outputs for texts; each [B, ...].
       ids: None if it takes texts only.
@@ -51,7 +36,7 @@ class ServedModel(Protocol):
     max_seq_length: int
     labels: tuple[str, ...]
     outputs: tuple[tensors.Tensor, ...]
-    ids: IdModel | None
+    ids: tensors.IdModel | None
 
     def abstention(self) -> dict[str, Any] | None:
         """Returns a JSON-ready dict of when the model abstains and how often it has answered; None
@@ -71,7 +56,7 @@ class LoadedModel:
         has_labels = kinds.KINDS[folder.kind].has_labels
         self.labels = custom.names_of(folder) if has_labels else ()
         self.outputs = (*predictor.tensors(), tensors.RESULT)
-        self.ids: IdModel | None = _id_model(folder, self.labels)
+        self.ids: tensors.IdModel | None = _id_model(folder, self.labels)
         self._decision = folder.decision
         self._texts = self._answered = 0
 
@@ -108,8 +93,8 @@ def load(
     runtime: str = "auto",
     threads: int | None = None,
     max_batch_tokens: int | None = None,
-) -> LoadedModel:
-    """Loads the model of the folder of a fine-tuning run, or of a serving folder.
+) -> ServedModel:
+    """Loads the model of the folder of a fine-tuning run, a serving folder or a pre-trained model.
 
     Args:
       runtime: of a serving folder; see `runtimes.load`.
@@ -117,20 +102,26 @@ def load(
       max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer
         sequence is computed alone. None: any.
     """
-    model = inference.find(model_dir)
-    if threads is not None and not model.serving:
+    pretrained = kinds.find_pretrained(model_dir)
+    model = None if pretrained else inference.find(model_dir)
+    if threads is not None and not (model and model.serving):
         from albert.serving import trained_model
 
         trained_model.set_threads(threads)
+    if pretrained:
+        from albert.serving import served_words
+
+        return served_words.ServedWords(pretrained, max_batch_tokens)
+    assert model is not None
     model = dataclasses.replace(model, max_batch_tokens=max_batch_tokens)
     return LoadedModel(model.folder, predictors.load(model, runtime, threads))
 
 
-def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> IdModel:
+def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> tensors.IdModel:
     config = folder.config
     limits = {"input_ids": config.vocab_size, "segment_ids": config.segment_limit}
     inputs = tensors.id_inputs(folder.kind)
-    return IdModel(
+    return tensors.IdModel(
         inputs,
         tensors.id_outputs(folder.kind, labels),
         {tensor.name: limits.get(tensor.name, 2) for tensor in inputs},  # masks are 0 or 1
@@ -147,6 +138,7 @@ def _sample(form: requests.Form, tokens: int) -> dict[str, Any]:
     sample = dict(form.optional)
     for field in form.required:
         is_list = isinstance(field.example, list)
+        words = [field.needs or _WORD, *words[1:]]
         value = words if field.is_long else [_WORD] * (len(field.example) if is_list else 1)
         sample[field.name] = value if is_list else " ".join(value)
     return sample

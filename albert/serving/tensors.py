@@ -39,6 +39,21 @@ class Tensor:
         return result[str(self.field)]
 
 
+@dataclasses.dataclass(frozen=True)
+class IdModel:
+    """Names the tensors that a model takes and returns instead of texts.
+
+    Attributes:
+      limits: {name of an input: number of its possible values, from 0}.
+      max_length: maximum number of ids in a sequence.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    limits: dict[str, int]
+    max_length: int
+
+
 def text_inputs(form: requests.Form) -> tuple[Tensor, ...]:
     """Returns the fields of a form as tensors: [B], and options [B, C]."""
     types = {"integer": INT32}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from albert.io import file_io, tables
-from albert.model import configuration, head_config, model_folder, sources
+from albert.model import configuration, head_config, huggingface, model_folder, sources
 from albert.tasks import (
     custom,
     glue,
@@ -248,6 +248,31 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     return model_folder.read(path, *names)
 
 
+def find_pretrained(path: str) -> sources.Source | None:
+    """Finds the files of a pre-trained model by its folder; None if there is another model or none.
+
+    Args:
+      path: folder of a pre-training run, or a published or a Hugging Face model.
+    """
+    names = file_io.listdir(path) if file_io.is_dir(path) else []
+    if sources.DESCRIPTION_NAME in names:
+        return None
+    if huggingface.CONFIG_NAME in names:
+        is_pretrained = model_labels.read_folder(path) is None
+    else:
+        prefix = _checkpoint_in(path) if names else None
+        is_pretrained = prefix is not None and not _find_by_variables(prefix)
+    return sources.locate_model(path) if is_pretrained else None
+
+
+def _checkpoint_in(path: str) -> str | None:
+    """Returns the prefix of the best checkpoint in a folder, or else of the last."""
+    from albert.model import checkpoints
+
+    best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
+    return best if checkpoints.prefix_exists(best) else numbered[-1] if numbered else None
+
+
 def _read_huggingface(path: str, names: Sequence[str]) -> model_folder.ModelFolder | None:
     """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders."""
     head = model_labels.read_folder(path) if file_io.is_dir(path) else None
@@ -280,15 +305,11 @@ def write_folder(
 
 def _check_undescribed(path: str, names: Sequence[str]) -> None:
     """Raises InputError if a folder without description holds a checkpoint; says what to run."""
-    from albert.model import checkpoints
-
-    best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)
-    if checkpoints.prefix_exists(best):
-        numbered = [best]
-    if not numbered:
+    prefix = _checkpoint_in(path)
+    if prefix is None:
         return
     message = f"{path} has no {sources.DESCRIPTION_NAME}: "
-    rows = _find_by_variables(numbered[-1])
+    rows = _find_by_variables(prefix)
     matching = [row for row in rows if row.name in names]
     if not matching:
         kinds = " or ".join(row.name for row in rows) or "pre-trained"

@@ -93,7 +93,7 @@ def test_the_commands_of_the_documents_are_requests():
     """Each body is taken by one kind of model at least, at the path that it goes to."""
     text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").replace("\\\n", " ")
     commands = re.findall(r"^curl localhost:8501(\S+) +-d '(.*)'$", text, re.M)
-    forms = ("ONE_TEXT", "TWO_TEXTS", "WORDS", "CHOICE", "QUESTION")
+    forms = ("ONE_TEXT", "TWO_TEXTS", "WORDS", "CHOICE", "MASKED", "QUESTION")
     taken = set()
     for path, body in commands:
         if path.startswith("/v2/"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert.io import file_io
-from albert.serving import batcher, hosted_models, requests, served_model, tensors
+from albert.serving import batcher, hosted_models, requests, tensors
 from tests.support import servers
 from tests.support.serving_stand_in import EchoModel
 
@@ -16,7 +16,7 @@ inference_protocol = pytest.importorskip("albert.serving.inference_protocol")
 pytest.importorskip("albert.serving.server")
 
 PATH = "/v2/models/model"
-IDS = served_model.IdModel(
+IDS = tensors.IdModel(
     tensors.id_inputs("classifier"),
     tensors.id_outputs("classifier", ("no", "yes")),
     {"input_ids": 50, "input_mask": 2, "segment_ids": 2},

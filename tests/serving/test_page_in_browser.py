@@ -191,6 +191,33 @@ def test_entities_and_pairs(chromium):
         assert json.loads(visit.page.evaluate("body()")) == {"text": "one", "text_pair": "two"}
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_masked_words(chromium, count):
+    answers = [
+        {"word": "<b>x", "piece": "<b>x", "probability": 0.75, "text": "It is <b>x."},
+        {"word": "fine", "piece": "fine", "probability": 0.125, "text": "It is fine."},
+    ]
+
+    class Words(EchoModel):
+        def answer(self, examples):
+            return [{"masks": [answers[: one["num_answers"]]] * count} for one in examples]
+
+    model = Words(form=requests.MASKED, kind="masked_words", labels=())
+    with serving(model) as (address, _), Visit(chromium, address, NARROW) as visit:
+        visit.page.locator("#send").wait_for()
+        assert json.loads(visit.page.evaluate("body()")) == {
+            "text": "The capital of France is [MASK].", "num_answers": 5,
+        }  # fmt: skip
+        visit.ask()
+        assert visit.texts("#answer .verdict") == ["It is <b>x."] * count
+        assert visit.texts("#answer th") == ["<b>x", "fine"] * count
+        assert visit.texts("#answer td.number") == ["75.0 %", "12.5 %"] * count
+        assert visit.texts("#answer tr.best th") == ["<b>x"] * count
+        named = ["[MASK]"] if count == 1 else ["[MASK] 1", "[MASK] 2"]
+        assert visit.texts("#answer h3") == named
+        assert visit.fits() and not visit.problems
+
+
 def test_one_of_several_models_is_chosen(chromium):
     names = ("first", "other")
     with serving(model_names=names) as (address, server), Visit(chromium, address) as visit:

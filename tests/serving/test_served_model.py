@@ -1,6 +1,5 @@
 """Every kind of model behind one function: the answers of its predictor, whatever is in a text."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -56,7 +55,7 @@ def multiple_choice(folder):
 
 def squad(folder):
     settings = squad_task.Settings(48, 16, 10, 20, 30)
-    model_folder.write(str(folder), squad_task.V1, CONFIG, SOURCE, dataclasses.asdict(settings))
+    model_folder.write(str(folder), squad_task.V1, CONFIG, SOURCE, settings.to_dict())
     made = squad_task.make_task(squad_task.V1, settings)
     return save(folder, made.build_model(CONFIG, layers.Compute(), 4))
 

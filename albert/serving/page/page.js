@@ -66,7 +66,8 @@ function optionsField(texts) {
 
 // Name of a field of the server: the name in requests and the field, filled with an example.
 const FIELDS = {
-  text: ["text", () => textField("Text", "A charming journey with a splendid soup.", 4)],
+  text: ["text", schema =>
+    textField("Text", schema.examples?.[0] ?? "A charming journey with a splendid soup.", 4)],
   text_pair: ["text_pair", () => textField("Second text", "The soup was good.", 3)],
   // As a text, which the server splits.
   words: ["text", () => textField("Text, with a space between words",
@@ -89,10 +90,10 @@ function chosen() {
 function buildForm() {
   const model = chosen(), isReady = model.state === "ready";
   fields = {};
-  for (const name of isReady ? Object.keys(model.example.properties) : []) {
+  for (const [name, schema] of isReady ? Object.entries(model.example.properties) : []) {
     if (name in FIELDS) {
       const [key, build] = FIELDS[name];
-      fields[key] = build();
+      fields[key] = build(schema);
     }
   }
   at("fields").replaceChildren(...Object.values(fields).map(field => field.node));
@@ -249,7 +250,17 @@ function answerNodes(reply, request) {
   return nodes;
 }
 
+/** The words in the place of each mask of a text. */
+function maskNodes(reply) {
+  return reply.masks.flatMap((answers, number) => {
+    const name = reply.masks.length > 1 ? `[MASK] ${number + 1}` : "[MASK]";
+    const rows = answers.map((answer, place) => [answer.word, answer.probability, place === 0]);
+    return [make("h3", {}, name), verdict(answers[0].text), table(rows, name)];
+  });
+}
+
 function nodesOf(reply, request) {
+  if (Array.isArray(reply.masks)) return maskNodes(reply);
   if (Array.isArray(reply.answers)) return answerNodes(reply, request);
   if (Array.isArray(reply.words)) return wordNodes(reply);
   if (reply.thresholds) return memberNodes(reply);
