@@ -1,16 +1,17 @@
-"""Draws the way from raw text to a served model."""
+"""Draws the way from texts and a model to a server, and the one to a model of your own."""
 
 from drawing import Drawing
 
 WIDTH, HEIGHT, GAP = 212, 104, 26
-LEFT, TOP, SECOND = 16, 18, 184
+LEFT, TOP, SECOND = 16, 18, 214
+# The first row is the main job; the second makes a model to begin with.
 STEPS = [
-    ("Raw text", "prepare_corpus", "cleaned, without duplicates"),
-    ("Vocabulary", "train_vocab", "SentencePiece pieces"),
-    ("Records", "create_pretraining_data", "masks, sentence order"),
-    ("Pre-training", "run_pretraining", "LAMB or AdamW, resumable"),
-    ("Fine-tuning", "run_classifier, …", "GLUE, SQuAD, your data"),
+    ("A model", "albert_mini, yours, …", "comes with the package"),
+    ("Fine-tuning", "run_classifier, …", "your texts, GLUE, SQuAD"),
     ("Export and serve", "export_serving, serve", "ONNX, LiteRT, int8, HTTP"),
+    ("Raw text", "prepare_corpus", "cleaned, without duplicates"),
+    ("Records", "create_pretraining_data", "after train_vocab"),
+    ("Pre-training", "run_pretraining", "LAMB or AdamW, resumable"),
 ]
 
 
@@ -21,7 +22,7 @@ def _corner(step: int) -> tuple[float, float]:
 def _step(drawing: Drawing, step: int) -> None:
     name, command, note = STEPS[step]
     x, y = _corner(step)
-    color = "blue" if step < 4 else "green"
+    color = "green" if step < 3 else "blue"
     drawing.box(x, y, WIDTH, HEIGHT, fill=f"{color}_area", stroke=color)
     middle = x + WIDTH / 2
     drawing.text(middle, y + 34, name, size=20, bold=True)
@@ -34,17 +35,14 @@ def _step(drawing: Drawing, step: int) -> None:
 
 def draw() -> str:
     """Returns the SVG."""
-    drawing = Drawing(720, 382, "From raw text to a served model")
+    drawing = Drawing(720, 340, "From your texts to a served model")
     for step in range(len(STEPS)):
         _step(drawing, step)
-    records, training = _corner(2)[0] + WIDTH / 2, LEFT + WIDTH / 2
-    turn = (TOP + HEIGHT + SECOND) / 2
+    training, model = _corner(5)[0] + WIDTH / 2, LEFT + WIDTH / 2
+    turn = (TOP + HEIGHT + SECOND) / 2 + 8
     drawing.line(
-        [(records, TOP + HEIGHT + 3), (records, turn), (training, turn), (training, SECOND - 3)],
+        [(training, SECOND - 3), (training, turn), (model, turn), (model, TOP + HEIGHT + 3)],
         arrow=True,
     )
-    x, y = _corner(4)[0], SECOND + HEIGHT
-    drawing.box(x - 60, y + 32, WIDTH + 120, 46, fill="orange_area", stroke="orange")
-    drawing.text(x + WIDTH / 2, y + 61, "Start here with a published model", size=16, bold=True)
-    drawing.line([(x + WIDTH / 2, y + 32), (x + WIDTH / 2, y + 3)], color="orange", arrow=True)
+    drawing.text(360, turn - 10, "only for a model of your own", size=16, bold=True)
     return drawing.svg()

@@ -56,7 +56,8 @@ def commands(page):
 
 def make_data(folder):
     command_lines.run("make_demo_data", output_dir=folder / "data")
-    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    for name in ("recipes", "examples"):
+        shutil.copytree(ROOT / name, folder / name)
     for name in ("corpus", "domain", "model", "records"):
         (folder / name).mkdir()
     text = (folder / "data/corpus/train.txt").read_text().split("\n\n")
