@@ -92,7 +92,11 @@ def _report_lost_worker(error: Exception) -> str | None:
 
 
 def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.FlagValues) -> None:
-    """Defines a script's flags so that --help shows all of them, also those of shared groups."""
+    """Defines a script's flags so that --help shows all of them, also those of shared groups.
+
+    Args:
+      define_flags: see `run`.
+    """
     before = set(flag_values)
     define_flags(flag_values)
     for name in set(flag_values) - before:

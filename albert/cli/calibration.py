@@ -21,6 +21,7 @@ _BEST = (None, "best", "all")  # values of --checkpoint with which the best one 
 
 
 def _above_zero(name: str, value: float | None) -> None:
+    """Checks that a flag is between 0 and 1, without both; None: not given."""
     if value is not None and not 0 < value < 1:
         raise file_io.InputError(f"--{name}={value} must be above 0 and below 1, such as 0.05")
 
@@ -54,6 +55,7 @@ class Calibration(options.Group):
         """Rejects flags without dev data, a model or classes; a regression has no labels.
 
         Args:
+          labels: label names by id; empty for a regression.
           has_label_sets: whether a text has any number of labels.
 
         Raises:
@@ -119,7 +121,10 @@ def run(
 def _fit(
     flags: Calibration, decision: decisions.Decision, rows: contracts.Rows
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
-    """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps."""
+    """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps.
+
+    The arguments are those of `run`.
+    """
     probabilities, labels = rows["probabilities"], rows["label_ids"]
     if labels.ndim > 1:
         probabilities, labels = calibration.as_choices(probabilities, labels)

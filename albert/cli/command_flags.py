@@ -39,21 +39,30 @@ class CommandLine:
 
     @classmethod
     def from_values(cls, values: FlagValues, script: str) -> "CommandLine":
-        """Returns the command of parsed flags."""
+        """Returns the command of parsed flags.
+
+        Args:
+          script: name of its module in the package.
+        """
         arguments = [values[name].serialize() for name in values if values[name].present]
         return cls(
             script, _arguments(values), list(filter(None, arguments)), describe(values, script)
         )
 
     def with_value(self, name: str, value: Any) -> "CommandLine":
-        """Returns the command with a flag value that the program has determined."""
+        """Returns the command with the value of flag `name` that the program has determined."""
         if value == self.flags[name]["value"]:
             return self
         changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
         return dataclasses.replace(self, flags=changed)
 
     def with_settings(self, settings: object, names: Iterable[str]) -> "CommandLine":
-        """Returns the command with values of settings that the program has determined."""
+        """Returns the command with the values of flags that the program has determined.
+
+        Args:
+          settings: has an attribute for each flag.
+          names: the flags to change.
+        """
         command_line = self
         for name in names:
             command_line = command_line.with_value(name, getattr(settings, name))
@@ -63,6 +72,7 @@ class CommandLine:
         """Returns the recorder of the run.
 
         Args:
+          source: the initial model.
           teacher: checkpoint or folder of its teacher, if it has one.
         """
         return run_session.Recorder(
@@ -74,7 +84,11 @@ class CommandLine:
 
 
 def describe(values: FlagValues, script: str) -> dict[str, dict]:
-    """Returns {name: {"value": …, "source": …}} of a script's own flags."""
+    """Returns {name: {"value": …, "source": …}} of a script's own flags.
+
+    Args:
+      script: name of its module in the package.
+    """
     own = _defined(script)  # Libraries also define flags.
     if values is flags.FLAGS:
         source_of = find_sources(values, _arguments(values))
@@ -131,7 +145,11 @@ def _name(values: FlagValues, word: str) -> str:
 
 
 def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str, list[str]]]:
-    """Returns the files of the initial model and of the teacher; see `run_session.Recorder`."""
+    """Returns {role: (path, its files)} of the initial model and of the teacher, if there is one.
+
+    Args:
+      teacher: its checkpoint or folder.
+    """
     paths = {"configuration": source.config_file, "vocabulary": source.vocabulary}
     files = {role: (path, [path]) for role, path in paths.items() if path}
     if source.checkpoint:

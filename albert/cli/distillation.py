@@ -107,7 +107,9 @@ class Teacher(options.Group):
         """Returns the `Distillation` of the flags.
 
         Args:
+          teacher: None: the run has no teacher.
           source: the student's model; its vocabulary must be the teacher's.
+          student: the student's sizes.
           term, logits: outputs to compare, see `distillation.DistillationConfig`.
         """
         if teacher is None:

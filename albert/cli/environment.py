@@ -47,7 +47,12 @@ def set_defaults(
 
 
 def misspelled(names: Iterable[str], variables: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (variable, the one probably meant) for variables that resemble those of flags."""
+    """Yields (variable, the one probably meant) for variables that resemble those of flags.
+
+    Args:
+      names: names of flags.
+      variables: names of all variables in the environment.
+    """
     upper_names = {name.upper() for name in names}
     for variable in sorted(variables):
         name = variable.removeprefix(PREFIX)

@@ -125,13 +125,18 @@ class Command(abc.ABC):
         source: sources.Source,
         config: configuration.AlbertConfig,
     ) -> distillation.Distillation:
-        """Returns the changes that the teacher makes to a run of a student with `config`."""
+        """Returns the changes that the teacher makes to a run of a student with `config`.
+
+        Args:
+          teacher: None: no teacher, no changes.
+          source: the student's model.
+        """
         return distillation.Distillation()
 
     def export(  # noqa: B027 (not every command exports)
         self, export_dir: str, inputs: Inputs, prepared: Prepared, engine: "Engine"
     ) -> None:
-        """Writes SavedModels to a folder; all workers call it."""
+        """Writes SavedModels to new folders in `export_dir`; all workers call it."""
 
 
 def run(command: Command, values: flags.FlagValues, script: str) -> None:
@@ -175,6 +180,7 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     if calibrate := prepared.calibrate:
 
         def calibrated(rows: contracts.Rows, prefix: str) -> tuple[contracts.Task, contracts.Data]:
+            """Returns task and data with the fitted decision, see `stages.Run.calibrate`."""
             nonlocal prepared
             if distribution.is_chief(strategy):  # the decision is kept in the description
                 stages_run.complete_folder(False)
@@ -208,6 +214,7 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
             shared_arguments.append(f"--{name}={os.path.join(settings.output_dir, file)}")
 
     def arguments(seed: int, folder: str) -> list[str]:
+        """Returns the arguments of the command for a seed with its own output folder."""
         return [*shared_arguments, f"--seed={seed}", f"--output_dir={folder}"]
 
     metric = settings.schedule.metric_for_best or command.best_metric
@@ -295,7 +302,7 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
 def find_class_weights(
     settings: ClassifierSettings, labels: Sequence[str], examples: Iterable[str], data: str
 ) -> dict[str, float]:
-    """Returns the weights of the labels in the loss of training; {} if all count the same.
+    """Returns {label: its weight in the training loss}; {} if all count the same.
 
     A run that does not train keeps those of its folder.
 
@@ -380,7 +387,11 @@ def make_run(
     prepared: Prepared,
     recorder: run_session.Recorder | None = None,
 ) -> "stages.Run":
-    """Returns the run of a command."""
+    """Returns the run of a command.
+
+    Args:
+      recorder: None: the run is not recorded.
+    """
     from albert.tasks import kinds
     from albert.training import stages
 
@@ -427,6 +438,9 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
     """Returns the number of numbered checkpoints that a run keeps; 0: all.
 
     By default, a run that does not evaluate its checkpoints keeps all of them for a later command.
+
+    Args:
+      evaluates: whether the run evaluates its checkpoints.
     """
     limit_flags = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
     keeps_all = settings.do_train and not evaluates and not limit_flags

@@ -26,6 +26,7 @@ _LENGTHS = (
 
 
 def _above_zero(name: str, value: float) -> None:
+    """Checks that the value of flag `name` is finite and above 0."""
     if not 0 < value < math.inf:
         raise file_io.InputError(f"--{name}={value} must be above 0")
 
@@ -52,7 +53,11 @@ class Schedule(training.Schedule):
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
-        """Rejects contradictions; see `training.Schedule.check`."""
+        """Rejects contradictions.
+
+        Args:
+          do_train, evaluates: whether the run trains, and whether it evaluates.
+        """
         super().check(do_train, evaluates)
         if self.num_restarts and not (do_train and self.stuck_after):
             raise file_io.InputError("--num_restarts needs --do_train and --stuck_after above 0")
@@ -68,7 +73,13 @@ class Schedule(training.Schedule):
     def judgement(
         self, learning_rate: float | str, warmup_fraction: float, recipe: str | None
     ) -> stuck_runs.Settings | None:
-        """Returns how the run is judged; None: no check for learning."""
+        """Returns how the run is judged; None: no check for learning.
+
+        Args:
+          learning_rate: number or "auto", for the advice.
+          warmup_fraction: fraction of the steps that are warm-up.
+          recipe: file or page with settings to try; None: no check for learning.
+        """
         if not (self.stuck_after and recipe):
             return None
         advice = (
@@ -425,6 +436,11 @@ class StepSettings(Settings):
         return lengthened
 
     def _with_warmup(self, steps: int, is_own_data: bool) -> Self:
+        """Returns the settings with a number of steps, and the warm-up as a fraction of it.
+
+        Args:
+          is_own_data: see `with_steps`.
+        """
         fraction = self.warmup_proportion
         if fraction is None and is_own_data and "warmup_step" not in self.given:
             fraction = _OWN_WARMUP
@@ -490,6 +506,9 @@ def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
 
     A run that does not train sees the inputs that its model was trained on: lengths and columns
     whose flags are omitted become those of the folder.
+
+    Args:
+      kind: the command's class of settings.
     """
     settings = options.read(kind, values)
     folder = settings.trained_folder

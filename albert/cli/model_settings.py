@@ -76,7 +76,8 @@ class ModelFiles(text_flags.TextFlags):
 
         Args:
           needs_vocabulary: whether a missing vocabulary is an error.
-          teacher: its vocabulary is used if neither the flags nor the initial model provide one.
+          teacher: its vocabulary is used if neither the flags nor the initial model provide one;
+            None: no teacher.
         """
         if self.init_checkpoint and self.albert_hub_module_handle:
             raise file_io.InputError(
@@ -105,7 +106,7 @@ class ModelToUse(ModelFiles):
     def find(
         self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
     ) -> sources.Source:
-        """Returns the model of these flags; see `ModelFiles.find`."""
+        """Returns the model of these flags; the arguments are those of `ModelFiles.find`."""
         models = self.init_checkpoint or self.albert_hub_module_handle
         if models and self.from_scratch and "from_scratch" in self.given:
             raise file_io.InputError(
@@ -119,7 +120,8 @@ class ModelToUse(ModelFiles):
         """Returns `find()`, or the files in the output folder if there is no training and no model.
 
         Args:
-          kind: kind of its models, see `model_folder`.
+          output_dir: folder of the run.
+          kind: kind of its models, such as "classifier", see `model_folder`.
           teacher: see `find`.
         """
         from albert.tasks import kinds
@@ -160,7 +162,11 @@ class Inference(options.Group):
 
 
 def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference.FoundModel":
-    """Returns the model of a folder, whose kind must be one of those given."""
+    """Returns the model of a folder, whose kind must be one of those given.
+
+    Args:
+      *kinds: kinds as in the description of a model, see `model_folder`.
+    """
     from albert.serving import inference
 
     model = inference.find(model_dir, *kinds)
@@ -168,9 +174,10 @@ def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference
 
 
 def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]:
-    """Returns a JSON-ready dict of the settings that the features of a text depend on.
+    """Returns {name: JSON value} of the settings that the features of a text depend on.
 
     Args:
+      max_seq_length: maximum number of tokens per text.
       source: a model with a vocabulary.
     """
     return {

@@ -14,9 +14,10 @@ _USES = {
 
 
 def line(name: str, rest: str = "", **paths: str) -> str:
-    """Returns a line of a shell.
+    """Returns a line to paste into a shell, which runs a command of the package.
 
     Args:
+      name: the command, such as "report".
       rest: further flags.
       **paths: values of flags, by name.
     """
@@ -30,7 +31,11 @@ def show(*lines: str) -> None:
 
 
 def after_fine_tuning(kind: str, folder: str) -> list[str]:
-    """Returns what uses the model of a fine-tuning run: `kind` as in its folder."""
+    """Returns lines for a shell that use the model of a fine-tuning run.
+
+    Args:
+      kind: kind of the model, as its folder describes it.
+    """
     name, rest = _USES[kind]
     return [
         line(name, rest, model_dir=folder),

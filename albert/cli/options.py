@@ -87,7 +87,7 @@ def flag(default: Any, help: str, **rest: Any) -> Any:
 
 
 def count(default: int | None, help: str) -> Any:
-    """Returns the field of a flag for a whole number that must be at least 1."""
+    """Returns the field of a flag for a whole number that must be at least 1; None: no default."""
     return flag(default, help, check=positive)
 
 
@@ -119,7 +119,12 @@ class Group:
     given: frozenset[str] = frozenset()
 
     def refuse_given(self, purpose: str, *names: str) -> None:
-        """Rejects flags that have no effect in this run."""
+        """Rejects flags that have no effect in this run.
+
+        Args:
+          purpose: what the flags are for, as the message shows it.
+          *names: the flags, without dashes; those with a value are rejected.
+        """
         flag_names = [f"--{name}" for name in names if getattr(self, name)]
         if flag_names:
             raise file_io.InputError(f"{', '.join(flag_names)}: only for {purpose}")
@@ -155,25 +160,25 @@ class PrecisionParser(flags.EnumParser):
 
 
 def positive(name: str, value: float) -> None:
-    """Checks a count that must be at least 1."""
+    """Checks that the value of flag `name`, a count, is at least 1."""
     if value < 1:
         raise file_io.InputError(f"--{name}={value} must be at least 1")
 
 
 def not_negative(name: str, value: float) -> None:
-    """Checks a number that must be at least 0; raises `file_io.InputError` otherwise."""
+    """Checks that the value of flag `name` is at least 0; raises `file_io.InputError` otherwise."""
     if value < 0:
         raise file_io.InputError(f"--{name}={value} must be at least 0")
 
 
 def fraction(name: str, value: float) -> None:
-    """Checks a fraction below 1, such as a dropout; raises `file_io.InputError` otherwise."""
+    """Checks that the value of flag `name`, such as a dropout, is from 0 to below 1."""
     if not 0 <= value < 1:
         raise file_io.InputError(f"--{name}={value} must be a fraction, from 0 to below 1")
 
 
 def unit_interval(name: str, value: float) -> None:
-    """Checks a number from 0 to 1; raises `file_io.InputError` otherwise."""
+    """Checks that the value of flag `name` is from 0 to 1."""
     if not 0 <= value <= 1:
         raise file_io.InputError(f"--{name}={value} must be between 0 and 1")
 
@@ -189,7 +194,12 @@ def _type_of(annotation: Any) -> type:
 
 
 def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type, Flag]]:
-    """Yields name, type and `Flag` of each flag of a group, including nested groups."""
+    """Yields name, type and `Flag` of each flag of a group, including nested groups.
+
+    Args:
+      kind: class of the group.
+      defaults: {name of a flag: its default} that replace those of the group; None: none.
+    """
     hints = typing.get_type_hints(kind)
     defaults = defaults or {}
     for field in dataclasses.fields(kind):
@@ -205,13 +215,17 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 
 
 def _section(kind: type[Group], name: str) -> str:
-    """Returns the section of a flag of a group."""
+    """Returns the section of ``--help`` that shows flag `name` of a group."""
     sections = (section for section, names in kind.sections.items() if name in names.split())
     return next(sections, kind.section)
 
 
 def _with_defaults(kind: type, defaults: dict) -> Any:
-    """Returns a group with its defaults, some of which are replaced."""
+    """Returns a group of class `kind` with its defaults, some of which are replaced.
+
+    Args:
+      defaults: {name of a flag: its default} that replace those of the class.
+    """
     own = {f.name for f in dataclasses.fields(kind) if _FLAG in f.metadata} & defaults.keys()
     values = {name: defaults[name] for name in own}
     for field in dataclasses.fields(kind):
@@ -222,7 +236,7 @@ def _with_defaults(kind: type, defaults: dict) -> Any:
 
 
 def define(kind: type, flag_values: flags.FlagValues) -> None:
-    """Defines the flags of a group, including nested groups."""
+    """Defines the flags of a group's class, including nested groups."""
     for name, value_type, row in _rows(kind):
         place: dict[str, Any] = {"flag_values": flag_values, "module_name": row.section}
         if isinstance(row.parser, flags.EnumParser):
@@ -253,7 +267,12 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
 def _define_path(
     name: str, value_type: type, row: Flag, parser: flags.ArgumentParser, place: dict[str, Any]
 ) -> None:
-    """Defines a flag whose value names files or folders."""
+    """Defines a flag whose value names files or folders.
+
+    Args:
+      value_type: `tuple` for several paths, else `str`.
+      place: arguments of absl that say where the flag is defined.
+    """
     if row.repeated:
         default = list(row.default)
         flags.DEFINE_multi(parser, flags.ArgumentSerializer(), name, default, row.help, **place)
@@ -267,7 +286,11 @@ def _define_path(
 
 
 def read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
-    """Returns the group of parsed flags; checks each value alone, and outputs against inputs."""
+    """Returns the group of parsed flags; checks each value alone, and outputs against inputs.
+
+    Args:
+      kind: class of the group.
+    """
     settings = _read(kind, flag_values)
     named = {name: (row.path, flag_values[name].value) for name, _, row in _rows(kind) if row.path}
     path_flags.check_outputs(named, settings)
@@ -275,7 +298,11 @@ def read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
 
 
 def _read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
-    """Returns the group of parsed flags."""
+    """Returns the group of parsed flags; checks each value alone.
+
+    Args:
+      kind: class of the group.
+    """
     values, flag_names = {}, set()
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:

@@ -43,6 +43,12 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 
 def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
+    """Returns the words of a command, with those of its flag files in their places.
+
+    Args:
+      above: paths of the flag files that include these words.
+      numbers: counts the flag files read so far.
+    """
     arguments: list[str] = []
     while words:
         word = words.pop(0)
@@ -59,7 +65,12 @@ def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) ->
 
 
 def _flags_of(name: str, above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
-    """Returns the flags of a flag file and of those that it includes; none if it is missing."""
+    """Returns the flags of a flag file and of those that it includes; none if it is missing.
+
+    Args:
+      name: the flag file as it is given.
+      above, numbers: see `_expand`.
+    """
     path = find(os.path.expanduser(name))
     if path in above or not file_io.exists(path):
         return []

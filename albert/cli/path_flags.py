@@ -36,7 +36,12 @@ class Path:
         return _ListParser() if is_list else _PathParser(self)
 
     def existing(self, value: str | tuple[str, ...] | None, settings: Any) -> Iterator[str]:
-        """Yields the existing files that a value stands for; remote ones need not exist."""
+        """Yields the existing files that a value stands for; remote ones need not exist.
+
+        Args:
+          value: value of the flag: one path or several; None: not given.
+          settings: those of the command, see `files`.
+        """
         endings = self.files(settings) if callable(self.files) else self.files
         if not value:
             yield from (_STANDARD_INPUT,) if self.or_stdin else ()
@@ -113,7 +118,8 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
     """Rejects an output that is a file which the same command reads, before any work.
 
     Args:
-      values: {name of a flag: (path, value)}.
+      values: {name of a flag: (its files, its value)}.
+      settings: those of the command, see `Path.files`.
     """
     written: dict[Hashable, tuple[str, str]] = {}
     for name, (path, value) in values.items():
@@ -133,7 +139,13 @@ def _text(value: str | Sequence[str]) -> str:
 
 
 def _refuse(output_flag: str, output: str, input_flag: str, input_file: str) -> NoReturn:
-    """Raises the error of an output that is an input."""
+    """Raises the error of an output that is an input.
+
+    Args:
+      output_flag: name of the flag with the output, without dashes.
+      output, input_file: paths of the same file.
+      input_flag: flag and value that name the input, or "standard input".
+    """
     same = "" if input_file in (output, _STANDARD_INPUT) else f", the same file as {input_file}"
     raise file_io.InputError(
         f"--{output_flag} would replace {output}{same}, which this command reads ({input_flag}): "

@@ -225,7 +225,11 @@ class Settings(training.Settings):
 def _reject_unused_rules(
     settings: Settings, files: Mapping[str, "dynamic_masking.RecordFiles"]
 ) -> None:
-    """Rejects masking flags that have no effect with these records."""
+    """Rejects masking flags that have no effect with these records.
+
+    Args:
+      files: {"train": …, "dev": …}, the records of each split.
+    """
     budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
     train = files["train"]
     if budget and train.without_masks:
@@ -254,7 +258,7 @@ def find_masker(
     """Returns what draws masks; None if the masks of the records are kept.
 
     Args:
-      files: see `pretraining.make_data`.
+      files: {"train": …, "dev": …}, the records of each split.
       vocab_size: V of the model.
     """
     from albert.data import dynamic_masking
@@ -303,7 +307,7 @@ def warn_of_untrained_types(
     """Warns if the records train only one of several token types.
 
     Args:
-      files: see `pretraining.make_data`.
+      files: {"train": …, "dev": …}, the records of each split.
     """
     if config.type_vocab_size > 1 and not files["train"].has_second_texts:
         logging.warning(
@@ -360,6 +364,12 @@ def find_sentence_tasks(settings: Settings, strategy: "tf.distribute.Strategy") 
 
 
 def _log_measured_task(trained: str, requested: str, task: str) -> None:
+    """Logs what an evaluation with the labels of another sentence task measures.
+
+    Args:
+      trained: says which model was trained for what, for the message.
+      requested, task: keys of `pretraining_heads.SENTENCE_TASKS`: of the labels, of the model.
+    """
     from albert.model import pretraining_heads
 
     head, labels = (pretraining_heads.SENTENCE_TASKS[name] for name in (task, requested))

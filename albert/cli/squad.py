@@ -243,7 +243,7 @@ class Squad(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModel."""
+        """Writes the SavedModel to a new folder in `export_dir`."""
         from albert.export import saved_model_export
         from albert.training import distribution
 

@@ -31,6 +31,7 @@ _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def _check_rate(name: str, value: float | str) -> None:
+    """Checks that a learning rate is at least 0, or "auto"."""
     if value != AUTO:
         options.not_negative(name, float(value))
 
@@ -351,7 +352,13 @@ class Schedule(options.Group):
     def judgement(
         self, learning_rate: float | str, warmup_fraction: float, recipe: str | None
     ) -> stuck_runs.Settings | None:
-        """Returns how the run is judged; None: no check for learning."""
+        """Returns how the run is judged; None: no check for learning.
+
+        Args:
+          learning_rate: number or "auto", for the advice.
+          warmup_fraction: fraction of the steps that are warm-up.
+          recipe: file or page with settings to try; None: no check for learning.
+        """
         return None
 
 
@@ -445,7 +452,13 @@ def run_config(
     predict_batch_size: int,
     keep_checkpoint_max: int,
 ) -> "engine.RunConfig":
-    """Returns the settings of the engine; commands pass arguments that differ."""
+    """Returns the settings of the engine; commands pass arguments that differ.
+
+    Args:
+      num_train_steps: the last step.
+      eval_batch_size, predict_batch_size: examples per step.
+      keep_checkpoint_max: number of numbered checkpoints to keep; 0: all.
+    """
     from albert.training import engine
 
     if keep_checkpoint_max < 0:
@@ -496,6 +509,7 @@ def end_with_estimate(
     batch_size = settings.train_batch_size
 
     def compute_with(accumulation_steps: int, recompute: bool) -> "layers.Compute":
+        """Returns how the model computes with a number of micro-batches."""
         changed = dataclasses.replace(
             compute, gradient_accumulation_steps=accumulation_steps, recompute=recompute
         )
@@ -518,7 +532,11 @@ def end_with_estimate(
 def _with_extra_rows(
     settings: Settings, config: configuration.AlbertConfig, source: sources.Source
 ) -> configuration.AlbertConfig:
-    """Returns the configuration with a row for each extra piece."""
+    """Returns the configuration with a row for each extra piece.
+
+    Args:
+      config: the configuration in the files of `source`.
+    """
     grown = model_folder.with_extra_rows(config, source)
     if grown != config and settings.is_frozen:
         raise file_io.InputError(
@@ -532,7 +550,12 @@ def _with_extra_rows(
 
 
 def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sources.Source) -> int:
-    """Returns the number of rows that training may add: those that `read_config` has added."""
+    """Returns the number of rows that training may add: those that `read_config` has added.
+
+    Args:
+      config: the configuration from `read_config`.
+      source: the initial model.
+    """
     if not (settings.do_train and source.rules.extra_pieces):
         return 0
     own = configuration.AlbertConfig.from_json_file(source.config_file)

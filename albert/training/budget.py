@@ -100,6 +100,7 @@ class Durations:
 
         Args:
           step: current step, whose checkpoint is not saved yet.
+          last: the last step of training.
           save_every: steps between checkpoints.
           eval_every: steps between evaluations, which also save checkpoints; 0: each checkpoint is
             evaluated.
@@ -140,11 +141,12 @@ class Pacer(contracts.Hook):
     """A planner of the last training step, for `engine.Engine.train`.
 
     Args:
+      folder: output folder.
       attempt: number of the attempt; each later attempt has the whole budget.
       save_every, eval_every: see `Durations.seconds_left`.
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
       writes: False in the workers that must not write.
-      pace: gets each plan; the learning rate follows it.
+      pace: gets each plan; the learning rate follows it. None: it does not depend on the plan.
       on_known: called with the number of steps and the present step, once the number of steps is
         known well enough for judgements, and whenever it changes after that.
 
@@ -155,7 +157,7 @@ class Pacer(contracts.Hook):
 
     def __init__(
         self, settings: Settings, folder: str, attempt: int, save_every: int, eval_every: int,
-        agree: Callable[[Callable[[], Any]], Any] = lambda make: make(), writes: bool = True,
+        agree: contracts.OnChief = lambda make: make(), writes: bool = True,
         pace: "optimizers.Pace | None" = None,
         on_known: Callable[[int, int], None] = lambda *_: None,
     ) -> None:  # fmt: skip
@@ -255,6 +257,7 @@ class Pacer(contracts.Hook):
         is_first = True
 
         def timed(prefix: str, step: int) -> bool:
+            """Evaluates a checkpoint and records the seconds; returns whether training must end."""
             nonlocal is_first
             self._note_saving()
             if step == 0:
@@ -312,6 +315,13 @@ class Pacer(contracts.Hook):
         return self._plan(step, last, is_known) if moves or is_known or last == step else None
 
     def _plan(self, step: int, last: int, is_known: bool) -> dict[str, Any]:
+        """Returns a plan in the form of ``budget.json``.
+
+        Args:
+          step: present step.
+          last: planned last step.
+          is_known: whether it is known well enough for judgements.
+        """
         return {
             "step": step,
             "share": 1.0 if last == step else self._completed_fraction(step),
@@ -394,7 +404,11 @@ def _has_ended(attempt: dict[str, Any]) -> bool:
 
 
 def read(folder: str, minutes: float) -> dict[str, Any] | None:
-    """Reads the budget file of an output folder; None if there is none."""
+    """Reads the content of ``budget.json`` in an output folder; None if there is none.
+
+    Args:
+      minutes: time budget of this run, which must be that of the file.
+    """
     path = os.path.join(folder, BUDGET)
     if not file_io.exists(path):
         return None

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 2**31 - 1  # number of steps
 SPLITS = ("train", "dev", "test")
+# (make) -> the result of make() in the chief; all workers must make each call.
+OnChief = Callable[[Callable[[], Any]], Any]
 Rows = Mapping[str, np.ndarray]  # outputs of examples, which are the first axis of each array
 
 
@@ -52,7 +54,15 @@ class Model(Protocol):
     def __call__(
         self, features: Tensors, training: bool = False, seed: "tf.Tensor | None" = None
     ) -> dict[str, "tf.Tensor"]:
-        """Returns the outputs of a batch; the seed [2] draws the dropout."""
+        """Computes the outputs of a batch.
+
+        Args:
+          features: {name: [B, ...]}, the batch.
+          seed: integers [2] that determine the dropout; None: a random one.
+
+        Returns:
+          {name: tensor} of the outputs.
+        """
 
     def loss_weights(self, features: Tensors) -> Tensors:
         """Returns the total weight of a batch in each loss term, from inputs only: scalars."""
@@ -60,7 +70,12 @@ class Model(Protocol):
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> Tensors:
-        """Returns the loss terms of a batch: scalars, see `heads.Model.losses`."""
+        """Returns {name: scalar} of the loss terms of a batch, see `heads.Model.losses`.
+
+        Args:
+          outputs: those of the model.
+          weights: {name: total weight}, by default `loss_weights` of the features.
+        """
 
     def total(self, losses: Tensors) -> "tf.Tensor":
         """Returns the scalar that training minimizes."""
@@ -223,11 +238,11 @@ class Data(abc.ABC):
         Args:
           output_dir: folder to write to.
           rows: outputs of `Task.eval_outputs` in the order of the records.
-          ids: those of the examples.
+          ids: those of the examples, in the same order.
           prefix: the checkpoint that computed the outputs.
 
         Returns:
-          The scores of the predictions, or None if there are no labels.
+          {name of a score: number} of the predictions, or None if there are no labels.
         """
 
     @abc.abstractmethod
@@ -284,12 +299,17 @@ class Data(abc.ABC):
         fill: "Callable[[Data, str, list[str]], None]",
         prepare: Callable[[Tensors], Tensors],
     ) -> Self:
-        """Returns data that needs a cache: `prepare` adds its content to batches as read."""
+        """Returns data that needs a cache.
+
+        Args:
+          fill: ``(data, split, paths)`` fills the cache for record files.
+          prepare: adds content of the cache to the features of a batch as read.
+        """
         data = dataclasses.replace(self, fill=fill)
         return data._preparing(last=prepare)
 
     def _preparing(self, first: _Prepare | None = None, last: _Prepare | None = None) -> Self:
-        """Returns data with functions before and after `prepare` of its inputs."""
+        """Returns data with functions before and after `prepare` of its inputs; None: none."""
         train, evaluation = self.train_input, self.eval_input
         return dataclasses.replace(
             self,
@@ -303,6 +323,7 @@ class Data(abc.ABC):
 
 
 def _apply(steps: Iterable[_Prepare | None], features: Tensors) -> Tensors:
+    """Returns the features of a batch after all steps, in order; None is no step."""
     for step in filter(None, steps):
         features = step(features)
     return features

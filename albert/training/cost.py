@@ -94,6 +94,7 @@ class Meter:
             logging.info("%s", cost.text())
 
     def _add(self, name: str, value: float) -> None:
+        """Adds a value to the amount spent that has this name."""
         self._spent[name] = self._spent.get(name, 0) + value
 
     def _add_usage(self, prefix: str) -> None:

@@ -74,7 +74,11 @@ class DistillationConfig:
         return any(self.weights[2:])
 
     def teacher_layer(self, layer: int, layers: int) -> int:
-        """Returns the teacher's layer whose output a layer of a student of `layers` learns."""
+        """Returns the teacher's layer whose output a student's layer learns, both from 0.
+
+        Args:
+          layers: number of the student's layers.
+        """
         return (layer + 1) * self.config.num_hidden_layers // layers - 1
 
     def check_student(self, config: configuration.AlbertConfig) -> None:
@@ -134,6 +138,7 @@ class HeadlessTeacher(heads.Model):
         return {}
 
     def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+        """Returns {}: without a head there are no losses."""
         return {}
 
 
@@ -228,7 +233,11 @@ class DistilledModel(tf.Module):
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns the terms of `heads.Model`, not yet multiplied by the weights of the settings."""
+        """Returns {name: scalar} of the terms, without the weights of the settings.
+
+        Args:
+          weights: {name: total weight}, by default `loss_weights` of the features.
+        """
         weights = self.loss_weights(features) if weights is None else weights
         terms = self._student.losses(outputs, features, weights)
         for name in self._settings.factors:
@@ -237,7 +246,12 @@ class DistilledModel(tf.Module):
         return terms
 
     def _teaching_losses(self, term: str, outputs: Tensors, features: Tensors) -> tf.Tensor:
-        """Returns the weighted losses of a term of the teacher, whose sum is divided by a total."""
+        """Returns the losses of a term of the teacher per row, token or text, times their weights.
+
+        Args:
+          term: name of the term, such as "distillation_loss".
+          outputs: those of the student and, as ``teacher_…``, of the teacher.
+        """
         settings, tokens = self._settings, _real_tokens(features)
         if term == "distillation_loss":
             logits = (outputs[f"teacher_{settings.logits}"], outputs[settings.logits])
@@ -314,6 +328,7 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
     def build_model(
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> Model:
+        """Builds the student with its teacher."""
         settings.check_student(config)
         if settings.reads_hidden_states:
             compute = dataclasses.replace(compute, whole_sequence=True)

@@ -104,7 +104,12 @@ def _limit_requests(seconds: float) -> Iterator[None]:
 
 
 def _wait_for(server: str, end: float, seconds: float) -> None:
-    """Waits until the TensorFlow server at host:port answers, and logs that it waits."""
+    """Waits until the TensorFlow server at host:port answers, and logs that it waits.
+
+    Args:
+      end: value of `time.monotonic()` at which the wait fails.
+      seconds: length of the wait, for messages.
+    """
     import grpc  # needed only for TPUs
 
     # Maximum pause before a connection is tried again.
@@ -224,6 +229,12 @@ def _is_address(value: object) -> bool:
 
 
 def _tf_config_error(value: str | None, what: str) -> file_io.InputError:
+    """Returns the error of an invalid ``TF_CONFIG``.
+
+    Args:
+      value: content of the variable; None: missing.
+      what: what is wrong with it, which follows its name.
+    """
     return file_io.InputError(
         f"the environment variable TF_CONFIG {what}. Expected something like "
         '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
@@ -348,6 +359,7 @@ def _gpus() -> list[tf.config.LogicalDevice]:
 def _tpu_strategy(
     address: str | None, zone: str | None, project: str | None
 ) -> tf.distribute.Strategy:
+    """Returns the strategy of a TPU; the arguments are those of `find`."""
     resolver = find(address, zone, project)
     with _end_on_signals():
         connect(resolver, address)
@@ -462,7 +474,7 @@ def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) 
     """Checks that all workers have the same settings; otherwise they could deadlock.
 
     Args:
-      settings: dict that can be stored as JSON.
+      settings: {name: JSON value}.
     """
     # Compared as text, because NaN does not equal itself.
     mine = {key: json.dumps(value) for key, value in settings.items()}
@@ -583,6 +595,7 @@ def distribute(
       flag: name of the flag that sets the batch size, for messages.
       endless: whether the dataset never ends; then no step needs to check whether all replicas
         have a batch.
+      **params: further parameters that `input_fn` gets.
     """
     batch_size = per_replica_batch_size(strategy, global_batch_size, flag)
     # The autotune thread may sleep past the end of the pipeline. Deleting the iterator then waits

@@ -135,7 +135,7 @@ def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *name
 
 
 def training_batch(run_config: RunConfig, strategy: tf.distribute.Strategy) -> str:
-    """Describes how the batch is divided, such as "4 replicas x 8 = 32".
+    """Returns how the training batch is divided, such as "4 replicas x 8 = 32".
 
     Args:
       run_config: the settings of the run.
@@ -275,7 +275,12 @@ class Engine:
         )
 
     def _start_log(self, step: int, words_per_token: float | None) -> training_log.TrainingLog:
-        """Starts to measure the cost of training; returns its `training_log.TrainingLog`."""
+        """Starts to measure the cost of training, and to report it.
+
+        Args:
+          step: steps taken before.
+          words_per_token: see `train`.
+        """
         config, is_chief = self.run_config, distribution.is_chief(self.strategy)
         folder = config.output_dir if is_chief else None
         self._meter.start(self.model, folder, words_per_token)
@@ -360,6 +365,7 @@ class Engine:
         log: training_log.TrainingLog,
         on_checkpoint: OnCheckpoint | None,
     ) -> None:
+        """Trains on batches from `step` to the last one; `on_checkpoint` is as in `train`."""
         config, started = self.run_config, time.monotonic()
         logging.info("Building the training graph; the first step follows")
         replica_step = functools.partial(
@@ -394,8 +400,7 @@ class Engine:
                 if not np.isfinite(means["loss"] + means["gradient_norm"]):
                     self._stop_at_non_finite(step, rate, means)
                 self._training_means.add(totals.sums)
-                is_due = step % config.log_every_steps == 0
-                log.update(step, totals.sums, rate, is_due, totals.work)
+                log.update(step, totals.sums, rate, step % config.log_every_steps == 0, totals.work)
                 loop.stop.assign(False)  # Later signals end the next call early.
                 for hook in self._hooks:
                     hook.observe(step, totals.signals)
@@ -439,7 +444,11 @@ class Engine:
     def _save(
         self, step: int, optimizer: optimizers.Optimizer, on_checkpoint: OnCheckpoint | None
     ) -> bool:
-        """Saves a checkpoint; returns the result of `_evaluate`."""
+        """Saves a checkpoint; returns the result of `_evaluate`.
+
+        Args:
+          on_checkpoint: see `train`; None: nothing is evaluated.
+        """
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
@@ -471,7 +480,11 @@ class Engine:
         return prefix
 
     def _evaluate(self, on_checkpoint: OnCheckpoint | None, prefix: str, step: int) -> bool:
-        """Evaluates a checkpoint if due; returns whether training must end."""
+        """Evaluates a checkpoint if due; returns whether training must end.
+
+        Args:
+          on_checkpoint: see `train`; None: nothing is evaluated.
+        """
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
         self._writer.wait()
@@ -480,6 +493,12 @@ class Engine:
             return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step: int, rate: float, means: Mapping[str, float]) -> NoReturn:
+        """Raises the error of a loss that is not finite, once the last checkpoint is written.
+
+        Args:
+          rate: learning rate.
+          means: {name: mean} of the losses and of the gradient norm.
+        """
         try:
             self._writer.wait()
         except file_io.InputError as error:
@@ -497,7 +516,12 @@ class Engine:
     def _batches(
         self, input_fn: InputFn, batch_size: int, flag: str
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Yields (example_index, rows) of numpy arrays, without padding rows."""
+        """Yields (example_index [N], {name: rows [N, ...]}) of each batch, without padding rows.
+
+        Args:
+          batch_size: examples per step over all replicas.
+          flag: name of the flag that sets it, for messages.
+        """
         # All checkpoints are evaluated on the same data, so its pipeline is built once.
         key = (input_fn, batch_size)
         if key not in self._datasets:
@@ -518,6 +542,11 @@ class Engine:
 
     def _make_infer(self) -> Callable[[Iterator, list[tf.Tensor]], dict[str, tf.Tensor]]:
         def replica_infer(features: Tensors, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+            """Returns {name: rows [B, ...]} of a batch, gathered from all replicas.
+
+            Args:
+              weights: the model's prepared weights.
+            """
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
             with self.model.use_weights(weights):
@@ -531,6 +560,11 @@ class Engine:
 
         @tf.function(autograph=False)
         def infer(iterator: Iterator, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+            """Returns {name: rows [B, ...]} of the next batch.
+
+            Args:
+              weights: the model's prepared weights.
+            """
             with kernels.releasing_gradients():
                 rows = self.strategy.run(replica_infer, (next(iterator), weights))
             local = self.strategy.experimental_local_results
@@ -605,7 +639,11 @@ class Engine:
 
 @contextlib.contextmanager
 def _explaining_memory_errors(flag: str, batch_size: int) -> Iterator[None]:
-    """Turns a failed allocation in the block into an error that suggests changes."""
+    """Turns a failed allocation in the block into an error that suggests changes.
+
+    Args:
+      flag: name of the flag that sets the batch size.
+    """
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:

@@ -23,7 +23,7 @@ from albert.model import checkpoints
 from albert.training import contracts, distribution, optimizers, results, run_record, training_log
 from albert.training.evaluation_basis import Basis
 
-Metrics = dict[str, float]
+Metrics = dict[str, float]  # {name of a score: number}
 T = TypeVar("T")
 _MAX_NAMES = 4  # variables that a message names
 
@@ -169,7 +169,11 @@ class BestTracker:
         self.unscored_best = None
 
     def write_best(self, metrics: Metrics, classes: Sequence[results.ClassCount] = ()) -> None:
-        """Adds the metrics of `take_best` to the results of an earlier run."""
+        """Adds the metrics of `take_best` to the results of an earlier run.
+
+        Args:
+          classes: counts of each class; empty if the task counts none.
+        """
         if self._is_chief and self.best_step is not None:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
@@ -183,7 +187,11 @@ class BestTracker:
         metrics: Metrics,
         classes: Sequence[results.ClassCount] = (),
     ) -> None:
-        """Records the metrics of a checkpoint and copies it if it is the best so far."""
+        """Records the metrics of a checkpoint and copies it if it is the best so far.
+
+        Args:
+          classes: counts of each class; empty if the task counts none.
+        """
         value, is_untrained = self._value(metrics), self._is_untrained(step)
         is_better = self.best_step is None or self._best_is_untrained > is_untrained
         if self._best_is_untrained == is_untrained:
@@ -210,7 +218,7 @@ class BestTracker:
             self._writer.flush()
 
     def _is_better(self, value: float, best: float | None) -> bool:
-        """Returns whether a value replaces the best.
+        """Returns whether a score replaces the best one, which is None before the first.
 
         Any number is better than None or NaN. Of several NaN the last one counts.
         """
@@ -226,6 +234,11 @@ class BestTracker:
         return sum(step > self.best_step for step in steps)
 
     def _write_results(self, name: str, step: int, metrics: Metrics) -> None:
+        """Writes the results of a checkpoint, and which one is the best.
+
+        Args:
+          name: prefix or name of the checkpoint.
+        """
         _log(self._folder, name, step, metrics, self._form, is_chief=True, best=self._metric)
         block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
         self._blocks = results.put(self._blocks, block)
@@ -250,6 +263,11 @@ def _log(
     """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``.
 
     On a terminal these are the scores of the reference and the one that chooses the `best`.
+
+    Args:
+      name: prefix or name of the checkpoint.
+      kind: see `run_record.append_evaluation`.
+      best: metric that chooses the best checkpoint; None: not shown.
     """
     if log_format.is_short():
         text = results.short_line(metrics, form, best)
@@ -351,14 +369,17 @@ def warn_of_start(engine: Engine, best: results.Block) -> None:
 def evaluate_while_training(
     engine: Engine, input_fn: InputFn, extra: dict[str, float] | None = None
 ) -> Callable[[str, int], bool]:
-    """Returns an ``on_checkpoint`` callback for `Engine.train` that evaluates each checkpoint.
+    """Makes a callback for `Engine.train` that evaluates each checkpoint.
 
     Every checkpoint is evaluated when it is saved, even if few are kept. All workers evaluate; the
     chief decides which checkpoints are new, and writes. An existing best checkpoint with unknown
     score is evaluated first.
 
     Args:
-      extra: numbers to add to the results.
+      extra: {name: number} to add to the results; None: nothing.
+
+    Returns:
+      ``(prefix, step)`` -> whether training must end.
     """
     patience = engine.run_config.early_stopping_patience
     tracker = _tracker(engine, resume=True)
@@ -368,6 +389,7 @@ def evaluate_while_training(
         tracker.write_best(scored.metrics, scored.classes)
 
     def on_checkpoint(prefix: str, step: int) -> bool:
+        """Evaluates a new checkpoint; returns whether training must end."""
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             logging.info("Evaluating %s", os.path.basename(prefix))
             metrics = {**engine.evaluate(input_fn), **(extra or {})}
@@ -382,6 +404,7 @@ def evaluate_while_training(
 
 
 def _tracker(engine: Engine, resume: bool) -> BestTracker:
+    """Returns the tracker of the engine's folder; `resume`: it continues an earlier run's files."""
     folder, is_chief = engine.run_config.output_dir, distribution.is_chief(engine.strategy)
     task = engine.task
     return BestTracker(
@@ -458,7 +481,12 @@ def _evaluate_next(
     step: int,
     prefix: str,
 ) -> None:
-    """Records one checkpoint of `_wait_for_pending`."""
+    """Records one checkpoint of `_wait_for_pending`.
+
+    Args:
+      scored: the existing best checkpoint, whose score is known; None without one.
+      step, prefix: those of the checkpoint.
+    """
     if scored and prefix == scored.prefix:
         tracker.record(prefix, step, scored.metrics, scored.classes)
         return
@@ -526,9 +554,13 @@ def _is_scored(prefix: str | None, scored: _ScoredBest) -> bool:
 def evaluate(
     engine: Engine, input_fn: InputFn, which: str | None = None, wait_secs: float = 0
 ) -> results.Block | None:
-    """Evaluates without training: all checkpoints, or the one selected by ``checkpoint``.
+    """Evaluates without training: all checkpoints, or a selected one.
 
     A single checkpoint is reported in the log and the results file; the best one is not changed.
+
+    Args:
+      which: see `checkpoints.choose`; None or "all": all checkpoints.
+      wait_secs: see `evaluate_all`.
 
     Returns:
       `results.Block` of the selected or the best checkpoint; None in workers that do not write.
@@ -571,7 +603,7 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
 
 
 def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | None:
-    """Reports the metrics of one checkpoint in the log and the results file.
+    """Reports the scores of one checkpoint in the log and the results file.
 
     The results of other checkpoints are kept.
 
@@ -615,6 +647,7 @@ class BackgroundWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Waits for the last checkpoint; logs its error if the block ended with another."""
         if kind is None:
             self.wait()
         self._pool.shutdown()

@@ -109,7 +109,8 @@ def from_values(
 
     Args:
       flags: {name: {"value": …}} of its script.
-      metric: score that picks the best checkpoint.
+      task: name of the task; None if unknown.
+      metric: score that picks the best checkpoint; None if unknown.
       data: entry of the evaluated data in ``run.json``; None if unknown.
       description: settings in ``model.json``; None if unknown.
     """
@@ -142,7 +143,11 @@ def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_record(folder: str, record: Mapping[str, Any]) -> Basis:
-    """Returns the basis of a folder's run from its flags and inputs, as older versions kept it."""
+    """Returns the basis of a folder's run from its flags and inputs, as older versions kept it.
+
+    Args:
+      record: content of its ``run.json``.
+    """
     inputs = record["inputs"]
     data = inputs.get("eval_data") or inputs.get("predict_data")
     task = record.get("task")

@@ -90,7 +90,13 @@ def count_work(
 
 
 def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: int) -> tf.Tensor:
-    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`."""
+    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`.
+
+    Args:
+      parts: number of parts of a batch that are computed one after the other.
+      skip_padding: whether padding is left out.
+      micro_batches: see `count_work`.
+    """
     if not skip_padding:
         return tf.size(mask)
     batch = token_rows.dimension(mask, 0)
@@ -191,11 +197,13 @@ def _head_operations(model: heads.Model, work: StepWork) -> _Head:
 
 @_head_operations.register
 def _(model: distillation.HeadlessTeacher, work: StepWork) -> _Head:
+    """Returns zeros: there is no head."""
     return _Head(0, 0)
 
 
 @_head_operations.register
 def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
+    """Returns the FLOP of the transform, the word logits and the sentence head."""
     config = model.config
     transform = 2 * work.masked * config.hidden_size * config.embedding_size
     words = 2 * work.masked * config.embedding_size * config.vocab_size
@@ -219,6 +227,7 @@ def _label_weight_operations(model: heads.Model, work: StepWork) -> _Head:
 
 @_head_operations.register
 def _(model: heads.SquadV2Model, work: StepWork) -> _Head:
+    """Returns the FLOP of start, end and answerability."""
     size = model.hidden.size
     start = 2 * work.positions * size
     tokens, starts = 2 * work.positions * size**2, 2 * work.texts * size**2
@@ -230,7 +239,12 @@ def _(model: heads.SquadV2Model, work: StepWork) -> _Head:
 
 
 def _after_hidden_layer(model: heads.Model, rows: int, first: int, other: int) -> _Head:
-    """Returns the `_Head` of products that read the hidden layer of a head if there is one."""
+    """Returns the `_Head` of products that read the hidden layer of a head if there is one.
+
+    Args:
+      rows: number of rows that the hidden layer takes.
+      first, other: FLOP without the hidden layer, as in `_Head`.
+    """
     if not model.hidden.has_layer:
         return _Head(first, other)
     return _Head(2 * rows * model.config.hidden_size * model.hidden.size, first + other)

@@ -32,6 +32,7 @@ def freeze(task: contracts.Task) -> contracts.Task:
     def build_model(
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> heads.Model:
+        """Builds the model of the task, whose encoder is not trained."""
         model = cast(heads.Model, task.build_model(config, compute, seed))
         model.freeze_encoder()
         return model
@@ -99,7 +100,7 @@ class OutputCache:
 
     Args:
       parent: local folder in which the encoder gets its folder.
-      settings: JSON-ready dict of everything that the outputs depend on, except the text.
+      settings: {name: JSON value} of everything that the outputs depend on, except the text.
       width: H.
       dtype: a key of `_STORED`.
       is_sequence: whether there is one row per token, not per text.
@@ -205,6 +206,8 @@ class OutputCache:
         """Computes the missing outputs of all texts of record files.
 
         Args:
+          paths: the record files.
+          specs: features of their records.
           encode: computes the outputs of texts that are cut to their lengths.
           batch_size: number of full-length texts that are encoded at a time.
           check: see `contracts.Data`.
@@ -274,6 +277,11 @@ class OutputCache:
         return count, rows
 
     def _check_disk_space(self, count: int, rows: int) -> None:
+        """Logs the size of the missing outputs; rejects a disk with too little space.
+
+        Args:
+          count, rows: number of texts, and of rows that their outputs have.
+        """
         num_bytes, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
         sizes = [file_io.describe(count) for count in (num_bytes, free)]
         text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
@@ -287,6 +295,12 @@ class OutputCache:
     def _encode_missing(
         self, blocks: Iterable[Texts], encode: Encode, batch_size: int, rows: int
     ) -> None:
+        """Computes and writes the outputs of the texts that are not in the cache.
+
+        Args:
+          encode, batch_size: see `fill`.
+          rows: number of rows that the outputs have.
+        """
         waiting: dict[bytes, np.ndarray] = {}  # outputs of the next part by key
         num_bytes = 0
         with progress.Progress("encoding", rows, "rows") as bar:
@@ -329,7 +343,11 @@ def _describe_data(path: str) -> dict[str, Any]:
 def _blocks(
     paths: Sequence[str], specs: Sequence[FeatureSpec], check: Callable[[Tensors], Tensors]
 ) -> Iterator[Texts]:
-    """Yields the texts of records."""
+    """Yields the texts of record files, some records at a time.
+
+    Args:
+      specs, check: see `OutputCache.fill`.
+    """
     specs = [spec for spec in specs if spec.name in model_inputs.NAMES]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
         features = check(input_pipeline.parse(specs, serialized))
@@ -340,7 +358,12 @@ def _blocks(
 
 
 def _batches(lengths: np.ndarray, indices: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens."""
+    """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens.
+
+    Args:
+      lengths: number of tokens of each text, int [N].
+      indices: indices of the texts to use.
+    """
     order = sorted(indices, key=lambda index: -lengths[index])
     start = 0
     while start < len(order):
@@ -375,6 +398,7 @@ def cached_data(
     batch_size = run.run_config.eval_batch_size
 
     def fill(data: contracts.Data, split: str, paths: list[str]) -> None:
+        """Adds the missing outputs of the texts in the records of a split to the cache."""
         with data.reading(paths):
             cache, encode = encoder().cache, encoder().encode
             cache.fill(paths, data.specs(split), encode, batch_size, data.check)
@@ -383,7 +407,11 @@ def cached_data(
 
 
 class _Encoder:
-    """The encoder of a run, and the cache of its outputs."""
+    """The encoder of a run, and the cache of its outputs.
+
+    Args:
+      task, run, cache_dir: see `cached_data`.
+    """
 
     def __init__(self, task: contracts.Task, run: stages.Run, cache_dir: str) -> None:
         config, folder = run.run_config, run.run_config.output_dir
@@ -426,6 +454,12 @@ class _Encoder:
     def _settings(
         self, config: configuration.AlbertConfig, dtype: str, is_sequence: bool
     ) -> dict[str, Any]:
+        """Returns {name: JSON value} of what the outputs depend on, except the text.
+
+        Args:
+          dtype: type of the outputs.
+          is_sequence: whether there is one row per token, not per text.
+        """
         digest = hashlib.sha256()
         for name, variable in self._variables.items():
             digest.update(name.encode() + variable.numpy().tobytes())

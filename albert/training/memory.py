@@ -148,6 +148,7 @@ def report(
     """
 
     def estimate_of(steps: int, recompute: bool) -> Estimate:
+        """Returns the estimate with a number of micro-batches."""
         return estimate(shapes, make_compute(steps, recompute), steps)
 
     usage = estimate_of(accumulation_steps, recompute)

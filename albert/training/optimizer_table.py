@@ -93,7 +93,7 @@ def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
     """Checks that the optimizer exists and accepts the settings.
 
     Args:
-      settings: {name: value} of constructor arguments.
+      settings: {name: value} of constructor arguments; None: none.
 
     Raises:
       file_io.InputError: the name or a setting is invalid; the message lists the valid ones.
@@ -115,6 +115,7 @@ def _quote(names: Iterable[str]) -> str:
 
 
 def _check_value(name: str, value: Any) -> None:
+    """Checks the value of the constructor argument `name`."""
     if name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
         for pattern in value or ():
             _check_pattern(name, pattern)
@@ -129,6 +130,7 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def _check_pattern(name: str, pattern: str) -> None:
+    """Checks that an element of the argument `name` is a regular expression that is not empty."""
     if not pattern:  # It would match every name.
         raise file_io.InputError(f"{name} has an empty regular expression")
     try:

@@ -294,7 +294,7 @@ class Optimizer(tf.Module):
             return self._apply(gradients, variables)
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> tf.Tensor:
-        """Returns the norm of the gradients, after the update of the variables."""
+        """Updates the variables; returns the norm of the gradients before clipping."""
         rate = self.learning_rate()
         norm = tf.linalg.global_norm(gradients)
         factor, skipped = 1.0, None
@@ -320,7 +320,12 @@ class Optimizer(tf.Module):
         rate: tf.Tensor,
         skipped: tf.Tensor | None,
     ) -> None:
-        """Updates one variable and its slots, unless `skipped` (a scalar, or None) is true."""
+        """Updates one variable and its slots, unless `skipped` is true.
+
+        Args:
+          gradient, factor, rate: see `_new_values`.
+          skipped: bool scalar; None: false.
+        """
         slots = self._slots[_name(variable)]
         values = self._new_values(variable, gradient, slots, factor, rate)
         for target, value in zip((*slots, variable), values, strict=True):
@@ -393,6 +398,7 @@ class AdamBase(Optimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
+        """Returns the new slots and variable after a step of Adam, see `Optimizer`."""
         decay = self._decay_rate(variable)
         if self._bias_correction:
             number = tf.cast(self.updates_made() + 1, tf.float32)
@@ -418,7 +424,14 @@ class AdamBase(Optimizer):
         epsilon: tf.Tensor | float,
         decay: float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the new slots and the update, see `kernels.adam_update`."""
+        """Returns the new mean, the new square and the update, see `kernels.adam_update`.
+
+        Args:
+          slots: mean and square of the gradient.
+          factor: scalar by which the gradient is multiplied.
+          epsilon: scalar that is added to the root of the square.
+          decay: fraction of the variable that is added to the update.
+        """
         weights, gradient, mean, square, factor = map(
             tf.convert_to_tensor, (variable, gradient, *slots, factor)
         )
@@ -427,7 +440,11 @@ class AdamBase(Optimizer):
         )
 
     def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
-        """Returns the factor by which the rate of one variable is multiplied."""
+        """Returns the scalar by which the rate of one variable is multiplied.
+
+        Args:
+          update: tensor of the variable's shape, before the rate.
+        """
         del variable, update
         return 1.0
 
@@ -472,7 +489,12 @@ class Adam(AdamBase):
 
 
 def _total_weight(beta: float, number: tf.Tensor) -> tf.Tensor:
-    """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers."""
+    """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers.
+
+    Args:
+      beta: decay of the mean.
+      number: updates so far, a float32 scalar.
+    """
     return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))
 
 
@@ -480,11 +502,15 @@ def _total_weight(beta: float, number: tf.Tensor) -> tf.Tensor:
 
 
 class LAMB(AdamBase):
-    """Layer-wise adaptive moments (LAMB); it takes the arguments of `AdamBase`.
+    """Layer-wise adaptive moments (LAMB).
 
     The trust ratio is the norm of the weights over the norm of the update, 1 where either is 0.
-    Variables excluded from weight decay are also excluded from the ratio, unless
-    `exclude_from_layer_adaptation` lists others.
+
+    Args:
+      learning_rate: see `Optimizer`.
+      exclude_from_layer_adaptation: regular expressions searched for in names of variables whose
+        ratio is 1; None: those without weight decay.
+      **settings: further arguments of `AdamBase`.
     """
 
     def __init__(
@@ -521,6 +547,7 @@ class LAMB(AdamBase):
         }
 
     def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
+        """Returns the trust ratio of a variable and its update, a scalar."""
         if matches(self._exclude_from_layer_adaptation, variable):
             return 1.0
         weight_norm, update_norm = tf.norm(variable), tf.norm(update)
@@ -578,6 +605,7 @@ class Muon(AdamWeightDecayOptimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
+        """Returns the new slots and variable after a step, see `Optimizer`."""
         if not _is_block_matrix(variable):
             rate *= self._adamw_rate_ratio
             return super()._new_values(variable, gradient, slots, factor, rate)

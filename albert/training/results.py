@@ -29,6 +29,8 @@ _SUMMARY = "best perf happened at step:"
 _OF_LOSSES = ("_loss", "_brier", "_ece")  # ends of names of scores that are better if lower
 _MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
 
+Scores = dict[str, Any]  # {name: number}
+
 
 class Block(NamedTuple):
     """The block of one checkpoint in ``eval_results.txt``.
@@ -235,13 +237,17 @@ def format_value(value: Any, number: type = np.float32) -> str:
     return str(value) if isinstance(value, int) else str(number(value))
 
 
-def lines(metrics: dict[str, Any], step: int, form: Form = SHORT) -> list[str]:
+def lines(metrics: Scores, step: int, form: Form = SHORT) -> list[str]:
     """Returns the lines ``key = value`` of a checkpoint, without the scores of single classes."""
     return [*_known_lines(metrics, step, form), *_lines(_pick(form.added, metrics), form)]
 
 
-def short_line(metrics: dict[str, Any], form: Form, best: str | None = None) -> str:
-    """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits."""
+def short_line(metrics: Scores, form: Form, best: str | None = None) -> str:
+    """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits.
+
+    Args:
+      best: the metric that chooses the best checkpoint; None: none is added.
+    """
     hidden = _added_names(form) - {best}
     if metrics.get("loss") == metrics.get("eval_loss"):
         hidden.add("loss" if best == "eval_loss" else "eval_loss")
@@ -255,7 +261,7 @@ def _short(value: Any) -> str:
     return UNDEFINED if np.isnan(value) else f"{value:.4g}"
 
 
-def _known_lines(metrics: dict[str, Any], step: int, form: Form) -> list[str]:
+def _known_lines(metrics: Scores, step: int, form: Form) -> list[str]:
     """Returns the lines that the reference also writes."""
     added = _added_names(form)
     known = {key: value for key, value in metrics.items() if key not in added}
@@ -267,16 +273,18 @@ def _added_names(form: Form) -> set[str]:
     return {*form.added, *form.by_class}
 
 
-def _pick(names: Iterable[str], metrics: dict[str, Any]) -> dict[str, Any]:
+def _pick(names: Iterable[str], metrics: Scores) -> Scores:
+    """Returns the scores with these names that there are."""
     return {name: metrics[name] for name in names if name in metrics}
 
 
-def _lines(values: dict[str, Any], form: Form) -> list[str]:
-    return [f"{key} = {format_value(value, form.number)}" for key, value in sorted(values.items())]
+def _lines(scores: Scores, form: Form) -> list[str]:
+    """Returns a line ``key = value`` for each score, sorted by key."""
+    return [f"{key} = {format_value(value, form.number)}" for key, value in sorted(scores.items())]
 
 
 def make_block(
-    metrics: dict[str, Any],
+    metrics: Scores,
     step: int,
     best_value: float | None = None,
     form: Form = SHORT,
@@ -287,10 +295,10 @@ def make_block(
     Args:
       metrics: scores of the checkpoint.
       step: step of the checkpoint.
-      best_value: the best value so far, or None.
+      best_value: the best value so far; None: unknown, no line.
       form: `Form`.
-      metric: the metric by which the best is chosen, if the form has its name or does not write
-        all scores.
+      metric: the metric by which the best is chosen; needed if the form has its name or does not
+        write all scores.
     """
     if not form.writes_added:
         left_out = _added_names(form) - {metric}
@@ -362,11 +370,11 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
     return [b for b in blocks if not (b.is_summary and b.text.splitlines()[-1] in steps)]
 
 
-def add_lines(folder: str, step: int, scores: dict[str, Any], replaced: str) -> None:
+def add_lines(folder: str, step: int, scores: Scores, replaced: str) -> None:
     """Adds lines to the end of a step's block.
 
     Args:
-      scores: numbers by name, which replace those of an earlier call.
+      scores: they replace those of an earlier call.
       replaced: prefix of the names of further lines to remove.
     """
     blocks = read_blocks(folder)

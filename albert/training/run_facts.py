@@ -67,6 +67,7 @@ def git_commit() -> str | None:
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
 
     def git(command: str, *options: str) -> str:
+        """Returns the output of a command of git, whose options have no dashes."""
         result = subprocess.run(
             ["git", "-C", root, command, *(f"--{option}" for option in options)],
             stdin=subprocess.DEVNULL,
@@ -90,6 +91,7 @@ def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
 
     Args:
       path: name of the input: a file, a folder or the prefix of a checkpoint.
+      files: paths of its files.
 
     Returns:
       dict with "path", "bytes" and "sha256" (None if a file cannot be read). For several files

@@ -101,6 +101,12 @@ def changed_data(folders: Sequence[str]) -> list[list[str]]:
     hashes: dict[tuple[str, ...], str | None] = {}
 
     def is_changed(record: Json, entry: Json) -> bool:
+        """Returns whether the files of an input differ from the time of its run.
+
+        Args:
+          record: content of the run's ``run.json``.
+          entry: its entry of the input.
+        """
         names = entry.get("files") or [entry["path"]]
         files = tuple(os.path.join(record["directory"], name) for name in names)
         if entry["sha256"] is None or len(files) != entry.get("count", 1):
@@ -349,6 +355,7 @@ def _line(row: Json) -> str:
 
 
 def _append_row(path: str, row: Json) -> None:
+    """Appends a row to a file of JSON lines."""
     try:
         with file_io.room_for(path), file_io.open_file(path, "a") as file:
             file.write(_line(row))
@@ -357,6 +364,7 @@ def _append_row(path: str, row: Json) -> None:
 
 
 def _write_rows(path: str, rows: Iterable[Json]) -> None:
+    """Writes a file of JSON lines."""
     file_io.write_text(path, "".join(map(_line, rows)))
 
 
@@ -399,7 +407,11 @@ def update(folder: str, change: Callable[[Json], Any]) -> None:
 
 
 def change_session(folder: str, change: Callable[[Json, Json], None]) -> None:
-    """Calls ``change(record, session)`` with the running session of this process, if any."""
+    """Calls ``change(record, session)`` with the running session of this process, if any.
+
+    Args:
+      change: modifies the content of ``run.json`` and the entry of the session in place.
+    """
 
     def change_record(record: Json) -> None:
         own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
@@ -455,6 +467,9 @@ def read_differences(folder: str, basis: Basis) -> list[str]:
     """Returns how the basis of a folder's results differs from another; [] if it is unknown.
 
     The metric is not compared: results hold all of them.
+
+    Args:
+      basis: the other basis.
     """
     if not file_io.exists(os.path.join(folder, RUN)):
         return []
@@ -489,7 +504,12 @@ def set_result(
     scores: Json,
     classes: Sequence[results.ClassCount] = (),
 ) -> None:
-    """Records the scores of this session's best checkpoint so far, and the counts of classes."""
+    """Records the scores of this session's best checkpoint so far, and the counts of classes.
+
+    Args:
+      scores: {name: number}.
+      classes: counts of each class; empty if the task counts none.
+    """
 
     def change(record: Json, session: Json) -> None:
         session["result"] = {"step": step, **scores}
@@ -513,7 +533,7 @@ def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) ->
 
     Args:
       count: number of evaluated checkpoints.
-      baseline: scores of the best constant answer, see `contracts.Task.evaluator`; or None.
+      baseline: {name: score} of the best constant answer, see `contracts.Task.evaluator`; or None.
     """
 
     def change(record: Json, session: Json) -> None:
@@ -583,7 +603,11 @@ def trains(session: Json) -> bool:
 
 
 def describes(record: Json, session: Json) -> bool:
-    """Returns whether the record describes this session's run, not an earlier session's."""
+    """Returns whether the record describes this session's run, not an earlier session's.
+
+    Args:
+      session: an entry of "sessions" in ``run.json``.
+    """
     return trains(session) or not any(map(trains, record["sessions"]))
 
 
@@ -614,6 +638,7 @@ def differences(one: Json, other: Json, parts: Sequence[str]) -> dict[str, Json]
     """Returns the differences of two records as {"part.name": {"before": …, "after": …}}.
 
     Args:
+      one, other: contents of two ``run.json``, or parts of them.
       parts: keys to compare; flags are compared by value, inputs by hash.
     """
     changes = {}

@@ -40,8 +40,10 @@ class Recorder:
     def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
         """Returns what evaluations of files are measured on; this reads the files.
 
-        The metric picks the best checkpoint; `path` and `files` are as in
-        `run_facts.describe_input`.
+        Args:
+          task: name of the task.
+          metric: score that picks the best checkpoint.
+          path, files: see `run_facts.describe_input`.
         """
         data = run_facts.describe_input(path, files) if files else None
         return evaluation_basis.from_values(self.flags, task, metric, data, self.description)
@@ -50,7 +52,9 @@ class Recorder:
     def session(self, folder: str, stages: Sequence[str], inputs: Inputs) -> Iterator[None]:
         """Logs the settings, and maintains an existing folder's ``run.json`` during the block.
 
-        The stages are from "train", "eval" and "predict"; the inputs add to the recorder's.
+        Args:
+          stages: from "train", "eval" and "predict".
+          inputs: are added to the recorder's.
 
         Raises:
           OSError: the file cannot be written.
@@ -94,7 +98,10 @@ def _now() -> str:
 
 
 def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Inputs) -> Json | None:
-    """Writes the facts that are known immediately; returns the earlier record."""
+    """Writes the facts that are known immediately; returns the earlier record, None without one.
+
+    The arguments are those of `Recorder.session`.
+    """
     path = os.path.join(folder, run_record.RUN)
     earlier = None
     try:
@@ -138,7 +145,12 @@ def _add_bases(folder: str, record: Json) -> None:
 
 
 def _add_session(earlier: Json, record: Json, session: Json) -> Json:
-    """Returns the record of a folder in which another session starts."""
+    """Returns the record of a folder in which another session starts.
+
+    Args:
+      earlier: record of the folder so far.
+      record, session: those of this run.
+    """
     trains = run_record.trains(session)
     for other in earlier["sessions"]:
         # One process may evaluate while another trains, but no two processes do the same.
@@ -168,7 +180,12 @@ def _warn_of_changes(changed: Mapping[str, Json]) -> None:
 def _describe_inputs(
     folder: str, inputs: Inputs, earlier: Json | None, is_over: threading.Event
 ) -> None:
-    """Adds the facts that take time, in a background thread, unless the run `is_over`."""
+    """Adds the facts that take time, in a background thread, unless the run `is_over`.
+
+    Args:
+      inputs: all inputs of the run.
+      earlier: record of the folder before this session; None: none.
+    """
     descriptions = {r: run_facts.describe_input(*input) for r, input in inputs.items()}
     new = {"git_commit": run_facts.git_commit(), "inputs": descriptions}
 
@@ -190,6 +207,13 @@ def _describe_inputs(
 
 
 def _end(folder: str, status: str, message: str | None = None) -> None:
+    """Records how the session has ended.
+
+    Args:
+      status: `run_record.DONE`, `FAILED` or `INTERRUPTED`.
+      message: error that ended it; None: none.
+    """
+
     def change(record: Json, session: Json) -> None:
         ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
         session.update(ended)

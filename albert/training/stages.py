@@ -30,6 +30,7 @@ from albert.training import (
 from albert.training.engine import Engine, RunConfig, check_batches, training_batch
 from albert.training.evaluation_basis import Basis
 
+# Fits the decision to outputs of the dev examples; see `Run`.
 Calibrate = Callable[[contracts.Rows, str], tuple[contracts.Task, contracts.Data]]
 
 
@@ -152,7 +153,12 @@ def _train(
     paths: Sequence[str],
     eval_input: input_pipeline.InputFn | None,
 ) -> Engine:
-    """Trains within the run's budget; restarts with another seed if the run does not learn."""
+    """Trains within the run's budget; restarts with another seed if the run does not learn.
+
+    Args:
+      paths: record files to train on.
+      eval_input: input of evaluations while the model trains; None: no evaluations.
+    """
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     num_restarts = training.stuck.num_restarts if training.stuck else 0
@@ -190,17 +196,23 @@ def _train(
 
 
 def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input_pipeline.InputFn:
+    """Returns the input function of endless training batches from record files."""
     return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
 
 
 def _eval_input(
     data: contracts.Data, paths: Mapping[str, Sequence[str]], split: str
 ) -> input_pipeline.InputFn:
+    """Returns the input function that reads the examples of a split once.
+
+    Args:
+      paths: {split: its record files}.
+    """
     return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
 
 
 def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | None:
-    """Loads the initial weights of a run, if it has a checkpoint."""
+    """Loads the initial weights of a run and returns what was loaded; None without a checkpoint."""
     if not run.init_checkpoint:
         return None
     report = checkpoints.restore(
@@ -324,7 +336,11 @@ def _name_of(files: Sequence[str]) -> str:
 def _recording(
     run: Run, data: contracts.Data, splits: Sequence[str]
 ) -> contextlib.AbstractContextManager:
-    """Returns the context manager in which the chief records the run."""
+    """Returns the context manager in which the chief records the run.
+
+    Args:
+      splits: "train", "dev" or "test": those that the run reads.
+    """
     if not (run.record and splits and distribution.is_chief(run.strategy)):
         return contextlib.nullcontext()
     names = {split: _STAGE_OF_SPLIT[split] for split in splits}
@@ -355,7 +371,11 @@ def check_start(run: Run) -> None:
 
 
 def load(engine: Engine, checkpoint: str | None = None) -> str:
-    """Loads a checkpoint, see `checkpoints.choose`; returns its prefix."""
+    """Loads a checkpoint and returns its prefix.
+
+    Args:
+      checkpoint: see `checkpoints.choose`.
+    """
     folder = engine.run_config.output_dir
     prefix = distribution.from_chief(
         engine.strategy, lambda: checkpoints.choose(folder, checkpoint)

@@ -84,7 +84,11 @@ class StepLoop:
     def _steps(
         self, iterator: Iterator, count: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns the number of steps taken and the summed results of `_step`."""
+        """Returns the number of steps taken and {name: sum} of the results of `_step`, in float64.
+
+        Args:
+          count: maximum number of steps.
+        """
 
         def body(
             steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor

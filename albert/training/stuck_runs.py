@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
@@ -47,7 +47,11 @@ _SHAPE = {
 
 
 class StuckError(file_io.InputError):
-    """A run that does not learn was stopped."""
+    """A run that does not learn was stopped.
+
+    Args:
+      judgement: the one that ended it.
+    """
 
     def __init__(self, message: str, judgement: "Judgement") -> None:
         super().__init__(message)
@@ -112,7 +116,12 @@ class Judgement:
 
 
 def judge(signals: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
-    """Judges the accumulated `learning_signals` at `step` of `num_train_steps`."""
+    """Judges whether a run learns.
+
+    Args:
+      signals: {name: sum} of the `learning_signals` over the judged steps.
+      step, num_train_steps: the present step and the last one.
+    """
     own, variance, highest, _ = (float(x) for x in signals["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
@@ -155,7 +164,11 @@ def verdict(folder: str, best_step: int | None) -> str:
 
 
 def remarks(folder: str, record: dict[str, Any]) -> list[str]:
-    """Returns warnings about the score of a run: the verdict, and what is as good or better."""
+    """Returns warnings about the score of a run: the verdict, and what is as good or better.
+
+    Args:
+      record: content of the ``run.json`` in `folder`.
+    """
     result, metric = record["result"] or {}, record.get("best_metric") or ""
     # Otherwise the run did not train what it evaluates.
     has_trained = any("train" in session["stages"] for session in record["sessions"])
@@ -181,6 +194,10 @@ def _compare_with_constant(
     """Returns remarks on scores that are no better than a constant answer's, also on macro F1.
 
     A model that finds rare classes may have a lower accuracy than a constant answer.
+
+    Args:
+      result, baseline: {name: score} of the model and of the answer.
+      metric: score that picks the best checkpoint.
     """
     remark, macro_remark = (
         results.remark_on_baseline(result.get(name), baseline.get(name), results.is_loss(name))
@@ -292,6 +309,7 @@ class Watch(contracts.Hook):
             file_io.write_json(self._path, state)
 
     def observe(self, step: int, signals: contracts.Rows) -> None:
+        """Adds the signals of the last steps, and judges the run when this is due."""
         if self._steps is None or step <= self._first or not signals:
             return
         for name, sums in signals.items():
@@ -383,9 +401,7 @@ def _finish_moving(folder: str) -> list[dict[str, Any]]:
     return state["given_up"]
 
 
-def give_up(
-    folder: str, seed: int, error: StuckError, on_chief: Callable[[Callable[[], Any]], Any]
-) -> None:
+def give_up(folder: str, seed: int, error: StuckError, on_chief: contracts.OnChief) -> None:
     """Records that an attempt was given up, and moves its files.
 
     Args:
@@ -399,6 +415,7 @@ def give_up(
 
 
 def _give_up(folder: str, seed: int, error: StuckError) -> None:
+    """Moves the files of an attempt, see `give_up`; the chief calls it."""
     given_up = read(folder)
     judgement = error.judgement
     given_up.append(
@@ -429,7 +446,7 @@ def seed_of(first_seed: int, num_restarts: int) -> int:
 
 
 def attempts(
-    folder: str, seed: int, num_restarts: int, on_chief: Callable[[Callable[[], Any]], Any]
+    folder: str, seed: int, num_restarts: int, on_chief: contracts.OnChief
 ) -> Iterator[tuple[int, int]]:
     """Yields the seed of each attempt, and the number of attempts given up before it.
 

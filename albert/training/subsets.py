@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def check_fraction(name: str, fraction: float) -> None:
-    """Checks that a parameter is a fraction above 0."""
+    """Checks that the parameter `name` is a fraction above 0, at most 1."""
     if not 0 < fraction <= 1:
         raise file_io.InputError(f"{name}={fraction} must be a fraction, above 0 and at most 1")
 
@@ -56,7 +56,11 @@ class Fractions:
             check_fraction(name, fraction)
 
     def choose(self, values: Sequence[_T], split: str) -> list[_T]:
-        """Returns those of the values of all examples that belong to the fraction of a split."""
+        """Returns the values that belong to the fraction of a split.
+
+        Args:
+          values: one for each example of the split, in the order of the records.
+        """
         _, fraction = self.settings.get(split, ("", 1.0))
         if fraction == 1:
             return list(values)
@@ -67,6 +71,9 @@ class Fractions:
 
         Records are examples; those with a feature `long_texts.TEXT_NUMBER`, from 0, are windows of
         the example with this number.
+
+        Args:
+          specs: features of the records.
 
         Returns:
           The path of the copy, which may exist; that of the file if all of it is used.

@@ -60,6 +60,7 @@ def run(
         step_seed = tf.random.experimental.stateless_fold_in(step_seed, replica)
 
     def compute(features: Tensors, seed: tf.Tensor) -> Part:
+        """Returns the sums of a micro-batch."""
         return _gradients(task, model, features, seed, weights, optimizer.gradient_scale())
 
     if accumulation_steps == 1:
@@ -80,7 +81,13 @@ def _gradients(
     weights: Tensors,
     scale: tf.Tensor | None,
 ) -> Part:
-    """Returns the gradients (times `scale`), losses and metrics of one micro-batch."""
+    """Returns the gradients, losses and metrics of one micro-batch.
+
+    Args:
+      seed: integers [2] that determine the dropout.
+      weights: {name: total weight of the loss term} in the whole batch of all replicas.
+      scale: scalar by which the gradients are multiplied; None: 1.
+    """
     variables = model.trained_variables
     # Only trained variables are watched: frozen parts run as in inference and keep no activations.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -103,7 +110,12 @@ def _gradients(
 def _accumulate(
     compute: Callable[[Tensors, tf.Tensor], Part], features: Tensors, seed: tf.Tensor, count: int
 ) -> Part:
-    """Returns the sum of ``compute(features, seed)`` over `count` micro-batches."""
+    """Returns the sum of ``compute(features, seed)`` over `count` micro-batches.
+
+    Args:
+      features: tensors [B, ...], the batch of this replica.
+      seed: integers [2], from which each micro-batch gets its own.
+    """
     split = {
         name: tf.reshape(x, tf.concat([[count, -1], tf.shape(x)[1:]], 0))
         for name, x in features.items()

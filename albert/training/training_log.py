@@ -173,6 +173,11 @@ class TrainingLog:
             self._report(self._folder, step, rate)
 
     def _report(self, folder: str, step: int, rate: float) -> None:
+        """Writes the means since the last report to the log and the files.
+
+        Args:
+          rate: learning rate of the next step.
+        """
         values = self._means.take()
         tokens = values.pop(TOKENS, None)  # per step
         values["learning_rate"] = rate
@@ -192,7 +197,12 @@ class TrainingLog:
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
     def _add_speed(self, tokens: float | None, values: dict[str, float]) -> None:
-        """Adds the training speed, and the fraction of the time spent waiting for input."""
+        """Adds the training speed, and the fraction of the time spent waiting for input.
+
+        Args:
+          tokens: tokens per step; None: unknown.
+          values: {name: number}, to which the results are added.
+        """
         steps_per_second = self._timed_steps / self._seconds
         values["examples_per_second"] = self._batch_size * steps_per_second
         if tokens is not None:
@@ -251,6 +261,7 @@ def describe_shortly(
 
 
 def _place(step: int, last_step: int | None) -> str:
+    """Returns how far training is, such as "step 5/10"; None: unknown end."""
     return f"step {step}" + (f"/{last_step}" if last_step else "")
 
 
@@ -260,7 +271,12 @@ def _speed(values: Mapping[str, float]) -> str:
 
 
 def _tokens_seen(rows: Iterable[Mapping[str, Any]], step: int) -> int | None:
-    """Returns the number of tokens of earlier steps, or None if the run's rows do not have it."""
+    """Returns the number of tokens of earlier steps, or None if the run's rows do not have it.
+
+    Args:
+      rows: those of ``metrics.jsonl``.
+      step: number of the steps.
+    """
     if not step:
         return 0
     counts = [row["tokens_seen"] for row in rows if row["step"] == step and "tokens_seen" in row]
