@@ -482,7 +482,8 @@ class Classifier(fine_tuning.Command):
                 (settings.trust, settings.output_dir),
                 glue.join_of(scale, decision)(rows),
             )
-            found = calibration.run(*flags, inputs.strategy, decision, texts, prefix)
+            labels = own.labels
+            found = calibration.run(*flags, inputs.strategy, decision, labels, texts, prefix)
             return self._prepare(inputs, weights, found)
 
         return fine_tuning.Prepared(

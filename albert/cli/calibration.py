@@ -11,7 +11,7 @@ from albert.cli.fine_tuning_settings import Settings, has_checkpoints
 from albert.io import file_io
 from albert.model import decision as decisions
 from albert.model import model_folder
-from albert.tasks import calibration
+from albert.tasks import calibration, label_thresholds
 from albert.training import contracts, results, run_record
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _above_zero(name: str, value: float | None) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibration(options.Group):
-    """Flags for a temperature, and for abstention with a promised error."""
+    """Flags for a temperature, thresholds of labels, and abstention with a promised error."""
 
     section = options.EVALUATION
 
@@ -44,10 +44,16 @@ class Calibration(options.Group):
         check=_above_zero,
     )
 
+    choose_thresholds: bool = options.flag(
+        False,
+        "With --label_type=multi_label: after the evaluation, choose for each label the "
+        "probability from which on a text has it, by F1 on the dev data; keep it with the model.",
+    )
+
     @property
     def is_wanted(self) -> bool:
         """Tells whether a flag is given."""
-        return self.calibrate or self.max_error is not None
+        return self.calibrate or self.choose_thresholds or self.max_error is not None
 
     def check(
         self, settings: Settings, labels: Sequence[str], has_label_sets: bool = False
@@ -63,7 +69,12 @@ class Calibration(options.Group):
         """
         if not self.is_wanted:
             return
-        name = "--calibrate" if self.calibrate else "--max_error"
+        given = {
+            "--calibrate": self.calibrate,
+            "--choose_thresholds": self.choose_thresholds,
+            "--max_error": self.max_error is not None,
+        }
+        name = next(name for name, is_given in given.items() if is_given)
         if not labels:
             raise file_io.InputError(f"{name}: only for classes; this task predicts a number")
         if not settings.evaluates:
@@ -75,6 +86,8 @@ class Calibration(options.Group):
             )
         if self.max_error is not None and has_label_sets:
             raise file_io.InputError("--max_error: only for one label per text")
+        if self.choose_thresholds and not has_label_sets:
+            raise file_io.InputError("--choose_thresholds: only for --label_type=multi_label")
         if self.max_error is not None and decisions.ABSTAINS in labels:
             raise file_io.InputError(
                 f"--max_error: the label {decisions.ABSTAINS!r} would be taken for no answer; give "
@@ -92,6 +105,7 @@ def run(
     folder: str,
     strategy: "tf.distribute.Strategy",
     decision: decisions.Decision,
+    labels: Sequence[str],
     rows: contracts.Rows,
     prefix: str,
 ) -> decisions.Decision:
@@ -99,6 +113,7 @@ def run(
 
     Args:
       decision: the one with which the checkpoint predicted.
+      labels: label names by id.
       rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
       prefix: the checkpoint.
     """
@@ -107,7 +122,7 @@ def run(
 
     def fit_and_keep() -> dict[str, Any]:
         step = checkpoints.read_step(prefix) or 0
-        found, scores, record = _fit(flags, decision, rows)
+        found, scores, record = _fit(flags, decision, labels, rows)
         if decision.may_abstain and not (found.may_abstain or flags.max_error):
             logging.warning("The temperature of %s changes: its threshold is dropped", folder)
         model_folder.write_decision(folder, found)
@@ -119,27 +134,34 @@ def run(
 
 
 def _fit(
-    flags: Calibration, decision: decisions.Decision, rows: contracts.Rows
+    flags: Calibration,
+    decision: decisions.Decision,
+    names: Sequence[str],
+    rows: contracts.Rows,
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
     """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps.
 
     The arguments are those of `run`.
     """
     probabilities, labels = rows["probabilities"], rows["label_ids"]
+    scores: dict[str, float] = {}
+    record: dict[str, Any] = {}
+    if flags.choose_thresholds:
+        choice = label_thresholds.choose(names, probabilities, labels)
+        decision = dataclasses.replace(decision, thresholds=choice.thresholds)
+        scores, record["thresholds"] = choice.results(), choice.to_json()
+        logging.info("%s\n%s", choice.describe(), choice.table())
     if labels.ndim > 1:
         probabilities, labels = calibration.as_choices(probabilities, labels)
     temperature = decision.temperature
     logits = calibration.to_logits(probabilities, temperature)
-    scores: dict[str, float] = {}
-    record: dict[str, Any] = {}
     if flags.calibrate:
         measured = calibration.measure(logits, labels)
         temperature, record["temperature"] = measured.temperature, measured.to_json()
         scores |= measured.results()
         logging.info("%s", measured.describe())
-    plain = dataclasses.replace(
-        decision, temperature=temperature, min_probability=0.0, max_error=None, coverage=None
-    )
+    plain = decision.with_temperature(temperature)
+    scores |= label_thresholds.lines(names, plain)
     if flags.max_error is None:
         return plain, scores, record
     probabilities = calibration.softmax(logits / temperature)

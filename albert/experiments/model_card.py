@@ -384,7 +384,7 @@ def _body(
 
 def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:
     """Returns the section on how far the probabilities of a checkpoint can be trusted."""
-    found = [calibration.get(name) for name in ("temperature", "abstention")]
+    found = [calibration.get(name) for name in ("temperature", "thresholds", "abstention")]
     texts = [f"{_escaped(one['text'])}." for one in found if one]
     return ["## Probabilities", *texts] if texts and calibration["step"] == step else []
 

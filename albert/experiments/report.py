@@ -251,6 +251,13 @@ def _probabilities(run: Run) -> Iterator[dict[str, Any]]:
     if promise := found.get("abstention"):
         kind = "warning" if promise["threshold"] is None else "paragraph"
         yield {kind: f"{promise['text']}."}
+    if chosen := found.get("thresholds"):
+        keys = ("name", "threshold", "support", "f1", "f1_cross_fitted")
+        yield {"paragraph": f"{chosen['text']}."}
+        yield {
+            "table": ["label", "threshold", "support", "F1 at 0.5", "F1, cross-fitted"],
+            "rows": [[row[key] for key in keys] for row in chosen["rows"]],
+        }
     if not (temperature := found.get("temperature")):
         return
     yield {"paragraph": f"{temperature['text']}."}

@@ -20,6 +20,14 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _scale_logit(probability: float, factor: float) -> float:
+    """Returns the probability whose logit is `factor` times as large."""
+    if factor == 1 or probability in (0, 1):
+        return probability
+    logit = math.log(probability) - math.log1p(-probability)
+    return 1 / (1 + math.exp(min(-logit * factor, 700.0)))  # beyond, exp overflows
+
+
 @dataclasses.dataclass(frozen=True)
 class Decision:
     """A classifier whose logits are divided by a temperature before the softmax.
@@ -98,6 +106,16 @@ class Decision:
                 f"there are {len(self.thresholds)} thresholds for {num_labels} labels"
             )
         return np.array(self.thresholds or [THRESHOLD] * num_labels, np.float32)
+
+    def with_temperature(self, temperature: float) -> "Decision":
+        """Returns a decision with another temperature, and the same labels of each text.
+
+        Thresholds move with the probabilities. The model no longer abstains: what was promised
+        of its answers was measured with the earlier temperature.
+        """
+        ratio = self.temperature / temperature
+        moved = tuple(_scale_logit(threshold, ratio) for threshold in self.thresholds)
+        return Decision(temperature, thresholds=moved)
 
     def fold(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the variables of a model with the temperature in its output layer.

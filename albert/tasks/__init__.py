@@ -11,6 +11,7 @@ __all__ = (
     "kinds",
     "label_set_scores",
     "label_sets",
+    "label_thresholds",
     "metrics",
     "model_labels",
     "multi_label",

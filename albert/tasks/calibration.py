@@ -85,20 +85,20 @@ def fit_temperature(logits: Floats, labels: Integers) -> float | None:
     return math.exp(-(low + high) / 2)
 
 
-def _parts(labels: Integers) -> Integers:
-    """Assigns each of N examples to a part, the same fraction of each label to each part."""
+def split_in_parts(labels: Integers) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yields which of N examples are in each part, the same fraction of each label in each."""
     order = np.random.default_rng(0).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     parts = np.empty(len(labels), np.int64)
     parts[order] = np.arange(len(labels)) % _PARTS
-    return parts
+    for part in range(_PARTS):
+        yield parts == part
 
 
 def cross_fit(logits: Floats, labels: Integers) -> Floats:
     """Computes the probabilities [N, K] of examples with a temperature fitted on the others."""
-    parts, found = _parts(labels), np.empty(logits.shape)
-    for part in range(_PARTS):
-        held_out = parts == part
+    found = np.empty(logits.shape)
+    for held_out in split_in_parts(labels):
         temperature = fit_temperature(logits[~held_out], labels[~held_out]) or 1.0
         found[held_out] = softmax(logits[held_out] / temperature)
     return found

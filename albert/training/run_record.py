@@ -64,8 +64,8 @@ _RECORD = {
 _ROW = {"kind": _TEXT, "step": int, "checkpoint?": _TEXT, "*": (*json_shapes.NUMBER, NoneType)}
 # Flags whose values may change when a run resumes.
 MAY_CHANGE = """
-    do_train do_eval do_predict calibrate max_error export_dir export_text checkpoint eval_wait_secs
-    log_every_steps
+    do_train do_eval do_predict calibrate choose_thresholds max_error export_dir
+    export_text checkpoint eval_wait_secs log_every_steps
     log_format keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
 LOCK = threading.Lock()  # inputs are hashed in a background thread
@@ -566,13 +566,15 @@ def set_calibration(folder: str, calibration: Json) -> None:
 
     Args:
       calibration: its step, and "temperature" and "abstention" as `tasks.calibration` describes
-        them. A temperature of the same step is kept if there is no new one.
+        them, and "thresholds" as `tasks.label_thresholds` does. A temperature of the same step is
+        kept if there is no new one; it is also that of the thresholds.
     """
 
     def change(record: Json, session: Json) -> None:
         del session
         earlier = record.get("calibration") or {}
-        kept = {name: earlier[name] for name in ("temperature",) if name in earlier}
+        names = () if "temperature" in calibration else ("temperature", "thresholds")
+        kept = {name: earlier[name] for name in names if name in earlier}
         if earlier.get("step") != calibration["step"]:
             kept = {}
         record["calibration"] = {**kept, **calibration}

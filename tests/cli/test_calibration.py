@@ -224,6 +224,7 @@ def test_a_promise_that_cannot_be_kept_is_a_remark(made, tmp_path, caplog, run_s
         ({"max_error": 0.1, "checkpoint": "last"}, "--max_error is for the best checkpoint"),
         ({"max_error": 0}, "--max_error=0.0 must be above 0 and below 1"),
         ({"max_error": 5}, "--max_error=5.0 must be above 0"),
+        ({"choose_thresholds": True}, "--choose_thresholds: only for --label_type=multi_label"),
         ({"calibrate": True, "output_dir": "elsewhere"}, "elsewhere has none: train"),
     ],
 )
