@@ -9,7 +9,7 @@ Example:
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
@@ -323,11 +323,12 @@ def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
         model.keep_answers(model_folder.described_scale(os.path.dirname(report.path)))
 
 
-def read_labels(settings: Settings, task: glue.ClassifierTask) -> Iterator[str]:
-    """Yields the labels of the training examples that are used."""
+def read_labels(settings: Settings, task: glue.ClassifierTask) -> Iterator[Any]:
+    """Yields the label of each training example that is used, or its labels."""
     fraction, seed = settings.fractions.train_fraction, settings.loop.seed
     examples = task.iter_examples(settings.data_dir or "", "train", use_spm=False)
-    labels = [str(example.label) for example in examples]
+    has_sets = isinstance(task, label_sets.LabelSetTask)
+    labels = [example.label if has_sets else str(example.label) for example in examples]
     return (labels[i] for i in subsets.choose_indices(len(labels), fraction, seed))
 
 
@@ -335,25 +336,25 @@ def find_class_weights(settings: Settings, task: glue.ClassifierTask) -> dict[st
     """Returns the weights of the labels in the loss, and logs advice if labels are rare.
 
     Raises:
-      file_io.InputError: --class_weights is given for other labels than classes; or see
+      file_io.InputError: --class_weights is given for numbers; or see
         `fine_tuning.find_class_weights`.
     """
     if task.is_regression:
         settings.refuse_given("classes, not numbers", "class_weights")
         return {}
-    if isinstance(task, label_sets.LabelSetTask):
-        settings.refuse_given("one label per text", "class_weights")
-        return {}
+    has_sets = isinstance(task, label_sets.LabelSetTask)
     is_own, is_chosen = task.name == custom.NAME, settings.schedule.metric_for_best
-    if settings.do_train and is_own and not is_chosen:
+    if settings.do_train and is_own and not is_chosen and not has_sets:
         advice = class_weights.advise(class_weights.count(task.labels, read_labels(settings, task)))
         if advice:
             logging.warning("%s", advice)
-    labels: Iterable[str] = ()
-    data = ""
-    if settings.do_train and settings.class_weights:
-        labels, data = read_labels(settings, task), task.path(settings.data_dir or "", "train")
-    return fine_tuning.find_class_weights(settings, task.labels, labels, data)
+
+    def find(source: str) -> dict[str, float]:
+        weigh = class_weights.of_sets if has_sets else class_weights.of_examples
+        data = task.path(settings.data_dir or "", "train")
+        return weigh(source, task.labels, read_labels(settings, task), data)
+
+    return fine_tuning.find_class_weights(settings, find)
 
 
 def count_examples(settings: Settings, task: glue.ClassifierTask) -> int:
@@ -471,7 +472,7 @@ class Classifier(fine_tuning.Command):
         scale, length = find_scale(settings, self.task), settings.max_seq_length
         own, of_model = self.task, (dropout_prob, head, scale, decision)
         if isinstance(own, label_sets.LabelSetTask):
-            task = multi_label.make_task(own, dropout_prob, head, decision)
+            task = multi_label.make_task(own, dropout_prob, head, decision, list(weights.values()))
             description = multi_label.settings_of(own, length, dropout_prob, head, decision)
         else:
             task = glue.make_task(own, *of_model, list(weights.values()))

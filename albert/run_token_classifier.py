@@ -133,7 +133,9 @@ class TokenClassifier(fine_tuning.Command):
         length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
         labels, train_file = files.labels, settings.train_file or ""
         words = read_labels(settings, files, inputs.tokenizer)
-        weights = fine_tuning.find_class_weights(settings, labels, words, train_file)
+        weights = fine_tuning.find_class_weights(
+            settings, lambda source: class_weights.of_examples(source, labels, words, train_file)
+        )
         description = custom.label_settings(labels, files.columns, length, dropout_prob, head)
         return fine_tuning.Prepared(
             token_classification.make_task(

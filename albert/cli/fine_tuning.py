@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
@@ -300,29 +300,23 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
 
 
 def find_class_weights(
-    settings: ClassifierSettings, labels: Sequence[str], examples: Iterable[str], data: str
+    settings: ClassifierSettings, find: Callable[[str], dict[str, float]]
 ) -> dict[str, float]:
     """Returns {label: its weight in the training loss}; {} if all count the same.
 
     A run that does not train keeps those of its folder.
 
     Args:
-      labels: label names by id.
-      examples: label of each training example, or word; read only if needed.
-      data: their file, for messages.
+      find: returns the weights of a value of --class_weights, as functions of `class_weights` do.
 
     Raises:
-      file_io.InputError: see `class_weights.find`; or the run resumes one with other weights.
+      file_io.InputError: of `find`; or the run resumes one with other weights.
     """
     folder, source = settings.trained_folder, settings.class_weights
     existing = class_weights.described(model_folder.described_settings(folder) or {})
     if not settings.do_train:
         return existing
-    weights: dict[str, float] = {}
-    if source:
-        counts = class_weights.count(labels, examples)
-        weights = class_weights.find(source, counts, data)
-        logging.info("%s", class_weights.describe(weights, counts))
+    weights = find(source) if source else {}
     if weights != existing and has_checkpoints(folder):
         raise file_io.InputError(
             f"{folder} holds checkpoints of a run with "

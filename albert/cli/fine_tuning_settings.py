@@ -466,7 +466,8 @@ class ClassifierSettings(StepSettings):
     class_weights: str | None = options.flag(
         None,
         "Weights of the labels in the loss of training: balanced (each label counts the same, "
-        "however many examples it has) or a JSON file {label: weight}; evaluation has none.",
+        "however many examples it has; of several labels per text, having it as much as not) or a "
+        "JSON file {label: weight}; evaluation has none.",
         path=path_flags.INPUT,
     )
     keep_checkpoint_max: int = keep_flag()

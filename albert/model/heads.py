@@ -421,6 +421,8 @@ class MultiLabelModel(_LabelModel):
     Args:
       decision: the temperature of the probabilities, and the threshold of each label; the loss is
         that of the logits.
+      positive_weights: by label id, weights in the loss of training of texts that have the label;
+        empty: 1. Means of losses are over all texts and labels alike.
     """
 
     _term = "classification_loss"
@@ -434,16 +436,26 @@ class MultiLabelModel(_LabelModel):
         dropout_prob: float = 0.1,
         head: head_config.Head = head_config.NO_LAYER,
         decision: decisions.Decision = decisions.PLAIN,
+        positive_weights: Sequence[float] = (),
     ) -> None:
         check_labels(num_labels)
         super().__init__(config, compute, seed, dropout_prob, head, num_labels)
         self.decision = decision
         self._thresholds = decision.thresholds_of(num_labels)
+        self._positive_weights = tuple(positive_weights)
 
     def _label_loss(self, label_ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Computes [B] means over the labels of the binary cross-entropy."""
         labels = tf.cast(label_ids, tf.float32)
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits), axis=-1)
+
+    def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
+        if not self._positive_weights:
+            return super().example_losses(outputs, features)
+        labels = tf.cast(features["label_ids"], tf.float32)
+        weights = tf.constant(self._positive_weights, tf.float32)
+        losses = tf.nn.weighted_cross_entropy_with_logits(labels, outputs["logits"], weights)
+        return {self._term: tf.reduce_mean(losses, axis=-1)}
 
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None

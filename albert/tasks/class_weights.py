@@ -1,17 +1,21 @@
 """Weights of classes in the loss of training, and advice where classes are of unequal size.
 
+Of several labels per text the weights are of texts that have the label, against 1 of the others.
 Evaluation losses and scores are unweighted.
 """
 
 import collections
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+from absl import logging
 
 from albert.io import file_io, tables
 
 SETTING = "class_weights"  # in the settings of a model's folder: {label: weight}
 BALANCED = "balanced"
+LARGEST = 100.0  # balanced weight of several labels per text; 1 / LARGEST is the smallest
 _RARE = 3  # a class is rare if another has more than this many times its examples
 _SHOWN = 20  # maximum number of labels in messages
 
@@ -34,16 +38,58 @@ def find(source: str, counts: Mapping[str, int], data: str) -> dict[str, float]:
       file_io.InputError: a label has no examples; the file lacks a label or has an unknown one, or
         a weight is not a number above 0.
     """
+    _check_counts(counts, data)
+    if source != BALANCED:
+        return _read(source, counts)
+    total = sum(counts.values())
+    return {label: total / (len(counts) * number) for label, number in counts.items()}
+
+
+def find_of_sets(source: str, counts: Mapping[str, int], total: int, data: str) -> dict[str, float]:
+    """Returns the weight of the texts that have each label, where texts have several.
+
+    Args:
+      source: `BALANCED`, the number of texts without the label over that of texts with it, at most
+        `LARGEST` and at least 1 / `LARGEST`; or a JSON file {label: weight}.
+      total: number of texts.
+      For the other arguments and the errors see `find`.
+    """
+    _check_counts(counts, data)
+    if source != BALANCED:
+        return _read(source, counts)
+    ratios = {label: (total - number) / number for label, number in counts.items()}
+    return {label: min(max(ratio, 1 / LARGEST), LARGEST) for label, ratio in ratios.items()}
+
+
+def _check_counts(counts: Mapping[str, int], data: str) -> None:
+    """Rejects labels without examples."""
     if missing := [label for label, number in counts.items() if not number]:
         raise file_io.InputError(
             f"class_weights: no training example in {data} has the label "
             f"{tables.name_list(missing, _SHOWN)}, so no weight fits it: add examples, or leave "
             "class_weights out"
         )
-    if source != BALANCED:
-        return _read(source, counts)
-    total = sum(counts.values())
-    return {label: total / (len(counts) * number) for label, number in counts.items()}
+
+
+def of_examples(
+    source: str, labels: Sequence[str], examples: Iterable[str], data: str
+) -> dict[str, float]:
+    """Returns and logs the weights of labels of which each example has one, see `find`."""
+    counts = count(labels, examples)
+    weights = find(source, counts, data)
+    logging.info("%s", describe(weights, counts))
+    return weights
+
+
+def of_sets(
+    source: str, labels: Sequence[str], texts: Iterable[Collection[str]], data: str
+) -> dict[str, float]:
+    """Returns and logs the weights of labels of which texts have several, see `find_of_sets`."""
+    sets = list(texts)
+    counts = count(labels, (label for names in sets for label in names))
+    weights = find_of_sets(source, counts, len(sets), data)
+    logging.info("%s; balanced ones are at most %g", describe(weights, counts), LARGEST)
+    return weights
 
 
 def _read(path: str, labels: Iterable[str]) -> dict[str, float]:

@@ -192,12 +192,8 @@ def find_labels(
       file_io.InputError: both are missing, the saved labels are of the other kind, there is only
         one label, or the labels contradict those of the model.
     """
-    path = os.path.join(output_dir, LABELS_NAME)
-    labels = read_labels(output_dir)
+    labels = read_labels_of(output_dir, kind)
     if labels is not None:
-        saved_kind = KINDS[not labels]
-        if kind not in (None, saved_kind):
-            raise file_io.InputError(f"label_type={kind}, but {path} is that of a {saved_kind}")
         return labels
     classifier = head if head and head.kind == glue.KIND else None
     if "train" not in files and classifier:
@@ -210,6 +206,32 @@ def find_labels(
         kind = "regression"
     labels = _labels_of_counts(counts, kind)
     return in_order_of(head, labels, data=files["train"]) if head else labels
+
+
+def read_labels_of(output_dir: str, label_type: str | None) -> tuple[str, ...] | None:
+    """Returns the label names saved in the folder of a run; None if it has none.
+
+    Args:
+      label_type: that of the data; None: one class per text or a number.
+
+    Raises:
+      file_io.InputError: they are of another type.
+    """
+    labels = read_labels(output_dir)
+    if labels is None:
+        return None
+    wanted = label_type or KINDS[not labels]
+    # Names without a description may be those of one label per text or of several.
+    saved = wanted if labels and wanted != KINDS[1] else KINDS[not labels]
+    settings = model_folder.described_settings(output_dir)
+    if settings is not None:
+        saved = settings.get("label_type") or KINDS[not labels]
+    if saved != wanted:
+        raise file_io.InputError(
+            f"label_type={wanted}, but {os.path.join(output_dir, LABELS_NAME)} is that of a run "
+            f"with label_type={saved}: give that label_type, or another output_dir"
+        )
+    return labels
 
 
 def no_labels(output_dir: str) -> file_io.InputError:

@@ -188,7 +188,7 @@ def find_labels(
       file_io.InputError: there are no names, the labels cannot be learned, or they contradict
         those of the model.
     """
-    labels = custom.read_labels(output_dir)
+    labels = custom.read_labels_of(output_dir, LABEL_TYPE)
     if labels is not None:
         return labels
     if "train" not in files:

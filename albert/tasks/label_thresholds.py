@@ -115,8 +115,8 @@ class Choice:
         """Formats a table of the labels."""
         cells = [("label", "threshold", "support", f"F1 at {decisions.THRESHOLD}", "cross-fitted")]
         for row in self.rows[:_SHOWN]:
-            scores = (f"{score:.3f}" for score in (row.f1, row.f1_cross_fitted))
-            cells.append((row.name, f"{row.threshold:.4f}", str(row.support), *scores))
+            plain, fitted = (f"{score:.3f}" for score in (row.f1, row.f1_cross_fitted))
+            cells.append((row.name, f"{row.threshold:.4f}", str(row.support), plain, fitted))
         width = max(len(name) for name, *_ in cells)
         lines = [
             f"  {name:{width}}  {threshold:>9}  {support:>7}  {plain:>9}  {fitted:>12}"

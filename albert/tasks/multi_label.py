@@ -102,10 +102,12 @@ def _build_model(
     dropout_prob: float,
     head: head_config.Head,
     decision: decisions.Decision,
+    positive_weights: Sequence[float],
 ) -> "heads.Model":
     from albert.model import heads
 
-    return heads.MultiLabelModel(config, num_labels, compute, seed, dropout_prob, head, decision)
+    settings = (compute, seed, dropout_prob, head, decision, positive_weights)
+    return heads.MultiLabelModel(config, num_labels, *settings)
 
 
 def make_task(
@@ -113,17 +115,22 @@ def make_task(
     dropout_prob: float = 0.1,
     head: head_config.Head = head_config.NO_LAYER,
     decision: decisions.Decision = decisions.PLAIN,
+    positive_weights: Sequence[float] = (),
 ) -> contracts.Task:
     """Returns the `contracts.Task` of texts with several labels.
 
     Args:
       dropout_prob: dropout of the pooled output in training.
       decision: how scores become answers.
+      positive_weights: see `heads.MultiLabelModel`.
     """
     labels = label_task.labels
     build = functools.partial(_build_model, num_labels=len(labels))
     form = label_set_scores.results_form(labels)
-    settings = {"dropout_prob": dropout_prob, "head": head, "decision": decision}
+    settings = {
+        "dropout_prob": dropout_prob, "head": head, "decision": decision,
+        "positive_weights": tuple(positive_weights),
+    }  # fmt: skip
     names = (*form.added, *label_set_scores.names_by_label(labels))
     return contracts.Task(
         name=label_task.name,

@@ -28,6 +28,19 @@ def test_balanced_weights_equal_those_of_scikit_learn():
     assert class_weights.described({"class_weights": found}) == found
 
 
+def test_balanced_weights_of_several_labels(caplog):
+    caplog.set_level("INFO", logger="absl")
+    texts = [("a", "b"), ("b",), ("b",), ("b",)] + [()] * 496 + [("c",)] * 500
+    found = class_weights.of_sets("balanced", ["a", "b", "c"], texts, "train.csv")
+    assert found == {"a": 100.0, "b": 100.0, "c": 1.0}  # a: 999 / 1, b: 996 / 4
+    assert "a 100 (1), b 100 (4), c 1 (500); balanced ones are at most 100" in caplog.text
+    counts = {"a": 2, "b": 6, "c": 8}
+    found = class_weights.find_of_sets("balanced", counts, 8, "train.csv")
+    assert found == {"a": 3.0, "b": pytest.approx(1 / 3), "c": 0.01}
+    with pytest.raises(file_io.InputError, match=r"example in train.csv has the label d, so no"):
+        class_weights.find_of_sets("balanced", {"a": 1, "d": 0}, 8, "train.csv")
+
+
 def test_weights_of_a_file(tmp_path):
     path = tmp_path / "weights.json"
     path.write_text('{"spam": 2, "ham": 0.5, "a = b": 1}')
@@ -74,6 +87,22 @@ def own_flags(folder, output_dir, **changes):
     )  # fmt: skip
     del flags["data_dir"]
     return flags
+
+
+def test_a_run_of_several_labels_needs_the_weights_of_its_folder(tmp_path, run_script, caplog):
+    caplog.set_level("INFO", logger="absl")
+    folder, train = builders.write_multi_label(tmp_path / "run"), tmp_path / "train.jsonl"
+    labels = [builders.LABELS[:2], builders.LABELS[1:], [], []]
+    rows = [{"text": f"soup {i}", "label": [*names]} for i, names in enumerate(labels)]
+    train.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(file_io.InputError, match="of a run with no class weights, but this run"):
+        run_script(
+            run_classifier, task_name="custom", label_type="multi_label", train_file=train,
+            output_dir=folder, do_train=True, class_weights="balanced", train_step=1,
+            train_batch_size=4, warmup_step=0, max_seq_length=32,
+        )  # fmt: skip
+    names = builders.LABELS
+    assert f"{names[0]} 3 (1), {names[1]} 1 (2), {names[2]} 3 (1); balanced" in caplog.text
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_saved_labels_are_used_afterwards(tmp_path):
         assert later.labels == ("x", "y")
         with pytest.raises(file_io.InputError, match=r"new\.csv line 3: label 'z', .*: x, y"):
             list(later.iter_examples(None, split))
-    with pytest.raises(file_io.InputError, match="label_type=regression, but .* a classification"):
+    with pytest.raises(file_io.InputError, match="=regression, but .*=classification: give"):
         custom.find_labels(str(tmp_path / "out"), {}, TEXT, "regression")
     (tmp_path / "out" / "labels.json").write_text('{"x": 1}')
     with pytest.raises(file_io.InputError, match=r"labels\.json must hold a list"):

@@ -6,6 +6,7 @@ import pytest
 
 from albert.io import file_io, tables
 from albert.tasks import custom, glue, label_sets, model_labels
+from tests.support import builders
 
 LIST = label_sets.LabelFormat()
 BITS = label_sets.LabelFormat(columns=("fine", "cheap"))
@@ -137,6 +138,22 @@ def test_saved_labels_are_used_afterwards(tmp_path):
     assert task_of(tmp_path, CONTENTS["csv"][1]).labels == ("fine", "cheap", "sweet")
     with pytest.raises(file_io.InputError, match=r"there is no .*labels\.json with the names of"):
         label_sets.find_labels(str(tmp_path), {}, "label", LIST)
+
+
+def test_a_folder_of_the_other_type_is_named(tmp_path):
+    folder = builders.write_multi_label(tmp_path / "sets")
+    files = {"train": str(tmp_path / "train.csv")}
+    (tmp_path / "train.csv").write_text("text,label\na,x\nb,y\n")
+    assert label_sets.find_labels(folder, files, "label", LIST) == builders.LABELS
+    message = r"label_type=classification, but .*labels.json is that .*=multi_label: give"
+    for kind in (None, "classification"):
+        with pytest.raises(file_io.InputError, match=message):
+            custom.find_task(files, tables.Columns(), folder, kind)
+    with pytest.raises(file_io.InputError, match=r"=regression, but .*=multi_label: give"):
+        custom.find_task(files, tables.Columns(), folder, "regression")
+    folder = builders.write_classifier(tmp_path / "classes")
+    with pytest.raises(file_io.InputError, match=r"=multi_label, but .*=classification: give that"):
+        label_sets.find_task(files, tables.Columns(), folder, LIST)
 
 
 def test_a_log_names_labels_that_all_texts_have(tmp_path, caplog):

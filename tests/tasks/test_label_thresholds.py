@@ -71,9 +71,10 @@ def test_f1_is_of_texts_that_the_thresholds_do_not_know():
     assert "Thresholds chosen by F1 on 200 examples: micro F1" in choice.describe()
     assert [line.split()[0] for line in choice.table().splitlines()] == ["label", "a", "b", "c"]
     # Noise has no good threshold, which only the cross-fitted F1 shows.
-    noise, truth = rng.random(30).astype(np.float32), rng.random(30) < 0.3
-    best = f1_at(label_thresholds.best_threshold(noise, truth), noise, truth)
-    assert metrics.f1_score(truth, label_thresholds.cross_fit(noise, truth)) < best
+    draws = [(rng.random(30).astype(np.float32), rng.random(30) < 0.2) for _ in range(20)]
+    best = [f1_at(label_thresholds.best_threshold(*draw), *draw) for draw in draws]
+    fitted = [metrics.f1_score(draw[1], label_thresholds.cross_fit(*draw)) for draw in draws]
+    assert np.mean(fitted) < np.mean(best) - 0.05
 
 
 def test_a_new_temperature_moves_thresholds():

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from albert import predict, run_classifier
 from albert.experiments import predictions, runs
-from albert.io import file_io
-from albert.model import decision
+from albert.io import file_io, tables
+from albert.model import decision, layers
 from albert.serving import multi_label_predictor, predictors, served_model, tensors
-from albert.tasks import kinds, label_sets
+from albert.tasks import kinds, label_sets, multi_label
 from tests.support import builders
 from tests.support.builders import read_results
 
@@ -86,6 +86,25 @@ def test_the_loss_is_the_mean_of_binary_cross_entropies():
     features["is_real_example"] = tf.constant([1, 0, 1, 0])
     real = losses[::2].mean()
     np.testing.assert_allclose(model.loss(model(features), features), real, rtol=1e-5)
+
+
+def test_positive_weights_are_in_the_loss_of_training_alone():
+    model, features = builders.make_model("multi_label"), builders.make_features("multi_label")
+    plain = model(features)["per_example_loss"]
+    weights = np.array([0.5, 2.0, 7.0])
+    model._positive_weights = tuple(weights)
+    outputs, labels = model(features), features["label_ids"].numpy()
+    logits = outputs["logits"].numpy().astype(np.float64)
+    losses = np.where(labels, weights, 1) * np.log1p(np.exp(np.where(labels, -logits, logits)))
+    features["is_real_example"] = tf.constant([1, 0, 1, 1])
+    expected = losses[[0, 2, 3]].mean()
+    np.testing.assert_allclose(model.loss(outputs, features), expected, rtol=1e-5)
+    np.testing.assert_array_equal(outputs["per_example_loss"], plain)
+    task = multi_label.make_task(
+        label_sets.LabelSetTask({}, tables.Columns(), FOODS), positive_weights=[0.5, 2.0, 7.0]
+    )
+    built = task.build_model(builders.tiny_config(), layers.Compute(), 1)
+    assert built._positive_weights == (0.5, 2.0, 7.0)
 
 
 def test_thresholds_and_temperature_decide_but_do_not_change_the_loss(tmp_path):
