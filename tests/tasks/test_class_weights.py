@@ -98,8 +98,8 @@ def test_a_run_of_several_labels_needs_the_weights_of_its_folder(tmp_path, run_s
     with pytest.raises(file_io.InputError, match="of a run with no class weights, but this run"):
         run_script(
             run_classifier, task_name="custom", label_type="multi_label", train_file=train,
-            output_dir=folder, do_train=True, class_weights="balanced", train_step=1,
-            train_batch_size=4, warmup_step=0, max_seq_length=32,
+            output_dir=folder, init_checkpoint=folder, do_train=True, class_weights="balanced",
+            train_step=1, train_batch_size=4, warmup_step=0, max_seq_length=32,
         )  # fmt: skip
     names = builders.LABELS
     assert f"{names[0]} 3 (1), {names[1]} 1 (2), {names[2]} 3 (1); balanced" in caplog.text
