@@ -41,7 +41,14 @@ class Paradigm:
 
 
 def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
-    """Reads the files ``<paradigm>.jsonl`` of a folder, or compressed ``<paradigm>.jsonl.gz``."""
+    """Reads the files ``<paradigm>.jsonl`` of a folder, or compressed ``<paradigm>.jsonl.gz``.
+
+    Args:
+      limit: maximum number of pairs of each paradigm, from the front; None: all.
+
+    Returns:
+      The paradigms in the order of their names.
+    """
     if not file_io.is_dir(data_dir):
         raise file_io.InputError(f"BLiMP: the folder {data_dir} does not exist")
     paths: dict[str, str] = {}
@@ -72,6 +79,11 @@ def _rows(path: str, limit: int | None) -> Iterator[tables.Row]:
 
 
 def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
+    """Reads the pairs of one file, whose rows must all have the same field and term.
+
+    Args:
+      limit: maximum number of pairs, from the front; None: all.
+    """
     pairs: list[tuple[str, str]] = []
     kinds: dict[tuple[str, str], str] = {}
     for place, row in _rows(path, limit):

@@ -101,7 +101,12 @@ class _Drawing:
 
 @contextlib.contextmanager
 def _figure(alt: str, size: tuple[float, float] = _SIZE) -> Iterator[tuple["Axes", "_Drawing"]]:
-    """Yields axes and a drawing, which holds the SVG when the context ends."""
+    """Yields axes and a drawing, which holds the SVG when the context ends.
+
+    Args:
+      alt: alternative text, for readers who do not see the figure.
+      size: width and height in inches.
+    """
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -120,6 +125,10 @@ def _inline(svg: str, alt: str, inches: float) -> str:
     """Prepares SVG for a page: no namespace addresses, unique ids and an alternative text.
 
     A figure that is wider than the default keeps its size on narrow pages, to stay readable.
+
+    Args:
+      svg: text of a whole SVG file.
+      inches: width of the figure.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
@@ -256,7 +265,13 @@ def _ends(line: Line) -> str:
 def _draw_line(
     axes: "Axes", line: Line, place: int, limit: int, limits: tuple[float, float]
 ) -> None:
-    """Draws a named line with its band; `place` chooses color and style."""
+    """Draws a named line with its band.
+
+    Args:
+      place: number of the line, which chooses color and style.
+      limit: maximum number of points to draw.
+      limits: lowest and highest value that the band is drawn to.
+    """
     color, style = _COLORS[place % len(_COLORS)], _STYLES[place % len(_STYLES)]
     xs, ys = thin(line.xs, line.ys, limit=limit)
     marker = "o" if len(xs) <= 25 else None
@@ -268,7 +283,11 @@ def _draw_line(
 
 
 def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[float, float]:
-    """Returns the ends of the axis of values: the bands, where they do not reach the limits."""
+    """Returns the ends of the axis of values: the bands, where they do not reach the limits.
+
+    Args:
+      limits: see `band_limits`.
+    """
     lows = [y for line in series for y in (*line.ys, *line.low)]
     highs = [y for line in series for y in (*line.ys, *line.high)]
     low, high = max(min(_drawable(lows)), limits[0]), min(max(_drawable(highs)), limits[1])
@@ -376,7 +395,12 @@ def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
 
 
 def _cells(axes: "Axes", values: np.ndarray, low: float, high: float) -> "QuadMesh":
-    """Draws colored cells as vector shapes, which scale with the page; an image would not."""
+    """Draws colored cells as vector shapes, which scale with the page; an image would not.
+
+    Args:
+      values: [rows, columns]; NaN leaves a cell empty.
+      low, high: values of the first and the last color.
+    """
     edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
     mesh = axes.pcolormesh(
         *edges, np.ma.masked_invalid(values), cmap=_colors(), vmin=low, vmax=high
@@ -589,6 +613,7 @@ def _tick(value: str | float) -> str:
 
 
 def _short(label: str, length: int) -> str:
+    """Returns a label with at most `length` characters; a longer one ends with "…"."""
     return label if len(label) <= length else f"{label[: length - 1]}…"
 
 

@@ -263,6 +263,11 @@ def _common_metric(sides: Sequence[RunGroup]) -> str:
 
 
 def _check_metric(sides: Sequence[RunGroup], metric: str) -> None:
+    """Rejects a metric that one of the sides with counted runs has not recorded.
+
+    Args:
+      metric: name of a score.
+    """
     for side in sides:
         known = any(metric in run.scores for run in side.counted) or side.is_undefined(metric)
         if side.counted and not known:
@@ -322,7 +327,12 @@ def _compare_pair(a: RunGroup, b: RunGroup, settings: _Settings) -> Pair:
 def _over_seeds(
     a: RunGroup, b: RunGroup, settings: _Settings
 ) -> tuple[Finding | None, statistics.Comparison | None, str]:
-    """Returns (finding, comparison with stuck runs, why there is none)."""
+    """Compares the scores of both sides over their seeds.
+
+    Returns:
+      (finding, comparison that also counts runs that learned nothing, why there is no finding). The
+      first two are None, and the last is "", where they do not apply.
+    """
     metric = settings.metric
     first, second = a.scores(metric), b.scores(metric)
     if undefined := [side.name for side in (a, b) if side.is_undefined(metric)]:
@@ -353,6 +363,7 @@ def _kept(side: RunGroup, settings: _Settings) -> list[_Kept]:
 
 
 def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
+    """Compares the predictions of both sides for the same examples, before p is adjusted."""
     groups = [_kept(side, settings) for side in (a, b)]
     _check_same_examples([pair for group in groups for pair in group])
     name = settings.metric.removeprefix(comparison_sides.TEST)
@@ -432,7 +443,14 @@ def _test_examples(
     names: tuple[str, str],
     random_seed: int,
 ) -> statistics.Comparison:
-    """Compares a metric of the predictions of both sides; see `example_statistics`."""
+    """Compares a metric of the predictions of both sides; see `example_statistics`.
+
+    Args:
+      groups: runs with their predictions, of both sides.
+      name: key of `Predictions.metrics`.
+      groups_of_examples: groups that are drawn whole; None: single examples are drawn.
+      names: names of the two sides.
+    """
     sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
     if min(map(len, sides)) > 1:
@@ -468,7 +486,11 @@ def _test_examples(
 def _scaled(
     comparison: statistics.Comparison, scale: float, names: tuple[str, str]
 ) -> statistics.Comparison:
-    """Returns a comparison of fractions in the unit of the metric."""
+    """Returns a comparison of fractions in the unit of the metric.
+
+    Args:
+      scale: what 1 is in that unit, such as 100 for percent.
+    """
     if scale == 1:
         return comparison
     values = {key: getattr(comparison, key) * scale for key in ("difference", "low", "high")}
@@ -501,6 +523,12 @@ def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
 
 
 def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
+    """Returns the `Change` of an example, with the most frequent answer of each side.
+
+    Args:
+      key: id of the example.
+      first, second: fraction of the runs of each side that are right, 0 to 1.
+    """
     a, b = (
         collections.Counter(p.answers[key] for _, p in group).most_common(1)[0][0]
         for group in groups
@@ -513,7 +541,11 @@ def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
 
 
 def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
-    """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
+    """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves.
+
+    Args:
+      minimize: whether lower scores are better.
+    """
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
     findings = [pair.examples.finding if pair.examples else None for pair in pairs]
     examples = [
@@ -529,6 +561,11 @@ def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
 def _adjust_examples(
     findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float
 ) -> list[Finding | None]:
+    """Returns findings over examples with p and verdict adjusted, see `_holm`.
+
+    Args:
+      findings: one for each of the pairs; None: nothing was compared.
+    """
     is_loss = [
         pair.examples is not None and results.is_loss(pair.examples.metric) for pair in pairs
     ]
@@ -538,7 +575,12 @@ def _adjust_examples(
 def _holm(
     findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float, minimize: bool
 ) -> list[Finding | None]:
-    """Returns findings with p and verdict adjusted for their number."""
+    """Returns findings with p and verdict adjusted for their number.
+
+    Args:
+      findings: one for each of the pairs; None: nothing was compared.
+      minimize: whether lower scores are better.
+    """
     p_values = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
     adjusted = iter(statistics.holm(p_values).tolist() if p_values else ())
     new_findings = []
@@ -595,6 +637,7 @@ def remark(side: RunGroup) -> str:
 
 
 def _notes(sides: Sequence[SideScore], pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """Returns sentences about what was not checked, and about the adjustment of p."""
     notes = []
     if not all(basis.sha256 for score in sides if (basis := score.side.basis)):
         notes.append("The record of a side does not hold the SHA-256 of its data: not checked.")

@@ -86,7 +86,7 @@ def _short_names(paths: list[str]) -> list[str]:
 def _read_name(
     name: str, labels: str | None, columns: tables.Columns, only_recorded: bool
 ) -> Iterator[RunGroup]:
-    """Yields the sides of a name."""
+    """Yields the sides of a name; for the arguments see `read`."""
     if name.endswith(_ENDINGS) and file_io.exists(name) and not file_io.is_dir(name):
         yield _read_file(name, labels, columns)
         return
@@ -105,7 +105,7 @@ def _read_name(
 
 
 def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGroup:
-    """Returns the side of a file of predictions."""
+    """Returns the side of a file of predictions; for the arguments see `read`."""
     folder = os.path.dirname(path) or "."
     if file_io.exists(os.path.join(folder, run_record.RUN)) and not labels:
         return _side(path, folder, [runs.read_run(folder, os.path.basename(folder))])
@@ -114,6 +114,11 @@ def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGro
 
 
 def _find_point(folder: str, text: str) -> sweep_journal.Point:
+    """Finds the point of a sweep that a text names, see `sweep_journal.find_point`.
+
+    Args:
+      folder: folder of the sweep.
+    """
     try:
         return sweep_journal.find_point(sweep_journal.read_points(folder), text)
     except file_io.InputError as error:
@@ -121,13 +126,22 @@ def _find_point(folder: str, text: str) -> sweep_journal.Point:
 
 
 def _read_point(folder: str, point: sweep_journal.Point) -> RunGroup:
-    """Returns the side of a point of a sweep."""
+    """Returns the side of a point of a sweep.
+
+    Args:
+      folder: folder of the sweep.
+    """
     read_runs = [run for trial in point.trials for run in runs.runs_of_trial(folder, trial)]
     return _side(f"{folder}/{point.name}", folder, read_runs)
 
 
 def _side(name: str, folder: str, read_runs: list[Run]) -> RunGroup:
-    """Returns the side of runs, which must be of one task, data and metric."""
+    """Returns the side of runs, which must be of one task, data and metric.
+
+    Args:
+      name: what tables call the side.
+      folder: folder of a run, a study of seeds or a sweep.
+    """
     side = RunGroup(name, folder, tuple(sorted(read_runs, key=lambda run: run.seed)))
     if not side.recorded:
         raise file_io.InputError(f"runs: no run of {name} has a {run_record.RUN} yet")

@@ -89,7 +89,12 @@ def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
 
 
 def cost(name: str, value: float | None) -> str:
-    """Returns a field of `run_record.Cost` as tables show it; "-" if it is unknown."""
+    """Returns a cost as tables show it; "-" if it is unknown.
+
+    Args:
+      name: key of `COSTS`, a field of `run_record.Cost`.
+      value: value in the unit of that field; None: unknown.
+    """
     if value is None:
         return "-"
     if name == "flop":
@@ -107,7 +112,11 @@ def _title(compared: Compared) -> str:
 
 
 def _finding_sentence(finding: Finding, over: str) -> str:
-    """Returns a line about a finding, and its method."""
+    """Returns a line about a finding, and its method.
+
+    Args:
+      over: what was counted, such as "over seeds"; begins the line.
+    """
     comparison = finding.comparison
     parts = [f"{comparison.difference:+.4f}"]
     if comparison.low is not None:
@@ -127,7 +136,11 @@ def _finding_sentence(finding: Finding, over: str) -> str:
 
 
 def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
-    """Yields the lines about a pair."""
+    """Yields the lines about a pair.
+
+    Args:
+      num_examples: maximum number of gained, and of lost, examples to show.
+    """
     yield f"{pair.second} against {pair.first}"
     if pair.seeds is None:
         yield f"  over seeds: not known: {pair.why_not_seeds}"
@@ -150,6 +163,11 @@ def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
 
 
 def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterable[str]:
+    """Yields the lines about a pair's predictions for the same examples.
+
+    Args:
+      num_examples: maximum number of gained, and of lost, examples to show.
+    """
     over = f"over {examples.count} examples of {examples.data}, {examples.metric}"
     yield "  " + _finding_sentence(examples.finding, over)
     if examples.note:
@@ -389,6 +407,11 @@ def _remark_texts(compared: Compared, pair: Pair) -> Iterator[str]:
 
 
 def _method(over: str, result: statistics.Comparison) -> str:
+    """Returns the sentence on how a result was computed.
+
+    Args:
+      over: what was counted, such as "over seeds"; begins the sentence.
+    """
     pairs = "in pairs" if result.paired else "without pairs"
     note = f"; {result.note}" if result.note else ""
     return f"{over}: {result.method}, {pairs}{note}."
@@ -424,6 +447,11 @@ def change_blocks(compared: Compared) -> Iterator[dict]:
 
 
 def _change_cells(change: Change, has_seeds: bool) -> list[str]:
+    """Returns the id, text, label and both answers of a changed example as table cells.
+
+    Args:
+      has_seeds: whether a side has several runs, of which the answers show how many are right.
+    """
     sides = ((change.first, change.first_right), (change.second, change.second_right))
     guesses = [
         f"{guess} ({share:.0%} of runs right)" if has_seeds else guess for guess, share in sides

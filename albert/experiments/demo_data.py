@@ -94,7 +94,14 @@ _QUESTIONS = {
 
 
 def _draw(rng: random.Random, place: str, mood: str) -> dict[str, str]:
-    """Draws the words of one sentence."""
+    """Draws the words of one sentence.
+
+    Args:
+      place, mood: given words of the sentence.
+
+    Returns:
+      Words by the names in the templates.
+    """
     people, deeds, things = (words.split() for words in PLACES[place])
     person, helper = rng.sample(people, 2)
     return {
@@ -111,6 +118,12 @@ def _draw(rng: random.Random, place: str, mood: str) -> dict[str, str]:
 
 
 def _sentence(template: str, words: dict[str, str]) -> str:
+    """Fills in a template and makes its first letter a capital.
+
+    Args:
+      template: text with places such as ``{name}``.
+      words: {name: word}.
+    """
     text = template.format(**words)
     return text[0].upper() + text[1:]
 
@@ -202,7 +215,11 @@ def task_files(name: str, seed: int) -> dict[str, str]:
 
 
 def _paragraph(rng: random.Random, number: int) -> dict[str, Any]:
-    """Makes a sentence with one question of each kind, in the format of SQuAD."""
+    """Makes a sentence with one question of each kind, in the format of SQuAD.
+
+    Args:
+      number: number of the paragraph, for the ids of its questions.
+    """
     words = _draw(rng, rng.choice(list(PLACES)), rng.choice((GOOD, BAD)))
     template = rng.choice(_ASKED)
     context = _sentence(template, words)

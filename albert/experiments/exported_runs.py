@@ -125,7 +125,11 @@ def _time(text: str) -> float:
 
 
 def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
-    """Yields (name, number) of all finite numbers in a value of JSON, at any depth."""
+    """Yields (name, number) of all finite numbers in a value of JSON, at any depth.
+
+    Args:
+      name: prefix of the names, which also hold the keys on the way, joined by "/".
+    """
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _numbers(part, f"{name}/{key}")
@@ -148,6 +152,11 @@ def _scores(run: Run) -> dict[str, float]:
 
 
 def _curves(run: Run, start: float) -> dict[str, dict[int, tuple[float, float]]]:
+    """Returns {name: {step: (seconds since 1970, value)}} of all numbers that a run recorded.
+
+    Args:
+      start: seconds since 1970 when the run began.
+    """
     curves: dict[str, dict[int, tuple[float, float]]] = {}
     begun = time = start
     earlier = 0.0

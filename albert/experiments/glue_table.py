@@ -27,9 +27,9 @@ _COLUMNS = ("task", "metric", "best step", "score", "state")
 
 
 def read_metrics(folder: str, step: int) -> dict:
-    """Reads all metrics in the ``eval_results.txt`` of a folder for a step; {} if it has none.
+    """Reads {metric: value} for a step in the ``eval_results.txt`` of a folder; {} if it has none.
 
-    Undefined ones are None.
+    Undefined values are None.
     """
     for block in results.read_blocks(folder):
         if block.step == step:
@@ -69,7 +69,9 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
 def _scores(
     sweep_dir: str, trial: sweep_journal.Trial
 ) -> tuple[int | None, float | None, dict[str, float]]:
-    """Reads the best step, score and metrics of one run."""
+    """Reads (best step, score, {metric: value}) of one run, (None, None, {}) if it was not
+    evaluated.
+    """
     folder = os.path.join(sweep_dir, trial.name)
     best = results.read_trial(folder)
     if best is None:
@@ -79,6 +81,7 @@ def _scores(
 
 
 def _over_seeds(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> dict[str, Any]:
+    """Returns the entries of `read_task` that a task with several seeds has."""
     counted = sweep_results.counted(trials)
     rows = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
     rows = {seed: row for seed, row in rows.items() if row[1] is not None}
@@ -111,6 +114,11 @@ def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def _rows(sweep_dir: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Reads the rows of tasks, see `read_task`.
+
+    Args:
+      names: names of the tasks.
+    """
     trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
     return [read_task(sweep_dir, name, trials) for name in names]
 
@@ -150,13 +158,23 @@ def _scores_by_task(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float
 
 
 def _matrix(scores: dict[str, dict[str, float]], names: Iterable[str]) -> list[tuple[float, ...]]:
-    """Returns scores [seeds, tasks]; where tasks have different numbers of them, the first few."""
+    """Returns scores [seeds, tasks]; where tasks have different numbers of them, the first few.
+
+    Args:
+      scores: {task: {seed: score}}.
+      names: tasks, in the order of the columns.
+    """
     columns = [list(scores[name].values()) for name in names]
     return list(zip(*columns, strict=False))
 
 
 def _check_same_evaluation(sweep_dir: str, baseline: str, names: Iterable[str]) -> None:
-    """Rejects a baseline whose runs were evaluated on other data."""
+    """Rejects a baseline whose runs were evaluated on other data.
+
+    Args:
+      baseline: folder of the other sweep.
+      names: names of the tasks.
+    """
     for name in names:
         folders = [
             path
@@ -169,6 +187,16 @@ def _check_same_evaluation(sweep_dir: str, baseline: str, names: Iterable[str]) 
 def _improvement(
     own: dict[str, dict[str, float]], baseline: str, names: Sequence[str]
 ) -> dict[str, Any]:
+    """Returns the probability that a run is better than one of the baseline on a random task.
+
+    Args:
+      own: {task: {seed: score}}.
+      baseline: folder of the other sweep.
+      names: names of the tasks.
+
+    Returns:
+      Fields of `statistics.Estimate`, and the tasks that both sweeps have.
+    """
     others = _scores_by_task(_rows(baseline, names))
     shared = [name for name in own if name in others]
     if not shared:

@@ -206,10 +206,11 @@ def _is_ours(text: str) -> bool:
 
 
 def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, float], str]:
-    """Reads the record of a folder ({} if unusable) and the scores of a step's checkpoint.
+    """Reads the record of a run and the scores of one of its checkpoints.
 
-    The third result says how this checkpoint was chosen: "best of 5 checkpoints" or "one of 5
-    checkpoints"; "" if no other was evaluated.
+    Returns:
+      (dict of ``run.json``, {} if unusable; {metric: value}; how this checkpoint was chosen: "best
+      of 5 checkpoints" or "one of 5 checkpoints", "" if no other was evaluated).
     """
     if not file_io.exists(os.path.join(folder, run_record.RUN)):
         return {}, {}, ""
@@ -281,7 +282,12 @@ def front_matter(
 
 
 def _dataset(record: dict[str, Any], role: str) -> dict[str, str] | None:
-    """Returns {"name", "type", …} of an input of a run; None if it is unknown."""
+    """Returns {"name", "type", …} of an input of a run; None if it is unknown.
+
+    Args:
+      record: dict of ``run.json``.
+      role: key of its inputs, such as "train_data".
+    """
     entry = record.get("inputs", {}).get(role)
     if entry is None:
         return None
@@ -357,6 +363,16 @@ def _body(
     choice: str,
     labels: Sequence[str],
 ) -> str:
+    """Returns the text of the card below its front matter, in Markdown.
+
+    Args:
+      name: title of the card.
+      record: dict of ``run.json``, or {}.
+      scores: {metric: number or None for undefined}, with "step"; {} if there are none.
+      step: step of the checkpoint; None: it is not known.
+      choice: how this checkpoint was chosen; "" if no other was evaluated.
+      labels: label names by id; empty if there are none.
+    """
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
     if labels:
         rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
@@ -383,13 +399,18 @@ def _body(
 
 
 def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:
-    """Returns the section on how far the probabilities of a checkpoint can be trusted."""
+    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted."""
     found = [calibration.get(name) for name in ("temperature", "thresholds", "abstention")]
     texts = [f"{_escaped(one['text'])}." for one in found if one]
     return ["## Probabilities", *texts] if texts and calibration["step"] == step else []
 
 
 def _introduction(form: Form, record: dict[str, Any], fields: CardFields) -> str:
+    """Returns the sentences on how the model was trained and what it started from.
+
+    Args:
+      record: dict of ``run.json``, or {}.
+    """
     if not record:
         return (
             f"{form.title} model. How it was trained is not known: there was no `{run_record.RUN}` "
@@ -448,6 +469,12 @@ def _short(value: object) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table in Markdown.
+
+    Args:
+      head: names of the columns.
+      rows: cells of each row, which are shown as text.
+    """
     lines = [head, ["---"] * len(head), *rows]
     cells = ([str(cell).replace("|", "\\|") for cell in row] for row in lines)
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)

@@ -61,7 +61,11 @@ def _by_id(rows: Iterable[tuple[str, _Row]]) -> dict[str, _Row]:
 
 
 def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Truth]:
-    """Reads {id: example} of a file of labeled rows."""
+    """Reads {id: example} of a file of labeled rows.
+
+    Args:
+      flag: name of the parameter that gave the path, for messages.
+    """
 
     def rows() -> Iterator[tuple[str, _Truth]]:
         for number, (place, row) in enumerate(tables.read_file(path, flag)):
@@ -114,7 +118,11 @@ def _read_guesses(path: str) -> dict[str, _Guess]:
 
 
 def _number_of(value: str | float, place: str) -> float:
-    """Returns the finite number in a text."""
+    """Returns the finite number in a text.
+
+    Args:
+      place: file and line of the text, for messages.
+    """
     if not isinstance(value, (str, int, float)) or not glue.is_number(str(value)):
         raise file_io.InputError(
             f"{place}: expected a number, found {value!r}; predictions of labels need the column "
@@ -152,7 +160,12 @@ def _join(
 
 
 def _names_of_model(spellings: Iterable[str], labels: tuple[str, ...]) -> dict[str, str | None]:
-    """Returns {label of the data: name that the model gives it}; None without such a name."""
+    """Returns {label of the data: name that the model gives it}; None without such a name.
+
+    Args:
+      spellings: labels as the data spells them.
+      labels: label names of the model.
+    """
     words = glue.find_words(labels)
     names = {}
     for label in spellings:
@@ -198,12 +211,21 @@ def read_table(path: str, truths: Mapping[str, _Truth], is_part: bool) -> list[O
 
 
 def _number_outcome(key: str, truth: _Truth, guess: _Guess) -> Outcome:
+    """Returns the outcome of a regression's example.
+
+    Args:
+      key: id of the example.
+    """
     prediction = _number_of(guess.prediction, guess.place)
     return Outcome(key, truth.text, _number_of(truth.label, truth.place), prediction)
 
 
 def read_table_of_run(run: Run, path: str) -> list[Outcome]:
-    """Reads the outcomes of a classifier or of RACE; [] if the data is gone or has no labels."""
+    """Reads the outcomes of a classifier or of RACE; [] if the data is gone or has no labels.
+
+    Args:
+      path: table of predictions in the folder of the run.
+    """
     truths = _truths_of(run)
     return read_table(path, truths, _predicts_part(run)) if truths else []
 
@@ -233,6 +255,11 @@ def _truths_of(run: Run) -> dict[str, _Truth] | None:
 
 
 def _race_truths(run: Run, folder: str) -> Iterator[tuple[str, _Truth]]:
+    """Yields (id, example) of the test questions of the levels of a run.
+
+    Args:
+      folder: folder that holds the folder RACE.
+    """
     levels = _race_levels(run)
     for row in race.iter_race_examples(folder, "test", do_lower_case=False, **levels):
         place = f"{folder}: question {row.guid} of the level {row.level}"
@@ -265,7 +292,11 @@ def _predicts_part(run: Run) -> bool:
 
 
 def read_answers_of_run(run: Run, path: str) -> list[Outcome]:
-    """Reads the outcomes of questions; [] if the data is gone or has no answers."""
+    """Reads the outcomes of questions; [] if the data is gone or has no answers.
+
+    Args:
+      path: file of answers in the folder of the run.
+    """
     data = run.find(_entry(run)["path"])
     is_v2 = run.record["script"] == "run_squad_v2"
     return read_answers(path, data, is_v2, _predicts_part(run)) if data else []
@@ -316,7 +347,14 @@ def _without_unknown(row: Outcome) -> Outcome:
 def _read_by_question(
     path: str, questions: Iterable[str], shape: Any, is_part: bool
 ) -> dict[str, Any]:
-    """Reads {question id: value} of a shape from a file, in the order of the questions."""
+    """Reads {question id: value} from a file, in the order of the questions.
+
+    Args:
+      path: JSON file with such an object.
+      questions: ids.
+      shape: shape of the object, for `file_io`.
+      is_part: whether other questions than these may be missing.
+    """
     content = file_io.read_json(path, "answers", max_bytes=None)
     json_shapes.check(content, {"*": shape}, path)
     asked, answered = (dict.fromkeys(keys, "question") for keys in (questions, content))

@@ -42,7 +42,13 @@ class Design(Protocol):
     def largest(self) -> float: ...
 
     def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference with n."""
+        """Returns the probability, 0 to 1, that the test finds a true difference with n.
+
+        Args:
+          n: see `visible`.
+          difference: true difference in units of the score.
+          level: 1 minus the probability of a false claim.
+        """
         ...
 
 
@@ -160,7 +166,14 @@ class OtherExamples:
 def _normal_power(
     n: int, difference: float, null_deviation: float, deviation: float, level: float
 ) -> float:
-    """Returns the power of a z test; deviations are those of one example, without and with it."""
+    """Returns the power of a z test.
+
+    Args:
+      n: examples, of each side if they are not the same.
+      difference: true difference.
+      null_deviation, deviation: deviation of one example's difference without and with it.
+      level: 1 minus the probability of a false claim.
+    """
     norm = statistics.scipy_stats().norm
     limit, shift = norm.ppf(0.5 + level / 2) * null_deviation, difference * math.sqrt(n)
     if deviation == 0:
@@ -169,6 +182,13 @@ def _normal_power(
 
 
 def _check(design: Design, difference: float | None, power: float, level: float) -> None:
+    """Rejects levels, powers and differences that a design does not allow.
+
+    Args:
+      difference: true difference in units of the score; None: it is to be found.
+      power: wanted probability of finding it.
+      level: 1 minus the probability of a false claim.
+    """
     statistics.check_level(level)
     if not 1 - level < power < 1:
         raise file_io.InputError(f"power must be between {1 - level:g} and 1; got {power}")
@@ -353,7 +373,12 @@ def measure_spread(runs: FinishedRuns) -> Spread:
 
 
 def _difference_deviation(scores: Sequence[Mapping[int, float]], deviation: float) -> float:
-    """Returns the deviation of differences of points with the same seed."""
+    """Returns the deviation of differences of points with the same seed.
+
+    Args:
+      scores: {seed: score} of each point.
+      deviation: deviation of scores of one point over seeds.
+    """
     same = [values for values in scores if set(values) == set(scores[0])]
     if len(same) < 2:
         return deviation * math.sqrt(2)
@@ -374,7 +399,11 @@ def assume_spread(deviation: float) -> Spread:
 
 
 def _needed(spread: Spread, difference: float, level: float) -> int | None:
-    """Returns the number of seeds for a difference; None for more than anybody can run."""
+    """Returns the number of seeds that show a difference; None for more than anybody can run.
+
+    Args:
+      difference: true difference in units of the score.
+    """
     design = Seeds(spread.of_differences, paired=True)
     if design.power(_MAX_SEEDS, difference, level) < POWER:
         return None
@@ -382,6 +411,7 @@ def _needed(spread: Spread, difference: float, level: float) -> int | None:
 
 
 def _visible(spread: Spread, seeds: int, level: float) -> float:
+    """Returns the smallest difference, in units of the score, that a number of seeds shows."""
     design = Seeds(spread.of_differences, paired=True)
     return visible(design, seeds, power=POWER, level=level).difference
 
@@ -437,7 +467,14 @@ def _table(
     seconds: float | None,
     parallel: int,
 ) -> Iterator[str]:
-    """Yields the rows of the differences."""
+    """Yields the lines of the table of differences.
+
+    Args:
+      detect: differences to show, in units of the score.
+      points, pairs: number of points and of compared pairs of points.
+      seconds: mean time of a run; None: it is not known.
+      parallel: number of runs at the same time.
+    """
     differences = detect or [m * spread.deviation for m in _MULTIPLES]
     level = 1 - (1 - _LEVEL) / pairs
     header = ["difference", "seeds for one pair of points", "seeds for the whole table", "runs"]
@@ -461,6 +498,11 @@ def _table(
 
 
 def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iterator[str]:
+    """Yields a sentence on the smallest difference that the planned seeds show.
+
+    Args:
+      pairs: number of pairs that the whole table compares.
+    """
     if plan.repeats < 2:
         yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return
@@ -476,6 +518,14 @@ def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> It
 def _time(
     runs: FinishedRuns | None, seconds: float | None, total: int, parallel: int
 ) -> Iterator[str]:
+    """Yields sentences on how long the plan takes.
+
+    Args:
+      runs: finished runs that tell the time; None: it is not known.
+      seconds: mean time of a run; None: it is not known.
+      total: number of runs.
+      parallel: number of runs at the same time.
+    """
     if seconds is None or runs is None:
         yield "How long runs take here is not known: name finished ones with plan_from."
         return

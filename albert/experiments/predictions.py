@@ -139,6 +139,9 @@ def read_outcomes(run: Run, path: str) -> list[Outcome]:
 def find_warning(run: Run, path: str) -> str:
     """Returns what changes of the data since it was predicted mean for the outcomes in a file.
 
+    Args:
+      path: see `find_file`.
+
     Returns:
       "" if they hold: outcomes of ``examples.jsonl`` do in any case.
     """
@@ -240,6 +243,13 @@ def read_clusters(run: Run, own: Predictions, column: str, id_column: str | None
 
 
 def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | None) -> Predictions:
+    """Returns what a file of outcomes holds, by the ids of the examples.
+
+    Args:
+      path: file of the predictions.
+      data: path of the predicted data.
+      sha256: hash of that data; None: it is not known.
+    """
     with damage_named(path):
         return Predictions(
             path, data, sha256,
@@ -312,13 +322,22 @@ def has_label_sets(rows: Sequence[Outcome]) -> bool:
 
 
 def _members(rows: Sequence[Outcome], names: Sequence[str], side: str) -> npt.NDArray:
-    """Returns the labels, or the predictions, of outcomes as booleans [examples, labels]."""
+    """Returns the labels, or the predictions, of outcomes as booleans [examples, labels].
+
+    Args:
+      names: all label names.
+      side: attribute of `Outcome`: "label" or "prediction".
+    """
     sets = [{*getattr(row, side)} for row in rows]
     return np.array([[name in members for name in names] for members in sets])
 
 
 def _metrics_of_sets(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns the metrics of texts with several labels."""
+    """Returns the metrics, by name, of texts with several labels.
+
+    Args:
+      names: all label names.
+    """
     true, found = (_members(rows, names, side) for side in ("label", "prediction"))
     counts = np.stack([true & found, found, true], axis=-1).astype(float)
     sizes = true.sum(axis=1) + found.sum(axis=1)
@@ -403,7 +422,12 @@ def _square(means: npt.NDArray) -> npt.NDArray:
 
 
 def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns the metrics of classes: accuracy, of two the F1 of one, correlation and means."""
+    """Returns the metrics of classes by name: accuracy, of two the F1 of one, correlation and
+    means.
+
+    Args:
+      names: all label names.
+    """
     labels = np.array([row.label for row in rows], object)
     predictions = np.array([row.prediction for row in rows], object)
     right = (labels == predictions).astype(float)[:, None]

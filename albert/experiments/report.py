@@ -31,6 +31,7 @@ from albert.experiments import (
     sweep_results,
     text_tables,
 )
+from albert.experiments.report_curves import Block
 from albert.experiments.runs import (
     AXES,
     STEPS,
@@ -70,7 +71,7 @@ def check_installed() -> None:
 
 
 def render(
-    title: str, facts: Iterable[dict], sections: Iterable[tuple[str, Iterable[dict]]]
+    title: str, facts: Iterable[Block], sections: Iterable[tuple[str, Iterable[Block]]]
 ) -> str:
     """Renders the content of a page as HTML.
 
@@ -200,7 +201,7 @@ def _duration(record: dict[str, Any]) -> str:
     return text if is_whole or not text else f"at least {text}"
 
 
-def _attempts(run: Run, axis: Axis) -> Iterator[dict]:
+def _attempts(run: Run, axis: Axis) -> Iterator[Block]:
     """Yields the abandoned attempts, and their curves together with those of the final run."""
     pairs = []
     for attempt in run.given_up:
@@ -227,12 +228,12 @@ def _evaluations(run: Run) -> dict[str, Any]:
     return {"table": ["step", *names], "rows": lines, "best": place}
 
 
-def _classes_of_run(run: Run) -> Iterator[dict]:
+def _classes_of_run(run: Run) -> Iterator[Block]:
     """Yields the scores of each class in the evaluation of the best checkpoint, if known."""
     yield from _classes([results.ClassCount(**row) for row in run.record.get("classes", ())])
 
 
-def _classes(classes: Sequence[results.ClassCount]) -> Iterator[dict]:
+def _classes(classes: Sequence[results.ClassCount]) -> Iterator[Block]:
     """Yields the scores of classes, the worst first, and a warning about those never predicted."""
     if remark := results.remark_on_classes(classes):
         yield {"warning": f"{remark[:1].upper()}{remark[1:]}."}
@@ -291,7 +292,7 @@ def _probabilities(run: Run) -> Iterator[dict[str, Any]]:
     }
 
 
-def _predictions(run: Run) -> Iterator[dict]:
+def _predictions(run: Run) -> Iterator[Block]:
     """Yields the predictions next to the right answers, or why changed data has none for them."""
     path, entry = predictions.find_file(run), run.predicted
     if path is None or entry is None or run.record["script"] == "run_token_classifier":
@@ -318,7 +319,13 @@ def _predictions(run: Run) -> Iterator[dict]:
         yield from _classifier_predictions(rows, name)
 
 
-def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[dict]:
+def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[Block]:
+    """Yields the blocks of a SQuAD run: scores over the threshold, and the worst answers.
+
+    Args:
+      threshold: null odds from which no answer is given; None: none is used.
+      name: name of the predicted data.
+    """
     curve = predictions.threshold_curve(rows)
     if curve:
         svg = charts.threshold_curve(*curve, threshold)
@@ -341,7 +348,12 @@ def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Ite
     yield {"table": header, "rows": worst}
 
 
-def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict]:
+def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
+    """Yields the blocks of a classifier or regression: its figure, classes and worst examples.
+
+    Args:
+      name: name of the predicted data.
+    """
     if not predictions.has_label_sets(rows):  # Of several labels none is confused with another.
         yield _figure_of_predictions(rows, name)
     if rows[0].probabilities:
@@ -351,7 +363,12 @@ def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[dict
         yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}
 
 
-def _figure_of_predictions(rows: Sequence[Outcome], name: str) -> dict:
+def _figure_of_predictions(rows: Sequence[Outcome], name: str) -> Block:
+    """Returns the block with the confusion of labels, or predicted numbers against the labels.
+
+    Args:
+      name: name of the predicted data.
+    """
     if rows[0].probabilities:
         svg = charts.confusion(*predictions.count_labels(rows))
         caption = f"How often each label was predicted for examples of each label, in {name}."
@@ -364,7 +381,7 @@ def _figure_of_predictions(rows: Sequence[Outcome], name: str) -> dict:
     return {"figures": [(caption, svg)], "wide": True}
 
 
-def _settings(run: Run) -> Iterator[dict]:
+def _settings(run: Run) -> Iterator[Block]:
     flags = run.record["flags"].items()
     rows = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
     defaults = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
@@ -412,7 +429,7 @@ def _ranked(sides: Sequence[RunGroup]) -> Sequence[RunGroup]:
     return [row.side for row in score_sides(sides)] or sides
 
 
-def _table_of_runs(sides: Sequence[RunGroup]) -> Iterator[dict]:
+def _table_of_runs(sides: Sequence[RunGroup]) -> Iterator[Block]:
     """Yields the table of all runs with the settings in which they differ."""
     runs = recorded(sides)
     flags = differing_flags(runs)
@@ -497,7 +514,7 @@ def score_sides(sides: Sequence[RunGroup]) -> list[comparison.SideScore]:
     ]
 
 
-def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) -> Iterator[dict]:
+def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) -> Iterator[Block]:
     """Yields the table of scores and costs, the intervals, and scores against cost.
 
     Args:
@@ -527,8 +544,8 @@ def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) 
         yield {"note": note}
 
 
-def _score_table(scored: Sequence[comparison.SideScore], with_runs: bool) -> dict:
-    """Returns the table of sides with their scores and the mean cost of a run.
+def _score_table(scored: Sequence[comparison.SideScore], with_runs: bool) -> Block:
+    """Returns the block with the table of sides, their scores and the mean cost of a run.
 
     Args:
       with_runs: whether to show intervals, runs and remarks.
@@ -554,6 +571,7 @@ def _cost_names(costs: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def _bar(row: comparison.SideScore, mean: statistics.Estimate, axis: Axis) -> charts.Bar:
+    """Returns the bar of a side, with its mean cost in the unit of the axis."""
     cost = row.cost.get(axis.field)
     cost = None if cost is None else axis.scale * cost
     values = [*row.scores.values()]
@@ -563,7 +581,12 @@ def _bar(row: comparison.SideScore, mean: statistics.Estimate, axis: Axis) -> ch
 def _against_cost(
     metric: str, name: str, bars: Sequence[charts.Bar], axis: Axis
 ) -> tuple[list[report_curves.Figure], str]:
-    """Returns the figure of scores against cost, in a list, and a note."""
+    """Returns (caption, SVG) of scores against cost, in a list, and a note.
+
+    Args:
+      metric: name of the score.
+      name: what the caption calls the score.
+    """
     with_cost = [bar for bar in bars if bar.cost]
     costs = [bar.cost for bar in bars if bar.cost]
     unit = "steps" if axis == STEPS else axis.label
@@ -618,6 +641,12 @@ def sweep_page(
 
 
 def _checked_axes(sweep: sweep_results.Sweep, axes: Sequence[str] | None) -> Sequence[str]:
+    """Returns the names of the parameters on the axes of the heat map; fewer than two: there is
+    none.
+
+    Args:
+      axes: two names from the user; None: the two parameters with the most values.
+    """
     names = sweep_results.axes_of(sweep)
     if axes is None:
         return names[:2]
@@ -654,6 +683,11 @@ def _sweep_facts(sweep: sweep_results.Sweep) -> list[dict[str, Any]]:
 
 
 def _sweep_figures(sweep: sweep_results.Sweep, axes: Sequence[str]) -> list[report_curves.Figure]:
+    """Returns (caption, SVG) of the figures of a sweep; none for fewer than two points with scores.
+
+    Args:
+      axes: names of the parameters of columns and rows, see `_checked_axes`.
+    """
     points = sweep_results.scored_points(sweep)
     metric = sweep.summary["metric"]
     figures: list[report_curves.Figure] = []
@@ -696,6 +730,11 @@ def glue_page(folder: str, axis: Axis = STEPS) -> str:
 
 
 def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
+    """Makes the HTML of `glue_page`.
+
+    Args:
+      summary: result of `glue_table.summarize`.
+    """
     rows = [_glue_row(row) for row in summary["tasks"]]
     tasks_text = f"{summary['num_averaged']} of {len(rows)} tasks"
     average = summary["average"]

@@ -1,7 +1,7 @@
 """Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from albert.training import run_record
 
 _MAX_FAMILIES = 8
 _KINDS = {"train": "training", "eval": "evaluation"}
+Block = dict[str, Any]  # of a page, see the docstring of `report`
 Figure = tuple[str, str]  # caption and SVG
 
 
@@ -54,7 +55,9 @@ _PROGRESS = (
 def _lines_of(
     groups: Iterable[RunGroup], kind: str, name: str, axis: Axis
 ) -> tuple[list[charts.Line], list[str]]:
-    """Returns the lines of groups, and sentences about what they omit."""
+    """Returns the lines of groups, and sentences about what they omit; for the rest see
+    `Run.curve`.
+    """
     lines, notes = [], []
     for group in groups:
         group_lines, group_notes = _lines_of_group(group, kind, name, axis)
@@ -66,6 +69,9 @@ def _lines_of(
 def _lines_of_group(
     group: RunGroup, kind: str, name: str, axis: Axis
 ) -> tuple[list[charts.Line], list[str]]:
+    """Returns the lines of a group, and sentences about what they omit; for the rest see
+    `Run.curve`.
+    """
     curves, lines, notes = [], [], []
     for run in group.averaged:
         steps, values = run.curve(kind, name)
@@ -95,9 +101,13 @@ def _lines_of_group(
 
 
 def _mean_line(name: str, curves: Sequence[_Curve]) -> tuple[charts.Line | None, str]:
-    """Returns the mean of curves with its band, and a note; None if they share no steps.
+    """Returns the mean of curves with its band, and a note, or "".
 
-    It reaches as far as all of them do: a mean of fewer runs would jump.
+    It is None if they share no steps. It reaches as far as all of them do: a mean of fewer runs
+    would jump.
+
+    Args:
+      name: label of the line.
     """
     first = max(curve.steps[0] for curve in curves)
     last = min(curve.steps[-1] for curve in curves)
@@ -124,7 +134,13 @@ def _figure(
     log: bool = False,
     marks: Sequence[tuple[float, float, str]] = (),
 ) -> Figure:
-    """Returns a figure; the caption says what is thinned, gray or cut off."""
+    """Returns a figure; the caption says what is thinned, gray or cut off.
+
+    Args:
+      ylabel: name of the values.
+      log: see `charts.lines`.
+      marks: (x, y, label) of points to highlight.
+    """
     limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
     if longest > limit:
         caption += f"; thinned: of up to {longest:,} points of a line, {limit} are drawn"
@@ -140,7 +156,7 @@ def _figure(
     return caption, svg
 
 
-def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iterator[dict]:
+def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iterator[Block]:
     """Yields figures with one line per group, and notes; captions call the runs `noun`."""
     groups = list(groups)
     metric = next((group.best_metric for group in groups if group.best_metric), None)
@@ -167,7 +183,11 @@ def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iter
 def metric_curves(
     groups: Iterable[RunGroup], title: str, metric: str, axis: Axis
 ) -> Iterator[Figure]:
-    """Yields a figure of one score of groups, if any has recorded it."""
+    """Yields a figure of one score of groups, if any has recorded it.
+
+    Args:
+      metric: name of the score in evaluations.
+    """
     lines, notes = _lines_of(groups, "eval", metric, axis)
     if lines:
         caption = " ".join([title, *dict.fromkeys(notes)])
@@ -177,7 +197,7 @@ def metric_curves(
 # --- one run ------------------------------------------------------------------------------------
 
 
-def run_curves(run: Run, axis: Axis) -> Iterator[dict]:
+def run_curves(run: Run, axis: Axis) -> Iterator[Block]:
     """Yields the figures of all curves of a run, which has recorded the axis."""
     by_class = _scores_by_class(run)
     class_names = {name for names in by_class.values() for name in names.values()}
@@ -257,12 +277,22 @@ def _has_entities(run: Run) -> bool:
 
 
 def _line(run: Run, label: str, kind: str, name: str, axis: Axis) -> charts.Line:
+    """Returns the line of one number of a run, without points if it lacks the axis.
+
+    Args:
+      label: name of the line.
+      kind, name: see `Run.curve`.
+    """
     steps, values = run.curve(kind, name)
     return charts.Line(label, run.places(steps, axis) or [], values)
 
 
 def _of_classes(run: Run, by_class: Mapping[str, Mapping[str, str]], axis: Axis) -> list[Figure]:
-    """Returns figures of the scores of classes, with at most `charts.MAX_NAMED` classes each."""
+    """Returns figures of the scores of classes, with at most `charts.MAX_NAMED` classes each.
+
+    Args:
+      by_class: {score: {class: name of the metric}}.
+    """
     figures, limit = [], charts.MAX_NAMED
     noun = "type of entity" if _has_entities(run) else "label"
     for score, names in by_class.items():

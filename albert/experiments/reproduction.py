@@ -71,6 +71,7 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
     """Returns the words of the command that repeats the run.
 
     Args:
+      record: dict of ``run.json``.
       output_dir: the new folder. Files that the run wrote inside its own folder, and an exported
         model, go inside this folder.
       more: {name: value} of flags to pass although they had their defaults.
@@ -94,12 +95,18 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
 
 
 def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
-    """Copies the steps and rates of a run with a time budget to the folder of its repetition."""
+    """Copies the steps and rates of a run with a time budget to the folder of its repetition.
+
+    Args:
+      record: dict of ``run.json``.
+      folder: folder of the run.
+    """
     if record["flags"].get("budget_minutes", {}).get("value"):
         budget.repeat(folder, output_dir)
 
 
 def _words(name: str, value: object) -> list[str]:
+    """Returns the command line arguments of a flag; none for None."""
     if value is None:
         return []
     if isinstance(value, bool):
@@ -113,6 +120,7 @@ def run(words: list[str], directory: str) -> None:
     """Runs a command and waits for its end.
 
     Args:
+      words: program and its arguments.
       directory: base of relative paths; the current directory if it no longer exists.
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
@@ -161,6 +169,12 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
 def _compare_results(
     sessions: list[list[dict[str, Any]]], equal: list[str], different: list[str]
 ) -> None:
+    """Compares the last results, and adds a line to one of the lists.
+
+    Args:
+      sessions: entries "sessions" of both records.
+      equal, different: lines of the report, which this extends.
+    """
     last_results = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
     if not any(last_results):
         return
@@ -177,7 +191,12 @@ def _compare_results(
 def _rows(
     rows: Iterable[dict[str, Any]], sessions: list[dict[str, Any]]
 ) -> dict[tuple[str, int, int], dict[str, float]]:
-    """Returns {(kind, first step, last step): values}; training values are means over the steps."""
+    """Returns {(kind, first step, last step): values}; training values are means over the steps.
+
+    Args:
+      rows: lines of the file of metrics.
+      sessions: entries "sessions" of the record.
+    """
     entries, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
     for row in sorted(rows, key=lambda row: row["step"]):
@@ -196,6 +215,13 @@ def _compare_rows(
     equal: list[str],
     different: list[str],
 ) -> None:
+    """Compares what training and evaluations measured, and adds lines to the lists.
+
+    Args:
+      rows: result of `_rows` for the run and for its repetition.
+      is_whole: whether the first run was done, so that no evaluation may be missing on either side.
+      equal, different: lines of the report, which this extends.
+    """
     before, after = rows
     both = before.keys() & after.keys()
     for kind, what in ((run_record.TRAIN, "training"), (run_record.EVAL, "evaluation")):
@@ -219,7 +245,12 @@ def _compare_rows(
 
 
 def _circumstances(records: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> list[str]:
-    """Describes the differences between the circumstances of two runs."""
+    """Describes the differences between the circumstances of two runs, a line for each.
+
+    Args:
+      records: dicts of ``run.json`` of the run and of its repetition.
+      sessions: sessions of the first run.
+    """
     parts = (*_ENVIRONMENT, "inputs")
     before, after = records
     differences = run_record.differences(before, after, parts)

@@ -241,7 +241,12 @@ class Run:
         return [name for name in names if name not in _NOT_SCORES]
 
     def curve(self, kind: str, name: str | None) -> tuple[list[int], list[float]]:
-        """Returns (steps, values) of a number; two empty lists if it was not recorded."""
+        """Returns (steps, values) of a number; two empty lists if it was not recorded.
+
+        Args:
+          kind: kind of the lines in the file of metrics, such as `run_record.TRAIN`.
+          name: key of the number; None: nothing is found.
+        """
         pairs = {
             row["step"]: row[name]
             for row in self.rows
@@ -476,7 +481,11 @@ class RunGroup:
         ]
 
     def scores(self, metric: str, with_stuck: bool = False) -> dict[int, float]:
-        """Returns {seed: score} of compared runs; `with_stuck` adds those that learned nothing."""
+        """Returns {seed: score} of compared runs; `with_stuck` adds those that learned nothing.
+
+        Args:
+          metric: name of the score.
+        """
         runs = [run for run in self.runs if run.status in stuck_runs.LEARNED_NOTHING]
         runs = [*self.counted, *(run for run in runs if with_stuck and run not in self.counted)]
         return {run.seed: run.scores[metric] for run in runs if metric in run.scores}
@@ -518,7 +527,8 @@ def check_same_task(
     """Checks that runs or groups are of one task.
 
     Args:
-      tasks: their tasks, see `Run.task`.
+      names: what messages call the runs or groups.
+      tasks: (script, name of the task or None) of each, see `Run.task`.
       reason: why they must be; ends the message.
       flag: begins the message.
     """
@@ -534,7 +544,7 @@ def check_same_evaluation(runs: Sequence[Run], *parts: str) -> None:
     """Checks that runs are of one task, and were evaluated on the same data and labels.
 
     Args:
-      *parts: see `evaluation_basis.Basis.differences`.
+      parts: what must agree besides data and labels, see `evaluation_basis.Basis.differences`.
     """
     names = [run.folder for run in runs]
     check_same_task(names, [run.task for run in runs], "a report compares runs of one task")

@@ -58,7 +58,13 @@ def start(study: Study, seed: int, folder: str) -> int:
 
 
 def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> Entry:
-    """Returns the entry in `seeds.json` of a run that has ended."""
+    """Returns the entry in `seeds.json` of a run that has ended.
+
+    Args:
+      metric: name of the score.
+      name: name of its folder inside that of the study.
+      status: exit status of its process.
+    """
     is_there = file_io.exists(folder)
     trial = results.read_trial(folder) if is_there else None
     given_up = stuck_runs.read(folder) if is_there else []
@@ -87,13 +93,21 @@ def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> Ent
 
 
 def _remark(metric: str, run: Entry) -> str:
-    """Returns a warning about the score of a run; "" without one."""
+    """Returns a warning about the score of a run; "" without one.
+
+    Args:
+      metric: name of the score.
+    """
     is_loss = results.is_loss(metric)
     return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
 
 
 def _counted(runs: Iterable[Entry], name: str) -> list[float]:
-    """Returns the scores of the runs that have learned."""
+    """Returns the scores of the runs that have learned.
+
+    Args:
+      name: key of the scores: "result" (dev data) or "test".
+    """
     good = [run for run in runs if run["status"] == FINISHED]
     return [run[name] for run in good if run.get(name) is not None]
 
@@ -180,13 +194,19 @@ def _cautions(runs: Sequence[Entry]) -> Iterator[str]:
 
 
 def _state(metric: str, run: Entry) -> Iterator[str]:
-    """Returns the text about a run in the table."""
+    """Yields the parts of the text about a run in the table."""
     is_judged = run.get("judged", True) or run["status"] != FINISHED
     judged = "" if is_judged else stuck_runs.NOT_JUDGED
     return filter(None, [run["status"], judged, _remark(metric, run)])
 
 
 def _spread_text(summary: dict[str, Any], prefix: str) -> str:
+    """Returns mean, interval and deviation of a summary as text.
+
+    Args:
+      summary: result of `summarize`.
+      prefix: prefix of its keys: "" for dev data, "test_" for test data.
+    """
     deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
     scores = _counted(summary["runs"], "test" if prefix else "result")
     interval = statistics.Summary.from_scores(scores).interval
@@ -232,6 +252,12 @@ def describe(folder: str) -> str:
 
 
 def _mean_text(summary: dict[str, Any], prefix: str) -> str:
+    """Returns mean and deviation of a summary as text.
+
+    Args:
+      summary: result of `summarize`.
+      prefix: prefix of its keys: "" for dev data, "test_" for test data.
+    """
     mean, deviation = (_number(summary[f"{prefix}{key}"]) or "-" for key in ("mean", "deviation"))
     return f"mean {mean}, deviation {deviation}"
 
@@ -254,7 +280,12 @@ def count_restarts(folder: str) -> int:
 
 
 def _known(path: str, metric: str) -> dict[int, dict[str, Any]]:
-    """Returns {seed: its run} of an earlier call."""
+    """Returns {seed: its run} of an earlier call.
+
+    Args:
+      path: file `seeds.json`, which may be missing.
+      metric: name of the score, which must be that of the earlier call.
+    """
     if not file_io.exists(path):
         return {}
     summary = read(path)
@@ -331,6 +362,12 @@ def run(
 
 
 def _run(study: Study, seeds: Sequence[int], start_run: Callable) -> str:
+    """Makes the missing runs, see `run`.
+
+    Args:
+      seeds: seeds of all runs of the study.
+      start_run: ``(study, seed, folder) -> exit status``, see `start`.
+    """
     path, count = os.path.join(study.folder, SEEDS), len(seeds)
     earlier_runs = _known(path, study.metric)
     runs: list[dict[str, Any]] = []

@@ -218,7 +218,13 @@ class Sweep:
     def _new(
         self, points: Sequence[Sequence[sweep_journal.Trial]], number: int, num_known: int
     ) -> tuple[dict[str, Any], int | None] | None:
-        """Returns (values, seed) of a point that was not tried yet; None if all were tried."""
+        """Returns (values, seed) of a point that was not tried yet; None if all were tried.
+
+        Args:
+          points: trials of each point so far.
+          number: number of the new trial.
+          num_known: trials before this number have results that may be used.
+        """
         seed = next(iter(self._plan.seeds), None)
         if self._plan.method == "tpe":
             history = [
@@ -235,6 +241,13 @@ class Sweep:
     def _make_trial(
         self, number: int, point: dict[str, Any], seed: int | None, num_known: int
     ) -> sweep_journal.Trial:
+        """Returns the trial of a point with its command line arguments and name.
+
+        Args:
+          point: {parameter: value}.
+          seed: None: the trial uses the seed that its script has by default.
+          num_known: number of trials whose results may choose the point, those before this number.
+        """
         arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
         if seed is not None:
             arguments.append(sweep_plan.argument("seed", seed))
@@ -301,6 +314,12 @@ class Sweep:
         return sweep_results.read_curve(folder, self._plan.metric)
 
     def _take_result(self, trial: sweep_journal.Trial, status: int, running: _Process) -> None:
+        """Records how a trial has ended: done, failed, pruned, or killed, after which it may
+        resume.
+
+        Args:
+          status: exit status of its process; negative: number of the signal.
+        """
         if status == 0:
             trial.state = sweep_journal.DONE
             folder = os.path.join(self._folder, trial.name)

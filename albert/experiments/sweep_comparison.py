@@ -83,7 +83,12 @@ def add(
 
 
 def _scores(summary: Mapping[str, Any], point: dict[str, Any]) -> dict[int, float]:
-    """Returns {seed: score} of the trials of a point that its mean counts."""
+    """Returns {seed: score} of the trials of a point that its mean counts.
+
+    Args:
+      summary: see `sweep_results.summarize`.
+      point: one of its points.
+    """
     trials = [summary["trials"][number] for number in point["trials"]]
     done_trials = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
     learned = [trial for trial in done_trials if trial["verdict"] not in stuck_runs.LEARNED_NOTHING]
@@ -97,7 +102,15 @@ def _compare(
     baseline: int | None,
     comparison: dict[str, Any],
 ) -> None:
-    """Adds differences to the reference, p and verdicts."""
+    """Adds differences to the reference, p and verdicts.
+
+    Args:
+      summary: see `sweep_results.summarize`.
+      scores: {seed: score} of each point.
+      candidates: indices of the points to compare.
+      baseline: index of a point; None: the best one.
+      comparison: entry ``comparison`` of `add`, which this fills in.
+    """
     points, trials = summary["points"], summary["trials"]
     left_out = {
         str(i): count
@@ -127,7 +140,14 @@ def _test_margin(
     margin: float,
     comparison: dict[str, Any],
 ) -> None:
-    """Adds to the verdicts whether points are equal to the reference within a margin."""
+    """Adds to the verdicts whether points are equal to the reference within a margin.
+
+    Args:
+      scores: {seed: score} of each point.
+      candidates: indices of the points to compare.
+      margin: largest difference that does not matter, in units of the score.
+      comparison: entry ``comparison`` of `add`, which this fills in.
+    """
     reference = comparison["reference"]
     others = [i for i in candidates if i != reference and len(scores[i]) > 1]
     for i in others:
@@ -143,7 +163,12 @@ def _test_margin(
 
 
 def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
-    """Returns sentences about trials that the table omits, and about restarted ones."""
+    """Returns sentences about trials that the table omits, and about restarted ones.
+
+    Args:
+      summary: see `sweep_results.summarize`.
+      restarts: number of abandoned attempts.
+    """
     trials = summary["trials"]
     states = [trial["state"] for trial in trials]
     notes = [
@@ -163,7 +188,12 @@ def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
 
 
 def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -> list[str]:
-    """Returns sentences about points that are no better than a constant answer, or all but one."""
+    """Returns sentences about points that are no better than a constant answer, or all but one.
+
+    Args:
+      points: those of `sweep_results.summarize`.
+      candidates: indices of the compared ones.
+    """
     poor = sum(
         any(remark.startswith(results.NOT_BETTER) for remark in point["remarks"])
         for i, point in enumerate(points)
@@ -179,7 +209,11 @@ def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -
 
 
 def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
-    """Returns sentences about the best of several points, which is too good by chance."""
+    """Returns sentences about the best of several points, which is too good by chance.
+
+    Args:
+      scores: {seed: score} of each compared point.
+    """
     count, repeated = len(scores), [values for values in scores if len(values) > 1]
     notes = []
     if not repeated:
@@ -227,6 +261,13 @@ def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _cells(row: Mapping[str, Any], compared: bool, has_chances: bool) -> list[str]:
+    """Returns the interval, chance to be the best, difference, p and verdict of a point as text.
+
+    Args:
+      row: entry of ``points``, see `add`.
+      compared: whether the table has the last three.
+      has_chances: whether the table has the chances.
+    """
     cells = [text_tables.interval(*(row["interval"] or (None, None)))]
     if has_chances:
         chance = row["probability_best"]

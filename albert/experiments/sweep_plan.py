@@ -222,6 +222,7 @@ def make_plan(
     """Makes the plan of a specification.
 
     Args:
+      spec: JSON object of the file of the sweep: some of the keys in `_KINDS`.
       arguments: further arguments of all trials.
       trials: {name: arguments} that replace those of the specification.
       path: file that the specification was read from, for messages.
@@ -237,6 +238,7 @@ def make_plan(
 def _make_plan(
     spec: Mapping[str, Any], arguments: Sequence[str], trials: Mapping[str, list[str]] | None
 ) -> Plan:
+    """Makes the plan of a specification; for the arguments see `make_plan`."""
     fields = dict(spec)
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
@@ -259,7 +261,11 @@ def _make_plan(
 
 
 def arguments_of(owner: str, flags: dict) -> list[str]:
-    """Returns {flag: value} as arguments; messages name their owner."""
+    """Returns {flag: value} as arguments; messages name their owner.
+
+    Args:
+      owner: what has these flags: "flags", or the name of a trial.
+    """
     if not isinstance(flags, dict):
         raise file_io.InputError(f"{owner}: expected an object of flags, found {flags!r}")
     for name, value in flags.items():
@@ -271,7 +277,12 @@ def arguments_of(owner: str, flags: dict) -> list[str]:
 
 
 def argument(name: str, value: object) -> str:
-    """Returns the command line argument of a value."""
+    """Returns the command line argument of a value.
+
+    Args:
+      name: name of the parameter.
+      value: a value of JSON.
+    """
     return f"--{name}={text_of(value)}"
 
 
@@ -281,7 +292,11 @@ def text_of(value: object) -> str:
 
 
 def _values(name: str, spec: object) -> tuple | Range:
-    """Returns the values of a parameter: a tuple or a `Range`."""
+    """Returns the values of a parameter: a tuple or a `Range`.
+
+    Args:
+      spec: list of values, or a range, see `_range`.
+    """
     if isinstance(spec, dict):
         return _range(name, spec)
     if not isinstance(spec, list) or not spec:
@@ -300,6 +315,12 @@ def _values(name: str, spec: object) -> tuple | Range:
 
 
 def _range(name: str, spec: dict[str, Any]) -> Range:
+    """Returns the range that an object describes.
+
+    Args:
+      name: name of the parameter, for messages.
+      spec: {"low": number, "high": number}, and "log": true for a logarithmic scale.
+    """
     unknown = set(spec) - {"low", "high", "log"}
     ends: list[Any] = [spec.get(key) for key in ("low", "high")]
     for end in ends:

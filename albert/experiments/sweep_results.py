@@ -62,7 +62,11 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
 
 
 def _best_value(trial: results.Trial | None, metrics: dict[str, float | None]) -> float | None:
-    """Returns the value of a `results.Trial` as its results show it; None if not finite."""
+    """Returns the value of a `results.Trial` as its results show it; None if not finite.
+
+    Args:
+      metrics: {metric: value} of the best step.
+    """
     value = _finite(trial.best_value) if trial else None
     same = [v for v in metrics.values() if None not in (v, value) and np.float32(v) == value]
     return same[0] if same else value
@@ -71,6 +75,16 @@ def _best_value(trial: results.Trial | None, metrics: dict[str, float | None]) -
 def _score_of_seeds(
     path: str, metric: str | None
 ) -> tuple[int | None, float | None, dict[str, float]]:
+    """Reads the mean score of a study over seeds.
+
+    Args:
+      path: its file `seeds.json`.
+      metric: score that it must have; None: any.
+
+    Returns:
+      (None, mean or None, {metric: mean, "deviation": …, "failures": number of failed runs, if
+      any}).
+    """
     content = file_io.read_json(path, "results over seeds")
     try:
         name, mean, deviation = (content[key] for key in ("metric", "mean", "deviation"))
@@ -214,7 +228,11 @@ def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
 
 
 def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
-    """Returns warnings about the scores of the trials of a point."""
+    """Returns warnings about the scores of the trials of a point.
+
+    Args:
+      minimize: whether lower scores are better.
+    """
     verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
     notes = [
         verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
@@ -232,7 +250,11 @@ def _on_undefined(trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def _on_baseline(trials: Sequence[sweep_journal.Trial], minimize: bool) -> str:
-    """Returns a remark on a mean score that a constant answer also gets."""
+    """Returns a remark on a mean score that a constant answer also gets; "" for better ones.
+
+    Args:
+      minimize: whether lower scores are better.
+    """
     value, baseline = (_mean(_known(counted(trials), name)) for name in ("value", "baseline"))
     return results.remark_on_baseline(value, baseline, minimize)
 
@@ -242,10 +264,22 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _known(trials: Iterable[sweep_journal.Trial], name: str) -> list[float]:
+    """Returns the values of a number of trials, without those that lack it.
+
+    Args:
+      name: attribute of `sweep_journal.Trial`.
+    """
     return [value for trial in trials if (value := getattr(trial, name)) is not None]
 
 
 def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) -> dict[str, Any]:
+    """Returns the entry of a point in the table, see `summarize`.
+
+    Args:
+      trials: trials of the point.
+      repeats: planned number of seeds.
+      minimize: whether lower scores are better.
+    """
     done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
     scores = _known(counted(trials), "value")
     summary = statistics.Summary.from_scores(scores)
@@ -291,7 +325,12 @@ def _name(trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def order(points: Sequence[dict], minimize: bool) -> list[int]:
-    """Returns the places of the points, best first; points that cannot be the best come last."""
+    """Returns the places of the points, best first; points that cannot be the best come last.
+
+    Args:
+      points: those of `summarize`.
+      minimize: whether lower scores are better.
+    """
     sign = 1 if minimize else -1
     return sorted(
         range(len(points)),
@@ -300,6 +339,12 @@ def order(points: Sequence[dict], minimize: bool) -> list[int]:
 
 
 def _sign(point: dict[str, Any], sign: int) -> float:
+    """Returns the mean of a point as a key for sorting; infinity without a score.
+
+    Args:
+      point: one of the points of `summarize`.
+      sign: 1 to sort low means first, -1 to sort high ones first.
+    """
     return sign * point["mean"] if point["mean"] is not None else math.inf
 
 
@@ -361,7 +406,12 @@ def to_csv(summary: dict) -> str:
 
 
 def write(folder: str, summary: dict) -> None:
-    """Writes ``sweep_results.md``, ``.csv`` and ``.json``."""
+    """Writes ``sweep_results.md``, ``.csv`` and ``.json``.
+
+    Args:
+      folder: folder of the sweep.
+      summary: result of `summarize`.
+    """
     file_io.write_text(os.path.join(folder, f"{NAME}.md"), to_markdown(summary))
     file_io.write_text(os.path.join(folder, f"{NAME}.csv"), to_csv(summary))
     file_io.write_json(os.path.join(folder, f"{NAME}.json"), summary)
@@ -437,6 +487,12 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
 
 
 def _is_sparse(points: Sequence[dict[str, Any]], values: Sequence[Sequence]) -> bool:
+    """Returns whether less than half of the cells of a grid have a point.
+
+    Args:
+      points: those of `summarize`.
+      values: values of the columns, values of the rows.
+    """
     return len(points) < 0.5 * len(values[0]) * len(values[1])
 
 

@@ -61,6 +61,7 @@ def suggest(
 def _distribution(
     optuna: ModuleType, values: Sequence | sweep_plan.Range
 ) -> "optuna.distributions.BaseDistribution":
+    """Returns the distribution of a parameter in Optuna: categories, or a range of numbers."""
     if not isinstance(values, sweep_plan.Range):
         return optuna.distributions.CategoricalDistribution(values)
     kinds = optuna.distributions
@@ -74,7 +75,12 @@ def _as_trial(
     choices: dict[str, "optuna.distributions.BaseDistribution"],
     trials: Sequence[sweep_journal.Trial],
 ) -> "optuna.trial.FrozenTrial":
-    """Returns a point with its seeds as one Optuna trial."""
+    """Returns a point with its seeds as one Optuna trial.
+
+    Args:
+      choices: {parameter: its distribution}.
+      trials: those of the point, one per seed.
+    """
     states = optuna.trial.TrialState
     scores = [trial.value for trial in trials if trial.value is not None]
     if not all(trial.has_ended for trial in trials):

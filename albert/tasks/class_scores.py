@@ -38,6 +38,7 @@ def add_to_form(form: results.Form, labels: Sequence[str], in_file: bool) -> res
     """Returns the format of results with the scores of classes.
 
     Args:
+      form: the format without them.
       labels: label names by id.
       in_file: whether ``eval_results.txt`` has them, which the reference does not write.
     """
@@ -90,6 +91,9 @@ def rank(is_positive: np.ndarray, probabilities: np.ndarray) -> Mapping[str, flo
     Args:
       is_positive: bool [B].
       probabilities: [B], probability of the positive class; equal ones are one threshold.
+
+    Returns:
+      Both scores by name.
     """
     positives = np.count_nonzero(is_positive)
     negatives = len(is_positive) - positives

@@ -46,7 +46,12 @@ def find_positive(names: Iterable[str]) -> str:
 
 
 def _read_label(row: Mapping[str, Any], column: str | None, place: str) -> str:
-    """Returns the only label of a row as text."""
+    """Returns the only label of a row as text.
+
+    Args:
+      column: name of the column of labels.
+      place: file and line of the row, for messages.
+    """
     if isinstance(row.get(column or ""), list):
         raise file_io.InputError(
             f"{place}: column {column!r} must be one label, found a list; for several labels per "
@@ -70,7 +75,12 @@ class _Counts:
 
     @classmethod
     def read(cls, path: str, column: str) -> "_Counts":
-        """Counts the labels in a column of a file."""
+        """Counts the labels in a column of a file.
+
+        Args:
+          path: a file of `tables`.
+          column: name of the column.
+        """
         rows: dict[str, int] = {}
         places: dict[str, str] = {}
         for place, row in tables.read_file(path, SPLIT_FLAGS["train"]):
@@ -150,7 +160,11 @@ class _Counts:
 
 
 def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
-    """Returns the labels of a train file from its `_Counts`; () for regression."""
+    """Returns the labels of a train file from its `_Counts`; () for regression.
+
+    Args:
+      kind: see `find_labels`.
+    """
     if kind is None:
         counts.check_finite()
     if (kind or counts.guess_kind()) == "regression":
@@ -252,6 +266,9 @@ def in_order_of(
     """Returns the labels in the order of a classifier's head, as they are if it must be new.
 
     For the other arguments and the errors see `model_labels.ModelHead.order`.
+
+    Args:
+      labels: label names of the data; empty for regression.
     """
     ordered = head.order(kind, labels, words, data)
     if ordered:
@@ -265,7 +282,12 @@ def _labels_of_head(
     columns: tables.Columns,
     kind: str | None,
 ) -> tuple[str, ...]:
-    """Returns the labels of a model, of which there is no train file."""
+    """Returns the labels of a model, of which there is no train file; () for regression.
+
+    Args:
+      files: {split: path}.
+      kind: see `find_labels`.
+    """
     own_kind = KINDS[not head.labels]
     if kind not in (None, own_kind):
         raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {own_kind}")
@@ -280,7 +302,11 @@ def _labels_of_head(
 
 
 def _first_row(files: Mapping[str, str], split: str) -> Mapping[str, Any]:
-    """Returns the first row of the file of a split; empty if there is none."""
+    """Returns the first row of the file of a split; empty if there is none.
+
+    Args:
+      files: {split: path}.
+    """
     if split not in files:
         return {}
     return next((row for _, row in tables.read_file(files[split], SPLIT_FLAGS[split])), {})
@@ -387,11 +413,19 @@ class CustomTask:
                 raise file_io.InputError(f"{SPLIT_FLAGS[split]} must be given")
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split."""
+        """Returns the path of the file of a split.
+
+        Args:
+          data_dir: not used: the files have their own paths.
+        """
         return self.files[split]
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split.
+
+        Args:
+          data_dir: not used.
+        """
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": tables.format_of(self.files[split]),
@@ -410,7 +444,12 @@ class CustomTask:
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[glue.InputExample]:
-        """Yields the examples of a split; test data without labels gets the first label."""
+        """Yields the examples of a split; test data without labels gets the first label.
+
+        Args:
+          data_dir: not used.
+          use_spm, do_lower_case: see `glue.make_example`.
+        """
         self.check_splits([split])
         labeled = self.is_labeled(split)
         path = self.files[split]
@@ -431,7 +470,13 @@ class CustomTask:
         use_spm: bool,
         do_lower_case: bool,
     ) -> glue.InputExample:
-        """Returns the example of a row, with the id `number` if the row has none."""
+        """Returns the example of a row, with the id `number` if the row has none.
+
+        Args:
+          row: {column: text or value of JSON}.
+          place: file and line of the row, for messages.
+          use_spm, do_lower_case: see `glue.make_example`.
+        """
         columns = (
             (self.columns.text, "text_column"),
             (self.columns.text_pair, "text_pair_column"),
@@ -449,6 +494,10 @@ class CustomTask:
 
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
         """Returns the label of a row.
+
+        Args:
+          row: {column: text or value of JSON}.
+          place: file and line of the row, for messages.
 
         Raises:
           file_io.InputError: the training had no such label, or it is no number.
@@ -474,6 +523,7 @@ def check_files(files: Mapping[str, str], columns: tables.Columns, *further: str
     """Rejects files of different formats, and columns with the same name.
 
     Args:
+      files: {split: path}.
       further: names of columns of labels.
     """
     if len({tables.format_of(path) for path in files.values()}) > 1:
@@ -536,7 +586,13 @@ def label_settings(
     dropout_prob: float,
     head: head_config.Head,
 ) -> dict[str, Any]:
-    """Returns the settings that describe any model with labels; `columns` is a dataclass."""
+    """Returns the settings that describe any model with labels; `columns` is a dataclass.
+
+    Args:
+      labels: label names by id.
+      max_seq_length: S of the training.
+      dropout_prob: dropout before the head in training.
+    """
     return {
         "labels": list(labels),
         "max_seq_length": max_seq_length,

@@ -64,7 +64,11 @@ class Counts(NamedTuple):
 def score_counts(
     right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray
 ) -> Mapping[str, npt.NDArray]:
-    """Computes the `SCORES` [...] of numbers [...] of entities; NaN where none is true."""
+    """Computes precision, recall and F1 of entities by name; NaN where none is true.
+
+    Args:
+      right, predicted, true: numbers [...] of correct, predicted and labeled entities.
+    """
     is_defined = true > 0
     values = (
         metrics.divide(right, predicted, is_defined),
@@ -77,10 +81,13 @@ def score_counts(
 def count(
     labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
 ) -> tuple[dict[str, Counts], Counts]:
-    """Counts the entities in labels and predictions: those of each type, sorted, and all.
+    """Counts the entities in labels and predictions.
 
     Args:
       labels, predictions: labels [W] of each sentence.
+
+    Returns:
+      ({type: counts}, counts of all entities), the types in sorted order.
     """
     true, predicted = (
         {(number, entity) for number, row in enumerate(rows) for entity in find(row)}

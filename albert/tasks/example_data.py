@@ -71,10 +71,19 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def featurize(self, example: E, cuts: model_inputs.Cuts) -> Features:
-        """Returns the features of an example; counts in `cuts`, which are logged, what it cuts."""
+        """Returns the features of an example: arrays by name, of one record.
+
+        Args:
+          cuts: counts what is cut, for the log.
+        """
 
     def inputs(self, number: int, example: E, cuts: model_inputs.Cuts) -> Iterable[Features]:
-        """Returns the features of the records of an example, the `number`th; one by default."""
+        """Returns the features of each record of an example; of one record by default.
+
+        Args:
+          number: number of the example in its split.
+          cuts: counts what is cut, for the log.
+        """
         del number
         return [self.featurize(example, cuts)]
 
@@ -86,11 +95,24 @@ class ExampleData(contracts.Data, Generic[E]):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the files of predictions that only this task has; see `write_predictions`."""
+        """Writes the files of predictions that only this task has.
+
+        Args:
+          rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
+          ids: ids of the examples, in their order.
+
+        Returns:
+          The scores by name; None if the labels are not known.
+        """
 
     @abc.abstractmethod
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """Yields label and prediction of each example; None if the labels are not known."""
+        """Yields label and prediction of each example; None if the labels are not known.
+
+        Args:
+          rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
+          ids: ids of the examples, in their order.
+        """
 
     def make_records(self, split: str) -> list[str]:
         """See `contracts.Data`."""
@@ -125,7 +147,11 @@ class ExampleData(contracts.Data, Generic[E]):
         return [path]
 
     def _rows(self, split: str, cuts: model_inputs.Cuts) -> Iterator[tuple[Any, Features]]:
-        """Yields (id, features) of each record; None as the id of others of the same example."""
+        """Yields (id, features) of each record; None as the id of others of the same example.
+
+        Args:
+          cuts: counts what is cut.
+        """
         for number, example in enumerate(self.examples(split)):
             for place, features in enumerate(self.inputs(number, example, cuts)):
                 yield None if place else example.guid, features

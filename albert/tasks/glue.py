@@ -102,10 +102,18 @@ class ClassifierTask(Protocol):
         """Returns the task with the same labels in another order."""
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split."""
+        """Returns the path of the file of a split.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+        """
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+        """
 
     def is_labeled(self, split: str) -> bool:
         """Returns whether the labels of a split are known."""
@@ -113,13 +121,26 @@ class ClassifierTask(Protocol):
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[InputExample]:
-        """Yields the examples of a split."""
+        """Yields the examples of a split.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+          split: "train", "dev" or "test".
+          use_spm, do_lower_case: see `make_example`.
+        """
 
 
 def make_example(
     guid: str, texts: Sequence[str], label: Label, use_spm: bool, do_lower_case: bool
 ) -> InputExample:
-    """Returns the example of one or two texts; `use_spm` normalizes them for SentencePiece."""
+    """Returns the example of one or two texts.
+
+    Args:
+      guid: id of the example.
+      label: name of the label; a number for regression; several names if texts have several labels.
+      use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
+      do_lower_case: whether this also lower-cases them.
+    """
     if use_spm:
         texts = [tokenization.preprocess_text(text, lower=do_lower_case) for text in texts]
     return InputExample(guid, texts[0], (*texts, None)[1], label)
@@ -209,7 +230,12 @@ class GlueTask:
                 )
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split."""
+        """Returns the path of the file of a split.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+          split: "train", "dev" or "test".
+        """
         self.check_splits([split])
         name = self._files[split]
         path = os.path.join(data_dir, self.folder, name)
@@ -225,7 +251,12 @@ class GlueTask:
         return path
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+          split: "train", "dev" or "test".
+        """
         digest = {"data_sha256": file_io.sha256(self.path(data_dir, split))}
         is_usual = self.labels == get_task(self.name).labels
         return digest if is_usual else {**digest, "labels": list(self.labels)}
@@ -365,6 +396,12 @@ class _Reader:
         return places
 
     def _report_skipped(self, skipped: list[int], examples: int) -> None:
+        """Logs lines that were skipped; raises InputError if they are too many.
+
+        Args:
+          skipped: numbers of the lines, from 1.
+          examples: number of the lines that were read.
+        """
         fraction = len(skipped) / (len(skipped) + examples)
         message = (
             f"{self._path}: {len(skipped)} lines ({fraction:.2%}) with fewer than "
@@ -562,7 +599,12 @@ def encode_long(
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
 ) -> list[long_texts.Window]:
-    """Returns the ids of each input of an example; see `convert_long_example`."""
+    """Returns the ids of each input of an example; see `convert_long_example`.
+
+    Args:
+      rule: how long texts are read.
+      max_seq_length: S.
+    """
     ids_b = None if example.text_b is None else tokenizer.encode(example.text_b)
     return rule.read(tokenizer.encode(example.text_a), ids_b, max_seq_length, cuts)
 
@@ -570,6 +612,10 @@ def encode_long(
 def _label_id(
     example: InputExample, task: ClassifierTask
 ) -> np.float32 | np.int64 | npt.NDArray[np.int64]:
+    """Returns the label of an example as a number: its id, or its value for regression.
+
+    Of several labels per text it is [K], 1 for those of the text.
+    """
     if isinstance(example.label, tuple):
         return np.array([label in example.label for label in task.labels], np.int64)
     if task.is_regression:
@@ -585,7 +631,12 @@ def _label_id(
 def feature_specs(
     seq_length: int, is_regression: bool = False, has_windows: bool = False
 ) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_long_example`."""
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_long_example`.
+
+    Args:
+      seq_length: S.
+      has_windows: whether there are features of windows of long texts.
+    """
     spec = tfrecord.FeatureSpec
     further = long_texts.FEATURES if has_windows else ()
     return (
@@ -599,9 +650,12 @@ def feature_specs(
 
 
 def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K].
+    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K], by name.
 
     Windows of long texts also have `long_texts.FEATURES`.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
     """
     return {
         **{name: features[name] for name in long_texts.FEATURES if name in features},
@@ -616,7 +670,12 @@ def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
 def batch_accuracy(
     outputs: Tensors, features: Tensors
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns the correct and all predictions of a batch, see `contracts.Task.train_metrics`."""
+    """Returns (number of correct, number of all) predictions of a batch by the name of the
+    accuracy.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -625,14 +684,22 @@ def batch_accuracy(
 
 
 def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the `contracts.Task.learning_signals` of class ids or numbers."""
+    """Returns the `contracts.Task.learning_signals` of class ids or numbers.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
     from albert.training import learning_signals as signals
 
     return signals.label_signals(outputs, features)
 
 
 def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
-    """Measures the train labels of a regression, and logs their range, mean and deviation."""
+    """Measures the train labels of a regression, and logs their range, mean and deviation.
+
+    Args:
+      data_dir: folder that holds the folders of the tasks; None: the task has its own files.
+    """
     examples = glue_task.iter_examples(data_dir or "", "train", use_spm=False)
     labels = np.fromiter((cast(float, example.label) for example in examples), np.float64)
     scale = label_scale.LabelScale.from_labels(labels)
@@ -662,6 +729,16 @@ def _build_model(
     decision: decisions.Decision,
     class_weights: Sequence[float],
 ) -> "heads.ClassifierModel | heads.RegressionModel":
+    """Builds the model of a task.
+
+    Args:
+      seed: seed of the new variables.
+      num_labels: number of classes; 0: regression.
+      dropout_prob: dropout of the pooled output in training.
+      scale: unit in which a regression is trained.
+      decision: how the scores of a classifier become answers.
+      class_weights: weights of the labels in the loss by id; empty: all count the same.
+    """
     from albert.model import heads
 
     settings = (compute, seed, dropout_prob, head)
@@ -790,13 +867,22 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         return self.task.iter_examples(self.data_dir, self.source(split), use_spm=False)
 
     def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> example_data.Features:
-        """See `convert_example`."""
+        """Returns the features of an example, see `convert_example`.
+
+        Args:
+          cuts: counts texts that are cut.
+        """
         return convert_example(example, self.task, self.max_seq_length, self.tokenizer, cuts)
 
     def inputs(
         self, number: int, example: InputExample, cuts: model_inputs.Cuts
     ) -> list[example_data.Features]:
-        """See `convert_long_example`."""
+        """Returns the features of each input of an example, see `convert_long_example`.
+
+        Args:
+          number: number of the example in its split.
+          cuts: counts texts that are cut.
+        """
         settings = (self.rule, self.max_seq_length, self.tokenizer, cuts, number)
         return convert_long_example(example, self.task, *settings)
 
@@ -825,7 +911,11 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
 
 def check_length(glue_task: ClassifierTask, max_seq_length: int) -> None:
-    """Rejects lengths without space for a token of each text."""
+    """Rejects lengths without space for a token of each text.
+
+    Args:
+      max_seq_length: S, in tokens.
+    """
     minimum = min_length(glue_task)
     if max_seq_length < minimum:
         raise file_io.InputError(

@@ -72,6 +72,12 @@ class Kind:
 def _build_classifier(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.ClassifierModel | heads.RegressionModel":
+    """Builds a classifier, or for a folder without labels a regression, without weights.
+
+    Args:
+      folder: description of the model.
+      head: layer before its output layer.
+    """
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -85,6 +91,12 @@ def _build_classifier(
 def _build_multi_label(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.MultiLabelModel":
+    """Builds a classifier of texts with several labels, without weights.
+
+    Args:
+      folder: description of the model.
+      head: layer before its output layer.
+    """
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -96,6 +108,12 @@ def _build_multi_label(
 def _build_choice_scorer(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.RegressionModel":
+    """Builds a model that scores one choice of a question at a time, without weights.
+
+    Args:
+      folder: description of the model.
+      head: layer before its output layer.
+    """
     from albert.model import heads
 
     # Each choice is scored alone, so a single output allows any number of choices.
@@ -105,6 +123,12 @@ def _build_choice_scorer(
 def _build_token_classifier(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.TokenClassifierModel":
+    """Builds a classifier of words, without weights.
+
+    Args:
+      folder: description of the model.
+      head: layer before its output layer.
+    """
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -114,6 +138,12 @@ def _build_token_classifier(
 def _build_squad(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "contracts.Model":
+    """Builds a model of SQuAD 1.1 or 2.0, whichever the folder is of, without weights.
+
+    Args:
+      folder: description of the model.
+      head: layer before its output layer.
+    """
     settings = dataclasses.replace(folder.settings_as(squad_task.Settings), head=head)
     return squad_task.make_task(folder.kind, settings).build_model(folder.config, compute, 0)
 
@@ -122,6 +152,12 @@ def _build_squad(
 
 
 def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
+    """Returns usual settings of a classifier, see `Kind.settings`.
+
+    Args:
+      labels: label names by id; empty for regression.
+      length: longest input, in tokens.
+    """
     columns = dataclasses.asdict(tables.Columns())
     return {
         "task_name": custom.NAME,
@@ -132,20 +168,44 @@ def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
 
 
 def _multi_label_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
+    """Returns usual settings of a classifier of texts with several labels, see `Kind.settings`.
+
+    Args:
+      labels: label names by id.
+      length: longest input, in tokens.
+    """
     form = label_sets.LabelFormat().settings
     return {**_classifier_settings(labels, length), "label_type": label_sets.LABEL_TYPE, **form}
 
 
 def _token_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
+    """Returns usual settings of a classifier of words, see `Kind.settings`.
+
+    Args:
+      labels: label names by id.
+      length: longest input, in tokens.
+    """
     columns = dataclasses.asdict(word_files.Columns())
     return {"labels": list(labels), "max_seq_length": length, "columns": columns}
 
 
 def _choice_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
+    """Returns usual settings of a model of multiple choice, see `Kind.settings`.
+
+    Args:
+      labels: not used: such a model has none.
+      length: longest input, in tokens.
+    """
     return {"max_seq_length": length, "max_qa_length": min(race.MAX_QA_LENGTH, length // 2)}
 
 
 def _squad_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
+    """Returns usual settings of a model of SQuAD 1.1, see `Kind.settings`.
+
+    Args:
+      labels: not used: such a model has none.
+      length: longest input, in tokens.
+    """
     return squad_task.Settings.default(length).to_dict()
 
 
@@ -274,7 +334,11 @@ def _checkpoint_in(path: str) -> str | None:
 
 
 def _read_huggingface(path: str, names: Sequence[str]) -> model_folder.ModelFolder | None:
-    """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders."""
+    """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders.
+
+    Args:
+      names: keys of `KINDS` that the caller can use.
+    """
     head = model_labels.read_folder(path) if file_io.is_dir(path) else None
     if head is None:
         return None
@@ -297,14 +361,24 @@ def write_folder(
     settings: dict[str, Any],
     replace: bool = True,
 ) -> None:
-    """Writes the files that make a model usable without flags; see `model_folder.write`."""
+    """Writes the files that make a model usable without flags; see `model_folder.write`.
+
+    Args:
+      kind: key of `KINDS`.
+      settings: JSON-ready settings of the kind, such as its labels.
+      replace: whether to replace existing files.
+    """
     is_written = model_folder.write(path, kind, config, source, settings, replace)
     if is_written and KINDS[kind].has_labels:
         custom.save_labels(path, settings["labels"])
 
 
 def _check_undescribed(path: str, names: Sequence[str]) -> None:
-    """Raises InputError if a folder without description holds a checkpoint; says what to run."""
+    """Raises InputError if a folder without description holds a checkpoint; says what to run.
+
+    Args:
+      names: keys of `KINDS` that the caller can use.
+    """
     prefix = _checkpoint_in(path)
     if prefix is None:
         return

@@ -35,7 +35,11 @@ def results_form(labels: Sequence[str]) -> results.Form:
 def count(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
 ) -> tuple[results.ClassCount, ...]:
-    """Counts the texts of each label; both arrays are [B, K], 1 for labels of the text."""
+    """Counts the texts of each label; both arrays are [B, K], 1 for labels of the text.
+
+    Args:
+      names: K label names by id.
+    """
     labels, predictions = labels.astype(bool), predictions.astype(bool)
     counts = [side.sum(axis=0).tolist() for side in (labels, predictions, labels & predictions)]
     return tuple(results.ClassCount(*row) for row in zip(names, *counts, strict=True))
@@ -58,7 +62,11 @@ def score_counts(counts: Sequence[results.ClassCount]) -> dict[str, float]:
 
 
 def score_sets(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Computes the scores of the sets of labels of texts, both [B, K]."""
+    """Computes the scores, by name, of the sets of labels of texts.
+
+    Args:
+      labels, predictions: [B, K], 1 for labels of the text.
+    """
     labels, predictions = labels.astype(bool), predictions.astype(bool)
     both = np.count_nonzero(labels & predictions, axis=1)
     sizes = np.count_nonzero(labels, axis=1) + np.count_nonzero(predictions, axis=1)
@@ -88,7 +96,13 @@ def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndar
 def measure(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, float]:
-    """Computes all scores; arrays are [B, K]."""
+    """Computes all scores, by name.
+
+    Args:
+      names: K label names by id.
+      labels, predictions: [B, K], 1 for labels of the text.
+      probabilities: [B, K].
+    """
     precisions = average_precisions(labels, probabilities)
     return {
         **score_counts(count(names, labels, predictions)),
@@ -98,6 +112,12 @@ def measure(
 
 
 def _named(names: Sequence[str], precisions: np.ndarray) -> Mapping[str, float]:
+    """Returns the average precision of each label by name, and their mean.
+
+    Args:
+      names: K label names by id.
+      precisions: [K].
+    """
     values = zip(names, precisions.tolist(), strict=True)
     return {
         "macro_average_precision": float(np.mean(precisions)),
@@ -110,6 +130,10 @@ def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float
 
     For scores of labels and their means, all texts have a label or none has it. For the other
     scores all texts have the most frequent set of labels.
+
+    Args:
+      names: K label names by id.
+      labels: [B, K], 1 for labels of the text.
     """
     sets, counts = np.unique(labels, axis=0, return_counts=True)
     frequent = np.broadcast_to(sets[np.argmax(counts)], labels.shape)

@@ -25,13 +25,22 @@ _NO_SPREAD = 1e-12  # variance over the mean square, up to which numbers differ 
 def divide(
     part: npt.NDArray, whole: npt.NDArray, is_defined: npt.NDArray | bool = True
 ) -> npt.NDArray:
-    """Returns quotients [...]; 0 where the divisor is 0, and NaN where they are not defined."""
+    """Returns quotients [...]; 0 where the divisor is 0, and NaN where they are not defined.
+
+    Args:
+      part, whole: numbers [...].
+      is_defined: where quotients are defined.
+    """
     quotients = np.divide(part, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
     return np.where(is_defined, quotients, math.nan)
 
 
 def f1_of_counts(right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray) -> npt.NDArray:
-    """Computes F1 [...] from numbers of correct, predicted and true ones; NaN without true ones."""
+    """Computes F1 [...]; NaN without true ones.
+
+    Args:
+      right, predicted, true: numbers [...] of correct, predicted and true ones.
+    """
     return divide(2 * right, predicted + true, true > 0)
 
 
@@ -67,6 +76,7 @@ def pearson_of_moments(moments: npt.NDArray) -> npt.NDArray:
 
 
 def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
+    """Returns labels and predictions as arrays [B]; raises `ValueError` for other shapes."""
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
         raise ValueError(

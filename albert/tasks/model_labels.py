@@ -52,6 +52,10 @@ class ModelHead:
         """Returns whether this is the head of another GLUE task with as many, but other labels.
 
         To start from it is transfer between tasks, not a mistake.
+
+        Args:
+          task_name: GLUE task of the run; None: the user's own data.
+          labels: labels of the run.
         """
         tasks = [name for name in (self.task_name, task_name) if name and name != _OWN_DATA]
         is_other = len(tasks) == 2 and tasks[0] != tasks[1]
@@ -70,6 +74,7 @@ class ModelHead:
         numbers from 0 only: no other order is certain.
 
         Args:
+          kind: kind of model that the run needs, key of `kinds.KINDS`.
           labels: labels of the run; empty for a regression.
           words: {label: another name of it}.
           data: what has the labels, for messages.
@@ -112,7 +117,12 @@ class ModelHead:
         return [names.get(label) for label in self.labels] == list(labels)
 
     def _names(self, labels: Sequence[str], words: Mapping[str, str]) -> dict[str, str]:
-        """Returns {label of the model: label of a run} for those that mean the same."""
+        """Returns {label of the model: label of a run} for those that mean the same.
+
+        Args:
+          labels: labels of the run.
+          words: {label: another name of it}.
+        """
         label_of_key = {_key(words[label]): label for label in labels if label in words}
         label_of_key |= {_key(label): label for label in labels}
         keys = {_key(label) for label in self.labels}
@@ -123,7 +133,12 @@ class ModelHead:
         }
 
     def difference(self, kind: str, labels: Sequence[str]) -> str:
-        """Describes this head and the one that a run needs, for messages."""
+        """Describes this head and the one that a run needs, for messages.
+
+        Args:
+          kind: kind of model that the run needs, key of `kinds.KINDS`.
+          labels: labels of the run.
+        """
         ours, theirs = _described(kind, labels), _described(self.kind, self.labels)
         if not self.is_unnamed or len(labels) != len(self.labels):
             return f"{self.path} describes a head of {theirs}; this run needs one of {ours}"
@@ -175,7 +190,12 @@ def _read_huggingface(folder: str) -> ModelHead | None:
 
 
 def report(head: ModelHead, labels: Sequence[str], sorted_labels: Sequence[str]) -> None:
-    """Logs the order of labels that comes from a model, if it is not the usual one."""
+    """Logs the order of labels that comes from a model, if it is not the usual one.
+
+    Args:
+      labels: labels in the order of the model.
+      sorted_labels: labels in the usual order.
+    """
     if head.is_unnamed:
         logging.info(
             "%s gives its labels no names: the labels %s are taken as their numbers",
@@ -196,6 +216,12 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 def _described(kind: str, labels: Sequence[str]) -> str:
+    """Returns kind and labels of a model in words.
+
+    Args:
+      kind: key of `kinds.KINDS`.
+      labels: label names by id; empty: none are known, or it is a regression.
+    """
     if labels:
         return f"the kind {kind} with {len(labels)} labels: {_listed(labels)}"
     return f"the kind {kind}{' for numbers' if kind == 'classifier' else ''}"

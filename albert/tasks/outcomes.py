@@ -96,8 +96,8 @@ def class_outcomes(
 
     Args:
       labels: K label names by id; empty for a regression.
-      ids, texts: of the examples [B].
-      rows: label_ids and predictions [B]; probabilities [B, K].
+      ids, texts: ids and texts of the B examples.
+      rows: {name: array}: label_ids and predictions [B]; probabilities [B, K].
     """
     columns = (ids, rows["predictions"], rows["probabilities"])
     predictions = prediction_files.predictions(labels, *columns)
@@ -114,8 +114,8 @@ def label_set_outcomes(
 
     Args:
       labels: K label names by id.
-      ids, texts: of the examples [B].
-      rows: label_ids, predictions and probabilities [B, K].
+      ids, texts: ids and texts of the B examples.
+      rows: {name: array}: label_ids, predictions and probabilities [B, K].
     """
     columns = (ids, rows["predictions"], rows["probabilities"])
     predictions = prediction_files.predictions(labels, *columns)

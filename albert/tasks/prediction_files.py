@@ -75,6 +75,7 @@ def predictions(
       indices: predicted label ids [B]; for regression the numbers; of several labels per text
         [B, K], 1 for those of the text.
       probabilities: float32 [B, K]; not read for regression.
+      truncated: whether the text of each example was cut.
       separator: see `Prediction`.
     """
     columns = zip(guids, indices, probabilities, strict=True)
@@ -88,13 +89,19 @@ def predictions(
 
 
 def names_of_set(labels: Sequence[str], members: Sequence[int]) -> tuple[str, ...]:
-    """Returns the names of a set of labels [K], 1 for its members."""
+    """Returns the names of the members of a set of labels.
+
+    Args:
+      labels: K label names by id.
+      members: [K], 1 for members of the set.
+    """
     return tuple(label for label, is_in in zip(labels, members, strict=True) if is_in)
 
 
 def _tsv_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
+    """Yields the lines of a table, first the names of its columns; see `write_predictions`."""
     names, values = extra
     yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
     for row, texts in zip(rows, values, strict=False):
@@ -106,6 +113,9 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     """Returns a JSON-ready `Prediction`.
 
     It has id, prediction, for labels their probabilities, and truncated if the text was cut.
+
+    Args:
+      labels: label names by id; empty for regression.
     """
     answer = list(row.prediction) if isinstance(row.prediction, tuple) else row.prediction
     fields: dict[str, Any] = {"id": row.guid, "prediction": answer}
@@ -117,6 +127,7 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
 def _json_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
+    """Yields a JSON object for each prediction; see `write_predictions`."""
     names, values = extra
     for row, texts in zip(rows, values, strict=False):
         added = dict(zip(names, texts, strict=True))
@@ -146,7 +157,11 @@ def write_predictions(
 
 
 def write_table(output_dir: str, labels: Sequence[str], rows: Iterable[Prediction]) -> None:
-    """Writes predictions to ``predictions.tsv``; see `write_predictions`."""
+    """Writes predictions to ``predictions.tsv``; see `write_predictions`.
+
+    Args:
+      labels: label names by id; empty for regression.
+    """
     with file_io.atomic_writer(os.path.join(output_dir, PREDICTIONS)) as file:
         write_predictions(file, "tsv", labels, rows)
 

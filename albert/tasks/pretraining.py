@@ -46,7 +46,12 @@ def _used_values(features: Tensors) -> Tensors:
 
 
 def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, tf.Tensor]:
-    """Returns {name: bool tensor}: whether a value is used but invalid."""
+    """Returns {name: bool tensor}: whether a value is used but invalid.
+
+    Args:
+      features: features of a batch by name.
+      limits: see `limits`.
+    """
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
     limits = {**limits, "masked_lm_positions": real}
     errors, counting = record_values.find_wrong(features, limits), _used_values(features)
@@ -59,7 +64,7 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
     """Checks the features of a batch as it was read.
 
     Args:
-      features: features of records with masks.
+      features: features of records with masks, by name.
       limits: see `limits`.
 
     Returns:
@@ -81,7 +86,14 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
 def _describe(
     name: str, place: tuple[int, ...], features: Mapping[str, np.ndarray], limits: Mapping[str, int]
 ) -> str:
-    """Returns the message on a value that `prepare` refuses."""
+    """Returns the message on a value that `prepare` refuses.
+
+    Args:
+      name: key of `_invalid_values`.
+      place: index of the value in its array.
+      features: arrays of one record, by name.
+      limits: see `limits`.
+    """
     value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
         return (
@@ -103,6 +115,9 @@ def _is_correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns [rows]: 1 if the label has the highest of the logits [rows, V], else 0.
 
     A maximum is several times faster than an argmax over a large vocabulary.
+
+    Args:
+      labels: ids [rows].
     """
     of_label = tf.gather(logits, labels, batch_dims=1)
     return tf.cast(of_label >= tf.reduce_max(logits, axis=-1), tf.float32)
@@ -128,6 +143,7 @@ def _row_sums(
     """Returns {name: [B]}, sums over the masked positions of each example.
 
     Args:
+      outputs, features: outputs and inputs of the model by name.
       head: name of the outputs of the sentence task; None: the model has none.
       sentence: see `_ratios`.
     """
@@ -154,6 +170,12 @@ def _row_sums(
 def _train_metrics(
     outputs: Tensors, features: Tensors, head: str | None, sentence: str | None
 ) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
+    """Returns {accuracy: (sum of correct, sum of weights)} of a batch.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+      head, sentence: see `_row_sums`.
+    """
     sums = _row_sums(outputs, features, head, sentence)
     return {
         name: (tf.reduce_sum(sums[top]), tf.reduce_sum(sums[bottom]))
@@ -323,14 +345,18 @@ class PretrainingData(contracts.Data):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> None:
-        """Raises `ValueError`."""
+        """Raises `ValueError`: pre-training has no predictions."""
         raise ValueError(_NO_PREDICTIONS)
 
 
 def _checked_specs(
     files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading
 ) -> dict[str, Sequence[tfrecord.FeatureSpec]]:
-    """Returns {split: specifications of its features}, after a check of the files."""
+    """Returns {split: specifications of its features}, after a check of the files.
+
+    Args:
+      files: {split: its files}.
+    """
     masker, (length, slots) = reading.masker, reading.lengths
     specs: dict[str, Sequence[tfrecord.FeatureSpec]] = {}
     for split, records in files.items():
@@ -349,7 +375,12 @@ def _checked_specs(
 def _report_damage(
     files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading, paths: Sequence[str]
 ) -> contextlib.AbstractContextManager:
-    """Returns `record_values.report_damage` of what `make_data` was given."""
+    """Returns `record_values.report_damage` of what `make_data` was given.
+
+    Args:
+      files: {split: its files}.
+      paths: the files to read.
+    """
     unmasked = {
         path for records in files.values() if records.without_masks for path in records.paths
     }

@@ -76,6 +76,7 @@ class RaceExample:
 
 
 def _levels(high_only: bool, middle_only: bool) -> tuple[str, ...]:
+    """Returns the names of the levels to read; raises InputError if both switches are set."""
     if high_only and middle_only:
         raise file_io.InputError("high_only and middle_only contradict each other; give one")
     return tuple(
@@ -122,7 +123,13 @@ def data_files(data_dir: str, split: str, level: str) -> list[str]:
 def files(
     data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
 ) -> list[str]:
-    """Returns the paths of the passages of a split, of one level if a switch is set."""
+    """Returns the paths of the passages of a split, of one level if a switch is set.
+
+    Args:
+      data_dir: folder that holds the folder RACE.
+      split: "train", "dev" or "test".
+      high_only, middle_only: whether to omit the other level.
+    """
     levels = _levels(high_only, middle_only)
     return [path for level in levels for path in data_files(data_dir, split, level)]
 
@@ -130,7 +137,13 @@ def files(
 def fingerprint(
     data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
 ) -> dict[str, Any]:
-    """Returns a JSON-ready dict that identifies the data of a split."""
+    """Returns a JSON-ready dict that identifies the data of a split.
+
+    Args:
+      data_dir: folder that holds the folder RACE.
+      split: "train", "dev" or "test".
+      high_only, middle_only: whether to omit the other level.
+    """
     digest = hashlib.sha256()
     for level in _levels(high_only, middle_only):
         for path in data_files(data_dir, split, level):
@@ -156,6 +169,7 @@ def read_passages(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _is_list_of_strings(value: object, length: int) -> bool:
+    """Returns whether a value of JSON is a list of `length` strings."""
     return isinstance(value, list) and len(value) == length and all(map(_is_string, value))
 
 
@@ -164,7 +178,11 @@ def _is_string(value: object) -> bool:
 
 
 def _checked_passage(place: str, text: str) -> dict[str, Any]:
-    """Parses the JSON text of a passage and checks its parts."""
+    """Parses the JSON text of a passage and checks its parts; returns the JSON object.
+
+    Args:
+      place: file, and line if it has several passages, for messages.
+    """
 
     def check(condition: bool, problem: str) -> None:
         if not condition:
@@ -363,6 +381,11 @@ class Evaluator:
 
 
 def _eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
+    """Returns the rows of a batch for the evaluator, tensors [B, …] by name.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
     return {
         **glue.eval_outputs(outputs, features),
         "level": features["level"],
@@ -392,6 +415,13 @@ def write_predictions(
 def _build_model(
     config: AlbertConfig, compute: "Compute", seed: int, dropout_prob: float, head: head_config.Head
 ) -> "heads.MultipleChoiceModel":
+    """Builds the model of questions with `NUM_CHOICES` options.
+
+    Args:
+      seed: seed of the new variables.
+      dropout_prob: dropout of the pooled output in training.
+      head: layer before the output layer.
+    """
     from albert.model import heads
 
     return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
@@ -485,17 +515,31 @@ class RaceData(example_data.ExampleData[RaceExample]):
         return iter_race_examples(self.data_dir, split, use_spm=False, **self.levels)
 
     def featurize(self, example: RaceExample, cuts: model_inputs.Cuts) -> example_data.Features:
-        """See `convert_example`."""
+        """Returns the features of a question, see `convert_example`.
+
+        Args:
+          cuts: counts questions of which any input is cut.
+        """
         lengths = (self.max_seq_length, self.max_qa_length)
         features = convert_example(example, *lengths, self.tokenizer, cuts)
         return {**features, "level": np.int64(LEVELS.index(example.level))}
 
     def write_files(self, output_dir: str, rows: contracts.Rows, ids: list) -> dict[str, float]:
-        """See `write_predictions`."""
+        """Writes scores and answers, see `write_predictions`; returns the scores by name.
+
+        Args:
+          rows: {name: array [B, …]}, outputs of `_eval_outputs`.
+          ids: ids of the questions [B].
+        """
         return write_predictions(output_dir, rows, ids)
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome]:
-        """See `example_data.ExampleData`."""
+        """Yields label and prediction of each question.
+
+        Args:
+          rows: {name: array [B, …]}, outputs of `_eval_outputs`.
+          ids: ids of the questions [B].
+        """
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
         for outcome in outcomes.class_outcomes(_LETTERS, ids, texts, rows):
             passage = outcome.guid.rpartition("#")[0]

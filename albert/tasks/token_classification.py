@@ -143,6 +143,7 @@ def parts_of(
     """Yields the parts of a sentence; words without labels get the first label.
 
     Args:
+      number: number of the sentence in its file.
       labels: label names by id.
       max_seq_length: S; a longer word is cut at its end.
     """
@@ -160,7 +161,12 @@ def parts_of(
 
 
 def _cuts(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Yields (first, end) of non-empty runs of words with a total length of at most `room`."""
+    """Yields (first, end) of non-empty runs of words with a total length of at most `room`.
+
+    Args:
+      lengths: number of pieces of each word.
+      room: maximum number of pieces in a run.
+    """
     first, total = 0, 0
     for place, length in enumerate(lengths):
         if total + length > room:
@@ -171,6 +177,11 @@ def _cuts(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
 
 
 def _label_ids(sentence: word_files.Sentence, labels: Sequence[str]) -> list[int]:
+    """Returns the id of the label of each word; 0 for words without labels.
+
+    Args:
+      labels: label names by id.
+    """
     if sentence.labels is None:
         return [0] * len(sentence.words)
     places = {label: i for i, label in enumerate(labels)}
@@ -232,6 +243,10 @@ def eval_outputs(
     outputs: dict[str, Any], features: dict[str, Any], max_seq_length: int
 ) -> dict[str, Any]:
     """Returns the rows for `Evaluator` and `predictions`.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+      max_seq_length: S, the full length.
 
     Returns:
       Dict of tensors: predictions, probabilities (of the predictions), label_ids, first_pieces
@@ -341,6 +356,11 @@ class Evaluator:
     def _scores(
         self, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
     ) -> dict[str, float]:
+        """Returns the accuracy, and if labels mark entities their scores, by name.
+
+        Args:
+          true, predicted: labels [W] of each sentence.
+        """
         marked = entities.mark_entities(self._labels)
         return {
             "eval_accuracy": entities.accuracy(true, predicted),
@@ -351,7 +371,11 @@ class Evaluator:
 def _train_metrics(
     outputs: Tensors, features: Tensors
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns the correct words and all words of a batch, see `contracts.Task.train_metrics`."""
+    """Returns (number of correct, number of all) words of a batch by the name of the accuracy.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
     import tensorflow as tf
 
     words = tf.cast(features["first_pieces"], tf.float32)
@@ -368,6 +392,14 @@ def _build_model(
     head: head_config.Head,
     class_weights: Sequence[float],
 ) -> "heads.TokenClassifierModel":
+    """Builds the model of words with labels.
+
+    Args:
+      seed: seed of the new variables.
+      dropout_prob: dropout of the encoder's output in training.
+      head: layer before the output layer.
+      class_weights: weights of the labels in the loss by id; empty: all count the same.
+    """
     from albert.model import heads
 
     settings = (compute, seed, dropout_prob, head, class_weights)
@@ -375,6 +407,11 @@ def _build_model(
 
 
 def _learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
+    """Returns the `contracts.Task.learning_signals` of words.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
     from albert.training import learning_signals
 
     return learning_signals.word_signals(outputs, features)
@@ -453,7 +490,12 @@ class Files:
 
 
 def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
-    """Rejects splits without a file."""
+    """Rejects splits without a file.
+
+    Args:
+      files: {split: path or None}.
+      splits: splits that need a file.
+    """
     for split in splits:
         if not files.get(split):
             raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
@@ -525,7 +567,11 @@ class TokenData(example_data.ExampleData[Part]):
         return self.sentence_files.parts(split, self.max_seq_length, self.tokenizer)
 
     def featurize(self, example: Part, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
-        """See `convert_part`."""
+        """Returns the features of a part, see `convert_part`.
+
+        Args:
+          cuts: counts words that are cut.
+        """
         return convert_part(example, self.max_seq_length, self.tokenizer, cuts)
 
     def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
@@ -539,7 +585,15 @@ class TokenData(example_data.ExampleData[Part]):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the predictions, and their scores if there are labels."""
+        """Writes the predictions, and their scores if there are labels.
+
+        Args:
+          rows: {name: array}, outputs of `eval_outputs` for all parts.
+          ids: not used: rows name their sentence.
+
+        Returns:
+          The scores by name; None without labels.
+        """
         labels = self.sentence_files.labels
         for name in (CONLL_NAME, JSONL_NAME):
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
@@ -550,7 +604,12 @@ class TokenData(example_data.ExampleData[Part]):
         return prediction_files.write_scores(output_dir, Evaluator(labels), rows)
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """See `example_data.ExampleData`."""
+        """Yields label and prediction of each sentence; None if the labels are not known.
+
+        Args:
+          rows: {name: array}, outputs of `eval_outputs` for all parts.
+          ids: not used: rows name their sentence.
+        """
         if not self._is_labeled:
             return None
         return outcomes_of(self._predictions(rows), self.sentence_files.labels)
@@ -559,7 +618,11 @@ class TokenData(example_data.ExampleData[Part]):
 def outcomes_of(
     rows: Iterable[word_files.Prediction], labels: Sequence[str]
 ) -> Iterator[outcomes.Outcome]:
-    """Yields the outcomes of predicted sentences whose labels are known."""
+    """Yields the outcomes of predicted sentences whose labels are known.
+
+    Args:
+      labels: all label names of the model.
+    """
     marked = entities.mark_entities(labels)
     for row in rows:
         true = row.sentence.labels

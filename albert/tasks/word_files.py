@@ -112,11 +112,20 @@ def read_lines(
 
 
 def _sentence_of_text(number: int, place: str, text: str) -> Sentence:
+    """Returns the sentence of a text that is split at white space, without labels.
+
+    Args:
+      number: number of the sentence, which is its id.
+      place: file and line, for messages.
+    """
     return Sentence(str(number), words_of(text, place), None, place)
 
 
 def words_of(text: str, place: str) -> tuple[str, ...]:
     """Returns the words of a text, which is split at white space.
+
+    Args:
+      place: file and line, for messages.
 
     Raises:
       tables.NoTextError: the text has no words.
@@ -129,7 +138,12 @@ def words_of(text: str, place: str) -> tuple[str, ...]:
 
 
 def _check_names(texts: Iterable[str], what: str, place: str) -> None:
-    """Rejects texts that files of predictions cannot hold."""
+    """Rejects texts that files of predictions cannot hold.
+
+    Args:
+      what: noun for the texts, for messages.
+      place: file and line, for messages.
+    """
     if not all(map(tables.is_name, texts)):
         raise file_io.InputError(
             f"{place}: {what} must be without tabs, line breaks and halves of surrogate pairs; "
@@ -144,6 +158,7 @@ def _read_jsonl(
     labeled: bool | None,
     skipped: list[str] | None,
 ) -> Iterator[Sentence]:
+    """Yields the sentences of lines of JSON objects; for the arguments see `read_lines`."""
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
 
     def make(number: int, place: str, row: dict[str, Any]) -> Sentence:
@@ -167,7 +182,13 @@ def _read_jsonl(
 
 
 def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str, ...]:
-    """Returns the texts in a list, none of them empty."""
+    """Returns the texts in a list, none of them empty.
+
+    Args:
+      key: key of the list in the row.
+      flag: parameter that names this key, for messages.
+      place: file and line, for messages.
+    """
     if key not in row:
         raise file_io.InputError(
             f"{place}: there is no key {key!r} ({flag}); there are {', '.join(row)}"
@@ -185,6 +206,7 @@ def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str
 def _read_conll(
     lines: Iterable[bytes], name: str, columns: Columns, labeled: bool | None
 ) -> Iterator[Sentence]:
+    """Yields the sentences of lines with one word each; for the arguments see `read_lines`."""
     rows: list[list[str]] = []
     first, count = 1, 0
     for number, fields in _fields(lines, name):
@@ -199,7 +221,11 @@ def _read_conll(
 
 
 def _fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line number, columns) of each word, and (line number, []) after each sentence."""
+    """Yields (line number, columns) of each word, and (line number, []) after each sentence.
+
+    Args:
+      name: name of the file, for messages.
+    """
     numbered, head, sample = file_io.text_lines(lines, name), [], ""
     for number, line in numbered:
         head.append((number, line))
@@ -233,7 +259,11 @@ def _ends_sentence(line: str) -> bool:
 
 
 def _split(line: str, separator: str | None) -> list[str]:
-    """Returns the columns of a line; other spaces, such as no-break spaces, are part of words."""
+    """Returns the columns of a line; other spaces, such as no-break spaces, are part of words.
+
+    Args:
+      separator: text between columns; None: spaces.
+    """
     line = line.rstrip("\r\n")
     return line.split(separator) if separator else re.split("[ \t]+", line.strip(" \t"))
 
@@ -241,7 +271,14 @@ def _split(line: str, separator: str | None) -> list[str]:
 def _sentence(
     rows: list[list[str]], name: str, first: int, count: int, columns: Columns, labeled: bool | None
 ) -> Sentence:
-    """Returns the sentence of rows of columns, the first of which is line `first`."""
+    """Returns the sentence of rows of columns, the first of which is line `first`.
+
+    Args:
+      rows: columns of each word.
+      name: name of the file, for messages.
+      count: number of sentences before it, which is its id.
+      labeled: see `read`.
+    """
     place, width = f"{name} line {first}", len(rows[0])
     word = _column(columns.words, 0, width, "words_column", place)
     if labeled is None:
@@ -259,7 +296,15 @@ def _sentence(
 
 
 def _column(value: str | None, default: int, width: int, flag: str, place: str) -> int:
-    """Returns the index of a column, from 0."""
+    """Returns the index of a column, from 0.
+
+    Args:
+      value: number of the column, from 1, or from -1 for the last; None: the default.
+      default: index of a column, from 0.
+      width: number of columns.
+      flag: parameter that gave the value, for messages.
+      place: file and line, for messages.
+    """
     if value is None:
         return default
     number = int(value) if value.removeprefix("-").isdecimal() else 0
@@ -288,6 +333,11 @@ class Prediction:
 
 
 def _conll_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
+    """Yields a line per word with its label, if known, and predicted label, then an empty line.
+
+    Args:
+      marks: not used: labels are written as they are.
+    """
     columns = [prediction.sentence.words, prediction.sentence.labels, prediction.labels]
     for fields in zip(*(column for column in columns if column is not None), strict=True):
         yield "\t".join(fields)
@@ -295,7 +345,11 @@ def _conll_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
 
 
 def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
-    """Returns a JSON-ready prediction, with its entities if `marks`."""
+    """Returns a JSON-ready prediction.
+
+    Args:
+      marks: whether labels mark entities, which are then added.
+    """
     words = prediction.sentence.words
     row = {
         "id": prediction.sentence.guid,
@@ -312,6 +366,11 @@ def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
 
 
 def _json_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
+    """Yields the line of a prediction, see `to_dict`.
+
+    Args:
+      marks: whether labels mark entities, which are then added.
+    """
     yield json.dumps(to_dict(prediction, marks), ensure_ascii=False)
 
 

@@ -83,7 +83,11 @@ def read(path: str, settings: dict[str, Any]) -> list[SquadFeatures]:
 
 
 def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] | None:
-    """Returns the features of `read`; None if the file is missing or stale and must be made."""
+    """Returns the features of `read`; None if the file is missing or stale and must be made.
+
+    Args:
+      settings: settings that the features must have been made with.
+    """
     if not file_io.exists(path):
         return None
     try:
@@ -94,6 +98,12 @@ def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] 
 
 
 def _check_header(path: str, line: str, settings: dict[str, Any]) -> None:
+    """Rejects files that `read` cannot use, see its errors.
+
+    Args:
+      line: first line of the file.
+      settings: settings that the features must have been made with.
+    """
     try:
         header = file_io.parse_json(line)
     except ValueError:  # InputError is one

@@ -83,7 +83,12 @@ class _Oddities:
         self._ids: dict[str, list[str]] = {}
 
     def add(self, what: str, key: str) -> None:
-        """Counts a question."""
+        """Counts a question.
+
+        Args:
+          what: what is odd about it, one of the texts of this class.
+          key: its id.
+        """
         self._ids.setdefault(what, []).append(key)
 
     def log(self, answers_known: bool) -> None:
@@ -106,6 +111,14 @@ _KINDS = {
 
 
 def _field(path: str, place: str, value: object, name: str, kind: type) -> Any:
+    """Returns the value of a key, after a check of its type.
+
+    Args:
+      place: where the object is in the file, for messages.
+      value: what should be an object with this key.
+      name: the key.
+      kind: key of `_KINDS`, the type that the value must have.
+    """
     # For Python, booleans are also integers.
     if not isinstance(value, dict) or type(value.get(name)) is not kind:
         actual = "none"
@@ -125,6 +138,11 @@ def _field(path: str, place: str, value: object, name: str, kind: type) -> Any:
 
 
 def _paragraphs(path: str, content: object) -> Iterator[tuple[int, int, Any]]:
+    """Yields (number of the article, number of the paragraph in it, JSON of the paragraph).
+
+    Args:
+      content: JSON of the whole file.
+    """
     for i, article in enumerate(_field(path, "the file", content, "data", list)):
         for j, paragraph in enumerate(_field(path, f"data[{i}]", article, "paragraphs", list)):
             yield i, j, paragraph
@@ -133,6 +151,14 @@ def _paragraphs(path: str, content: object) -> Iterator[tuple[int, int, Any]]:
 def _read_question(
     path: str, place: str, question: Any, text: str, is_training: bool, oddities: _Oddities
 ) -> SquadExample:
+    """Returns the question in an object of JSON, after a check of its parts.
+
+    Args:
+      place: where the object is in the file, for messages.
+      text: text of its paragraph.
+      is_training: see `read_squad_examples`.
+      oddities: counts what is odd about questions.
+    """
     is_number = isinstance(question, dict) and type(question.get("id")) is int
     example = SquadExample(
         qas_id=str(question["id"]) if is_number else _field(path, place, question, "id", str),
@@ -164,7 +190,13 @@ def _set_answers(
     is_stated: bool,
     oddities: _Oddities,
 ) -> None:
-    """Sets the answers of a question from (text, first character or None) pairs."""
+    """Sets the answers of a question from (text, first character or None) pairs.
+
+    Args:
+      is_training: see `read_squad_examples`.
+      is_stated: whether the file says if the question is impossible.
+      oddities: counts what is odd about questions.
+    """
     if example.is_impossible and pairs:
         oddities.add(oddities.ANSWERED, example.qas_id)
         pairs = []
@@ -178,7 +210,11 @@ def _set_answers(
 
 
 def _is_at(text: str, start: int | None, example: SquadExample) -> bool:
-    """Returns whether a text is in the paragraph at a character, which may be None."""
+    """Returns whether a text is in the paragraph at a character, which may be None.
+
+    Args:
+      start: place of the first character in the paragraph.
+    """
     is_inside = start is not None and start >= 0
     return bool(text) and is_inside and example.paragraph_text.startswith(text, start)
 
@@ -186,6 +222,12 @@ def _is_at(text: str, start: int | None, example: SquadExample) -> bool:
 def _set_training_answer(
     path: str, example: SquadExample, pairs: list[tuple[str, int | None]]
 ) -> None:
+    """Sets the only answer of a training question, which must be at its place in the paragraph.
+
+    Args:
+      path: file of the question, for messages.
+      pairs: (text, first character or None) of each answer.
+    """
     pairs = list(dict.fromkeys(pairs))  # several people may have given the same answer
     if len(pairs) != 1:
         raise InputError(
@@ -374,7 +416,12 @@ def best_answers_v2(
 
 
 def _stack(rows: Sequence[WindowScores], key: str) -> np.ndarray:
-    """Stacks rows of scores into one array; pads shorter rows with -inf."""
+    """Stacks rows of scores into one array; pads shorter rows with -inf.
+
+    Args:
+      rows: scores of each window.
+      key: name of the scores to stack.
+    """
     lengths = [len(row[key]) for row in rows]
     flat = np.concatenate([row[key] for row in rows]).astype(np.float32, copy=False)
     if min(lengths) == max(lengths):
@@ -393,6 +440,13 @@ def _best_answers(
     max_answer_length: int,
     none: Answer,
 ) -> list[list[Answer]]:
+    """Finds the best answers of each question among candidates, best first.
+
+    Args:
+      results: {unique_id: scores of the window}.
+      candidates: pairs starts and ends of some windows, see `squad_spans.candidates_from_logits`.
+      none: answer of questions for which no span is possible.
+    """
     number_of = {example.qas_id: number for number, example in enumerate(examples)}
     _check_results(features, number_of, results)
     by_question: list[list[SquadFeatures]] = [[] for _ in examples]
@@ -418,6 +472,12 @@ def _check_results(
     number_of: Mapping[str, int],
     results: Mapping[int, WindowScores],
 ) -> None:
+    """Rejects windows without scores, and those of other questions.
+
+    Args:
+      number_of: {id of a question: its number}.
+      results: {unique_id: scores of the window}.
+    """
     missing = [window.unique_id for window in features if window.unique_id not in results]
     if missing:
         raise InputError(
@@ -451,7 +511,12 @@ def _distinct_texts(
     spans: dict[str, np.ndarray],
     n_best_size: int,
 ) -> Iterator[tuple[int, list[Answer]]]:
-    """Yields (question number, answers): of spans with the same text only the best."""
+    """Yields (question number, answers): of spans with the same text only the best.
+
+    Args:
+      spans: result of `squad_spans.best_spans`.
+      n_best_size: maximum number of answers of a question.
+    """
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
     for number, group in itertools.groupby(rows, key=operator.itemgetter(0)):
@@ -482,6 +547,11 @@ def _with_probabilities(answers: list[Answer]) -> list[Answer]:
 def _to_nbest(
     examples: Sequence[SquadExample], answers: list[list[Answer]]
 ) -> dict[str, list[dict]]:
+    """Returns {qas_id: entries of nbest_predictions.json}.
+
+    Args:
+      answers: answers of each of the questions, best first.
+    """
     return {
         example.qas_id: [answer.to_json() for answer in nbest]
         for example, nbest in zip(examples, answers, strict=True)
@@ -548,7 +618,11 @@ def find_null_odds(
     features: Sequence[SquadFeatures],
     results: Mapping[int, WindowScores],
 ) -> dict[str, float]:
-    """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows."""
+    """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows.
+
+    Args:
+      results: {unique_id: scores of the window}.
+    """
     null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
     for window in features:
         score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
@@ -559,6 +633,12 @@ def find_null_odds(
 def _best_threshold(
     examples: Sequence[SquadExample], texts: dict[str, str], null_odds: dict[str, float]
 ) -> float:
+    """Returns the null odds that maximize F1; 0 if the questions' answers are not known.
+
+    Args:
+      texts: {qas_id: best text}.
+      null_odds: {qas_id: score}, high for unanswerable questions.
+    """
     if not answers_known(examples):
         logging.info("The questions' answers are not known; using the threshold 0")
         return 0.0
@@ -574,7 +654,13 @@ def write_predictions(
     nbest: Mapping[str, list[dict]],
     null_odds: Mapping[str, float] | None = None,
 ) -> None:
-    """Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json."""
+    """Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json.
+
+    Args:
+      predictions: {qas_id: text}.
+      nbest: {qas_id: entries with text and scores}.
+      null_odds: {qas_id: score}; None for SQuAD 1.1.
+    """
     contents = {"predictions": predictions, "nbest_predictions": nbest, "null_odds": null_odds}
     for name, content in contents.items():
         if content is not None:

@@ -167,7 +167,11 @@ class FeatureReport:
     dropped: dict = dataclasses.field(default_factory=dict)
 
     def add(self, qas_id: str, windows: Sequence[Any] | str) -> None:
-        """Counts the windows of a question, or the reason (a string) why there are none."""
+        """Counts the windows of a question.
+
+        Args:
+          windows: the windows of a question, or a string: the reason why it has none.
+        """
         self.num_questions += 1
         if isinstance(windows, str):
             self.dropped.setdefault(windows, []).append(qas_id)
@@ -211,7 +215,7 @@ NO_TEXT = "the paragraph has no text"
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Checks that windows of these lengths hold text."""
+    """Checks that windows of these lengths, in tokens, hold text; see `Featurizer`."""
     if max_query_length < 1 or doc_stride < 1:
         raise InputError(
             f"max_query_length and doc_stride must be at least 1; got {max_query_length} and "
@@ -283,7 +287,12 @@ class Featurizer:
         return pieces, texts
 
     def _align(self, text: str, texts: list[str]) -> squad_spans.Alignment | None:
-        """Returns the `squad_spans.Alignment`; None if too few characters match."""
+        """Returns the `squad_spans.Alignment`; None if too few characters match.
+
+        Args:
+          text: text of the paragraph.
+          texts: texts of its pieces.
+        """
         if self._has_spaces:
             # Like the reference, which has no WordPiece: one symbol per character.
             alignment = squad_spans.align(
@@ -336,6 +345,12 @@ class Featurizer:
     def _windows(
         self, example: SquadExample, question: list[int], example_index: int
     ) -> list[SquadFeatures] | str:
+        """Makes the windows of a question; returns the reason as a string if it has none.
+
+        Args:
+          question: ids of its pieces.
+          example_index: number of the question in the input.
+        """
         paragraph = self._paragraph(example.paragraph_text)
         if isinstance(paragraph, str):
             return paragraph
@@ -387,7 +402,12 @@ def _place_answer(
     spans: Sequence[tuple[int, int]],
     answer: tuple[int, int] | None,
 ) -> None:
-    """Sets the answer's places in the windows that have the whole answer."""
+    """Sets the answer's places in the windows that have the whole answer.
+
+    Args:
+      spans: (first piece in the paragraph, number of pieces) of each window.
+      answer: first and last piece in the paragraph; None: no answer is known.
+    """
     for features, (start, length) in zip(windows, spans, strict=True):
         if answer is not None and start <= answer[0] and answer[1] < start + length:
             shift = features.text_begin - start
@@ -441,7 +461,7 @@ def batches(
 
     Args:
       numbered_examples: (number in the input, question) pairs.
-      convert: converts the windows of a question.
+      convert: ``(windows of a question) -> items``, one for each window.
     """
     numbered_examples = iter(numbered_examples)
     while batch := list(itertools.islice(numbered_examples, _BATCH)):
@@ -456,7 +476,11 @@ def batches(
 def numbered(
     example_batches: Iterable[Batch], report: FeatureReport, is_training: bool
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (unique id, item) for each item of `batches`, and counts them in the report."""
+    """Yields (unique id, item) for each item of `batches`, and counts them in the report.
+
+    Args:
+      example_batches: results of `batches`.
+    """
     number = FIRST_UNIQUE_ID
     for batch in example_batches:
         for example, items in batch:

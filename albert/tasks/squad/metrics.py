@@ -29,7 +29,11 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, answer: str) -> float:
-    """Returns 1.0 if both texts are equal after `normalize_answer`, else 0.0."""
+    """Returns 1.0 if both texts are equal after `normalize_answer`, else 0.0.
+
+    Args:
+      answer: gold text.
+    """
     return float(normalize_answer(prediction) == normalize_answer(answer))
 
 
@@ -106,6 +110,13 @@ def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float
 def _report_missing(
     gold: Mapping[str, Any], predictions: Mapping[str, str], consequence: str
 ) -> None:
+    """Logs how many questions have no prediction.
+
+    Args:
+      gold: dict by the ids of all questions.
+      predictions: {id: text}.
+      consequence: what this means for the scores; ends a sentence.
+    """
     missing = [key for key in gold if key not in predictions]
     if missing:
         logging.warning(
@@ -146,7 +157,13 @@ def _mean_scores(
     keys: Sequence[str],
     names: Sequence[str],
 ) -> dict[str, float]:
-    """Returns the mean scores of `keys` in percent, under the names of exact, F1 and total."""
+    """Returns mean scores in percent, and the number of questions.
+
+    Args:
+      exact_scores, f1_scores: {id: score}, 0 to 1.
+      keys: ids of the questions to average over.
+      names: keys of the result: exact match, F1, number of questions.
+    """
     total = len(keys)
     values = (
         100.0 * sum(exact_scores[key] for key in keys) / total,

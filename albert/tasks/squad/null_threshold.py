@@ -22,6 +22,9 @@ def apply(
       predictions: ``{id: text}``, the best text of each question.
       null_odds: ``{id: score}``; high means unanswerable.
       threshold: questions with ``null_odds >= threshold`` are answered with "".
+
+    Returns:
+      ``{id: text}`` after the threshold.
     """
     return {key: "" if null_odds[key] >= threshold else text for key, text in predictions.items()}
 

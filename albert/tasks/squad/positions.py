@@ -59,7 +59,12 @@ def make_target_adder(
 
 
 def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list["tf.Tensor"]:
-    """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`."""
+    """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+      names: see `eval_rows`.
+    """
     import tensorflow as tf
 
     pairs = zip(names, ("start_positions", "end_positions"), strict=True)
@@ -76,7 +81,12 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
 def train_metrics(
     outputs: Tensors, features: Tensors, names: Sequence[str]
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns the accuracy of both positions as (sum, weight) pairs; see `eval_rows`."""
+    """Returns the accuracy of both positions by name, as (sum, weight) pairs; see `eval_rows`.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+      names: see `eval_rows`.
+    """
     import tensorflow as tf
 
     right = zip(("start_accuracy", "end_accuracy"), _compare(outputs, features, names), strict=True)

@@ -74,6 +74,11 @@ class QuestionFiles:
     def _read(
         self, path: str, selection: selection.Selection, is_training: bool
     ) -> list[SquadExample]:
+        """Reads the questions of a file that a selection keeps.
+
+        Args:
+          is_training: see `answers.read_squad_examples`.
+        """
         examples = squad_answers.read_squad_examples(path, is_training)
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
@@ -116,7 +121,12 @@ class QuestionFiles:
         return self._predict_paths[0]
 
     def _make_features(self, path: str, left_path: str) -> list[SquadFeatures]:
-        """Returns the windows to predict, and writes both of their files if needed."""
+        """Returns the windows to predict, and writes both of their files if needed.
+
+        Args:
+          path: file of records.
+          left_path: file of `answer_features`.
+        """
         from albert.data import record_files
 
         examples = self.predict_examples
@@ -175,6 +185,7 @@ class QuestionFiles:
     def _convert(
         self, examples: Sequence[SquadExample], is_training: bool
     ) -> Iterator[tuple[bytes, SquadFeatures | None]]:
+        """Yields (serialized record, window) of questions; the windows are None in training."""
         self._report_cuts(examples)
         return squad_records.convert_examples_to_records(
             examples,
@@ -187,6 +198,13 @@ class QuestionFiles:
     def _cached(
         self, path: str, fingerprint: dict[str, Any], make_rows: Callable[[], Iterable[bytes]]
     ) -> int:
+        """Writes a file of records unless it is there with the same fingerprint; returns their
+        number.
+
+        Args:
+          fingerprint: see `records.fingerprint`.
+          make_rows: returns the serialized records.
+        """
         from albert.data import record_files
 
         specs = self.specs(fingerprint["split"])
@@ -252,7 +270,13 @@ class QuestionData(contracts.Data):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """See `contracts.Data`; the scores are those of known answers."""
+        """See `contracts.Data`; the scores are those of known answers.
+
+        Args:
+          rows: {name: array}, outputs of windows.
+          ids: not used: windows have their own.
+          prefix: the checkpoint that computed the outputs.
+        """
         outcomes.remove(output_dir)
         path = self.questions.file("dev")
         evaluator = self.questions.evaluator()

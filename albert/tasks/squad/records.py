@@ -26,7 +26,12 @@ _WORKER = "from albert.tasks.squad import records; records.worker_main()"
 
 @functools.cache
 def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of the records."""
+    """Returns the `tfrecord.FeatureSpec` of each feature of the records.
+
+    Args:
+      seq_length: S.
+      is_training: whether records hold answers.
+    """
     spec = tfrecord.FeatureSpec
     sequences = (*model_inputs.NAMES, "p_mask")
     scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
@@ -43,7 +48,7 @@ def fingerprint(
     """Returns a JSON-ready dict of everything that a file of features depends on.
 
     Args:
-      window: the lengths that features depend on.
+      window: {name: length} of those that features depend on.
       split: "train" or "predict".
     """
     return {
@@ -57,7 +62,11 @@ def fingerprint(
 
 
 def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
-    """Serializes all features of one window's `tf.train.Example` except ``unique_ids``."""
+    """Serializes all features of one window's `tf.train.Example` except ``unique_ids``.
+
+    Args:
+      is_training: whether to include the answer.
+    """
     padding = b"\0" * (features.max_seq_length - features.paragraph_len)
     # Bytes below 128 are their own varint encoding.
     columns = {
@@ -96,6 +105,7 @@ def _to_record(
 def _to_rows(
     is_training: bool, windows: list[SquadFeatures]
 ) -> list[tuple[bytes, SquadFeatures | None]]:
+    """Returns (serialized features, window) of each window; the windows are None in training."""
     return [
         (feature_entries(features, is_training), None if is_training else features)
         for features in windows
@@ -149,6 +159,9 @@ def _batches_of_workers(
     A worker is a new Python process that imports only this module: a forked or spawned copy of the
     caller would carry or import TensorFlow. It reads all its work from a pipe before it writes, so
     the two pipes cannot block each other; a full pipe makes it wait.
+
+    Args:
+      settings: arguments of `squad_features.Featurizer`.
     """
     owner: dict[str, int] = {}
     for example in examples:

@@ -59,6 +59,7 @@ class Selection:
 
         Args:
           max_query_length: maximum tokens of a question; the rest is cut off.
+          path: file of the questions, for messages.
         """
         questions = list(examples)
         if self.answerable_only:
@@ -96,6 +97,11 @@ class Selection:
         tokenizer: tokenization.FullTokenizer,
         max_query_length: int,
     ) -> list[SquadExample]:
+        """Returns the questions that fit with their paragraph into `drop_longer_than` tokens.
+
+        Args:
+          max_query_length: maximum tokens of a question; the rest is cut off.
+        """
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))
         tokens = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
         questions = tokenizer.encode_batch([example.question_text for example in examples])
@@ -111,6 +117,11 @@ ALL = Selection()
 
 
 def _is_answerable(example: SquadExample, path: str) -> bool:
+    """Returns whether a question has an answer; raises InputError if its file does not say so.
+
+    Args:
+      path: file of the question, for messages.
+    """
     if example.answers is None and not example.is_impossible:
         raise file_io.InputError(
             f"answerable_only: {path} does not say whether question {example.qas_id!r} has answers"

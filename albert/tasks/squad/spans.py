@@ -38,7 +38,11 @@ class Symbols(dict):
 
 
 def _slide(a: str, b: str, i: int, j: int) -> int:
-    """Counts the equal characters at the start of a[i:] and b[j:]."""
+    """Counts the equal characters at the start of a[i:] and b[j:].
+
+    Args:
+      i, j: places of characters.
+    """
     start = i
     limit = i + min(len(a) - i, len(b) - j)
     while i + _CHUNK <= limit and a[i : i + _CHUNK] == b[j : j + _CHUNK]:
@@ -51,6 +55,11 @@ def _slide(a: str, b: str, i: int, j: int) -> int:
 
 
 def _codes(text: str, end: int) -> np.ndarray:
+    """Returns the code points of a text, int32 [n + 1], with one more value at the end.
+
+    Args:
+      end: that value, which no code point equals.
+    """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32)
     return np.append(codes, np.int32(end))
 
@@ -161,6 +170,12 @@ def match_characters(text: str, pieces_text: str, min_matched: float) -> np.ndar
 
 
 def _run_indices(runs: list[tuple[int, int, int]], side: int) -> np.ndarray:
+    """Returns the places of all characters of runs in one of the texts.
+
+    Args:
+      runs: result of `_matching_runs`.
+      side: 0 for places in `a`, 1 for those in `b`.
+    """
     return np.concatenate([np.arange(run[side], run[side] + run[2]) for run in runs])
 
 
@@ -253,7 +268,7 @@ def align_forms(
       min_matched: minimum number of matched characters of the forms.
 
     Returns:
-      See `align`.
+      The alignment with the n characters and T pieces; None if fewer characters match, or none.
     """
     alignment = align(
         "".join(forms), "".join(piece_forms), list(map(len, piece_forms)), min_matched

@@ -167,6 +167,7 @@ class Evaluator:
 def _build_v1(
     config: AlbertConfig, compute: "Compute", seed: int, settings: Settings
 ) -> "heads.SquadV1Model":
+    """Builds the model of SQuAD 1.1; `seed` is that of the new variables."""
     from albert.model import heads
 
     return heads.SquadV1Model(config, compute, seed, settings.head)
@@ -175,7 +176,13 @@ def _build_v1(
 def _eval_outputs_v1(
     outputs: Tensors, features: Tensors, max_seq_length: int
 ) -> dict[str, "tf.Tensor"]:
-    """Returns ids [B] and logits [B, S] padded to the full length, the same for all batches."""
+    """Returns ids [B] and logits [B, S] by name, padded to the full length, the same for all
+    batches.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+      max_seq_length: the full length.
+    """
     import tensorflow as tf
 
     is_real = features["input_mask"] > 0
@@ -199,6 +206,11 @@ def _decode_v1(
     results: Mapping[int, squad_answers.WindowScores],
     settings: Settings,
 ) -> Answers:
+    """Finds the answers of questions.
+
+    Args:
+      results: {unique_id: scores of the window}.
+    """
     texts, nbest = squad_answers.predictions_v1(
         questions.examples,
         questions.features,
@@ -210,10 +222,16 @@ def _decode_v1(
 
 
 def _score_v1(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
+    """Returns the scores of answers by name, in percent.
+
+    Args:
+      dataset: articles of the SQuAD file.
+    """
     return squad_metrics.evaluate_v1(dataset, answers.texts)
 
 
 def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
+    """Returns the task of SQuAD 1.1; `evaluator` makes a new evaluator."""
     from albert.training import learning_signals
 
     return contracts.Task(
@@ -233,6 +251,7 @@ def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contract
 def _build_v2(
     config: AlbertConfig, compute: "Compute", seed: int, settings: Settings
 ) -> "heads.SquadV2Model":
+    """Builds the model of SQuAD 2.0; `seed` is that of the new variables."""
     from albert.model import heads
 
     rate = settings.dropout_prob or 0.0
@@ -240,6 +259,11 @@ def _build_v2(
 
 
 def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
+    """Returns ids [B] and the scores of beams of windows by name, see `heads.SquadV2Model`.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
     import tensorflow as tf
 
     places = positions.eval_rows(outputs, features, _LOG_PROBS)
@@ -253,6 +277,11 @@ def _decode_v2(
     results: Mapping[int, squad_answers.WindowScores],
     settings: Settings,
 ) -> Answers:
+    """Finds the best text of each question, whether or not it is answerable, and the null odds.
+
+    Args:
+      results: {unique_id: scores of the window}.
+    """
     texts, nbest, null_odds = squad_answers.predictions_v2(
         questions.examples,
         questions.features,
@@ -266,10 +295,16 @@ def _decode_v2(
 
 
 def _score_v2(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
+    """Returns the scores of answers by name, in percent, see `metrics.evaluate_v2`.
+
+    Args:
+      dataset: articles of the SQuAD file.
+    """
     return squad_metrics.evaluate_v2(dataset, answers.texts, answers.null_odds)
 
 
 def _make_v2(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
+    """Returns the task of SQuAD 2.0; `evaluator` makes a new evaluator."""
     from albert.training import learning_signals
 
     return contracts.Task(
@@ -294,7 +329,12 @@ KINDS = tuple(_BUILDERS)
 def make_evaluator(
     kind: str, settings: Settings, questions: Callable[[], squad_answers.Questions]
 ) -> Evaluator:
-    """Returns an evaluator of SQuAD; for the arguments see `make_task`."""
+    """Returns an evaluator of SQuAD.
+
+    Args:
+      kind: `V1` or `V2`.
+      questions: returns the questions; called when they are first needed.
+    """
     decode, score = _ANSWERING[kind]
     return Evaluator(questions, functools.partial(decode, settings=settings), score)
 
