@@ -91,6 +91,9 @@ def model_of(path: str, content: _Json) -> bytes:
 # --- steps ----------------------------------------------------------------------------------------
 
 
+_SHOWN = 20  # characters of a pattern in messages
+
+
 def _type(part: object) -> object:
     return part.get("type") if isinstance(part, dict) else None
 
@@ -111,7 +114,7 @@ def _name(step: _Json) -> str:
     text = next(iter(pattern.values()), None) if isinstance(pattern, dict) else pattern
     if isinstance(text, str) and text in _REPLACED and step.get("content") == _REPLACED[text]:
         return text
-    return f"Replace of {text!r}"
+    return f"Replace of {str(text)[:_SHOWN]!r}"
 
 
 def _steps(path: str, content: _Json) -> dict[str, _Json]:

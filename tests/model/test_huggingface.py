@@ -451,6 +451,11 @@ def test_damaged_and_older_files_are_named(tmp_path):
 def test_a_folder_without_its_sentencepiece_model_is_named(tmp_path):
     _, folder = exported(tmp_path, "encoder")
     (folder / "spiece.model").unlink()
+    # The file that is exported has steps of its own, for the rules of google-research/albert.
+    with pytest.raises(file_io.InputError, match="normalizer has the steps .* spm_model_file") as e:
+        sources.locate(checkpoint=str(folder))
+    assert len(str(e.value)) < 700
+    (folder / "tokenizer.json").unlink()
     with pytest.raises(file_io.InputError, match="vocab_file must be given: .* no spiece.mo"):
         sources.locate(checkpoint=str(folder))
 
