@@ -37,6 +37,7 @@ OTHER_OPTIONS = {
     "signature_def",
 }
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
+OTHER_OPTIONS |= {"from_nothing"}  # of run_demo.sh
 OTHER_OPTIONS |= {"data", "work", "only", "peer", "weights"}  # of studies in experiments/
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}

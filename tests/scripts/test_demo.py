@@ -20,7 +20,7 @@ def test_demo(tmp_path):
     """
     folder = tmp_path / "demo_output"
     result = processes.run(
-        [str(ROOT / "run_demo.sh")],
+        [str(ROOT / "run_demo.sh"), "--from_nothing"],
         env={
             **os.environ,
             graphs.VARIABLE: "",
@@ -45,6 +45,20 @@ def test_demo(tmp_path):
     assert result.returncode == 0, result.stderr
     (positive,) = re.findall(r"'1': np.float32\(([\d.]+)\)", result.stdout)
     assert float(positive) > 0.9
+
+
+@pytest.mark.slow
+def test_demo_of_own_texts(tmp_path):
+    """From the shipped model and messages to scores, topics and a report."""
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    environment = {**os.environ, "PYTHON": forked.python(), "DEMO_DIR": str(tmp_path)}
+    result = processes.run([str(ROOT / "run_demo.sh")], env=environment, timeout=600)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.search(r"^topic: accuracy +0\.[89]\d+ .* ok$", result.stdout, re.M)
+    assert len(re.findall(r"^  \w+ +[5-8] of 8 found, predicted", result.stdout, re.M)) == 4
+    assert "  payment   You took forty dollars from my card" in result.stdout
+    assert (tmp_path / "topics.html").stat().st_size > 10_000
 
 
 # Stands in for the interpreter: writes the result files that the table is made of.
@@ -80,7 +94,7 @@ def _start(folder, trouble="", rte="0.95"):
     python.write_text(FAKE.format(folder=folder, trouble=trouble, rte=rte))
     python.chmod(0o755)
     return subprocess.Popen(
-        [str(ROOT / "run_demo.sh")],
+        [str(ROOT / "run_demo.sh"), "--from_nothing"],
         env={"PATH": os.environ["PATH"], "PYTHON": str(python), "DEMO_DIR": str(folder / "out")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -129,4 +143,4 @@ def test_a_step_that_fails_ends_the_demo_with_its_log(tmp_path):
 def test_ctrl_c_stops_at_once(tmp_path):
     process = _start(tmp_path, trouble="sleep")
     output = interrupt(process, tmp_path / "running")
-    assert "interrupted; ./run_demo.sh resumes here" in output
+    assert "interrupted; the same command resumes here" in output
