@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 from albert import export_serving, extract_features, run_classifier
-from albert.model import checkpoints, encoder, model_folder, sources
+from albert.model import checkpoints, encoder, layers, model_folder, sources
 from albert.serving import predictors
 
 # Folder of each model in its package; all of the licence Apache-2.0 but monpa (CC BY-NC-SA 4.0).
@@ -26,6 +26,7 @@ FOLDERS = {
 # Largest difference of hidden states. Those of monpa reach 8 in its eight layers, where both
 # programs differ from the same in float64 by 1.1e-5 (50 texts of 60 random tokens).
 AGREES = {"minilm": 1e-5, "tiny": 1e-5, "monpa": 3e-5}
+LOSSES_AGREE, NORMS_AGREE = 2.5e-6, 1.6e-5  # of training steps; measured 2.4e-7 and 3.8e-6 in 30
 TEXTS = [
     "The old harbour lies at the end of the town, and nobody goes there any more.",
     "It rained.",
@@ -121,6 +122,69 @@ def test_mean_vectors_rank_pairs_of_sentences_as_published(minilm, shared, run_s
     cosines = (vectors[:, 0] * vectors[:, 1]).sum(axis=-1)
     scores = [float(row["score"]) for row in rows]
     assert scipy.stats.spearmanr(cosines, scores).statistic == pytest.approx(0.8672, abs=1e-3)
+
+
+def batches_of(minilm, path, steps, size, length):
+    """Batches of SST-2 in the order of its file, arrays [steps, size, length]."""
+    from albert.text import model_inputs
+
+    source = sources.locate(checkpoint=minilm)
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    with open(path, encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[: steps * size]
+    packed = []
+    for row in rows:
+        ids, _ = model_inputs.truncate_to_fit(tokenizer.encode(row["sentence"]), None, length)
+        special = (tokenizer.cls_id, tokenizer.sep_id, length, tokenizer.pad_id)
+        packed.append(model_inputs.pack(ids, None, *special))
+    arrays = {
+        name: np.array(part, np.int32).reshape(steps, size, length)
+        for name, part in zip(model_inputs.NAMES, zip(*packed, strict=True), strict=True)
+    }
+    labels = np.array([int(row["label"]) for row in rows], np.int32)
+    labels = labels.reshape(steps, size)
+    return {**arrays, "label_ids": labels, "is_real_example": np.ones_like(labels)}
+
+
+@pytest.mark.slow
+def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
+    """30 losses and norms of gradients, with the same batches, head and rates and no dropout."""
+    import tensorflow as tf
+
+    from albert.model import head_config
+    from albert.tasks import glue
+    from albert.training import optimizers, train_step
+
+    passes, steps, rate, warmup = 3, 30, 5e-5, 3
+    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", steps // passes, 4, 24)
+    arrays = {name: np.concatenate([array] * passes) for name, array in arrays.items()}
+    source = sources.locate(checkpoint=minilm)
+    sizes = encoder.AlbertConfig.from_json_file(source.config_file).to_dict()
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    head = head_config.Head(pooling="mean")
+    task = glue.make_task(glue.get_task("SST-2"), 0.0, head)
+    config = encoder.AlbertConfig.from_dict(sizes | rates)
+    model = task.build_model(config, layers.Compute(skip_padding=True), 3)
+    checkpoints.restore(model, source.checkpoint)
+    kernel, bias = (variable.numpy() for variable in (model.output.weights, model.output.bias))
+    np.savez(tmp_path / "inputs.npz", **arrays, output_weights=kernel, output_bias=bias)
+    paths = {name: str(tmp_path / f"{name}.npz") for name in ("inputs", "outputs")}
+    peer([{"do": "train", "folder": minilm, "rate": rate, "warmup": warmup, **paths}])
+    optimizer = optimizers.create_optimizer(rate, steps, warmup)
+    optimizer.build(model.trained_variables)
+    step = tf.function(
+        lambda batch: train_step.run(task, model, optimizer, batch, 7), autograph=False
+    )
+    found = []
+    for number in range(steps):
+        results = step({name: tf.constant(array[number]) for name, array in arrays.items()})
+        found.append([results["loss"][0].numpy(), results["gradient_norm"][0].numpy()])
+    theirs = np.load(paths["outputs"])
+    losses, norms = np.transpose(found)
+    assert losses[-10:].mean() < losses[:10].mean()  # the same batches
+    np.testing.assert_allclose(losses, theirs["losses"], atol=LOSSES_AGREE, rtol=0)
+    np.testing.assert_allclose(norms, theirs["norms"], atol=NORMS_AGREE, rtol=0)
 
 
 @pytest.fixture(scope="module")

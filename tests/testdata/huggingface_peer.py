@@ -3,7 +3,7 @@
 Answers each line of standard input, a list of requests as JSON, with a line of answers.
 
 Each request is an object with the key ``do``: ``load`` (a model of ours), ``make`` (a random model
-of theirs), ``tokenize`` or ``convert`` (weights that torch wrote).
+of theirs), ``tokenize``, ``convert`` (weights that torch wrote) or ``train`` (a classifier).
 """
 
 import json
@@ -86,8 +86,57 @@ def convert(request):
     return {}
 
 
+def train(request):
+    """Trains a classifier of the mean of all tokens, without dropout, by the reference's Adam.
+
+    ``inputs`` has batches [steps, B, S] and ``label_ids`` [steps, B], and the head's first weights.
+    Writes ``losses`` and ``norms`` (of all gradients, before they are clipped) as ``outputs``.
+    """
+    arrays = np.load(request["inputs"])
+    model = transformers.BertModel.from_pretrained(
+        request["folder"], add_pooling_layer=False, attn_implementation="eager"
+    ).eval()  # without dropout
+    head = torch.nn.Linear(*arrays["output_weights"].T.shape)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor(arrays["output_weights"]))
+        head.bias.copy_(torch.tensor(arrays["output_bias"]))
+    named = [*model.named_parameters(), *head.named_parameters()]
+    state = [(n, p, *(torch.zeros_like(p.detach()) for _ in range(3))) for n, p in named]
+    steps, losses, norms = len(arrays["label_ids"]), [], []
+    for step in range(steps):
+        ids, mask, segments, labels = (
+            torch.tensor(arrays[name][step]).long()
+            for name in ("input_ids", "input_mask", "segment_ids", "label_ids")
+        )
+        hidden = model(input_ids=ids, attention_mask=mask, token_type_ids=segments)[0]
+        weights = mask[:, :, None].float()
+        loss = torch.nn.functional.cross_entropy(
+            head((hidden * weights).sum(1) / weights.sum(1)), labels
+        )
+        loss.backward()
+        every = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for _, p, *_ in state]
+        norm = torch.linalg.vector_norm(torch.stack(every))
+        losses.append(loss.item())
+        norms.append(norm.item())
+        warm, rate = request["warmup"], request["rate"]
+        rate *= step / warm if step < warm else 1 - step / steps
+        with torch.no_grad():
+            for name, parameter, mean, square, update in state:
+                gradient = parameter.grad.div_(max(1.0, norm.item()))
+                mean.lerp_(gradient, 0.1)
+                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+                torch.sqrt(square, out=update).add_(1e-6)  # without new memory, which is slow
+                torch.div(mean, update, out=update)
+                if not name.endswith("bias") and "LayerNorm" not in name:
+                    update.add_(parameter, alpha=0.01)
+                parameter.sub_(update, alpha=rate)
+                gradient.zero_()
+    np.savez(request["outputs"], losses=losses, norms=norms)
+    return {}
+
+
 def main():
-    work = {"load": load, "make": make, "tokenize": tokenize, "convert": convert}
+    work = {"load": load, "make": make, "tokenize": tokenize, "convert": convert, "train": train}
     with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)  # what the libraries print is no answer
         for line in sys.stdin:
