@@ -182,7 +182,11 @@ def _spread(values: Iterable[float | None]) -> bool:
 
 
 def _log_scale(set_scale: Callable[[str], None], axis: "Axis") -> None:
-    """Makes an axis logarithmic, with plain numbers as labels."""
+    """Makes an axis logarithmic, with plain numbers as labels.
+
+    Args:
+      set_scale: sets the scale of the axis by its name.
+    """
     set_scale("log")
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda value, _: "")
@@ -208,7 +212,11 @@ def band_limits(series: Sequence[Line], log: bool = False) -> tuple[float, float
 
 
 def is_log(series: Sequence[Line], log: bool) -> bool:
-    """Returns whether the axis of values is logarithmic: if `log` allows and values need it."""
+    """Returns whether the axis of values is logarithmic: if `log` allows and values need it.
+
+    Args:
+      log: whether the scale may be logarithmic.
+    """
     return log and _spread([y for line in series for y in line.ys])
 
 
@@ -416,7 +424,11 @@ def _colors() -> "Colormap":
 
 
 def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) -> str:
-    """Draws points and the diagonal on which both values are equal."""
+    """Draws points and the diagonal on which both values are equal.
+
+    Args:
+      xs, ys: coordinates of each point.
+    """
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
     xs, ys = _drawable(xs), _drawable(ys)
     keep = np.linspace(0, len(xs) - 1, min(len(xs), MAX_DOTS)).round().astype(int)
@@ -457,7 +469,7 @@ def threshold_curve(
     Args:
       places: null odds where the scores change, in ascending order.
       exact, f1: a score up to and including each place, and one after the last.
-      threshold: the threshold that was used, or None.
+      threshold: the threshold that was used; None: it is not known.
     """
     best = max(range(len(f1)), key=f1.__getitem__)
     alt = (
@@ -532,7 +544,9 @@ def points(
     """Draws scores at random points of two parameters, as colored dots.
 
     Args:
-      xs, ys: their values: numbers, or strings and booleans with one position each.
+      names: the two parameters: of xs, of ys.
+      xs, ys: their values at each point: numbers, or strings and booleans with one position each.
+      scores: score of each point.
     """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
     scores = _drawable(scores)
@@ -560,7 +574,9 @@ def parallel_coordinates(
     """Draws a line for each point through the axes of its parameters to its score.
 
     Args:
+      names: the parameters, in the order of their axes.
       rows: values of each point in that order: numbers, or strings with one position each.
+      scores: score of each point.
     """
     best = max(range(len(scores)), key=scores.__getitem__)
     point = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))

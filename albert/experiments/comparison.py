@@ -490,6 +490,7 @@ def _scaled(
 
     Args:
       scale: what 1 is in that unit, such as 100 for percent.
+      names: names of the two sides.
     """
     if scale == 1:
         return comparison
@@ -544,6 +545,7 @@ def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
     """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves.
 
     Args:
+      level: level of the claims, such as 0.95.
       minimize: whether lower scores are better.
     """
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
@@ -565,6 +567,7 @@ def _adjust_examples(
 
     Args:
       findings: one for each of the pairs; None: nothing was compared.
+      level: level of the claims, such as 0.95.
     """
     is_loss = [
         pair.examples is not None and results.is_loss(pair.examples.metric) for pair in pairs
@@ -579,6 +582,7 @@ def _holm(
 
     Args:
       findings: one for each of the pairs; None: nothing was compared.
+      level: level of the claims, such as 0.95.
       minimize: whether lower scores are better.
     """
     p_values = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
@@ -600,7 +604,11 @@ def _holm(
 
 
 def score_side(side: RunGroup, metric: str, level: float = 0.95) -> SideScore:
-    """Returns the `SideScore` of a side: the mean of a score over its runs."""
+    """Returns the `SideScore` of a side: the mean of a score over its runs.
+
+    Args:
+      level: level of the interval, such as 0.95.
+    """
     scores = side.scores(metric)
     mean = None
     if scores:

@@ -62,6 +62,7 @@ def read(
       names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, see
         `sweep_journal.find_point`; files of predictions; globs of folders.
       labels: file of the right answers for files of predictions outside of a run's folder.
+      columns: names of the columns in that file; None: the usual ones.
       only_recorded: whether to omit points of sweeps of which no run has left a record yet.
     """
     sides: list[RunGroup] = []

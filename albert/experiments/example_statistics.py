@@ -29,7 +29,12 @@ def _few_seeds(count: int, enough: int = MIN_SEEDS) -> str:
 
 
 def _percentiles(drawn: npt.NDArray, level: float) -> tuple[float, float]:
-    """Returns both ends of the percentile interval."""
+    """Returns both ends of the percentile interval.
+
+    Args:
+      drawn: [draws] values of bootstrap samples.
+      level: level of the interval, such as 0.95.
+    """
     low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
 
@@ -70,7 +75,11 @@ def _bootstrap_p(drawn: npt.NDArray) -> float:
 
 
 def _draw_runs(scores: npt.NDArray, count: int, rng: np.random.Generator) -> npt.NDArray:
-    """Returns scores [count, seeds, tasks], drawn within each task."""
+    """Draws seeds within each task; returns their scores [count, seeds, tasks].
+
+    Args:
+      scores: [seeds, tasks].
+    """
     picked = rng.integers(len(scores), size=(count, *scores.shape))
     return scores[picked, np.arange(scores.shape[1])]
 
@@ -95,6 +104,8 @@ def interquartile_mean(
 
     Args:
       scores: [seeds, tasks], scaled so that tasks can be compared.
+      level: level of the interval.
+      resamples: number of bootstrap samples.
     """
     values = statistics.check_scores(scores, "scores", 2)
     statistics.check_level(level)
@@ -140,6 +151,8 @@ def probability_of_improvement(
     Args:
       a: [seeds of a, tasks].
       b: [seeds of b, tasks], the same tasks in the same order.
+      level: level of the interval.
+      resamples: number of bootstrap samples.
     """
     first = statistics.check_scores(a, "a", 2)
     second = statistics.check_scores(b, "b", 2)
@@ -186,7 +199,12 @@ def _weights_of_examples(
 def _seed_scores(
     a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, names: tuple[str, str], dimensions: int
 ) -> tuple[npt.NDArray, npt.NDArray]:
-    """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare."""
+    """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare.
+
+    Args:
+      names: names of both sides, for messages.
+      dimensions: number of axes that each array must have.
+    """
     first = statistics.check_scores(a, names[0], dimensions)
     second = statistics.check_scores(b, names[1], dimensions)
     if first.shape[1] != second.shape[1]:
@@ -210,6 +228,9 @@ def _weighed(
     """Returns the metric [draws, seeds] of a side [seeds, examples, k]; weights [draws, examples].
 
     Computed seed by seed: a product with all seeds at once would copy the side.
+
+    Args:
+      of_means: metric [...] of means over examples [..., k].
     """
     return np.stack([of_means(weights @ rows) for rows in side], axis=1)
 
@@ -220,7 +241,14 @@ def _weighed_difference(
     examples: npt.NDArray,
     of_means: Callable[[npt.NDArray], npt.NDArray] | None,
 ) -> npt.NDArray:
-    """Returns the difference [draws] of two sides with weights of their seeds and of examples."""
+    """Returns the difference [draws] of two sides with weights of their seeds and of examples.
+
+    Args:
+      sides: scores [seeds, examples, …] of both.
+      seeds: weights [draws, seeds] of both.
+      examples: weights [draws, examples].
+      of_means: metric [...] of means over examples [..., k]; None: the mean itself.
+    """
     (first, second), (of_first, of_second) = sides, seeds
     if of_means is None:
         return ((of_second @ second - of_first @ first) * examples).sum(axis=1)
@@ -232,7 +260,12 @@ def _weighed_difference(
 def _of_seeds(
     side: npt.NDArray, of_means: Callable[[npt.NDArray], npt.NDArray] | None
 ) -> npt.NDArray:
-    """Returns the score [seeds] of each seed of a side on all examples."""
+    """Returns the score [seeds] of each seed of a side on all examples.
+
+    Args:
+      side: [seeds, examples], with `of_means` [seeds, examples, k].
+      of_means: metric [...] of means over examples [..., k]; None: the mean itself.
+    """
     return side.mean(axis=1) if of_means is None else of_means(side.mean(axis=1))
 
 
@@ -248,9 +281,12 @@ def _t_of_draws(
     Satterthwaite ("An approximate distribution of estimates of variance components", 1946).
 
     Args:
+      draws: differences of bootstrap samples.
       a: [seeds of a] scores on all examples.
       b: [seeds of b].
       paired: whether seeds are paired.
+      examples: number of examples, or of their groups.
+      level: level of the interval.
     """
     t, difference = statistics.scipy_stats().t, float(b.mean() - a.mean())
     groups = (b - a,) if paired else (a, b)
@@ -300,6 +336,9 @@ def multi_bootstrap(
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
+      level: level of the interval and of the claim.
+      resamples: number of bootstrap samples.
+      names: names of a and b, for the verdict.
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined; None: the
         mean itself.
       clusters: groups of examples, which are then drawn in place of single ones.
@@ -364,6 +403,8 @@ def mcnemar(
       a_correct: [examples] of 0 and 1, or booleans.
       b_correct: [examples].
       method: "mid-p", "exact" or "chi2".
+      level: level of the interval and of the claim.
+      names: names of a and b, for the verdict.
     """
     if method not in ("mid-p", "exact", "chi2"):
         raise file_io.InputError(f"method must be mid-p, exact or chi2; got {method!r}")
@@ -389,7 +430,11 @@ def mcnemar(
 def _same_length(
     a: npt.ArrayLike, b: npt.ArrayLike, names: tuple[str, str]
 ) -> tuple[npt.NDArray, npt.NDArray]:
-    """Returns two arrays of scores of the same examples."""
+    """Returns two arrays of scores of the same examples.
+
+    Args:
+      names: names of both sides, for messages.
+    """
     first, second = statistics.check_scores(a, names[0]), statistics.check_scores(b, names[1])
     if len(first) != len(second):
         raise file_io.InputError(
@@ -420,6 +465,9 @@ def bootstrap_of_means(
       a: [examples, k] numbers of each example, such as 1 for a correct label.
       b: [examples, k].
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
+      level: level of the interval and of the claim.
+      resamples: number of bootstrap samples.
+      names: names of a and b, for the verdict.
       clusters: groups of examples, which are then drawn in place of single ones; interval and p
         are those of t with the variance of the bootstrap, as percentiles of few groups are too
         narrow.
@@ -475,6 +523,13 @@ def _t_of_clusters(
     """Returns the interval of a difference and p from draws of `count` clusters.
 
     Draws of n clusters show only (n - 1) / n of the variance.
+
+    Args:
+      draws: differences of bootstrap samples.
+      level: level of the interval.
+
+    Returns:
+      (low, high, p).
     """
     t, error = statistics.scipy_stats().t, math.sqrt(np.var(draws) * count / (count - 1))
     if error == 0:

@@ -162,6 +162,7 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
 
     Args:
       run_folder: folder of its checkpoint.
+      step: step of the checkpoint; None: it is not known.
     """
     path = os.path.join(folder, NAME)
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
@@ -207,6 +208,10 @@ def _is_ours(text: str) -> bool:
 
 def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, float], str]:
     """Reads the record of a run and the scores of one of its checkpoints.
+
+    Args:
+      folder: folder of the run.
+      step: step of the checkpoint; None: it is not known.
 
     Returns:
       (dict of ``run.json``, {} if unusable; {metric: value}; how this checkpoint was chosen: "best
@@ -399,7 +404,12 @@ def _body(
 
 
 def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:
-    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted."""
+    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted, or none.
+
+    Args:
+      calibration: content of the file of `calibration`.
+      step: step of the checkpoint; None: it is not known.
+    """
     found = [calibration.get(name) for name in ("temperature", "thresholds", "abstention")]
     texts = [f"{_escaped(one['text'])}." for one in found if one]
     return ["## Probabilities", *texts] if texts and calibration["step"] == step else []

@@ -89,7 +89,7 @@ class Seeds:
             raise file_io.InputError(f"deviation must be above 0; got {self.deviation}")
 
     def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference with n."""
+        """Returns the probability that the test finds a true difference; see `Design.power`."""
         stats = statistics.scipy_stats()
         freedom = n - 1 if self.paired else 2 * n - 2
         spread = self.deviation * math.sqrt((1 if self.paired else 2) / n)
@@ -126,7 +126,9 @@ class SameExamples:
         return self.disagreement
 
     def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference of accuracies with n."""
+        """Returns the probability that the test finds a true difference of accuracies; see
+        `Design.power`.
+        """
         alone = math.sqrt(max(0.0, self.disagreement - difference**2))
         return _normal_power(n, difference, math.sqrt(self.disagreement), alone, level)
 
@@ -155,7 +157,9 @@ class OtherExamples:
         return 1 - self.accuracy
 
     def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference of accuracies with n."""
+        """Returns the probability that the test finds a true difference of accuracies; see
+        `Design.power`.
+        """
         first, second = self.accuracy, self.accuracy + difference
         middle = (first + second) / 2
         pooled = math.sqrt(2 * middle * (1 - middle))
@@ -206,6 +210,7 @@ def needed(
     Args:
       difference: true difference, above 0, in units of the score.
       power: wanted probability of finding it.
+      level: level of the claim, such as 0.95.
     """
     _check(design, difference, power, level)
     low, high = design.smallest - 1, design.smallest
@@ -228,6 +233,7 @@ def visible(design: Design, n: int, *, power: float = 0.8, level: float = 0.95) 
     Args:
       n: pairs of seeds; seeds per side; examples; or examples per side.
       power: wanted probability of finding it.
+      level: level of the claim, such as 0.95.
     """
     _check(design, None, power, level)
     if n < design.smallest:
@@ -403,6 +409,7 @@ def _needed(spread: Spread, difference: float, level: float) -> int | None:
 
     Args:
       difference: true difference in units of the score.
+      level: level of the claim, such as 0.95.
     """
     design = Seeds(spread.of_differences, paired=True)
     if design.power(_MAX_SEEDS, difference, level) < POWER:
@@ -411,7 +418,11 @@ def _needed(spread: Spread, difference: float, level: float) -> int | None:
 
 
 def _visible(spread: Spread, seeds: int, level: float) -> float:
-    """Returns the smallest difference, in units of the score, that a number of seeds shows."""
+    """Returns the smallest difference, in units of the score, that a number of seeds shows.
+
+    Args:
+      level: level of the claim, such as 0.95.
+    """
     design = Seeds(spread.of_differences, paired=True)
     return visible(design, seeds, power=POWER, level=level).difference
 

@@ -106,7 +106,11 @@ def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
 
 
 def _words(name: str, value: object) -> list[str]:
-    """Returns the command line arguments of a flag; none for None."""
+    """Returns the command line arguments that set a flag; none for the value None.
+
+    Args:
+      value: JSON value of the flag.
+    """
     if value is None:
         return []
     if isinstance(value, bool):
@@ -191,11 +195,15 @@ def _compare_results(
 def _rows(
     rows: Iterable[dict[str, Any]], sessions: list[dict[str, Any]]
 ) -> dict[tuple[str, int, int], dict[str, float]]:
-    """Returns {(kind, first step, last step): values}; training values are means over the steps.
+    """Returns what training and evaluations measured.
 
     Args:
-      rows: lines of the file of metrics.
+      rows: {name: value} of each line of the file of metrics.
       sessions: entries "sessions" of the record.
+
+    Returns:
+      Values by name, for each (kind, first step, last step); those of training are means over these
+      steps.
     """
     entries, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]

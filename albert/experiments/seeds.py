@@ -303,7 +303,11 @@ def _known(path: str, metric: str) -> dict[int, dict[str, Any]]:
 
 
 def _check_same_study(study: Study, folders: Iterable[str]) -> None:
-    """Rejects a folder whose runs have other settings or were trained on other data."""
+    """Rejects a folder whose runs have other settings or were trained on other data.
+
+    Args:
+      folders: folders of its runs.
+    """
     for folder in folders:
         recorded = run_record.read(folder)["flags"]
         flags = {name: recorded[name]["value"] for name in study.flags if name in recorded}

@@ -188,7 +188,14 @@ def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.N
 def decide(
     difference: float, p: float | None, level: float, minimize: bool, names: Sequence[str]
 ) -> tuple[str | None, str]:
-    """Returns the better of two names, or None, and the verdict of a `Comparison`."""
+    """Returns the better of two names, or None, and the verdict of a `Comparison`.
+
+    Args:
+      difference: mean of the second less that of the first.
+      p: None: it is not known.
+      level: level of the claim, such as 0.95.
+      names: names of the first and the second.
+    """
     if p is None or p > check_level(level) or difference == 0:
         return None, NOT_DISTINGUISHABLE
     better = names[int((difference > 0) != minimize)]
@@ -216,7 +223,9 @@ def mean_interval(
 
     Args:
       scores: [seeds].
+      level: level of the interval.
       method: "t" or "bca".
+      resamples: number of bootstrap samples, for "bca".
     """
     values = check_scores(scores, "scores")
     check_level(level)
@@ -256,6 +265,7 @@ def mean_band(
 
     Args:
       scores: [seeds, points], at least two seeds.
+      level: level of the intervals.
 
     Returns:
       (mean, low, high), [points] each.
@@ -309,6 +319,7 @@ def expected_best(
     Args:
       scores: [n], such as one per trial of a random search.
       k: number of runs, at most n.
+      level: level of the interval.
     """
     values = np.sort(check_scores(scores, "scores"))
     alpha, n, sign = check_level(level), len(values), -1 if minimize else 1
@@ -394,7 +405,11 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
 def _t_test(
     a: npt.NDArray, b: npt.NDArray, paired: bool, level: float = 0.95
 ) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Returns low, high and p of b - a by the t test; (None, None, None) without a spread."""
+    """Returns low, high and p of b - a by the t test; (None, None, None) without a spread.
+
+    Args:
+      level: level of the interval.
+    """
     if paired:
         difference, scale = b - a, max(np.abs(a).max(), np.abs(b).max())
         if len(a) < 2 or np.ptp(difference) <= ROUNDING * scale:
@@ -481,6 +496,7 @@ def compare_seeds(
       level: level of the interval and of the claim.
       paired: whether to compare by seed; None: if both have the same seeds.
       failed: numbers of runs of a and b that failed and have no score; they are only reported.
+      names: names of a and b, for the verdict.
     """
     check_level(level)
     same = set(a) == set(b)
@@ -517,7 +533,13 @@ def holm(p_values: npt.ArrayLike) -> npt.NDArray:
 def _t_p_values(
     scores: Sequence[npt.NDArray], reference: int, others: Sequence[int], paired: bool
 ) -> npt.NDArray:
-    """Returns p of the t test of each other point [others]; 1 without a spread."""
+    """Returns p of the t test of each other point [others]; 1 without a spread.
+
+    Args:
+      scores: [seeds] of each point.
+      reference: index of the point to compare with.
+      others: indices of the other points.
+    """
     stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
     if paired:
         gaps = np.stack([scores[j] - one for j in others])
@@ -544,6 +566,9 @@ def _permuted_ranges(
     """Returns the highest minus the lowest mean of points whose scores are exchanged at random.
 
     Paired scores are exchanged among the points of a seed, others among all.
+
+    Args:
+      scores: [seeds] of each point.
     """
     sizes = np.array([len(values) for values in scores])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -558,7 +583,12 @@ def _permuted_ranges(
 
 
 def _smallest_range_p(scores: Sequence[npt.NDArray], best: int, worst: int, paired: bool) -> float:
-    """Returns the smallest p that the permuted range of points can give."""
+    """Returns the smallest p that the permuted range of points can give.
+
+    Args:
+      scores: [seeds] of each point.
+      best, worst: indices of these points.
+    """
     k, n, m = len(scores), len(scores[best]), len(scores[worst])
     if paired:
         return float(k * (k - 1)) ** (1 - n)
@@ -574,12 +604,17 @@ def _against_best(
     resamples: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """Returns the adjusted p of each point against the best; order is the best first.
+    """Returns the adjusted p of each point against the best.
 
     A point is judged by its distance from the best, compared with the range of means of points
     whose scores are exchanged: as if the best and the worst were picked from equal points. Points
     that are found to be worse are removed and the rest is judged again. That range assumes equal
     spreads, so p is at least that of the pair's t test, adjusted by Holm, which does not.
+
+    Args:
+      scores: [seeds] of each point.
+      order: indices of the points, the best first.
+      level: level of the claims.
     """
     alpha, p, floor, open_points = check_level(level), {}, 0.0, list(order)
     best, others = order[0], order[1:]
@@ -611,7 +646,13 @@ def _against_best(
 def _check_points(
     points: Mapping[str, Mapping[int, float]], baseline: str | None, failed: Mapping[str, int]
 ) -> tuple[list[npt.NDArray], bool]:
-    """Returns the scores of all points, in the order of their seeds, and whether these agree."""
+    """Returns the scores of all points, in the order of their seeds, and whether these agree.
+
+    Args:
+      points: {name: {seed: score}}.
+      baseline: name of a point; None: the best one.
+      failed: {name: number of runs without a score}.
+    """
     if len(points) < 2:
         raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
     if baseline is not None and baseline not in points:
@@ -694,7 +735,15 @@ def _row(
     level: float,
     minimize: bool,
 ) -> Point:
-    """Returns the row of a point that is not the reference."""
+    """Returns the row of a point that is not the reference.
+
+    Args:
+      values: [seeds] scores of the point.
+      failed: {name: number of runs without a score}.
+      difference: its mean less that of the reference.
+      p: adjusted p; None: it is not known.
+      level: level of the claim.
+    """
     better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
     if better:
         verdict = f"{better} by {abs(difference):.4g}"
@@ -707,7 +756,13 @@ def _row(
 def _to_points(
     rows: Sequence[Point], reference: str, level: float, method: str, note: str
 ) -> Points:
-    """Returns rows with a sentence about the reference."""
+    """Returns rows with a sentence about the reference.
+
+    Args:
+      reference: name of the point that all are compared with.
+      level: level of the claims.
+      method, note: see `Points`.
+    """
     others = [row for row in rows if row.name != reference]
     worse, better = (
         sum(row.verdict.startswith(word) for row in others) for word in ("worse", "better")

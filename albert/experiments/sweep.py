@@ -391,7 +391,11 @@ def planned_trials(plan: sweep_plan.Plan) -> list[sweep_journal.Trial]:
 def _given_trials(
     plan: sweep_plan.Plan, old_trials: Sequence[sweep_journal.Trial]
 ) -> list[sweep_journal.Trial]:
-    """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state."""
+    """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state.
+
+    Args:
+      old_trials: trials of the journal.
+    """
     by_name = {trial.name: trial for trial in old_trials}
     trials: list[sweep_journal.Trial] = []
     for name, own in plan.trials.items():

@@ -292,9 +292,10 @@ def text_of(value: object) -> str:
 
 
 def _values(name: str, spec: object) -> tuple | Range:
-    """Returns the values of a parameter: a tuple or a `Range`.
+    """Returns the values of a parameter.
 
     Args:
+      name: name of the parameter, for messages.
       spec: list of values, or a range, see `_range`.
     """
     if isinstance(spec, dict):

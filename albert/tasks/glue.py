@@ -572,7 +572,9 @@ def convert_long_example(
     """Converts an example to the features of one input or, if it is long, of several windows.
 
     Args:
+      task: `GlueTask`.
       rule: how long texts are read.
+      cuts: counts texts that are cut.
       number: number of the example in its split.
 
     Returns:
@@ -895,7 +897,15 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the files of `prediction_files`; scores of test data, not of dev data again."""
+        """Writes the files of `prediction_files`; scores of test data, not of dev data again.
+
+        Args:
+          rows: {name: array}, outputs of `eval_outputs`.
+          ids: ids of the examples [B].
+
+        Returns:
+          The scores by name; None if none are computed.
+        """
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels)
         if self.predicted != "test" or not self.task.is_labeled("test"):
             return None

@@ -387,6 +387,7 @@ def best_answers_v2(
     Arguments that are not listed are those of `best_answers_v1`.
 
     Args:
+      examples, features: see `best_answers_v1`.
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
         "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
       start_n_top, end_n_top: K and M.
@@ -568,6 +569,9 @@ def predictions_v1(
     """Answers questions under the rules of SQuAD 1.1.
 
     Args: see `best_answers_v1`.
+
+    Args:
+      examples, features, results, n_best_size, max_answer_length: see `best_answers_v1`.
 
     Returns:
       ``(predictions, nbest)``: ``{qas_id: text}`` and ``{qas_id: [{"text", "probability",
