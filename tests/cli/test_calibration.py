@@ -137,6 +137,8 @@ def test_the_figures_are_added_to_results_and_record(plain, calibrated):
 
 
 def test_reports_and_cards_show_them(plain, calibrated, tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
     page = report.run_page(runs.read_run(str(calibrated), "run"))
     for text in ("Calibration on 200 examples: temperature", "At most 10.00% errors",
                  "After, cross-fitted calibration", "Examples of each bin"):  # fmt: skip
@@ -179,6 +181,7 @@ def test_servers_and_exported_folders_abstain_alike(calibrated, tmp_path):
     assert (facts["max_error"], facts["texts"]) == (0.1, 200)
     assert facts["answered"] == sum(row.prediction != "abstains" for row in expected)
     assert facts["coverage"] == model_folder.described_decision(str(calibrated)).coverage
+    pytest.importorskip("onnxruntime")
     serving_export.export(str(calibrated), str(tmp_path / "onnx"), "onnx")
     assert [row.prediction for row in probabilities(tmp_path / "onnx")] == [
         row.prediction for row in expected

@@ -57,6 +57,7 @@ def test_int8_models_are_compared_by_decision(trained, tmp_path):
 
 
 def test_a_text_server_gives_members_and_names(trained):
+    pytest.importorskip("tensorflow_text")
     folder = kinds.read_folder(trained)
     predictor = predictors.load(trained)
     model = kinds.KINDS[folder.kind].build(folder, layers.Compute(), head_config.NO_LAYER)
