@@ -107,9 +107,9 @@ class Teacher(options.Group):
         """Returns the `Distillation` of the flags.
 
         Args:
-          teacher: None: the run has no teacher.
+          teacher: its model; None: the run has no teacher.
           source: the student's model; its vocabulary must be the teacher's.
-          student: the student's sizes.
+          student: sizes of the student.
           term, logits: outputs to compare, see `distillation.DistillationConfig`.
         """
         if teacher is None:

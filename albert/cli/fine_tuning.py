@@ -128,7 +128,7 @@ class Command(abc.ABC):
         """Returns the changes that the teacher makes to a run of a student with `config`.
 
         Args:
-          teacher: None: no teacher, no changes.
+          teacher: its model; None: no changes.
           source: the student's model.
         """
         return distillation.Distillation()
@@ -384,7 +384,7 @@ def make_run(
     """Returns the run of a command.
 
     Args:
-      recorder: None: the run is not recorded.
+      recorder: describes the run in its folder; None: the run is not recorded.
     """
     from albert.tasks import kinds
     from albert.training import stages

@@ -106,7 +106,12 @@ class ModelToUse(ModelFiles):
     def find(
         self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
     ) -> sources.Source:
-        """Returns the model of these flags; the arguments are those of `ModelFiles.find`."""
+        """Returns the model of these flags.
+
+        Args:
+          needs_vocabulary: whether a missing vocabulary is an error.
+          teacher: its vocabulary is used if nothing else provides one; None: no teacher.
+        """
         models = self.init_checkpoint or self.albert_hub_module_handle
         if models and self.from_scratch and "from_scratch" in self.given:
             raise file_io.InputError(
@@ -122,7 +127,7 @@ class ModelToUse(ModelFiles):
         Args:
           output_dir: folder of the run.
           kind: kind of its models, such as "classifier", see `model_folder`.
-          teacher: see `find`.
+          teacher: its vocabulary is used if nothing else provides one; None: no teacher.
         """
         from albert.tasks import kinds
 

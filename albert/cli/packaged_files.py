@@ -68,8 +68,9 @@ def _flags_of(name: str, above: tuple[str, ...], numbers: Iterator[int]) -> list
     """Returns the flags of a flag file and of those that it includes; none if it is missing.
 
     Args:
-      name: the flag file as it is given.
-      above, numbers: see `_expand`.
+      name: path of the flag file as it is given.
+      above: paths of the flag files that include it.
+      numbers: counts the flag files read so far.
     """
     path = find(os.path.expanduser(name))
     if path in above or not file_io.exists(path):

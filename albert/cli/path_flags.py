@@ -40,7 +40,7 @@ class Path:
 
         Args:
           value: value of the flag: one path or several; None: not given.
-          settings: those of the command, see `files`.
+          settings: settings of the command, on which `files` may depend.
         """
         endings = self.files(settings) if callable(self.files) else self.files
         if not value:
@@ -119,7 +119,7 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
 
     Args:
       values: {name of a flag: (its files, its value)}.
-      settings: those of the command, see `Path.files`.
+      settings: settings of the command, on which its files may depend.
     """
     written: dict[Hashable, tuple[str, str]] = {}
     for name, (path, value) in values.items():

@@ -563,7 +563,11 @@ def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sou
 
 
 def read_config(settings: Settings, source: sources.Source) -> configuration.AlbertConfig:
-    """Returns the model's configuration with the rates of the flags; training logs them."""
+    """Returns the model's configuration with the rates of the flags; training logs them.
+
+    Args:
+      source: the initial model, or the one to use.
+    """
     config = configuration.AlbertConfig.from_json_file(source.config_file)
     flag_rates = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
     flag_rates = {name: rate for name, rate in flag_rates.items() if rate is not None}

@@ -315,7 +315,7 @@ class Pacer(contracts.Hook):
         return self._plan(step, last, is_known) if moves or is_known or last == step else None
 
     def _plan(self, step: int, last: int, is_known: bool) -> dict[str, Any]:
-        """Returns a plan in the form of ``budget.json``.
+        """Returns a plan as in ``budget.json``: the arguments, seconds and fraction completed.
 
         Args:
           step: present step.

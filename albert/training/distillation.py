@@ -129,7 +129,12 @@ class HeadlessTeacher(heads.Model):
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns sequence_output [B, S, H] and `heads.layer_outputs`."""
+        """Returns {name: tensor}: sequence_output [B, S, H] and `heads.layer_outputs`.
+
+        Args:
+          features: {name: [B, ...]}, the batch.
+          seed: integers [2] that determine the dropout; None: a random one.
+        """
         encoded = self._encode(features, training, seed)
         layers = heads.layer_outputs(encoded, self.config.num_hidden_layers)
         return {"sequence_output": encoded.sequence_output, **layers}
@@ -194,7 +199,12 @@ class DistilledModel(tf.Module):
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns the student's outputs; in training also the teacher's, as ``teacher_…``."""
+        """Returns {name: tensor} of the student and in training, as ``teacher_…``, of the teacher.
+
+        Args:
+          features: {name: [B, ...]}, the batch.
+          seed: integers [2] that determine the dropout; None: a random one.
+        """
         outputs = self._student(features, training, seed)
         if training:
             targets = self._targets(features)
@@ -236,6 +246,7 @@ class DistilledModel(tf.Module):
         """Returns {name: scalar} of the terms, without the weights of the settings.
 
         Args:
+          outputs: those of the model in training.
           weights: {name: total weight}, by default `loss_weights` of the features.
         """
         weights = self.loss_weights(features) if weights is None else weights
@@ -306,6 +317,9 @@ def relative_error(target: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Returns [...] squared distances of vectors [..., H], divided by the targets' squared norms.
 
     The gradient of a target of 0 is 0.
+
+    Args:
+      target, x: [..., H].
     """
     target, x = tf.cast(target, tf.float32), tf.cast(x, tf.float32)
     error = tf.reduce_sum(tf.math.squared_difference(target, x), -1)

@@ -70,7 +70,7 @@ def connect(
     """Connects to a TPU found by `find` and initializes it.
 
     Args:
-      address: as for `find`, for messages.
+      address: address or name of the TPU, for messages; None: that of the environment.
     """
     with _tpu_errors(address):
         tf.config.experimental_connect_to_cluster(resolver)

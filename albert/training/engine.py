@@ -288,7 +288,11 @@ class Engine:
         return training_log.TrainingLog(folder, step, last, size, self._created, self._meter)
 
     def _report_disk_space(self, step: int, optimizer: optimizers.Optimizer) -> None:
-        """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
+        """Logs the disk space for checkpoints if all are kept, and warns if it is too small.
+
+        Args:
+          step: steps taken so far.
+        """
         folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
         values = [*self.model.variables, *optimizer.variables_by_name().values()]
         size = sum(value.dtype.size * value.shape.num_elements() for value in values)
@@ -484,6 +488,7 @@ class Engine:
 
         Args:
           on_checkpoint: see `train`; None: nothing is evaluated.
+          prefix, step: those of the checkpoint.
         """
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False

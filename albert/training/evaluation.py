@@ -190,6 +190,7 @@ class BestTracker:
         """Records the metrics of a checkpoint and copies it if it is the best so far.
 
         Args:
+          prefix, step: those of the checkpoint.
           classes: counts of each class; empty if the task counts none.
         """
         value, is_untrained = self._value(metrics), self._is_untrained(step)
@@ -265,6 +266,7 @@ def _log(
     On a terminal these are the scores of the reference and the one that chooses the `best`.
 
     Args:
+      folder: output folder.
       name: prefix or name of the checkpoint.
       kind: see `run_record.append_evaluation`.
       best: metric that chooses the best checkpoint; None: not shown.
@@ -420,7 +422,11 @@ def _tracker(engine: Engine, resume: bool) -> BestTracker:
 
 
 def _quarantine_others(folder: str, basis: Basis | None) -> None:
-    """Sets results aside that were measured on another basis, so that they do not compete."""
+    """Sets results aside that were measured on another basis, so that they do not compete.
+
+    Args:
+      basis: that of this run; None: unknown.
+    """
     differences = run_record.read_differences(folder, basis) if basis else []
     if differences:
         logging.warning(
@@ -502,7 +508,11 @@ def _evaluate_next(
 
 
 def _make_copy(folder: str, prefix: str) -> str | None:
-    """Copies a checkpoint, as a concurrent trainer may delete it; None if it is missing."""
+    """Copies a checkpoint, as a concurrent trainer may delete it.
+
+    Returns:
+      The prefix of the copy in `folder`; None if the checkpoint is missing.
+    """
     _delete_copy(folder)
     target = os.path.join(folder, "eval", os.path.basename(prefix))
     try:
@@ -525,7 +535,12 @@ def _delete_copy(folder: str) -> None:
 def _wait_for_pending(
     folder: str, wait_secs: float, last_step: int = -1, scored: _ScoredBest | None = None
 ) -> list[tuple[int, str]]:
-    """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`."""
+    """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`.
+
+    Args:
+      last_step: the step; -1: all checkpoints.
+      scored: the existing best checkpoint, which is among them; None without one.
+    """
     deadline = time.time() + wait_secs
     while True:
         steps = _list_steps(folder, scored)
@@ -606,6 +621,9 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     """Reports the scores of one checkpoint in the log and the results file.
 
     The results of other checkpoints are kept.
+
+    Args:
+      prefix: that of the checkpoint.
 
     Returns:
       `results.Block`; None in workers that do not write.

@@ -171,7 +171,8 @@ def check_same(names: Sequence[str], bases: Sequence[Basis], *parts: str) -> Non
     """Checks that scores of several runs were measured on the same.
 
     Args:
-      names: a name for each.
+      names: a name for each run, for messages.
+      bases: what the scores of each were measured on.
       *parts: see `Basis.differences`.
 
     Raises:

@@ -147,7 +147,11 @@ def _student(model: contracts.Model) -> contracts.Model:
 
 
 def _encoder_operations(model: heads.Model, work: StepWork, training: bool) -> int:
-    """Returns the FLOP of the forward pass of a model's encoder and pooler."""
+    """Returns the FLOP of the forward pass of a model's encoder and pooler.
+
+    Args:
+      training: whether it trains; then pre-training computes the last layer only where it is read.
+    """
     if not work.rows:
         return 0
     whole = model.albert.compute.whole_sequence
@@ -218,7 +222,7 @@ def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
 @_head_operations.register(heads.TokenClassifierModel)
 @_head_operations.register(heads.SquadV1Model)
 def _label_weight_operations(model: heads.Model, work: StepWork) -> _Head:
-    """Returns the FLOP of the hidden layer, if any, and of the output layer."""
+    """Returns the `_Head` of the hidden layer, if any, and of the output layer."""
     by_token = isinstance(model, (heads.TokenClassifierModel, heads.SquadV1Model))
     rows = work.positions if by_token else work.texts
     outputs = 2 * rows * model.hidden.size * model.output.weights.shape[0]

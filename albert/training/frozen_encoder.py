@@ -298,7 +298,9 @@ class OutputCache:
         """Computes and writes the outputs of the texts that are not in the cache.
 
         Args:
-          encode, batch_size: see `fill`.
+          blocks: all texts.
+          encode: computes the outputs of texts.
+          batch_size: number of full-length texts that are encoded at a time.
           rows: number of rows that the outputs have.
         """
         waiting: dict[bytes, np.ndarray] = {}  # outputs of the next part by key
@@ -346,7 +348,9 @@ def _blocks(
     """Yields the texts of record files, some records at a time.
 
     Args:
-      specs, check: see `OutputCache.fill`.
+      paths: the record files.
+      specs: features of their records.
+      check: see `contracts.Data`.
     """
     specs = [spec for spec in specs if spec.name in model_inputs.NAMES]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
@@ -410,7 +414,9 @@ class _Encoder:
     """The encoder of a run, and the cache of its outputs.
 
     Args:
-      task, run, cache_dir: see `cached_data`.
+      task: a task with a frozen encoder and without a teacher.
+      run: gives devices and weights.
+      cache_dir: folder of the caches.
     """
 
     def __init__(self, task: contracts.Task, run: stages.Run, cache_dir: str) -> None:

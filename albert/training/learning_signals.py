@@ -128,13 +128,18 @@ def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
 
 
 def label_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-    """Calls `class_signals` for integer labels, else `number_signals`."""
+    """Computes `class_signals` for integer labels, else `number_signals`, with their arguments."""
     by_kind = class_signals if features["label_ids"].dtype.is_integer else number_signals
     return by_kind(outputs, features)
 
 
 def _start_association(probabilities: tf.Tensor, features: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns scores [B, B] and kernel [B, B] of the start positions of answers."""
+    """Returns scores [B, B] and kernel [B, B] of the start positions of answers.
+
+    Args:
+      probabilities: [B, S] of the start.
+      features: start_positions, B integers.
+    """
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _compare_pairs(starts)
 

@@ -142,7 +142,12 @@ def _check_pattern(name: str, pattern: str) -> None:
 
 
 def scaled_rate(name: str, batch_size: int) -> float | None:
-    """Returns the learning rate for a batch size, by the square root rule; None without a rule."""
+    """Returns the learning rate for a batch size, by the square root rule; None without a rule.
+
+    Args:
+      name: a key of `OPTIMIZERS`.
+      batch_size: examples per step.
+    """
     reference = OPTIMIZERS[name].rate
     if reference is None:
         return None

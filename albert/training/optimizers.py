@@ -398,7 +398,7 @@ class AdamBase(Optimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable after a step of Adam, see `Optimizer`."""
+        """Returns the new slots and variable of Adam; the arguments are those of `Optimizer`."""
         decay = self._decay_rate(variable)
         if self._bias_correction:
             number = tf.cast(self.updates_made() + 1, tf.float32)
@@ -458,7 +458,11 @@ def _name(variable: tf.Variable) -> str:
 
 
 def matches(patterns: Iterable[str], variable: tf.Variable) -> bool:
-    """Returns whether one of the regular expressions matches in the variable's name."""
+    """Returns whether one of the regular expressions matches in the variable's name.
+
+    Args:
+      patterns: regular expressions, which may match anywhere in the name.
+    """
     return any(re.search(pattern, _name(variable)) for pattern in patterns)
 
 
@@ -605,7 +609,7 @@ class Muon(AdamWeightDecayOptimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable after a step, see `Optimizer`."""
+        """Returns the new slots and variable; the arguments are those of `Optimizer`."""
         if not _is_block_matrix(variable):
             rate *= self._adamw_rate_ratio
             return super()._new_values(variable, gradient, slots, factor, rate)
@@ -627,6 +631,9 @@ def orthogonalize(matrix: tf.Tensor, product_type: str = "float32") -> tf.Tensor
 
     They end between about 0.7 and 1.2; those that are tiny against the norm stay below. Products in
     bfloat16 are exact enough (Jordan et al., 2024).
+
+    Args:
+      product_type: type of the factors of products.
     """
     a, b, c = _QUINTIC
     is_tall = matrix.shape[0] > matrix.shape[1]

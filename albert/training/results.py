@@ -233,7 +233,12 @@ def _is_metric(key: str) -> bool:
 
 
 def format_value(value: Any, number: type = np.float32) -> str:
-    """Formats a number as the shortest text of the given type; integers stay integers."""
+    """Formats a number as the shortest text of the given type; integers stay integers.
+
+    Args:
+      value: an integer or a float, also of NumPy.
+      number: type whose shortest decimal text represents the value.
+    """
     return str(value) if isinstance(value, int) else str(number(value))
 
 
@@ -346,6 +351,9 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
     Arrays, which the reference writes for STS-B, stay in the text but are not among the values. A
     summary that only repeats a block is omitted.
 
+    Args:
+      name: name of the file.
+
     Raises:
       file_io.InputError: a value in the file is not a number.
     """
@@ -374,7 +382,8 @@ def add_lines(folder: str, step: int, scores: Scores, replaced: str) -> None:
     """Adds lines to the end of a step's block.
 
     Args:
-      scores: they replace those of an earlier call.
+      folder: output folder.
+      scores: the content of the lines; they replace scores of the same name.
       replaced: prefix of the names of further lines to remove.
     """
     blocks = read_blocks(folder)
@@ -411,7 +420,7 @@ def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None)
 
 
 def write_average(folder: str, block: Block) -> None:
-    """Writes ``average_results.txt``."""
+    """Writes ``average_results.txt`` to an output folder."""
     file_io.write_text(os.path.join(folder, AVERAGE_RESULTS), f"{block.text}\n{_RULE}\n")
 
 
@@ -439,7 +448,7 @@ def read_trial(folder: str) -> Trial | None:
 
 
 def write_trial(folder: str, trial: Trial) -> None:
-    """Writes ``best_trial.txt``."""
+    """Writes ``best_trial.txt`` to an output folder."""
     file_io.write_text(os.path.join(folder, BEST_TRIAL), ":".join(map(str, trial)))
 
 

@@ -392,6 +392,7 @@ def update(folder: str, change: Callable[[Json], Any]) -> None:
     Failures are logged as a warning, and the run continues.
 
     Args:
+      folder: output folder.
       change: function that modifies the record, a dict, in place.
     """
     path = os.path.join(folder, RUN)
@@ -507,6 +508,8 @@ def set_result(
     """Records the scores of this session's best checkpoint so far, and the counts of classes.
 
     Args:
+      folder: output folder.
+      step: step of the checkpoint.
       scores: {name: number}.
       classes: counts of each class; empty if the task counts none.
     """
@@ -548,8 +551,10 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
     """Records the scores on labeled test data.
 
     Args:
+      folder: output folder.
       checkpoint: prefix of the checkpoint that made the predictions; the scores become part of
         the run's record if it is in this folder.
+      step: step of the checkpoint.
       scores: {name: number}.
     """
 
@@ -587,6 +592,7 @@ def set_model(folder: str, task: str, best_metric: str, total: int, trained: int
     """Records the task, its metric and the size of the model.
 
     Args:
+      folder: output folder.
       best_metric: score by which the best checkpoint is chosen.
       total, trained: number of all parameters and of the trained ones.
     """
@@ -619,7 +625,11 @@ def read_basis(folder: str) -> Basis:
 
 
 def basis_of_result(folder: str, record: Json) -> Basis:
-    """Returns what the result of a record was measured on."""
+    """Returns what the result of a record was measured on.
+
+    Args:
+      record: content of the ``run.json`` in `folder`.
+    """
     session = session_of_result(record)
     if session and "measured_on" in session:
         return Basis(**session["measured_on"])

@@ -136,7 +136,11 @@ def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Input
 
 
 def _add_bases(folder: str, record: Json) -> None:
-    """Adds what the results of an earlier version were measured on; it recorded only flags."""
+    """Adds what the results of an earlier version were measured on; it recorded only flags.
+
+    Args:
+      record: content of its ``run.json``, which is changed in place.
+    """
     if record["result"] and "measured_on" not in record:
         basis = evaluation_basis.from_record(folder, record).to_dict()
         record["measured_on"] = basis

@@ -196,7 +196,12 @@ def _train(
 
 
 def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input_pipeline.InputFn:
-    """Returns the input function of endless training batches from record files."""
+    """Returns the input function of endless training batches from record files.
+
+    Args:
+      paths: the record files.
+      seed: determines the order of the examples.
+    """
     return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
 
 
@@ -258,7 +263,8 @@ def _make_pacer(
     """Makes the hook that plans the steps within a budget of time; None without a budget.
 
     Args:
-      watch: gets the number of steps once it is known.
+      attempt: number of earlier attempts, see `stuck_runs.attempts`.
+      watch: gets the number of steps once it is known; None: the run is not judged.
     """
     limits, config, folder = training.limits, run.run_config, run.run_config.output_dir
     if not limits:
@@ -280,9 +286,12 @@ def _make_pacer(
 
 
 def _evaluate(run: Run, engine: Engine, eval_input: input_pipeline.InputFn) -> results.Block | None:
-    """Returns the results of the best checkpoint, or of `run.checkpoint`.
+    """Returns the results of the best checkpoint, or of `run.checkpoint`; None in other workers.
 
     Training has already evaluated each checkpoint.
+
+    Args:
+      eval_input: reads the examples to evaluate once.
     """
     if run.do_train:
         best = evaluation.find_best_block(engine)
@@ -388,7 +397,11 @@ def load(engine: Engine, checkpoint: str | None = None) -> str:
 def _predict(
     run: Run, data: contracts.Data, engine: Engine, predict_input: input_pipeline.InputFn
 ) -> results.Block | None:
-    """Writes predictions; returns their results if they are the evaluation, else None."""
+    """Writes predictions; returns their results if they are the evaluation, else None.
+
+    Args:
+      predict_input: reads the examples to predict once.
+    """
     prefix = load(engine, run.checkpoint_to_use)
     rows = engine.predict(predict_input)
     if not distribution.is_chief(run.strategy):

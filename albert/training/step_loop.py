@@ -31,6 +31,7 @@ class StepLoop:
 
     Args:
       replica_step: ``(features) -> results`` of `train_step.run`, called in each replica.
+      iterator: yields the training batches.
 
     Attributes:
       can_stop: whether `stop` has an effect: a worker may not end its loop alone.
@@ -87,6 +88,7 @@ class StepLoop:
         """Returns the number of steps taken and {name: sum} of the results of `_step`, in float64.
 
         Args:
+          iterator: yields the training batches.
           count: maximum number of steps.
         """
 

@@ -145,6 +145,7 @@ def verdict(folder: str, best_step: int | None) -> str:
     began to learn after the warning is not stuck.
 
     Args:
+      folder: output folder.
       best_step: step of its best checkpoint, or None.
 
     Returns:
@@ -236,7 +237,9 @@ class Watch(contracts.Hook):
     one.
 
     Args:
+      folder: output folder.
       num_train_steps: the run's number of steps; None: nothing is judged before `expect`.
+      batch_size: examples per step.
       writes: False in the workers that must not write.
     """
 
@@ -415,7 +418,7 @@ def give_up(folder: str, seed: int, error: StuckError, on_chief: contracts.OnChi
 
 
 def _give_up(folder: str, seed: int, error: StuckError) -> None:
-    """Moves the files of an attempt, see `give_up`; the chief calls it."""
+    """Records a given-up attempt and moves its files, see `give_up`; the chief calls it."""
     given_up = read(folder)
     judgement = error.judgement
     given_up.append(

@@ -176,6 +176,7 @@ class TrainingLog:
         """Writes the means since the last report to the log and the files.
 
         Args:
+          folder: output folder.
           rate: learning rate of the next step.
         """
         values = self._means.take()
@@ -261,7 +262,11 @@ def describe_shortly(
 
 
 def _place(step: int, last_step: int | None) -> str:
-    """Returns how far training is, such as "step 5/10"; None: unknown end."""
+    """Returns how far training is, such as "step 5/10".
+
+    Args:
+      last_step: step at which training ends; None: not known.
+    """
     return f"step {step}" + (f"/{last_step}" if last_step else "")
 
 

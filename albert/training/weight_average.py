@@ -41,7 +41,11 @@ class WeightAverage(tf.Module):
         self.count = tf.Variable(0, dtype=tf.int64, name=name, trainable=False)
 
     def build(self, name: str, variable: tf.Variable) -> None:
-        """Creates the mean of a variable; call it where slots are created."""
+        """Creates the mean of a variable; call it where slots are created.
+
+        Args:
+          name: the variable's name in checkpoints.
+        """
         self._means[name] = tf.Variable(
             tf.zeros(variable.shape), name=f"{name}/{weight_names.AVERAGE}", trainable=False
         )
