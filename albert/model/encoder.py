@@ -86,7 +86,7 @@ def mean_of_tokens(sequence: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Ten
     values = tf.cast(sequence, tf.float32)
     if mask is None:
         return tf.cast(tf.reduce_mean(values, 1), sequence.dtype)
-    weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]  # [B, S, 1]
+    weights = tf.expand_dims(tf.cast(mask, tf.float32), -1)  # [B, S, 1]; LiteRT has no newaxis
     count = tf.maximum(tf.reduce_sum(weights, 1), 1.0)
     return tf.cast(tf.reduce_sum(values * weights, 1) / count, sequence.dtype)
 

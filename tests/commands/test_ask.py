@@ -34,7 +34,7 @@ LONG = " ".join(
 
 def make_folder(folder, kind, settings):
     source = sources.Source("", None, str(builders.SPM), None, text_rules.TextRules(True))
-    model_folder.write(str(folder), kind, CONFIG, source, dataclasses.asdict(settings))
+    model_folder.write(str(folder), kind, CONFIG, source, settings.to_dict())
     task = squad_task.make_task(kind, settings)
     prefix = str(folder / "model.ckpt-7")
     checkpoints.save(prefix, task.build_model(CONFIG, layers.Compute(), seed=4))

@@ -130,7 +130,7 @@ def test_numbers_are_calibrated_without_labels(tmp_path):
 @pytest.mark.parametrize("min_agreement", [0.99, 0.0])  # then the score decides
 def test_what_answers_otherwise_is_refused(inputs, tmp_path, monkeypatch, min_agreement):
     useless = classmethod(lambda cls, low, high: cls(1e-6, 128))
-    monkeypatch.setattr(onnx_int8.Scale, "of", useless)
+    monkeypatch.setattr(onnx_int8.Scale, "from_range", useless)
     with pytest.raises(file_io.InputError) as error:
         export(
             inputs, tmp_path / "out", precision="int8", check_file=inputs / "check.jsonl",
