@@ -121,13 +121,13 @@ def export(
         )
     trained = kinds.read_folder(model_dir)
 
-    def read_examples(path: str | None, *args: Any) -> agreement.Examples | None:
-        return agreement.read(trained, path, *args) if path else None
-
-    calibration = read_examples(
-        calibration_file, "calibration_file", False, _MAX_CALIBRATION_EXAMPLES
-    )
-    check = read_examples(check_file, "check_file")
+    calibration = check = None
+    if calibration_file:
+        calibration = agreement.read(
+            trained, calibration_file, "calibration_file", False, _MAX_CALIBRATION_EXAMPLES
+        )
+    if check_file:
+        check = agreement.read(trained, check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
         _write_tokenizer(folder, trained)
         writers = HALF_WRITERS if weights == "float16" else WRITERS

@@ -44,8 +44,9 @@ def local_path(path: str) -> str:
     """Returns the local path of a model; fetches and unpacks it, once, where that is needed.
 
     Args:
-      path: one of `NAMES` or `SHIPPED`, if there is no file or folder of this name; the URL of a
-        ``.tar.gz`` file; a local ``.tar.gz`` file; or any other path, which is returned as it is.
+      path: a name in `NAMES` or `SHIPPED` (a file or folder with the same name takes precedence);
+        the URL of a ``.tar.gz`` file; a local ``.tar.gz`` file; or any other path, which is
+        returned as it is.
     """
     if path in (*NAMES, *SHIPPED):
         if file_io.exists(path) or file_io.exists(f"{path}.index"):

@@ -325,9 +325,10 @@ def measure(logits: Floats, labels: Integers) -> Calibration:
 
 
 def tail(errors: int, count: int, rate: float) -> float:
-    """Computes the probability of at most so many errors in `count` examples with an error rate.
+    """Computes the probability of `errors` or fewer errors among `count` examples.
 
-    The rate is above 0 and below 1.
+    Args:
+      rate: probability of an error in each example, above 0 and below 1.
     """
     if errors >= count:
         return 1.0

@@ -500,7 +500,8 @@ class CustomTask:
           place: file and line of the row, for messages.
 
         Raises:
-          file_io.InputError: the training had no such label, or it is no number.
+          file_io.InputError: the label did not occur in training or, for a regression, it is not a
+            number.
         """
         label = _read_label(row, self.columns.label, place)
         if self.is_regression:
