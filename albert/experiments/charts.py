@@ -33,6 +33,7 @@ _MAX_POINTS_OF_FIGURE = 15_000
 MAX_BARS = 25  # sides per figure of intervals
 MAX_DOTS = 2000  # examples in a scatter plot
 _LARGEST = float(np.finfo(np.float32).max)  # number that is drawn
+# The stubs of matplotlib take only names that are literals, and those of older versions any text.
 _SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",

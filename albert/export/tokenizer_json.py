@@ -209,7 +209,9 @@ def _escape(character: str) -> str:
     return f"\\x{{{ord(character):x}}}"
 
 
-def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]) -> None:
+def _check(
+    tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model, symbols: list[str]
+) -> None:
     """Rejects a SentencePiece model of a kind that the library does not have; names it."""
     kind = model.trainer_spec.model_type
     reasons = {
@@ -236,7 +238,9 @@ def _check(tokenizer: tokenization.FullTokenizer, model: Any, symbols: list[str]
         )
 
 
-def _unigram(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) -> dict[str, Any]:
+def _unigram(
+    tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model, names: list[str]
+) -> dict[str, Any]:
     """Returns the description of a unigram model."""
     scores = _scores(tokenizer, model)
     return {
@@ -246,7 +250,9 @@ def _unigram(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]
     }
 
 
-def _bpe(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) -> dict[str, Any]:
+def _bpe(
+    tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model, names: list[str]
+) -> dict[str, Any]:
     """Returns the description of a BPE: of two adjacent pieces the best known piece is made.
 
     A model of characters is one without merges.
@@ -278,7 +284,9 @@ def _bpe(tokenizer: tokenization.FullTokenizer, model: Any, names: list[str]) ->
     }
 
 
-def _normalizers(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[dict[str, Any]]:
+def _normalizers(
+    tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model
+) -> Iterator[dict[str, Any]]:
     """Yields the steps of `FullTokenizer.preprocess`, then those of the SentencePiece model."""
     if tokenizer.rules.quotes:
         for pair in ("``", "''"):
@@ -313,7 +321,9 @@ def _precompiled(charsmap: bytes) -> dict[str, Any]:
     return {"type": "Precompiled", "precompiled_charsmap": encoded}
 
 
-def _scores(tokenizer: tokenization.FullTokenizer, model: Any) -> Iterator[float]:
+def _scores(
+    tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model
+) -> Iterator[float]:
     """Yields the score of every piece that SentencePiece actually uses."""
     splits = not tokenizer.rules.as_huggingface
     highest = max(piece.score for piece in model.pieces if piece.type == sentencepiece_proto.NORMAL)

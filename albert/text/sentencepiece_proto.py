@@ -5,7 +5,8 @@ may not support, so that the fields are declared here, as in sentencepiece_model
 """
 
 import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 # Types of pieces: ordinary ones, the unknown one, those that no text gives, those that are never
 # split, unused ones, and bytes.
@@ -47,6 +48,40 @@ _SCHEMA = """
               type_name: ".albert.Normalizer" }
     }
 """
+
+
+class Piece(Protocol):
+    """A piece of a vocabulary; `type` is one of the numbers above."""
+
+    piece: str
+    score: float
+    type: int
+
+
+class Trainer(Protocol):
+    """How a model was trained; `model_type` is one of the numbers above."""
+
+    model_type: int
+    treat_whitespace_as_suffix: bool
+    byte_fallback: bool
+
+
+class Normalizer(Protocol):
+    """How a model cleans texts; the charsmap is compiled by SentencePiece."""
+
+    name: str
+    precompiled_charsmap: bytes
+    add_dummy_prefix: bool
+    escape_whitespaces: bool
+    remove_extra_whitespaces: bool
+
+
+class Model(Protocol):
+    """The content of a model file, as `model_class` reads it."""
+
+    pieces: Sequence[Piece]
+    trainer_spec: Trainer
+    normalizer_spec: Normalizer
 
 
 @functools.cache
