@@ -133,13 +133,7 @@ def report(results: Iterator[Any], decision: "decisions.Decision") -> Iterator[A
         abstained += decision.may_abstain and result.prediction == ABSTAINS
         yield result
     if decision.may_abstain and count:
-        logging.info(
-            "Answered %d of %d texts (%.1f%%; %.1f%% of the dev data), so that at most %.2f%% of "
-            "the answers are wrong; the model abstains below a probability of %.4f",
-            count - abstained, count, 100 * (1 - abstained / count),
-            100 * (decision.coverage or 0), 100 * (decision.max_error or 0),
-            decision.min_probability,
-        )  # fmt: skip
+        logging.info("%s", decision.describe(count - abstained, count))
     if num_cut:
         logging.warning(
             "%d of %d texts were longer than the model's input and were cut", num_cut, count

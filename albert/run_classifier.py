@@ -433,7 +433,7 @@ class Classifier(fine_tuning.Command):
         inputs: fine_tuning.Inputs,
         scale: label_scale.LabelScale,
         decision: decisions.Decision,
-    ) -> contracts.Data:
+    ) -> glue.ClassifierData:
         """Returns the examples of the task."""
         settings, name = self.settings, self.task.name
         folder, length = settings.record_dir, settings.max_seq_length
@@ -450,9 +450,9 @@ class Classifier(fine_tuning.Command):
         rule, tokenizer = settings.rule, inputs.tokenizer
         if isinstance(self.task, label_sets.LabelSetTask):
             predicted = settings.predict_on
-            return multi_label.make_data(self.task, tokenizer, length, cache, predicted, rule)
-        join = glue.join_of(scale, decision)
-        settings_of_data = (settings.data_dir, cache, settings.predict_on, rule, join)
+            texts = (tokenizer, length, cache)
+            return multi_label.make_data(self.task, *texts, predicted, rule, decision)
+        settings_of_data = (settings.data_dir, cache, settings.predict_on, rule, scale, decision)
         return glue.make_data(self.task, tokenizer, length, *settings_of_data)
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
@@ -471,6 +471,7 @@ class Classifier(fine_tuning.Command):
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
         scale, length = find_scale(settings, self.task), settings.max_seq_length
         own, of_model = self.task, (dropout_prob, head, scale, decision)
+        data = self.data(inputs, scale, decision)
         if isinstance(own, label_sets.LabelSetTask):
             task = multi_label.make_task(own, dropout_prob, head, decision, list(weights.values()))
             description = multi_label.settings_of(own, length, dropout_prob, head, decision)
@@ -479,17 +480,14 @@ class Classifier(fine_tuning.Command):
             description = custom.settings_of(own, length, *of_model)
 
         def calibrate(rows: contracts.Rows, prefix: str) -> fine_tuning.Prepared:
-            flags, texts = (
-                (settings.trust, settings.output_dir),
-                glue.join_of(scale, decision)(rows),
-            )
-            labels = own.labels
+            flags, labels = (settings.trust, settings.output_dir), own.labels
+            texts = long_text_rules.join_rows(rows, data.answers)
             found = calibration.run(*flags, inputs.strategy, decision, labels, texts, prefix)
             return self._prepare(inputs, weights, found)
 
         return fine_tuning.Prepared(
             task,
-            self.data(inputs, scale, decision),
+            data,
             {**description, **class_weights.settings(weights), **settings.rule.settings},
             settings.train_step,
             settings.warmup_step,
@@ -536,8 +534,6 @@ def main(values: flags.FlagValues) -> None:
     task = find_task(settings)
     settings.check()
     has_label_sets = isinstance(task, label_sets.LabelSetTask)
-    if has_label_sets and settings.rule.has_windows:
-        raise file_io.InputError("--long_texts=windows: only for one label per text")
     settings.trust.check(settings, task.labels, has_label_sets)
     stages = {"train": settings.do_train, "dev": settings.do_eval}
     splits = [split for split, is_run in stages.items() if is_run]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from albert.io import file_io
-from albert.model import huggingface, weight_names
+from albert.model import huggingface, model_folder, weight_names
 from albert.training import results as run_results
 from albert.training import run_record
 
@@ -119,6 +119,9 @@ _METRICS = {
     "sentence_order_accuracy": "accuracy",
     "next_sentence_accuracy": "accuracy",
     "f1": "f1",
+    "micro_f1": "f1",
+    "macro_f1": "f1",
+    "subset_accuracy": "accuracy",
     "precision": "precision",
     "recall": "recall",
     "exact": "exact_match",
@@ -172,7 +175,8 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
     name = os.path.basename(os.path.abspath(folder))
     front = front_matter(name, form, record, scores, fields, choice)
     labels = _labels_of(run_folder)
-    body = _body(name, form, record, scores, step, fields, choice, labels)
+    thresholds = _thresholds_of(run_folder, len(labels))
+    body = _body(name, form, record, scores, step, fields, choice, labels, thresholds)
     text = f"---\n{to_yaml(front)}---\n\n{body}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
@@ -247,6 +251,12 @@ def _labels_of(folder: str) -> Sequence[str]:
         return ()
     words = glue.words_of(head.task_name) if head else {}
     return tuple(words.get(label, label) for label in head.labels) if head else ()
+
+
+def _thresholds_of(folder: str, num_labels: int) -> Sequence[float]:
+    """Returns the lowest probabilities of the labels of a text; () if none were chosen."""
+    found = model_folder.described_decision(folder).thresholds
+    return found if len(found) == num_labels else ()
 
 
 # --- front matter -------------------------------------------------------------------------------
@@ -367,6 +377,7 @@ def _body(
     fields: CardFields,
     choice: str,
     labels: Sequence[str],
+    thresholds: Sequence[float],
 ) -> str:
     """Returns the text of the card below its front matter, in Markdown.
 
@@ -377,11 +388,18 @@ def _body(
       step: step of the checkpoint; None: it is not known.
       choice: how this checkpoint was chosen; "" if no other was evaluated.
       labels: label names by id; empty if there are none.
+      thresholds: lowest probability of each label of a text; empty if none were chosen.
     """
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
     if labels:
         rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
         parts += ["## Labels", _table(("id", "label"), rows)]
+    if thresholds:
+        pairs = zip(map(_escaped, labels), (f"{value:.4f}" for value in thresholds), strict=True)
+        parts += [
+            "A text has the labels whose probability, the sigmoid of the logit, is at least:",
+            _table(("label", "threshold"), [*pairs]),
+        ]
     if scores:
         values = [
             (_escaped(name), run_results.UNDEFINED if value is None else value)

@@ -14,11 +14,19 @@ _WORDS = {
     "masked_lm_accuracy": "accuracy of masked words",
     "f1": "F1",
     "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "samples_f1": "mean F1 of the texts",
     "matthew_corr": "Matthews correlation",
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
     "exact_match": "exact matches",
     "exact": "exact matches",
+}
+_SETS = "subset_accuracy"  # a score of several labels per text
+_FURTHER = {
+    "R2": "R²",
+    "MAE": "mean absolute error",
+    _SETS: "fraction of texts with exactly the right labels",
 }
 
 
@@ -28,7 +36,9 @@ def sentences(run: Run) -> Iterator[str]:
         return
     counts = [ClassCount(**row) for row in run.record.get("classes", ())]
     script = run.record["script"]
-    if counts and script != "run_token_classifier":  # which counts entities, not examples
+    # Entities are no examples, and a text may have several labels.
+    is_one_each = script != "run_token_classifier" and _SETS not in run.result
+    if counts and is_one_each:
         what = "questions" if script == "run_race" else "texts"
         yield _of_classes(counts, f"{what} of {_data_name(run)}")
     elif run.score is not None:
@@ -62,7 +72,7 @@ def _of_score(run: Run) -> str:
     name, score = run.best_metric or "", run.score
     scale = "%" if name in _PERCENT and "squad" in run.record["script"] else ""
     text = f"{_WORDS.get(name, name)} {score:.4g}{scale} on {_data_name(run)}"
-    for other, word in (("R2", "R²"), ("MAE", "mean absolute error")):
+    for other, word in _FURTHER.items():
         if other in run.result and other != name:
             text += f", {word} {run.result[other]:.4g}"
     baseline = (run.record.get("baseline") or {}).get(name)

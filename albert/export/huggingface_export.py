@@ -162,6 +162,12 @@ def _read_description(model_dir: str | None) -> tuple[str | None, list[str], flo
             model_dir,
             folder.long_text_rule.mode,
         )
+    if folder.decision.thresholds or folder.decision.may_abstain:
+        logging.warning(
+            "%s: transformers has no place for %s; the model card names them",
+            model_dir,
+            "the thresholds of its labels" if folder.decision.thresholds else "its abstention",
+        )
     labels = list(custom.names_of(folder)) if kind.has_labels else []
     head = kind.huggingface_head
     if head == "classification" and not labels:

@@ -74,6 +74,15 @@ class Decision:
         """Returns whether the model gives no answer to an example with these probabilities."""
         return self.may_abstain and max(probabilities) < self.min_probability
 
+    def describe(self, answered: int, total: int) -> str:
+        """Says how many of some texts the model has answered, and what that promises."""
+        return (
+            f"Answered {answered} of {total} texts ({answered / total:.1%}; "
+            f"{self.coverage or 0:.1%} of the dev data), so that at most "
+            f"{self.max_error or 0:.2%} of the answers are wrong; the model abstains below a "
+            f"probability of {self.min_probability:.4f}"
+        )
+
     @property
     def settings(self) -> dict[str, Any]:
         """JSON-ready dict for a model's folder; empty for the decision of `PLAIN`."""

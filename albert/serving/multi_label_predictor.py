@@ -21,8 +21,8 @@ class MultiLabelPredictor(TextPredictor):
 
     def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         minimum = super()._read_settings(folder)
-        thresholds = folder.decision.thresholds_of(len(self.labels))
-        values = map(prediction_files.plain_number, thresholds)
+        self._answers = label_sets.answers_of(self.labels, folder.decision)
+        values = map(prediction_files.plain_number, self._answers.thresholds)
         self._thresholds = dict(zip(self.names, values, strict=True))
         self.metric = "micro_f1"
         return minimum

@@ -13,7 +13,7 @@ import numpy as np
 
 from albert.io import file_io, tables
 from albert.model import decision as decisions
-from albert.model import model_folder
+from albert.model import label_scale, model_folder
 from albert.serving import requests, tensors
 from albert.serving.predictor import Arrays, Predictor, stacked
 from albert.tasks import custom, example_data, glue, prediction_files
@@ -45,6 +45,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
     input_forms = ("txt", "csv", "tsv", "jsonl")
     output_forms = ("tsv", "jsonl")
     _separator = prediction_files.SEPARATOR
+    _answers: long_texts.Answers
 
     def _read_settings(self, folder: model_folder.ModelFolder) -> int:
         self.columns = tables.Columns(**folder.setting("columns", tables.are_columns))
@@ -55,6 +56,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         self.gives_numbers, self.decision = not self.labels, folder.decision
         self.metric = "accuracy" if self.labels else glue.REGRESSION_SCORES[0][0]
         self.form = requests.ONE_TEXT if self.columns.text_pair is None else requests.TWO_TEXTS
+        self._answers = glue.answers_of(self._task, label_scale.RAW, self.decision)
         self._rule = folder.long_text_rule
         if self._rule.has_windows:
             self.form = dataclasses.replace(self.form, is_split=True)
@@ -207,9 +209,9 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         outputs: Sequence[Arrays],
     ) -> Iterator[prediction_files.Prediction]:
         answers = np.stack([output["probabilities"] for output in outputs])
-        joined, firsts = long_texts.join(answers, notes.texts, notes.tokens, not self.labels)
+        joined, firsts = long_texts.join(answers, notes.texts, notes.tokens, self._answers)
         several = np.diff(np.append(firsts, len(outputs))) > 1
-        chosen = joined.argmax(axis=1) if self.labels else joined[:, 0]
+        chosen = self._answers.choose(joined)
         found = prediction_files.predictions(
             self.labels,
             (example.guid for example in examples),

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from absl import logging
+
+from albert.model import decision as decisions
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
@@ -437,6 +440,29 @@ class Abstention:
             f"{promise} cannot be promised: {found}, so the rate may be up to {self.bound:.2%}; "
             f"about {self.needed} dev examples would be needed"
         )
+
+
+def score_answers(
+    decision: decisions.Decision, probabilities: Floats, labels: Integers | None
+) -> dict[str, float]:
+    """Scores what a model that may abstain answers, and logs how much that is.
+
+    Args:
+      probabilities: [N, K].
+      labels: [N]; None: they are not known.
+
+    Returns:
+      {name: number}: the coverage and, with labels, the error rate of the answers, if any.
+    """
+    limits = np.array([decision.min_probability])
+    no_labels = np.zeros(len(probabilities), np.int64)
+    known = no_labels if labels is None else labels
+    answered, errors = (int(x[0]) for x in count_above(limits, probabilities, known))
+    logging.info("%s", decision.describe(answered, len(known)))
+    found = {"coverage": answered / len(known)}
+    if labels is not None and answered:
+        found["error"] = errors / answered
+    return {f"{ABSTENTION}{name}": value for name, value in found.items()}
 
 
 def last_to_pass(errors: Integers, answered: Integers, max_error: float, examples: int) -> Integers:

@@ -23,6 +23,7 @@ _REGRESSION_SCORES = (
     ("MAE", metrics.mean_absolute_error),
     ("R2", metrics.r_squared),
 )
+UNKNOWN = "correct the row, or train with examples of this label"  # remedy for such a label
 SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
@@ -173,7 +174,7 @@ def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
     if len(classes) < 2:
         raise file_io.InputError(
             f"{counts.path}: classification needs two labels or more; all {counts.total} rows "
-            f"have {next(iter(classes))!r}"
+            f"have {next(iter(classes))!r}: add rows with others, or name another label_column"
         )
     labels = label_order(classes)
     text = ", ".join(f"{tables.name_list([label])} ({classes[label]})" for label in labels[:20])
@@ -511,11 +512,11 @@ class CustomTask:
         known = tables.match_label(label, self.labels)
         if known is None:
             choices = tables.name_list(self.labels, 20)
-            hint = "; to predict numbers, give label_type=regression"
+            hint = ", or, to predict numbers, give label_type=regression"
             is_number = all(map(glue.is_number, (label, *self.labels)))
             raise file_io.InputError(
-                f"{place}: label {label!r}, expected a label of the training: {choices}"
-                f"{hint if is_number else ''}"
+                f"{place}: label {label!r}, expected a label of the training: {choices}; "
+                f"{UNKNOWN}{hint if is_number else ''}"
             )
         return known
 

@@ -9,7 +9,7 @@ import difflib
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -22,7 +22,14 @@ from albert.io import file_io, tables
 from albert.model import decision as decisions
 from albert.model import head_config, label_scale
 from albert.model.configuration import AlbertConfig
-from albert.tasks import class_scores, example_data, metrics, outcomes, prediction_files
+from albert.tasks import (
+    calibration,
+    class_scores,
+    example_data,
+    metrics,
+    outcomes,
+    prediction_files,
+)
 from albert.text import long_texts, model_inputs, tokenization
 from albert.training import contracts, results
 
@@ -33,8 +40,6 @@ if TYPE_CHECKING:
     from albert.model.layers import Compute
 
 KIND = "classifier"  # kind of model folders
-# Outputs of texts from those of their inputs.
-Join = Callable[[contracts.Rows], dict[str, np.ndarray]]
 _MNLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 POSITIVE = "1"
@@ -713,11 +718,13 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
     return scale
 
 
-def join_of(scale: label_scale.LabelScale, decision: decisions.Decision) -> Join:
-    """Returns the function that joins the windows of long texts, see `long_texts.join_rows`."""
-    return functools.partial(
-        long_texts.join_rows, deviation=scale.deviation, temperature=decision.temperature
-    )
+def answers_of(
+    glue_task: ClassifierTask, scale: label_scale.LabelScale, decision: decisions.Decision
+) -> long_texts.Answers:
+    """Returns what the answers of a task's model are: numbers or classes."""
+    if glue_task.is_regression:
+        return long_texts.Numbers(scale.deviation)
+    return long_texts.Classes(decision.temperature)
 
 
 def _build_model(
@@ -783,7 +790,7 @@ def make_task(
         evaluator=partial(
             metrics.TextEvaluator,
             partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),
-            join_of(scale, decision),
+            answers_of(glue_task, scale, decision),
         ),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
@@ -801,7 +808,8 @@ def make_data(
     cache: example_data.FeatureCache,
     predicted: str = "test",
     rule: long_texts.LongTexts = long_texts.ALL_CUT,
-    join: Join = long_texts.join_rows,
+    scale: label_scale.LabelScale = label_scale.RAW,
+    decision: decisions.Decision = decisions.PLAIN,
 ) -> "ClassifierData":
     """Returns the `contracts.Data` of a GLUE task.
 
@@ -810,7 +818,8 @@ def make_data(
       predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
         scored once more.
       rule: how texts are read that are longer than S.
-      join: see `join_of`.
+      scale: unit in which a regression is trained.
+      decision: how the scores of a classifier become answers.
     """
     check_length(glue_task, max_seq_length)
     return ClassifierData(
@@ -822,7 +831,8 @@ def make_data(
         data_dir=data_dir or "",
         predicted=predicted,
         rule=rule,
-        join=join,
+        scale=scale,
+        decision=decision,
     )
 
 
@@ -836,7 +846,13 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     data_dir: str
     predicted: str
     rule: long_texts.LongTexts = long_texts.ALL_CUT
-    join: Join = long_texts.join_rows
+    scale: label_scale.LabelScale = label_scale.RAW
+    decision: decisions.Decision = decisions.PLAIN
+
+    @property
+    def answers(self) -> long_texts.Answers:
+        """What the answers of the model are."""
+        return answers_of(self.task, self.scale, self.decision)
 
     @property
     def remedy(self) -> str:
@@ -892,12 +908,15 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
         """See `contracts.Data`; texts in several windows have one prediction."""
-        return super().write_predictions(output_dir, self.join(rows), ids, prefix)
+        joined = long_texts.join_rows(rows, self.answers)
+        return super().write_predictions(output_dir, joined, ids, prefix)
 
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
         """Writes the files of `prediction_files`; scores of test data, not of dev data again.
+
+        The scores of a model that may abstain end with what it answers.
 
         Args:
           rows: {name: array}, outputs of `eval_outputs`.
@@ -907,10 +926,18 @@ class ClassifierData(example_data.ExampleData[InputExample]):
           The scores by name; None if none are computed.
         """
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels)
-        if self.predicted != "test" or not self.task.is_labeled("test"):
+        if self.predicted != "test":
             return None
+        is_labeled, further = self.task.is_labeled("test"), {}
+        if self.decision.may_abstain:
+            labels = rows["label_ids"] if is_labeled else None
+            further = calibration.score_answers(self.decision, rows["probabilities"], labels)
         evaluator = metrics.Evaluator(self.task.scores, 1.0, self.task.labels, True)
-        return prediction_files.write_scores(output_dir, evaluator, rows)
+        if is_labeled:
+            return prediction_files.write_scores(output_dir, evaluator, rows, further)
+        if further:
+            prediction_files.write_score_lines(output_dir, further)
+        return None
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
         """See `example_data.ExampleData`."""

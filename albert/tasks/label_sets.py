@@ -2,14 +2,16 @@
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
 from albert.io import file_io, tables
+from albert.model import decision as decisions
 from albert.model import model_folder
 from albert.tasks import custom, glue, model_labels
+from albert.text import long_texts
 
 KIND = model_labels.MULTI_LABEL  # kind of model folders
 LABEL_TYPE = "multi_label"  # its name in flags and settings
@@ -147,7 +149,8 @@ def _check_counts(
         (names,) = sets
         raise file_io.InputError(
             f"{path}: all {total} rows have the same labels "
-            f"({tables.name_list(sorted(names), _SHOWN) or 'none'}): nothing can be learned"
+            f"({tables.name_list(sorted(names), _SHOWN) or 'none'}): nothing can be learned; add "
+            "texts with others, or name another column of labels"
         )
     if len(counts) < 2:
         raise file_io.InputError(
@@ -213,6 +216,15 @@ def find_labels(
     return custom.in_order_of(head, labels, data=path, kind=KIND) if head else labels
 
 
+def answers_of(labels: Sequence[str], decision: decisions.Decision) -> long_texts.LabelSets:
+    """Returns what the answers of a model are.
+
+    Args:
+      labels: label names by id.
+    """
+    return long_texts.LabelSets(decision.thresholds_of(len(labels)), decision.temperature)
+
+
 # --- the task -------------------------------------------------------------------------------------
 
 
@@ -257,7 +269,7 @@ class LabelSetTask(custom.CustomTask):
             if key not in names:
                 raise file_io.InputError(
                     f"{place}: label {name!r}, expected labels of the training: "
-                    f"{tables.name_list(self.labels, _SHOWN)}"
+                    f"{tables.name_list(self.labels, _SHOWN)}; {custom.UNKNOWN}"
                 )
             found.add(names[key])
         return tuple(label for label in self.labels if label in found)

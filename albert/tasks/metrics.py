@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from albert.tasks import class_scores
+from albert.text import long_texts
 from albert.training import contracts, results
 
 Values = Sequence[Any] | np.ndarray  # [B] class ids or numbers
@@ -274,32 +275,32 @@ class TextEvaluator:
 
     Args:
       make: makes the evaluator of one row per text.
-      join: ``(rows of inputs) -> rows of texts``, see `long_texts.join_rows`.
+      answers: what the answers of the model are.
     """
 
     def __init__(
-        self, make: Callable[[], Evaluator], join: Callable[[contracts.Rows], dict[str, np.ndarray]]
+        self, make: Callable[[], contracts.Evaluator], answers: long_texts.Answers
     ) -> None:
-        self._make, self._join = make, join
+        self._make, self._answers = make, answers
         self._parts: list[dict[str, np.ndarray]] = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
         """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
         self._parts.append({name: np.asarray(values) for name, values in rows.items()})
 
-    def _whole(self) -> Evaluator:
+    def _whole(self) -> contracts.Evaluator:
         """Returns an evaluator of all texts so far."""
         names = self._parts[0] if self._parts else ()
         rows = {name: np.concatenate([part[name] for part in self._parts]) for name in names}
         evaluator = self._make()
-        evaluator.update(self._join(rows))
+        evaluator.update(long_texts.join_rows(rows, self._answers))
         return evaluator
 
     def result(self) -> dict[str, float]:
         """See `Evaluator`."""
         return self._whole().result()
 
-    def classes(self) -> tuple[results.ClassCount, ...]:
+    def classes(self) -> Sequence[results.ClassCount]:
         """See `Evaluator`."""
         return self._whole().classes()
 

@@ -19,6 +19,7 @@ from albert.tasks import (
     glue,
     label_set_scores,
     label_sets,
+    metrics,
     outcomes,
     prediction_files,
 )
@@ -136,7 +137,11 @@ def make_task(
         name=label_task.name,
         build_model=functools.partial(build, **settings),
         eval_outputs=glue.eval_outputs,
-        evaluator=functools.partial(Evaluator, labels),
+        evaluator=functools.partial(
+            metrics.TextEvaluator,
+            functools.partial(Evaluator, labels),
+            label_sets.answers_of(labels, decision),
+        ),
         train_metrics=_train_metrics,
         best_metric=label_task.best_metric,
         metrics=(*names, "eval_loss", "loss"),
@@ -152,6 +157,7 @@ def make_data(
     cache: example_data.FeatureCache,
     predicted: str = "test",
     rule: long_texts.LongTexts = long_texts.ALL_CUT,
+    decision: decisions.Decision = decisions.PLAIN,
 ) -> "MultiLabelData":
     """Returns the `contracts.Data` of texts with several labels; see `glue.make_data`."""
     glue.check_length(label_task, max_seq_length)
@@ -164,6 +170,7 @@ def make_data(
         data_dir="",
         predicted=predicted,
         rule=rule,
+        decision=decision,
     )
 
 
@@ -174,6 +181,11 @@ class MultiLabelData(glue.ClassifierData):
     task: label_sets.LabelSetTask
 
     @property
+    def answers(self) -> long_texts.Answers:
+        """See `glue.ClassifierData`."""
+        return label_sets.answers_of(self.task.labels, self.decision)
+
+    @property
     def limits(self) -> dict[str, int]:
         """See `contracts.Data`."""
         return {"label_ids": 2, "is_real_example": 2}
@@ -181,10 +193,7 @@ class MultiLabelData(glue.ClassifierData):
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
         """See `contracts.Data`."""
         label_ids = tfrecord.FeatureSpec("label_ids", "int64", (len(self.task.labels),))
-        return [
-            label_ids if spec.name == "label_ids" else spec
-            for spec in glue.feature_specs(self.max_seq_length)
-        ]
+        return [label_ids if spec.name == "label_ids" else spec for spec in super().specs(split)]
 
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list

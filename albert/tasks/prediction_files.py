@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -201,15 +201,23 @@ def write_classifier_files(
     write_table(output_dir, labels, named())
 
 
-def write_scores(output_dir: str, evaluator: Evaluator, rows: Rows) -> dict[str, float]:
+def write_scores(
+    output_dir: str, evaluator: Evaluator, rows: Rows, further: Mapping[str, float] = {}
+) -> dict[str, float]:
     """Writes the scores of labeled test data to ``predict_results.txt``, and returns them.
 
     Args:
       evaluator: a new evaluator of the task.
       rows: arrays whose first axis is the examples.
+      further: scores that follow those of the evaluator.
     """
     evaluator.update(dict(rows))
-    scores = evaluator.result()
-    lines = [f"{key} = {results.format_value(value)}\n" for key, value in sorted(scores.items())]
-    file_io.write_text(os.path.join(output_dir, SCORES), "".join(lines))
+    scores = {**dict(sorted(evaluator.result().items())), **further}
+    write_score_lines(output_dir, scores)
     return scores
+
+
+def write_score_lines(output_dir: str, scores: Mapping[str, float]) -> None:
+    """Writes scores by name to ``predict_results.txt``."""
+    lines = [f"{key} = {results.format_value(value)}\n" for key, value in scores.items()]
+    file_io.write_text(os.path.join(output_dir, SCORES), "".join(lines))

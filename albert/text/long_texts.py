@@ -3,6 +3,7 @@
 Letters in shapes: N windows of all texts, B texts, K labels.
 """
 
+import abc
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,7 +23,9 @@ _FRACTION = 4  # `HEAD_TAIL` keeps at most 1/4 at the head; a pair leaves 1/4 fo
 TEXT_NUMBER, TOKENS = "text_number", "window_tokens"
 FEATURES = (TEXT_NUMBER, TOKENS)
 _LEAST = float(np.finfo(np.float32).tiny)  # in place of a probability of 0, whose log is infinite
+_GAP = float(np.finfo(np.float32).epsneg)  # from 1 to the next smaller number
 
+Floats = npt.NDArray[np.floating[Any]]
 Rows = Mapping[str, np.ndarray]
 
 
@@ -149,19 +152,131 @@ def default_stride(max_seq_length: int) -> int:
 # --- the answer of all windows of a text ----------------------------------------------------------
 
 
+class Answers(abc.ABC):
+    """What the answers of a model are, and so how those of windows become one.
+
+    The answers of windows are mapped to scores, whose mean is mapped back.
+    """
+
+    @abc.abstractmethod
+    def to_scores(self, answers: Floats) -> Floats:
+        """Returns the scores [N, K] of answers."""
+
+    @abc.abstractmethod
+    def from_scores(self, scores: Floats) -> Floats:
+        """Returns the answers [B, K] of mean scores."""
+
+    @abc.abstractmethod
+    def choose(self, answers: npt.NDArray) -> npt.NDArray:
+        """Returns the predictions [B, …] of answers [B, K]."""
+
+    @abc.abstractmethod
+    def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
+        """Returns the losses [B] of answers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers(Answers):
+    """Answers of a regression, K = 1: a text has the mean of its windows.
+
+    Attributes:
+      deviation: unit of the losses, see `label_scale`.
+    """
+
+    deviation: float = 1.0
+
+    def to_scores(self, answers: Floats) -> Floats:
+        """See `Answers`."""
+        return answers
+
+    def from_scores(self, scores: Floats) -> Floats:
+        """See `Answers`."""
+        return scores
+
+    def choose(self, answers: npt.NDArray) -> npt.NDArray:
+        """See `Answers`."""
+        return answers[:, 0]
+
+    def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
+        """See `Answers`."""
+        return np.square((answers[:, 0] - labels) / self.deviation)
+
+
+@dataclasses.dataclass(frozen=True)
+class Classes(Answers):
+    """Probabilities of K classes, of which a text has one; their logits have a mean.
+
+    The logarithms of probabilities are logits without a constant.
+
+    Attributes:
+      temperature: that of the probabilities; losses are those of the logits.
+    """
+
+    temperature: float = 1.0
+
+    def to_scores(self, answers: Floats) -> Floats:
+        """See `Answers`."""
+        return np.log(np.maximum(answers, _LEAST))
+
+    def from_scores(self, scores: Floats) -> Floats:
+        """See `Answers`."""
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def choose(self, answers: npt.NDArray) -> npt.NDArray:
+        """See `Answers`."""
+        return answers.argmax(axis=1)
+
+    def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
+        """See `Answers`."""
+        logits = self.to_scores(answers) * self.temperature
+        logits -= logits.max(axis=1, keepdims=True)
+        own = np.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
+        return np.log(np.exp(logits).sum(axis=1)) - own
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelSets(Answers):
+    """Probabilities of K labels, of which a text has any number; their logits have a mean.
+
+    Attributes:
+      thresholds: [K], the lowest probability with which a text has each label.
+      temperature: that of the probabilities; losses are those of the logits.
+    """
+
+    thresholds: npt.NDArray[np.float32]
+    temperature: float = 1.0
+
+    def to_scores(self, answers: Floats) -> Floats:
+        """See `Answers`."""
+        clipped = np.clip(answers, _GAP, 1 - _GAP)  # float32 tells no larger ones from 1
+        return np.log(clipped) - np.log1p(-clipped)
+
+    def from_scores(self, scores: Floats) -> Floats:
+        """See `Answers`."""
+        return 1 / (1 + np.exp(-scores))
+
+    def choose(self, answers: npt.NDArray) -> npt.NDArray:
+        """See `Answers`."""
+        return answers >= self.thresholds
+
+    def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
+        """See `Answers`."""
+        logits = self.to_scores(answers) * self.temperature
+        return (np.logaddexp(0, logits) - labels * logits).mean(axis=1)
+
+
 def join(
-    answers: npt.ArrayLike, texts: npt.ArrayLike, tokens: npt.ArrayLike, is_number: bool
+    answers: npt.ArrayLike, texts: npt.ArrayLike, tokens: npt.ArrayLike, form: Answers
 ) -> tuple[np.ndarray, np.ndarray]:
     """Computes the answers of texts from those of their windows, which are next to each other.
 
-    The logits of a text are the mean over its windows, weighted by their tokens; probabilities give
-    the same, since their logarithms are logits without a constant. A text of one window keeps its
+    The mean over the windows of a text is weighted by their tokens. A text of one window keeps its
     answer.
 
     Args:
-      answers: [N, K] probabilities; [N, 1] numbers of a regression.
+      answers: [N, K].
       texts, tokens: integers [N], the number of the text of a window and its tokens.
-      is_number: whether answers are numbers, whose mean is taken.
 
     Returns:
       (float32 [B, K], integers [B]: the first window of each text).
@@ -173,55 +288,30 @@ def join(
     if len(firsts) == len(texts):
         return joined, firsts
     weights = np.maximum(np.asarray(tokens, np.float64), 1)[:, None]
-    scores = answers.astype(np.float64)
-    scores = scores if is_number else np.log(np.maximum(scores, _LEAST))
+    scores = form.to_scores(answers.astype(np.float64))
     means = np.add.reduceat(scores * weights, firsts) / np.add.reduceat(weights, firsts)
-    if not is_number:
-        powers = np.exp(means - means.max(axis=1, keepdims=True))
-        means = powers / powers.sum(axis=1, keepdims=True)
-    joined[counts > 1] = means[counts > 1]
+    joined[counts > 1] = form.from_scores(means)[counts > 1]
     return joined, firsts
 
 
-def join_rows(
-    rows: Rows, deviation: float = 1.0, temperature: float = 1.0
-) -> dict[str, np.ndarray]:
+def join_rows(rows: Rows, form: Answers) -> dict[str, np.ndarray]:
     """Returns the outputs of texts from those of their windows, in the order of the texts.
 
     Args:
       rows: arrays [N, …] of `glue.eval_outputs` with `FEATURES`, in any order; those whose
         is_real_example is 0 are left out. Without `FEATURES` they are returned as they are.
-      deviation: unit of the losses of numbers, see `label_scale`.
-      temperature: that of the probabilities; losses are those of the logits.
     """
     if TEXT_NUMBER not in rows:
         return dict(rows)
     real = np.flatnonzero(rows["is_real_example"])
     order = real[np.argsort(rows[TEXT_NUMBER][real], kind="stable")]
     sorted_rows = {name: np.asarray(values)[order] for name, values in rows.items()}
-    labels = sorted_rows["label_ids"]
-    is_number = np.issubdtype(labels.dtype, np.floating)
     texts, tokens = (sorted_rows.pop(name) for name in FEATURES)
-    answers, firsts = join(sorted_rows["probabilities"], texts, tokens, is_number)
+    answers, firsts = join(sorted_rows["probabilities"], texts, tokens, form)
     joined = {name: values[firsts] for name, values in sorted_rows.items()}
     several = np.diff(np.append(firsts, len(texts))) > 1
     joined["probabilities"] = answers
-    chosen = answers[:, 0] if is_number else answers.argmax(axis=1)
-    joined["predictions"] = np.where(several, chosen, joined["predictions"]).astype(
-        joined["predictions"].dtype
-    )
-    losses = _losses(answers, joined["label_ids"], deviation, temperature)
+    joined["predictions"][several] = form.choose(answers)[several]
+    losses = form.losses(answers.astype(np.float64), joined["label_ids"])
     joined["per_example_loss"] = np.where(several, losses, joined["per_example_loss"])
     return joined
-
-
-def _losses(
-    answers: np.ndarray, labels: np.ndarray, deviation: float, temperature: float
-) -> np.ndarray:
-    """Returns the losses [B] of joined answers."""
-    if np.issubdtype(labels.dtype, np.floating):
-        return np.square((answers[:, 0].astype(np.float64) - labels) / deviation)
-    logits = np.log(np.maximum(answers.astype(np.float64), _LEAST)) * temperature
-    logits -= logits.max(axis=1, keepdims=True)
-    own = np.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
-    return np.log(np.exp(logits).sum(axis=1)) - own

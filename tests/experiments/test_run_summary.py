@@ -48,11 +48,22 @@ def test_a_classifier_is_compared_with_its_best_constant_answer(tmp_path):
             "F1 71.25% on dev.csv; the best constant answer has 8.5.",
         ),
         ("own", "run_classifier", {"own": 0.5}, {}, "Own 0.5 on dev.csv."),
+        (
+            "micro_f1", "run_classifier", {"micro_f1": 0.75, "subset_accuracy": 0.5},
+            {"micro_f1": 0.4},
+            "Micro F1 0.75 on dev.csv, fraction of texts with exactly the right labels 0.5; the "
+            "best constant answer has 0.4.",
+        ),
     ],
 )  # fmt: skip
 def test_other_scores_are_named_in_words(tmp_path, metric, script, result, baseline, sentence):
     result = {"step": 40, **result}
-    found = describe(tmp_path / "a", metric=metric, script=script, result=result, baseline=baseline)
+    changes = {"result": result, "baseline": baseline}
+    if metric == "micro_f1":  # a text may have both labels
+        rows = [("a", 6, 5, 4), ("b", 9, 9, 7)]
+        names = ("name", "labels", "predictions", "right")
+        changes["classes"] = [dict(zip(names, row, strict=True)) for row in rows]
+    found = describe(tmp_path / "a", metric=metric, script=script, **changes)
     assert found == [sentence]
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from albert.export import serving_export
 from albert.serving import predictors
-from tests.support import serving_samples
+from albert.tasks import label_sets
+from tests.support import builders, serving_samples
 from tests.support.sources import ROOT
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -24,9 +25,22 @@ def program(heading):
     return found
 
 
-def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False, long_texts=None):
+def with_saved_model(source):
+    """The program of texts with the lines that run a SavedModel in place of those of ONNX."""
+    source = source.replace("import onnxruntime\n", "")
+    lines = program("Texts, with the SavedModel")
+    return re.sub(r"^session = .*?(?=\n\n\ndef ids_of)", lines, source, flags=re.S | re.M)
+
+
+def run(
+    heading, tmp_path, kind, format, runtime="auto", is_pair=False, long_texts=None,
+    change=lambda source: source,
+):  # fmt: skip
     """The names that the program defines, and the toolkit's predictor of the same folder."""
-    serving_samples.trained_in(tmp_path / "trained", kind)
+    if kind == label_sets.KIND:
+        builders.write_multi_label(tmp_path / "trained")
+    else:
+        serving_samples.trained_in(tmp_path / "trained", kind)
     folder = str(tmp_path / "folder")
     serving_export.export(str(tmp_path / "trained"), folder, format)
     if is_pair:  # That is all that differs in the folder of a model for two texts.
@@ -36,7 +50,7 @@ def run(heading, tmp_path, kind, format, runtime="auto", is_pair=False, long_tex
         path = tmp_path / "folder" / "model.json"
         settings = json.dumps({"long_texts": long_texts})[1:-1]
         path.write_text(path.read_text().replace('"settings": {', f'"settings": {{{settings},'))
-    source = program(heading)
+    source = change(program(heading))
     assert "albert" not in source
     source, count = re.subn(r'^folder = "\w+"', f"folder = {folder!r}", source, flags=re.M)
     assert count == 1
@@ -49,14 +63,15 @@ def probabilities(result):
     return {name: float(p) for name, p in result.probabilities.items()}
 
 
-@pytest.mark.parametrize("kind", ["classifier", "regression"])
+@pytest.mark.parametrize("kind", ["classifier", "regression", label_sets.KIND])
 def test_texts_with_onnxruntime(tmp_path, kind):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     names, predictor = run("Texts, with ONNX Runtime", tmp_path, kind, "onnx")
     about = names["session"].get_modelmeta().custom_metadata_map
     about = {key: json.loads(value) for key, value in about.items()}
-    assert about == {"kind": "classifier", **names["settings"]}
+    is_set = kind == label_sets.KIND
+    assert about == {"kind": kind if is_set else "classifier", **names["settings"]}
     for text, result in zip(TEXTS, predictor.predict(TEXTS), strict=True):
         found = names["predict"](text)
         if kind == "regression":
@@ -107,9 +122,15 @@ def test_multiple_choice_with_litert(tmp_path):
 
 
 @pytest.mark.slow
-def test_ids_with_the_saved_model(tmp_path):
-    names, predictor = run("Ids, with the SavedModel", tmp_path, "classifier", "saved_model")
-    for text, result in zip(TEXTS, predictor.predict(TEXTS), strict=True):
+@pytest.mark.parametrize("kind", ["classifier", label_sets.KIND])
+def test_windows_with_the_saved_model(tmp_path, kind):
+    heading, long_texts = "Texts, with ONNX Runtime", {"mode": "windows", "doc_stride": 12}
+    settings = {"long_texts": long_texts, "change": with_saved_model}
+    names, predictor = run(heading, tmp_path, kind, "saved_model", **settings)
+    assert "onnxruntime" not in names
+    texts = [*TEXTS, CONTEXT * 2]
+    assert len(names["windows_of"](names["ids_of"](texts[-1]), None)[0]) > 2
+    for text, result in zip(texts, predictor.predict(texts), strict=True):
         assert names["predict"](text) == pytest.approx(probabilities(result), abs=1e-5)
 
 

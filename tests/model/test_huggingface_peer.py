@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from albert.export import huggingface_export
-from albert.model import checkpoints, encoder, published, sources
+from albert.model import checkpoints, decision, encoder, published, sources
+from albert.serving import predictors
 from albert.text import sample_lines, tokenization
+from tests.support import builders
 from tests.support.huggingface_samples import (
     BERT,
     CLASSES,
@@ -132,6 +134,49 @@ def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog
                 dict(np.load(place / f"{file}.npz")) for file in ("inputs", "outputs")
             )
             assert_close(theirs, our_outputs(model, head, inputs))
+
+
+def write_texts(folder, tokenizer, texts):
+    """The files of the inputs of texts and of the outputs, as a request names them."""
+    rows = [[tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id] for text in texts]
+    shape = (len(rows), max(map(len, rows)))
+    arrays = {name: np.zeros(shape, np.int32) for name in ("input_ids", "input_mask")}
+    for row, ids, mask in zip(rows, *arrays.values(), strict=True):
+        ids[: len(row)], mask[: len(row)] = row, 1
+    np.savez(folder / "inputs.npz", **arrays, segment_ids=np.zeros(shape, np.int32))
+    return {name: str(folder / f"{name}.npz") for name in ("inputs", "outputs")}
+
+
+@pytest.mark.slow
+def test_several_labels_per_text_have_the_same_probabilities_both_ways(tmp_path, peer, caplog):
+    texts = ["the bread was fine .", "the cake and the soup were cheap .", "the house ."]
+    warm = decision.Decision(2.0, thresholds=(0.25, 0.5, 0.75))
+    ours = builders.write_multi_label(tmp_path / "ours", decision=warm)
+    exported_to = str(tmp_path / "exported")
+    with caplog.at_level("WARNING", "absl"):
+        assert huggingface_export.export(ours, output_dir=exported_to) == "multi_label"
+    assert "no place for the thresholds of its labels; the model card" in caplog.text
+    predictor = predictors.load(ours)
+    for name in ("there", "back"):
+        (tmp_path / name).mkdir()
+    kind = "AlbertForSequenceClassification"
+    config = {**CONFIG.to_dict(), "hidden_act": "gelu_new", "num_labels": 2}
+    config["problem_type"] = "multi_label_classification"
+    there, _ = peer([
+        {"do": "load", "class": kind, "folder": exported_to,
+         **write_texts(tmp_path / "there", predictor.tokenizer, texts)},
+        {"do": "make", "class": kind, "folder": str(tmp_path / "theirs"), "config": config,
+         **write_texts(tmp_path / "back", predictor.tokenizer, texts)},
+    ])  # fmt: skip
+    assert [*there["labels"].values()] == [*builders.LABELS]
+    shutil.copyfile(builders.SPM, tmp_path / "theirs" / "spiece.model")
+    back = predictors.load(str(tmp_path / "theirs"))
+    assert back.labels == ("LABEL_0", "LABEL_1")
+    for model, name in ((predictor, "there"), (back, "back")):
+        logits = np.load(tmp_path / name / "outputs.npz")["logits"].astype(np.float64)
+        found = [[*row.probabilities.values()] for row in model.predict(texts)]
+        np.testing.assert_allclose(found, 1 / (1 + np.exp(-logits)), atol=1e-5)
+        assert np.std(found) > 0.001
 
 
 TOKENIZERS = ["AutoTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"]

@@ -131,6 +131,37 @@ def test_epochs_count_windows_and_the_log_what_is_cut(inputs, tmp_path, run_scri
     assert "% of all tokens; long_texts=windows reads all of them" in caplog.text
 
 
+@pytest.mark.slow
+def test_windows_of_texts_with_several_labels_answer_as_one(inputs, tmp_path, run_script):
+    files = {}
+    for seed, split in enumerate(("train", "dev", "test")):
+        files[split] = tmp_path / f"{split}.jsonl"
+        rows = [
+            (text, sorted({"soup", "bread", "good"} & {*text.split()})) for text, _ in texts(seed)
+        ]
+        lines = (json.dumps({"text": text, "label": labels}) for text, labels in rows)
+        files[split].write_text("\n".join(lines))
+    names = {"train_file": "train", "validation_file": "dev", "test_file": "test"}
+    changes = {flag: files[split] for flag, split in names.items()}
+    out = tmp_path / "out"
+    flags = own_flags(inputs, out, **STAGES, **WINDOWS) | changes
+    flags |= {"label_type": "multi_label", "do_eval": True, "do_predict": True}
+    flags |= {"choose_thresholds": True, "calibrate": True, "class_weights": "balanced"}
+    run_script(run_classifier, **flags)
+    (head, *rows) = predictions(out)
+    assert head[2:] == ["probability_bread", "probability_good", "probability_soup"]
+    assert len(rows) == NUMBER
+    predictor = predictors.load(str(out))
+    thresholds = predictor.decision.thresholds
+    assert len(thresholds) == 3 and predictor.form.is_split
+    for row, result in zip(rows, predictor.predict([t for t, _ in texts(2)]), strict=True):
+        expected = [float(p) for p in row[2:]]
+        assert [*result.probabilities.values()] == pytest.approx(expected, abs=1e-5)
+        assert row[1] == ",".join(result.prediction) and not result.truncated
+    record = json.loads((out / "run.json").read_text())
+    assert record["calibration"]["thresholds"]["examples"] == NUMBER
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from albert.io import file_io
 from albert.text import long_texts, model_inputs
-from albert.text.long_texts import LongTexts
+from albert.text.long_texts import Classes, LabelSets, LongTexts, Numbers
 
 WINDOWS = LongTexts("windows", 4)
 IDS = st.lists(st.integers(5, 99), max_size=40)
@@ -95,13 +95,13 @@ def test_the_logits_of_a_text_are_the_weighted_mean_of_its_windows():
         return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
 
     probabilities = softmax(logits).astype(np.float32)
-    found, firsts = long_texts.join(probabilities, texts, tokens, False)
+    found, firsts = long_texts.join(probabilities, texts, tokens, Classes())
     assert firsts.tolist() == [0, 2, 3]
     np.testing.assert_allclose(found[0], softmax(logits[:2].T @ [0.75, 0.25]), rtol=1e-6)
     np.testing.assert_array_equal(found[1:], probabilities[2:])  # bit for bit
-    numbers, _ = long_texts.join([[1.0], [5.0], [2.0]], [0, 0, 1], [3, 1, 1], True)
+    numbers, _ = long_texts.join([[1.0], [5.0], [2.0]], [0, 0, 1], [3, 1, 1], Numbers())
     assert numbers.tolist() == [[2.0], [2.0]]
-    sure, _ = long_texts.join([[1.0, 0.0], [0.0, 1.0]], [0, 0], [1, 2], False)
+    sure, _ = long_texts.join([[1.0, 0.0], [0.0, 1.0]], [0, 0], [1, 2], Classes())
     assert np.isfinite(sure).all() and sure.argmax() == 1
 
 
@@ -117,7 +117,7 @@ def test_rows_of_texts_are_in_their_order_with_their_losses(temperature):
         "is_real_example": np.array([1, 1, 1, 1, 1, 0]), "per_example_loss": own[:, 0],
         "text_number": np.array([8, 3, 8, 5, 3, 3]), "window_tokens": np.array([2, 1, 2, 4, 1, 9]),
     }  # fmt: skip
-    found = long_texts.join_rows(rows, temperature=temperature)
+    found = long_texts.join_rows(rows, Classes(temperature))
     assert found["label_ids"].tolist() == [1, 1, 0] and "text_number" not in found
     means = (logits[[1, 3, 0]] + logits[[4, 3, 2]]) / 2
     np.testing.assert_array_equal(found["predictions"], means.argmax(1))
@@ -125,7 +125,7 @@ def test_rows_of_texts_are_in_their_order_with_their_losses(temperature):
     expected[1] = own[3, 0]  # of one window: as the model computed it
     np.testing.assert_allclose(found["per_example_loss"], expected, rtol=1e-5)
     plain = {"predictions": rows["predictions"]}
-    assert long_texts.join_rows(plain) == plain
+    assert long_texts.join_rows(plain, Classes()) == plain
 
 
 def test_rows_of_numbers_have_their_mean_and_its_loss():
@@ -136,5 +136,28 @@ def test_rows_of_numbers_have_their_mean_and_its_loss():
         "per_example_loss": np.zeros(2, np.float32), "text_number": np.zeros(2, int),
         "window_tokens": np.array([2, 1]),
     }  # fmt: skip
-    found = long_texts.join_rows(rows, deviation=2.0)
+    found = long_texts.join_rows(rows, Numbers(2.0))
     assert found["predictions"] == [2.0] and found["per_example_loss"] == [1.0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_each_label_of_several_has_the_mean_of_its_logits(temperature):
+    logits = np.array([[1.0, -2.0], [0.3, 3.0], [-4.0, 0.5]])
+    labels = np.array([[1, 0], [1, 0], [0, 1]])
+    rows = {
+        "probabilities": (1 / (1 + np.exp(-logits / temperature))).astype(np.float32),
+        "predictions": np.zeros([3, 2], np.int32), "label_ids": labels,
+        "is_real_example": np.ones(3, int), "per_example_loss": np.full(3, 9.0),
+        "text_number": np.array([0, 0, 1]), "window_tokens": np.array([6, 2, 5]),
+    }  # fmt: skip
+    means = logits[:2].T @ [0.75, 0.25]  # 0.825, -0.75
+    expected = 1 / (1 + np.exp(-means / temperature))
+    form = LabelSets(np.array([0.2, expected[1] - 1e-6], np.float32), temperature)
+    found = long_texts.join_rows(rows, form)
+    np.testing.assert_allclose(found["probabilities"][0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found["probabilities"][1], rows["probabilities"][2])
+    assert found["predictions"].tolist() == [[1, 1], [0, 0]]  # one window: as the model says
+    losses = np.log1p(np.exp(np.where(labels[0], -means, means)))
+    np.testing.assert_allclose(found["per_example_loss"], [losses.mean(), 9.0], rtol=1e-5)
+    sure, _ = long_texts.join([[1.0, 0.0], [0.0, 1.0]], [0, 0], [1, 1], form)
+    np.testing.assert_allclose(sure, [[0.5, 0.5]])
