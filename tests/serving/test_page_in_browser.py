@@ -191,6 +191,31 @@ def test_entities_and_pairs(chromium):
         assert json.loads(visit.page.evaluate("body()")) == {"text": "one", "text_pair": "two"}
 
 
+def test_several_labels_of_a_text_and_their_thresholds(chromium):
+    reply = {
+        "prediction": ["<b>price", "food"],
+        "probabilities": {"service": 0.25, "<b>price": 0.5, "food": 0.125},
+        "thresholds": {"service": 0.5, "<b>price": 0.375, "food": 0.0625},
+    }
+
+    class Sets(EchoModel):
+        def answer(self, examples):
+            return [reply for _ in examples]
+
+    model = Sets(kind="multi_label_classifier")
+    with serving(model) as (address, _), Visit(chromium, address, NARROW) as visit:
+        visit.ask(Text="one")
+        assert visit.text("#answer .verdict") == "<b>price, food"
+        assert visit.texts("#answer th") == ["<b>price", "service", "food"]
+        assert visit.texts("#answer tr.best th") == ["<b>price", "food"]
+        assert visit.texts("#answer td.number") == [
+            "50.0 %", "needs 37.5 %", "25.0 %", "needs 50.0 %", "12.5 %", "needs 6.3 %"
+        ]  # fmt: skip
+        bars = visit.page.locator("#answer meter").evaluate_all("all => all.map(x => x.value)")
+        assert bars == [0.5, 0.25, 0.125]
+        assert visit.fits() and not visit.problems
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_masked_words(chromium, count):
     answers = [

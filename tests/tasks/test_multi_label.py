@@ -3,18 +3,19 @@
 import csv
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert import predict, run_classifier
-from albert.experiments import predictions, runs
+from albert import compare, export_to_huggingface, predict, run_classifier
+from albert.experiments import predictions, report, runs, sweep_results
 from albert.io import file_io, tables
 from albert.model import decision, layers
 from albert.serving import multi_label_predictor, predictors, served_model, tensors
 from albert.tasks import kinds, label_sets, multi_label
-from tests.support import builders
+from tests.support import builders, command_lines
 from tests.support.builders import read_results
 
 FOODS = ("bread", "cake", "soup")
@@ -212,6 +213,40 @@ def test_a_run_starts_from_the_head_of_another(trained, inputs, tmp_path, run_sc
 def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
     with pytest.raises(file_io.InputError, match=message):
         run_script(run_classifier, **flags_of(inputs, tmp_path, **changes), do_train=True)
+
+
+@pytest.mark.slow
+def test_reports_and_cards_describe_several_labels(trained, tmp_path, run_script):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    page = report.run_page(runs.read_run(str(trained), "run"))
+    assert "Micro F1 0." in page and "fraction of texts with exactly the right labels" in page
+    assert "always answering" not in page and "How often each label was predicted" not in page
+    assert "Scores of each label" in page and "Worst examples of test.jsonl" in page
+    run_script(export_to_huggingface, model_dir=trained, output_dir=tmp_path / "hub")
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert '"micro_f1, best of 2 checkpoints"' in card and "| 2 | soup |" in card
+    assert "AutoModelForSequenceClassification" in card and "| macro_average_precision |" in card
+
+
+@pytest.mark.slow
+def test_runs_are_compared_by_decisions_and_read_by_sweeps(trained, tmp_path, capsys):
+    pytest.importorskip("scipy")
+    shutil.copytree(trained, tmp_path / "worse")
+    rows = builders.read_examples(trained)
+    changed = [row | {"prediction": [], "right": not row["label"]} for row in rows[:8]]
+    lines = [json.dumps(row) + "\n" for row in [*changed, *rows[8:]]]
+    (tmp_path / "worse" / "examples.jsonl").write_text("".join(lines))
+    command_lines.run(compare, f"--runs={trained},{tmp_path / 'worse'}")
+    text = capsys.readouterr().out
+    lost = sum(row["right"] and bool(row["label"]) for row in rows[:8])
+    assert f"worse loses {lost} examples" in text and "micro_f1" in text
+    for name in (None, "macro_f1", "f1_soup", "hamming_loss"):
+        step, value, scores = sweep_results.read_score(str(trained), name)
+        assert step == 150 and value == scores[name or "micro_f1"]
+        assert [*sweep_results.read_curve(str(trained), name)] == [150]
+    learning = sweep_results.read_learning(str(trained), "macro_f1", 150)
+    assert not learning["verdict"] and 0 < learning["baseline"] < 1
 
 
 # --- predictions ----------------------------------------------------------------------------------
