@@ -160,10 +160,9 @@ def test_predictions_of_the_same_run_have_the_temperature(calibrated):
 
 
 def test_scores_of_the_test_data_end_with_what_is_answered(calibrated, tmp_path, run_script):
-    scores = [line.split(" = ") for line in (calibrated / "predict_results.txt").open()]
-    dev = dict(
-        line.split(" = ") for line in (calibrated / "eval_results.txt").open() if "=" in line
-    )
+    lines = (calibrated / "predict_results.txt").read_text().splitlines()
+    scores = [line.split(" = ") for line in lines]
+    (dev,) = builders.read_results(calibrated)
     names = ["abstention_coverage", "abstention_error"]
     assert scores[-2:] == [[name, dev[name]] for name in names]  # the same texts
     assert [name for name, _ in scores[:-2]] == sorted(name for name, _ in scores[:-2])
@@ -171,8 +170,8 @@ def test_scores_of_the_test_data_end_with_what_is_answered(calibrated, tmp_path,
     (tmp_path / "new.csv").write_text("\n".join(["text", *texts(200, 0)]))
     new = {"test_file": tmp_path / "new.csv", "output_dir": tmp_path / "run"}
     run_script(run_classifier, task_name="custom", do_predict=True, **new)
-    lines = (tmp_path / "run" / "predict_results.txt").read_text()
-    assert lines == f"abstention_coverage = {dev['abstention_coverage']}"  # no labels: no scores
+    text = (tmp_path / "run" / "predict_results.txt").read_text()
+    assert text == f"abstention_coverage = {dev['abstention_coverage']}\n"  # no labels: no scores
 
 
 def test_predict_reports_coverage(calibrated, tmp_path, caplog, run_script):
