@@ -561,7 +561,7 @@ def _t_p_values(
 
 
 def _permuted_ranges(
-    scores: Sequence[npt.NDArray], paired: bool, resamples: int, rng: np.random.Generator
+    scores: Sequence[npt.NDArray], paired: bool, resamples: int, rng: "np.random.Generator"
 ) -> npt.NDArray:
     """Returns the highest minus the lowest mean of points whose scores are exchanged at random.
 
@@ -602,7 +602,7 @@ def _against_best(
     paired: bool,
     level: float,
     resamples: int,
-    rng: np.random.Generator,
+    rng: "np.random.Generator",
 ) -> list[float]:
     """Returns the adjusted p of each point against the best.
 

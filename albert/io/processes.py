@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from albert.io import file_io, progress, signals
@@ -235,7 +234,7 @@ def _run_in_processes(
             for future in done:
                 yield cast(R, future.result())
         executor.shutdown()
-    except BrokenProcessPool as error:
+    except concurrent.futures.BrokenExecutor as error:
         if signals.REQUESTS.terminate:  # The signal was also sent to the workers.
             raise signals.Terminated from None
         raise WorkerLost(

@@ -112,7 +112,7 @@ def truncate_front_and_first(
 
 
 def truncate_spans_at_both_ends(
-    pairs: np.ndarray, max_tokens: int, rng: np.random.Generator
+    pairs: np.ndarray, max_tokens: int, rng: "np.random.Generator"
 ) -> None:
     """Cuts many pairs of spans to `max_tokens` each, at their fronts and their ends.
 

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -36,6 +35,8 @@ def versions() -> dict[str, str | None]:
 
 @functools.cache
 def _installed(name: str) -> str | None:
+    import importlib.metadata  # slow to import; commands that end early need no versions
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
