@@ -721,7 +721,7 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
 def answers_of(
     glue_task: ClassifierTask, scale: label_scale.LabelScale, decision: decisions.Decision
 ) -> long_texts.Answers:
-    """Returns what the answers of a task's model are: numbers or classes."""
+    """Returns the kind of answers of the model of a task: numbers or classes."""
     if glue_task.is_regression:
         return long_texts.Numbers(scale.deviation)
     return long_texts.Classes(decision.temperature)
@@ -851,7 +851,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
     @property
     def answers(self) -> long_texts.Answers:
-        """What the answers of the model are."""
+        """The kind of answers of the model, see `answers_of`."""
         return answers_of(self.task, self.scale, self.decision)
 
     @property

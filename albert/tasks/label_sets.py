@@ -217,7 +217,7 @@ def find_labels(
 
 
 def answers_of(labels: Sequence[str], decision: decisions.Decision) -> long_texts.LabelSets:
-    """Returns what the answers of a model are.
+    """Returns the kind of answers of a model.
 
     Args:
       labels: label names by id.

@@ -275,7 +275,7 @@ class TextEvaluator:
 
     Args:
       make: makes the evaluator of one row per text.
-      answers: what the answers of the model are.
+      answers: kind of answers of the model.
     """
 
     def __init__(

@@ -153,7 +153,7 @@ def default_stride(max_seq_length: int) -> int:
 
 
 class Answers(abc.ABC):
-    """What the answers of a model are, and so how those of windows become one.
+    """The kind of answers of a model, which decides how those of windows become one.
 
     The answers of windows are mapped to scores, whose mean is mapped back.
     """
