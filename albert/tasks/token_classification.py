@@ -96,7 +96,7 @@ def find_labels(
     if len(counts) < 2:
         raise file_io.InputError(
             f"{files['train']}: expected two labels or more, found "
-            f"{_format(list(counts)) or 'none'}"
+            f"{_format(list(counts)) or 'none'}: add sentences with others, or name another column"
         )
     sorted_labels = label_order(counts)
     labels = head.order(KIND, sorted_labels, data=files["train"]) if head else None
@@ -185,12 +185,12 @@ def _label_ids(sentence: word_files.Sentence, labels: Sequence[str]) -> list[int
     if sentence.labels is None:
         return [0] * len(sentence.words)
     places = {label: i for i, label in enumerate(labels)}
-    unknown = [label for label in sentence.labels if label not in places]
-    if unknown:
-        raise file_io.InputError(
-            f"{sentence.place}: label {unknown[0]!r}, expected one of {_format(labels)} "
-            f"({custom.LABELS_NAME})"
-        )
+    for word, label in zip(sentence.words, sentence.labels, strict=True):
+        if label not in places:
+            raise file_io.InputError(
+                f"{sentence.place}: label {label!r} of {word!r}, expected one of {_format(labels)} "
+                f"({custom.LABELS_NAME}); correct it, or train with examples of this label"
+            )
     return [places[label] for label in sentence.labels]
 
 

@@ -114,7 +114,9 @@ def test_labels_of_data_and_of_folders(tmp_path):
 
     assert find() == ("O", "A-X", "B-X")
     path.write_text("a O\n")
-    with pytest.raises(file_io.InputError, match=r"conll: expected two labels or more, found O$"):
+    with pytest.raises(
+        file_io.InputError, match=r"conll: expected two labels or more, found O: add"
+    ):
         find()
     with pytest.raises(file_io.InputError, match="labels.json with the names of the labels: expec"):
         token_classification.find_labels(str(tmp_path), {}, word_files.Columns())
