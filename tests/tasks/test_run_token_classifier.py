@@ -242,7 +242,7 @@ def test_mistakes_of_training_are_named(trained, tmp_path, run_script, changes, 
 def test_mistakes_are_named(trained, tmp_path, run_script):
     dev = token_samples.write(tmp_path / "dev.conll", [[("soup", "B-DRINK")]])
     flags = flags_of(trained, trained / "model", do_eval=True, validation_file=dev)
-    with pytest.raises(file_io.InputError, match=r"line 3: label 'B-DRINK' of '.*', expected one of O, B-"):
+    with pytest.raises(file_io.InputError, match="line 3: label 'B-DRINK' of 'soup', expected one"):
         run_script(run_token_classifier, **flags)
     with pytest.raises(file_io.InputError, match="expected the output_dir|has no model.json"):
         run_script(run_token_classifier, output_dir=tmp_path, do_predict=True, test_file=dev)
