@@ -1,7 +1,8 @@
 """Figures of a report as inline SVG, drawn by matplotlib, which is imported only here.
 
-Text stays text, so that it can be read out and found, and colors also differ for the color-blind
-(the palette of Okabe and Ito, 2008; cividis for numbers).
+Text stays text, so that it can be read out and found. Colors are CSS variables, which the page
+defines for light and dark; lines also differ in their style. A figure has no title: its caption
+says what it shows.
 """
 
 import contextlib
@@ -20,33 +21,55 @@ from albert.io import file_io
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.collections import QuadMesh
-    from matplotlib.colors import Colormap
 
-_COLORS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9 #000000 #999999".split()
+# {CSS variable: (color on light pages, color on dark pages)}; texts are `ink` or `soft`.
+PALETTE = {
+    "paper": ("#ffffff", "#0f141b"),
+    "ink": ("#1f2733", "#e4e9f0"),
+    "soft": ("#566273", "#a3afbf"),
+    "rule": ("#c3cad4", "#465263"),
+    "gray": ("#7a8594", "#8894a5"),
+    "blue": ("#1d63c4", "#7fb2ff"),
+    "orange": ("#b4500b", "#ffb067"),
+    "green": ("#19703a", "#7ad39a"),
+    "purple": ("#8a3ea8", "#d69cf0"),
+    "gold": ("#8a6d00", "#e3c15a"),
+    "teal": ("#0b7f8f", "#5cc8d7"),
+}
+_VARIABLES = {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
+_PAPER, _INK, _SOFT, _RULE, _GRAY = (light for light, _ in list(PALETTE.values())[:5])
+_COLORS = [light for light, _ in list(PALETTE.values())[5:]] + [_INK, _GRAY]
 _STYLES = ("-", "--", ":", "-.")
-_SIZE = (4.7, 3.1)  # inches; at 400 pixels its text is about 10 pixels high
+_SIZE = (4.7, 2.9)  # inches
+_PIXELS = 75  # per inch: a figure always has this size, so that all letters are of one size
 MAX_NAMED = len(_COLORS)  # lines per figure with their own color and name
 MAX_POINTS = 300  # per line: more would exceed the pixels
 _MIN_POINTS = 40  # per line, however many lines a figure has
 _MAX_POINTS_OF_FIGURE = 15_000
-MAX_BARS = 25  # sides per figure of intervals
 MAX_DOTS = 2000  # examples in a scatter plot
 _LARGEST = float(np.finfo(np.float32).max)  # number that is drawn
+_UNBOUNDED = (-math.inf, math.inf)
 # The stubs of matplotlib take only names that are literals, and those of older versions any text.
 _SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
-    "font.size": 10,
-    "axes.titlesize": 11,
+    "font.size": 11,
+    "legend.fontsize": 11,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.edgecolor": _GRAY,
+    "axes.labelcolor": _SOFT,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.alpha": 0.3,
-    "legend.fontsize": 9,
+    "grid.alpha": 0.6,
+    "grid.color": _RULE,
     "legend.frameon": False,
+    "text.color": _INK,
+    "xtick.color": _SOFT,
+    "ytick.color": _SOFT,
     "lines.linewidth": 1.5,
     "text.parse_math": False,
 }
@@ -78,11 +101,10 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A mean score with its interval.
+    """A mean score with its interval and cost.
 
     Attributes:
       low, high: interval of the mean; None if unknown.
-      values: score of each run.
       cost: mean cost of a run; None if unknown.
     """
 
@@ -90,8 +112,7 @@ class Bar(NamedTuple):
     mean: float
     low: float | None
     high: float | None
-    values: Sequence[float]
-    cost: float | None = None
+    cost: float | None
 
 
 class _Drawing:
@@ -123,7 +144,7 @@ def _figure(alt: str, size: tuple[float, float] = _SIZE) -> Iterator[tuple["Axes
 
 
 def _inline(svg: str, alt: str, inches: float) -> str:
-    """Prepares SVG for a page: no namespace addresses, unique ids and an alternative text.
+    """Prepares SVG for a page: colors of the page, unique ids and an alternative text.
 
     A figure that is wider than the default keeps its size on narrow pages, to stay readable.
 
@@ -136,16 +157,16 @@ def _inline(svg: str, alt: str, inches: float) -> str:
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r' d="[^"]*"', _short_path, svg)
+    svg = re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), svg)
     # Ids must be unique in the page; a hash of the figure is unique and reproducible.
     own = "f" + hashlib.sha256((alt + svg).encode()).hexdigest()[:8]
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{own}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{own}-", svg)
     label = html.escape(alt, quote=True)
-    width = f'style="min-width: {80 * inches:.0f}px" ' if inches > _SIZE[0] else ""
-    head = f'<svg role="img" {width}aria-label="{label}" '
-    return re.sub(r"<svg ", lambda _: head, svg, count=1).replace(
-        ">", f"><title>{html.escape(alt)}</title>", 1
-    )
+    kind = "min-width" if inches > _SIZE[0] else "width"
+    head = f'<svg role="img" style="{kind}: {_PIXELS * inches:.0f}px" aria-label="{label}" '
+    svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
+    return svg.replace("<svg ", head, 1)
 
 
 def _short_path(match: re.Match[str]) -> str:
@@ -193,23 +214,30 @@ def _log_scale(set_scale: Callable[[str], None], axis: "Axis") -> None:
     axis.set_minor_formatter(lambda value, _: "")
 
 
-def band_limits(series: Sequence[Line], log: bool = False) -> tuple[float, float] | None:
-    """Returns the lowest and highest value that bands are drawn to; None without bands.
+def band_limits(
+    series: Sequence[Line], log: bool = False, bounds: tuple[float, float] = _UNBOUNDED
+) -> tuple[float, float]:
+    """Returns the lowest and highest value that bands are drawn to.
 
     Wide bands, such as those of two runs, would leave no room for the lines.
 
     Args:
       log: whether the axis of values is logarithmic.
+      bounds: lowest and highest value that is possible.
     """
-    if not any(line.low for line in series):
-        return None
     values = _drawable([y for line in series for y in line.ys])
     low, high = min(values), max(values)
     if log:
         ratio = max(high / low, 1.2)
         return low / ratio, high * ratio
     margin = (high - low) or 0.05 * abs(high) or 1.0
-    return low - margin, high + margin
+    lowest, highest = _widened(bounds, values)
+    return max(low - margin, lowest), min(high + margin, highest)
+
+
+def _widened(bounds: tuple[float, float], values: Sequence[float]) -> tuple[float, float]:
+    """Returns bounds that hold all values: what is recorded is drawn wherever it is."""
+    return min(bounds[0], *values), max(bounds[1], *values)
 
 
 def is_log(series: Sequence[Line], log: bool) -> bool:
@@ -224,42 +252,47 @@ def is_log(series: Sequence[Line], log: bool) -> bool:
 def lines(
     title: str,
     series: Sequence[Line],
-    ylabel: str,
     marks: Iterable[tuple[float, float, str]] = (),
     log: bool = False,
     xlabel: str = "step",
+    bounds: tuple[float, float] = _UNBOUNDED,
 ) -> str:
     """Draws lines with their bands.
 
     Args:
-      title: the title; with the first and last values it becomes the alternative text.
+      title: with the first and last values it becomes the alternative text.
       series: the lines; the first `MAX_NAMED` that are not faint are named, the others thin.
       marks: (x, y, label) of points to highlight.
       log: use a logarithmic axis if the values spread widely.
+      bounds: lowest and highest value that is possible; the axis has no others.
     """
     main_lines = [line for line in series if not line.faint]
     more = f", and {len(main_lines) - MAX_NAMED} more" if len(main_lines) > MAX_NAMED else ""
     ends = "; ".join(map(_ends, main_lines[:MAX_NAMED]))
     alt = f"{title}: {ends}{more}, over the {xlabel if xlabel != 'step' else 'steps'}."
-    limits, log = band_limits(series, is_log(series, log)), is_log(series, log)
+    log = is_log(series, log)
+    limits = band_limits(series, log, bounds)
     limit = max_points(series)
     # A long legend must not take the space of the lines.
-    height = _SIZE[1] + 0.2 * max(0, min(len(main_lines), MAX_NAMED) - 4)
+    height = _SIZE[1] + 0.22 * max(0, min(len(main_lines), MAX_NAMED) - 2)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for line in series:
             if line.faint or line in main_lines[MAX_NAMED:]:
                 xs, ys = thin(line.xs, line.ys, limit=limit)
-                axes.plot(xs, ys, color="#999999", linewidth=0.6, alpha=0.6, zorder=1)
+                axes.plot(xs, ys, color=_GRAY, linewidth=0.6, alpha=0.6, zorder=1)
         for place, line in enumerate(main_lines[:MAX_NAMED]):
-            ends_of_axis = limits or (-_LARGEST, _LARGEST)
-            _draw_line(axes, line, place if len(main_lines) > 1 else 0, limit, ends_of_axis)
+            _draw_line(axes, line, place if len(main_lines) > 1 else 0, limit, limits)
         for x, y, label in marks:
-            axes.plot(*thin([x], [y]), "*", color="#000000", ms=10, label=label, zorder=5)
+            axes.plot(*thin([x], [y]), "*", color=_INK, ms=10, label=label, zorder=5, clip_on=False)
         if log:
             _log_scale(axes.set_yscale, axes.yaxis)
-        if limits:
+        elif any(line.low for line in series):
             axes.set_ylim(*_drawn_limits(series, limits))
-        axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+        if not log:
+            (low, high), values = axes.get_ylim(), _drawable([y for x in series for y in x.ys])
+            lowest, highest = _widened(bounds, values)
+            axes.set_ylim(max(low, lowest), min(high, highest))
+        axes.set(xlabel=xlabel)
         if len(main_lines) > 1 or marks:
             _legend(axes)
     return drawing.svg
@@ -284,7 +317,7 @@ def _draw_line(
     color, style = _COLORS[place % len(_COLORS)], _STYLES[place % len(_STYLES)]
     xs, ys = thin(line.xs, line.ys, limit=limit)
     marker = "o" if len(xs) <= 25 else None
-    axes.plot(xs, ys, style, color=color, label=line.label, marker=marker, ms=3)
+    axes.plot(xs, ys, style, color=color, label=line.label, marker=marker, ms=3, clip_on=False)
     if line.low:
         xs, low, high = thin(line.xs, line.low, line.high, limit=limit)
         edges = (np.clip(side, *limits) for side in (low, high))
@@ -304,124 +337,41 @@ def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[
     return (low - space, high + space) if high > low else limits
 
 
-def intervals(metric: str, bars: Sequence[Bar]) -> str:
-    """Draws means with their intervals as horizontal bars, and the score of each run as a dot.
-
-    Args:
-      bars: from top to bottom, at most `MAX_BARS`.
-    """
-    descriptions = [
-        f"{bar.label} {bar.mean:.4g}"
-        + ("" if bar.low is None else f" ({bar.low:.4g} to {bar.high:.4g})")
-        for bar in bars
-    ]
-    alt = f"{metric}, means with their 95% intervals: {'; '.join(descriptions)}."
-    with _figure(alt, (_SIZE[0], 1.2 + 0.27 * len(bars))) as (axes, drawing):
-        for place, bar in enumerate(bars):
-            values = _drawable(bar.values)
-            axes.plot(values, [place] * len(values), "o", color="#999999", ms=4, mew=0)
-            if bar.low is not None:
-                ends = _drawable([bar.low, bar.high])
-                axes.plot(ends, [place] * 2, "-", color=_COLORS[0], linewidth=2)
-            axes.plot(_drawable([bar.mean]), [place], "D", color=_COLORS[0], ms=5)
-        axes.set_yticks(range(len(bars)), [_short(bar.label, 32) for bar in bars])
-        # Wide intervals, such as those of two runs, would leave no room for the others.
-        scores = _drawable([v for bar in bars for v in (bar.mean, *bar.values)])
-        margin = (max(scores) - min(scores)) or 0.05 * abs(max(scores)) or 1.0
-        ends = [v for bar in bars if bar.low is not None for v in _drawable([bar.low, bar.high])]
-        low, high = min(scores) - margin, max(scores) + margin
-        edges = max(low, min([*scores, *ends])), min(high, max([*scores, *ends]))
-        space = 0.04 * (edges[1] - edges[0]) or margin
-        axes.set_xlim(edges[0] - space, edges[1] + space)
-        axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=metric)
-        axes.grid(False, axis="y")
-    return drawing.svg
-
-
-def score_by_cost(metric: str, bars: Sequence[Bar], xlabel: str) -> str:
+def score_by_cost(
+    metric: str, bars: Sequence[Bar], xlabel: str, bounds: tuple[float, float] = _UNBOUNDED
+) -> str:
     """Draws mean scores with their intervals against the mean cost of a run.
 
     Args:
       bars: those with a cost; the first `MAX_NAMED` are named, the others gray.
       xlabel: unit of the costs.
+      bounds: lowest and highest score that is possible; intervals end there.
     """
     descriptions = [f"{bar.label} {bar.mean:.4g} at {bar.cost:.4g}" for bar in bars[:MAX_NAMED]]
     more = f", and {len(bars) - MAX_NAMED} more" if len(bars) > MAX_NAMED else ""
     alt = f"{metric} against cost in {xlabel}: {'; '.join(descriptions)}{more}."
-    height = _SIZE[1] + 0.2 * max(0, min(len(bars), MAX_NAMED) - 4)
+    height = _SIZE[1] + 0.22 * max(0, min(len(bars), MAX_NAMED) - 2)
     with _figure(alt, (_SIZE[0], height)) as (axes, drawing):
         for place, bar in enumerate(bars):
             (x,), (y,) = _drawable([bar.cost]), _drawable([bar.mean])
             is_named = place < MAX_NAMED
-            color = _COLORS[place] if is_named else "#cccccc"
+            color = _COLORS[place] if is_named else _RULE
             if bar.low is not None:
-                axes.plot([x, x], _drawable([bar.low, bar.high]), "-", color=color, linewidth=1)
+                ends = np.clip(_drawable([bar.low, bar.high]), *bounds)
+                axes.plot([x, x], ends, "-", color=color, linewidth=1)
             axes.plot([x], [y], "o", color=color, ms=5, label=bar.label if is_named else None)
         if _spread([bar.cost for bar in bars]):
             _log_scale(axes.set_xscale, axes.xaxis)
-        axes.set(title=f"{metric} against cost", xlabel=xlabel, ylabel=metric)
+        axes.set(xlabel=xlabel, ylabel=metric)
         _legend(axes)
     return drawing.svg
 
 
 def _legend(axes: "Axes") -> None:
     handles, labels = axes.get_legend_handles_labels()
-    short = [label if len(label) <= 44 else f"{label[:20]}…{label[-22:]}" for label in labels]
-    columns = 1 if max(map(len, short)) > 22 else 2
+    short = [label if len(label) <= 40 else f"{label[:18]}…{label[-20:]}" for label in labels]
+    columns = 1 if max(map(len, short)) > 18 else 2
     axes.figure.legend(handles, short, loc="outside lower center", ncols=columns)
-
-
-def confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """Draws a confusion matrix.
-
-    Args:
-      labels: K names.
-      counts: [K, K]; rows are the correct labels.
-    """
-    table = np.asarray(counts)
-    right = np.trace(table)
-    alt = f"Confusion matrix of {table.sum()} examples, of which {right} are right: " + "; ".join(
-        f"{label} was taken for "
-        + ", ".join(f"{other} {n}" for other, n in zip(labels, row, strict=True) if n)
-        for label, row in zip(labels, table, strict=True)
-        if row.sum() and len(labels) <= 6
-    )
-    side = max(3.1, 0.42 * len(labels) + 1.6)
-    with _figure(alt, (max(_SIZE[0], side * 1.2), side)) as (axes, drawing):
-        shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-        _cells(axes, shares, 0, 1)
-        if len(labels) <= 20:
-            for (row, column), count in np.ndenumerate(table):
-                color = "black" if shares[row, column] > 0.5 else "white"
-                axes.text(column, row, str(count), ha="center", va="center", color=color)
-        names = [_short(label, 18) for label in labels]
-        turn = 0 if max(map(len, names)) * len(names) <= 32 else 60
-        axes.set_xticks(range(len(labels)), names, rotation=turn, ha="right" if turn else "center")
-        axes.set_yticks(range(len(labels)), names)
-        axes.grid(False)
-        axes.set(title="Confusion matrix", xlabel="predicted", ylabel="label")
-    return drawing.svg
-
-
-def _cells(axes: "Axes", values: np.ndarray, low: float, high: float) -> "QuadMesh":
-    """Draws colored cells as vector shapes, which scale with the page; an image would not.
-
-    Args:
-      values: [rows, columns]; NaN leaves a cell empty.
-      low, high: values of the first and the last color.
-    """
-    edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
-    mesh = axes.pcolormesh(
-        *edges, np.ma.masked_invalid(values), cmap=_colors(), vmin=low, vmax=high
-    )
-    axes.invert_yaxis()
-    return mesh
-
-
-def _colors() -> "Colormap":
-    import matplotlib
-
-    return matplotlib.colormaps["cividis"].resampled(32)
 
 
 def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) -> str:
@@ -436,8 +386,50 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
     with _figure(alt) as (axes, drawing):
         axes.plot([xs[i] for i in keep], [ys[i] for i in keep], ".", color=_COLORS[0], ms=3)
         ends = [min(*xs, *ys), max(*xs, *ys)]
-        axes.plot(ends, ends, color="#999999", linewidth=1)
-        axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+        axes.plot(ends, ends, color=_GRAY, linewidth=1)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+    return drawing.svg
+
+
+def histogram(title: str, values: Sequence[float], xlabel: str) -> str:
+    """Draws how often numbers occur, in 20 bins.
+
+    Args:
+      title: begins the alternative text.
+    """
+    values = _drawable(values)
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+    alt = f"{title}: median {middle:.4g}; 90% are between {low:.4g} and {high:.4g}."
+    with _figure(alt) as (axes, drawing):
+        axes.hist(values, bins=20, color=_COLORS[0], alpha=0.7)
+        axes.axvline(0, color=_INK, linewidth=1)
+        axes.set(xlabel=xlabel, ylabel="examples")
+    return drawing.svg
+
+
+def effect(
+    name: str, groups: Mapping[str, Sequence[float]], metric: str, limits: tuple[float, float]
+) -> str:
+    """Draws the scores of a setting's values as dots, and their means as a line.
+
+    Args:
+      name: name of the setting.
+      groups: {value: scores}.
+      limits: ends of the axis of scores, the same for all settings.
+    """
+    means = {value: float(np.mean(scores)) for value, scores in groups.items()}
+    parts = "; ".join(f"{value} {mean:.4g}" for value, mean in means.items())
+    alt = f"Mean {metric} by {name}: {parts}."
+    with _figure(alt) as (axes, drawing):
+        for place, scores in enumerate(groups.values()):
+            axes.plot([place] * len(scores), _drawable(scores), "o", color=_GRAY, ms=4, alpha=0.6)
+        axes.plot(range(len(means)), _drawable([*means.values()]), "D-", color=_COLORS[0], ms=5)
+        long = max(map(len, groups)) * len(groups) > 34
+        at: dict[str, Any] = {"rotation": 30, "ha": "right"} if long else {}
+        axes.set_xticks(range(len(groups)), [_short(value, 22) for value in groups], **at)
+        space = 0.05 * (limits[1] - limits[0]) or 1.0
+        axes.set(xlabel=name, ylabel=metric, xlim=(-0.4, len(groups) - 0.6))
+        axes.set_ylim(limits[0] - space, limits[1] + space)
     return drawing.svg
 
 
@@ -455,10 +447,10 @@ def reliability(title: str, bins: Sequence[Mapping[str, float]]) -> str:
     )
     with _figure(alt) as (axes, drawing):
         ends = [min(xs.min(), low.min()), 1]
-        axes.plot(ends, ends, color="#999999", linewidth=1)
+        axes.plot(ends, ends, color=_GRAY, linewidth=1)
         bounds = [np.maximum(ys - low, 0), np.maximum(high - ys, 0)]
         axes.errorbar(xs, ys, bounds, fmt="o", color=_COLORS[0], ms=4, elinewidth=1)
-        axes.set(title=title, xlabel="top probability", ylabel="right")
+        axes.set(xlabel="top probability", ylabel="right")
     return drawing.svg
 
 
@@ -490,59 +482,16 @@ def threshold_curve(
             color = _COLORS[style == "--"]
             axes.plot(xs, ys, style, drawstyle="steps-pre", label=label, color=color)
         if threshold is not None:
-            axes.axvline(ends[-1], color="#000000", linewidth=1, label=f"used: {threshold:.3f}")
-        axes.set(title="Threshold of no answer", xlabel="threshold", ylabel="percent")
+            axes.axvline(ends[-1], color=_INK, linewidth=1, label=f"used: {threshold:.3f}")
+        axes.set(xlabel="threshold", ylabel="percent", ylim=(0, None))
         _legend(axes)
-    return drawing.svg
-
-
-def heat_map(
-    names: Sequence[str],
-    values: Sequence[Sequence[str]],
-    scores: Sequence[Sequence[float | None]],
-    metric: str,
-) -> str:
-    """Draws a heat map of scores over two parameters.
-
-    Args:
-      names: the two parameters: columns, rows.
-      values: their values, texts, for columns and rows.
-      scores: [rows, columns]; None where a score is missing.
-    """
-    cells = [
-        f"{values[0][c]}, {values[1][r]}: {score:.4g}"
-        for r, row in enumerate(scores)
-        for c, score in enumerate(row)
-        if score is not None
-    ]
-    text = "; ".join(cells[:40]) + (f"; and {len(cells) - 40} more" if len(cells) > 40 else "")
-    alt = f"Heat map of {metric} by {names[0]} and {names[1]}. {text}."
-    grid = np.array(_drawable(scores), float)  # None becomes NaN
-    low, high = np.nanmin(grid), np.nanmax(grid)
-    size = (max(_SIZE[0], 0.62 * len(values[0]) + 1.7), max(2.2, 0.36 * len(values[1]) + 1.4))
-    with _figure(alt, size) as (axes, drawing):
-        image = _cells(axes, grid, low, high)
-        for (row, column), score in np.ndenumerate(grid):
-            if not math.isnan(score):
-                light = high > low and (score - low) / (high - low) > 0.5
-                color = "black" if light else "white"
-                axes.text(
-                    column, row, f"{score:.4g}", ha="center", va="center", color=color, fontsize=9
-                )
-        turn = 0 if sum(map(len, values[0])) <= 7 * size[0] else 40
-        at: dict[str, Any] = {"rotation": turn, "ha": "right" if turn else "center"}
-        axes.set_xticks(range(len(values[0])), [_short(v, 18) for v in values[0]], **at)
-        axes.set_yticks(range(len(values[1])), [_short(v, 18) for v in values[1]])
-        axes.grid(False)
-        axes.set(title=metric, xlabel=names[0], ylabel=names[1])
-        axes.figure.colorbar(image, ax=axes, fraction=0.05)
     return drawing.svg
 
 
 def points(
     names: Sequence[str], xs: Sequence, ys: Sequence, scores: Sequence[float], metric: str
 ) -> str:
-    """Draws scores at random points of two parameters, as colored dots.
+    """Draws scores at points of two parameters, as dots: the higher, the stronger their color.
 
     Args:
       names: the two parameters: of xs, of ys.
@@ -561,18 +510,24 @@ def points(
             elif _spread(values):
                 _log_scale(scale, axis)
             places.append(values)
-        dots = axes.scatter(
-            places[0], places[1], c=scores, cmap=_colors(), s=36, edgecolors="#00000066"
-        )
-        axes.set(title=metric, xlabel=names[0], ylabel=names[1])
-        axes.figure.colorbar(dots, ax=axes, fraction=0.05)
+        for x, y, strength in zip(*places, _strengths(scores), strict=True):
+            axes.plot([x], [y], "o", color=_COLORS[0], alpha=strength, ms=8, mec=_INK, mew=0.5)
+        axes.set(xlabel=names[0], ylabel=names[1])
     return drawing.svg
+
+
+def _strengths(scores: Sequence[float]) -> list[float]:
+    """Returns the opacity of each score: the higher the score, the stronger its color."""
+    low, high = min(scores), max(scores)
+    return [0.15 + 0.85 * (x - low) / (high - low) if high > low else 1.0 for x in scores]
 
 
 def parallel_coordinates(
     names: Sequence[str], rows: Sequence[Sequence], scores: Sequence[float], metric: str
 ) -> str:
     """Draws a line for each point through the axes of its parameters to its score.
+
+    The higher its score, the stronger its color.
 
     Args:
       names: the parameters, in the order of their axes.
@@ -589,22 +544,16 @@ def parallel_coordinates(
     axes_of = [_axis([row[i] for row in rows]) for i in range(len(names))] + [_axis(scores)]
     size = (max(_SIZE[0], len(axes_of) + 0.7), 3.3)
     with _figure(alt, size) as (axes, drawing):
-        low, high = min(scores), max(scores)
-        colors = _colors()
+        strengths = _strengths(scores)
         for place in np.argsort(scores, kind="stable"):
-            height_of_score = (scores[place] - low) / (high - low) if high > low else 1.0
-            heights = [heights[place] for heights, _ in axes_of]
-            axes.plot(
-                range(len(heights)),
-                heights,
-                color=colors(height_of_score),
-                linewidth=1 + height_of_score,
-            )
+            heights, strength = [heights[place] for heights, _ in axes_of], strengths[place]
+            at: dict[str, Any] = {"alpha": strength, "linewidth": 1 + strength}
+            axes.plot(range(len(heights)), heights, color=_COLORS[0], **at)
         for x, (_, ticks) in enumerate(axes_of):
-            axes.axvline(x, color="#57606a", linewidth=0.8)
+            axes.axvline(x, color=_GRAY, linewidth=0.8)
             for height, label in ticks:
-                box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1}
-                at: dict[str, Any] = {"va": "center", "fontsize": 9, "bbox": box}
+                box = {"facecolor": _PAPER, "alpha": 0.8, "edgecolor": "none", "pad": 1}
+                at = {"va": "center", "bbox": box}
                 axes.text(x + 0.03, height, _short(label, 12), **at)
         axes.set_xticks(range(len(axes_of)), [_wrapped(name) for name in (*names, metric)])
         axes.set(yticks=[], ylim=(-0.06, 1.06), xlim=(-0.15, len(axes_of) - 0.55))

@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from albert.experiments import statistics, text_tables
+from albert.experiments import report_cells, statistics, text_tables
 from albert.experiments.comparison import Change, Compared, Examples, Finding, Pair, SideScore
 from albert.training import results
 
@@ -80,12 +80,18 @@ def pair_rows(pair: Pair) -> list[list[str]]:
 
 def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
     """Returns header and rows of the mean cost of a run; no rows if it is not recorded."""
-    names = [name for name in COSTS if any(name in side.cost for side in compared.sides)]
+    names = cost_names(side.cost for side in compared.sides)
     rows = [
         [side.side.name, score_text(side)] + [cost(name, side.cost.get(name)) for name in names]
         for side in compared.sides
     ]
     return ["side", compared.metric, *(COSTS[name] for name in names)], rows if names else []
+
+
+def cost_names(costs: Iterable[Mapping[str, float]]) -> list[str]:
+    """Returns the keys of `COSTS` that at least one of the costs has."""
+    costs = list(costs)
+    return [n for n in COSTS if any(cost.get(n) is not None for cost in costs)]
 
 
 def cost(name: str, value: float | None) -> str:
@@ -372,12 +378,17 @@ def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> s
 
 
 def verdict_blocks(compared: Compared) -> Iterator[dict]:
-    """Yields the verdicts over seeds and over examples, with what they rest on."""
+    """Yields the verdicts over seeds and over examples in sentences, and what they rest on."""
     (pair,) = compared.pairs
-    header = [name for name in PAIRS if name not in ("pair", "p (Holm)")]
-    places = [PAIRS.index(name) for name in header]
-    rows = [[row[place] for place in places] for row in pair_rows(pair)]
-    yield {"table": header, "rows": rows}
+    findings = [("seeds", pair.seeds, pair.why_not_seeds)]
+    findings.append(("examples", pair.examples and pair.examples.finding, pair.why_not_examples))
+    rows: list[list[object]] = []
+    for over, finding, why_not in findings:
+        verdict = f"not known: {why_not}" if finding is None else finding.verdict
+        yield {"paragraph": f"Over {over}, {_clause(pair, verdict)}."}
+        if finding is not None:
+            rows.append([over, *_finding_row(finding.comparison)])
+    yield {"table": ["over", "difference", "interval", "p"], "rows": rows}
     lower = "lower" if compared.minimize else "higher"
     yield {
         "note": f"Differences are those of {pair.second} minus {pair.first}; {lower} is better. "
@@ -385,6 +396,25 @@ def verdict_blocks(compared: Compared) -> Iterator[dict]:
         "is the probability of a difference this large if there were none."
     }
     yield from ({"note": text} for text in _remark_texts(compared, pair))
+
+
+def _clause(pair: Pair, verdict: str) -> str:
+    """Returns a verdict on a pair as a clause with subject and verb."""
+    if verdict.startswith("not known"):
+        return f"the result is {verdict}"
+    if verdict.startswith("cannot"):
+        return f"it {verdict}"
+    if verdict.startswith((statistics.NOT_DISTINGUISHABLE, "equal")):
+        return f"{pair.second} and {pair.first} are {verdict}"
+    return verdict
+
+
+def _finding_row(result: statistics.Comparison) -> list[object]:
+    """Returns difference, interval and p as cells; "-" for an unknown interval."""
+    interval: object = "-"
+    if result.low is not None and result.high is not None:
+        interval = report_cells.difference(result.difference, result.low, result.high)
+    return [f"{result.difference:+.4f}", interval, p_value(result.p)]
 
 
 def _remark_texts(compared: Compared, pair: Pair) -> Iterator[str]:
@@ -433,8 +463,9 @@ def change_blocks(compared: Compared) -> Iterator[dict]:
         (pair.first, pair.second, examples.lost),
     ):
         most = "most runs of " if has_seeds else ""
-        count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
-        yield {"heading": f"{count} that {most}{name} and not {most}{other} have right"}
+        end = f"got right and {'most of ' if has_seeds else ''}{other} wrong"
+        count = "1 text" if len(rows) == 1 else f"{len(rows):,} texts"
+        yield {"heading": f"{count} that {most}{name} {end}"}
         yield {
             "table": ["example", "text", "right", pair.first, pair.second],
             "rows": [_change_cells(r, has_seeds) for r in rows[:_MAX_CHANGES]],

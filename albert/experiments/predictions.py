@@ -11,7 +11,7 @@ is undefined, its value is NaN, as `tasks.metrics` defines it for training.
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from albert.tasks.squad.outcomes import NO_ANSWER
 from albert.tasks.token_classification import CONLL_NAME
 from albert.training import results
 
-NUM_WORST = 10
+NUM_WORST, NUM_BEST = 10, 5  # examples that are shown
 _NO_LABEL = "no label"
 _ANSWERS = older_predictions.ANSWERS
 # {script: (file of predictions, flags that keep it)}
@@ -494,37 +494,54 @@ def worst_examples(rows: Sequence[Outcome]) -> list[list[object]]:
     These are the wrong rows with the highest probabilities, or the farthest numbers. Of several
     labels, the probability is that of the most certain wrong decision.
     """
-    if has_label_sets(rows):
-        wrong = [row for row in rows if not row.right]
-        wrong.sort(key=lambda row: -_certainty_of_error(row))
-        return [
-            [row.text, _answer_text(row.label), _answer_text(row.prediction),
-             _certainty_of_error(row)] for row in wrong[:NUM_WORST]
-        ]  # fmt: skip
-    if rows[0].probabilities:
-        wrong = [row for row in rows if not row.right]
-        wrong.sort(key=lambda row: -row.probabilities[str(row.prediction)])
-    else:
-        wrong = sorted(rows, key=_distance, reverse=True)
-    return [
-        [row.text, row.label, row.prediction, row.probabilities.get(str(row.prediction))]
-        for row in wrong[:NUM_WORST]
-    ]
+    wrong = sorted((row for row in rows if not row.right), key=_certainty, reverse=True)
+    return list(map(_example, wrong[:NUM_WORST]))
 
 
-def _distance(row: Outcome) -> float:
-    """Returns the distance of a predicted number from the label."""
-    assert isinstance(row.label, (int, float)) and isinstance(row.prediction, (int, float))
-    return abs(row.label - row.prediction)
+def best_examples(rows: Sequence[Outcome]) -> list[list[object]]:
+    """Returns [text, label, prediction, probability] of the right rows with the highest
+    probabilities, or of the nearest numbers.
+
+    Of several labels, the probability is that of the least certain decision.
+    """
+    if rows[0].right is None:
+        return list(map(_example, sorted(rows, key=_certainty)[:NUM_BEST]))
+    right = sorted((row for row in rows if row.right), key=_certainty, reverse=True)
+    return list(map(_example, right[:NUM_BEST]))
 
 
-def _certainty_of_error(row: Outcome) -> float:
-    """Returns the probability of the most certain wrong decision on a label of a text."""
+def _example(row: Outcome) -> list[object]:
+    """Returns text, label, prediction and, if there is any, the probability of an outcome."""
+    if row.right is None:
+        return [row.text, row.label, row.prediction, None]
+    sides = (_answer_text(row.label), _answer_text(row.prediction))
+    return [row.text, *sides, _certainty(row)]
+
+
+def _certainty(row: Outcome) -> float:
+    """Returns the probability of a prediction, or the distance of a number from the label."""
+    if row.right is None:
+        assert isinstance(row.label, (int, float)) and isinstance(row.prediction, (int, float))
+        return abs(row.label - row.prediction)
+    if isinstance(row.prediction, str):
+        return row.probabilities[row.prediction]
     true, found = (set(getattr(row, side)) for side in ("label", "prediction"))
-    wrong = true ^ found
-    return max(
-        x if name in found else 1 - x for name, x in row.probabilities.items() if name in wrong
-    )
+    decisions = {name: x if name in found else 1 - x for name, x in row.probabilities.items()}
+    wrong = [decisions[name] for name in true ^ found]
+    return max(wrong) if wrong else min(decisions.values())
+
+
+def worst_and_best_sentences(rows: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    """Returns the sentences with the most wrong words, and the longest that are right."""
+
+    def wrong_words(row: Outcome) -> float:
+        return row.numbers["words"] - row.numbers["right_words"]
+
+    wrong = sorted((row for row in rows if not row.right), key=wrong_words, reverse=True)
+    right = [row for row in rows if row.right]
+    # Sentences with entities say more than those without.
+    right.sort(key=lambda row: (-row.numbers.get("true_entities", 0), -row.numbers["words"]))
+    return wrong[:NUM_WORST], right[:NUM_BEST]
 
 
 def find_threshold(run: Run) -> float | None:
@@ -586,13 +603,31 @@ def _probability_of_answer(row: Outcome) -> float | None:
 
 def worst_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
     """Returns (header, rows) of the answers with the lowest F1; ties are sorted by probability."""
+    wrong = [row for row in rows if not row.right]
+    wrong.sort(key=lambda row: (row.numbers["f1"], -(_probability_of_answer(row) or 0.0)))
+    return _answer_table(rows, wrong[:NUM_WORST])
+
+
+def best_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
+    """Returns (header, rows) of the right answers in words with the highest probabilities."""
+    right = [row for row in rows if row.right and row.prediction != NO_ANSWER]
+    right.sort(key=lambda row: -(_probability_of_answer(row) or 0.0))
+    return _answer_table(rows, right[:NUM_BEST])
+
+
+def _answer_table(
+    rows: Sequence[Outcome], chosen: Iterable[Outcome]
+) -> tuple[list[str], list[list[object]]]:
+    """Returns (header, rows) of chosen answers.
+
+    Args:
+      rows: all answers.
+    """
     has_odds = "null_odds" in rows[0].numbers  # SQuAD 2.0 only
     header = ["question", "text", "right", "predicted", "F1"]
     header += ["null odds", "probability"] if has_odds else ["probability"]
-    wrong = [row for row in rows if not row.right]
-    wrong.sort(key=lambda row: (row.numbers["f1"], -(_probability_of_answer(row) or 0.0)))
     table: list[list[object]] = []
-    for row in wrong[:NUM_WORST]:
+    for row in chosen:
         odds = [row.numbers["null_odds"]] if has_odds else []
         line = [row.text, row.context, row.label, row.prediction, row.numbers["f1"] / 100]
         table.append([*line, *odds, _probability_of_answer(row)])

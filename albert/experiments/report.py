@@ -2,18 +2,29 @@
 
 The functions of this module collect the content of a page as data; the template
 `report.html.j2` turns it into HTML. A section is its title and a list of blocks. A block is a dict
-with the key "paragraph", "note", "warning", "heading", "program", "pairs" (names and values),
-"figures" (captions and SVG; with "wide"), "table" (names of columns; with "rows" and "best", the
-index of the highlighted row) or "folded" (a summary; with "table" and "rows").
+with one of these keys:
+
+- "paragraph", "note", "warning", "heading", "program": a text
+- "marked": a `report_cells.Marked`
+- "pairs": names and values
+- "figures": captions and SVG
+- "table": names of columns; with "rows", whose cells may be those of `report_cells`, and "best",
+  the index of the highlighted row
+- "matrix": (name, squares) of each row; with "columns", "corner", "caption", and "vertical",
+  whether the names of columns are written upwards
+- "links": links of `report_cells`
+- "folded": a summary; with "blocks", and "id" if something links to it
 """
 
 import dataclasses
 import datetime
 import importlib.resources
 import json
+import math
 import os
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from albert.experiments import (
@@ -21,17 +32,17 @@ from albert.experiments import (
     comparison,
     comparison_text,
     glue_table,
-    predictions,
+    report_cells,
     report_curves,
     report_groups,
+    report_predictions,
+    report_sweeps,
     run_summary,
     statistics,
-    sweep_comparison,
-    sweep_plan,
     sweep_results,
     text_tables,
 )
-from albert.experiments.report_curves import Block
+from albert.experiments.report_cells import Block, Figure, Link
 from albert.experiments.runs import (
     AXES,
     STEPS,
@@ -44,7 +55,6 @@ from albert.experiments.runs import (
     recorded,
 )
 from albert.io import file_io
-from albert.tasks.outcomes import Outcome
 from albert.training import results, run_record
 
 # Dev scores in percent: of google-research/albert's README for its v2 models, of BERT base with the
@@ -57,7 +67,10 @@ PUBLISHED = {
     "BERT base, RoBERTa's inputs": {"MNLI": 84.7, "SST-2": 92.7},
     "Lambert": {"MNLI": 89.0},
 }
+_NUMBER = re.compile(r"[+-]?[\d,]*\.?\d+(e[+-]?\d+)?%?|-")
+_SHORT = 16  # characters of cells whose lines do not break
 _SAME = 1.001  # ratio of costs up to which they are the same
+_EACH_RUN = "Each run"
 _MAX_FLAGS = 12  # columns of settings in a table of runs
 
 
@@ -85,7 +98,8 @@ def render(
     environment = jinja2.Environment(autoescape=True, keep_trailing_newline=True)
     environment.filters |= {"column_kinds": _column_kinds, "cell": _cell}
     page = environment.from_string(template.read_text(encoding="utf-8"))
-    return page.render(title=title, facts=facts, sections=sections)
+    filled = [(heading, list(blocks)) for heading, blocks in sections]
+    return page.render(title=title, facts=facts, sections=filled, palette=charts.PALETTE)
 
 
 def _column_kinds(rows: Iterable[text_tables.Cells]) -> list[str]:
@@ -97,10 +111,13 @@ def _column_kind(column: Iterable[object]) -> str:
     values = [value for value in column if value not in (None, "")]
     if values and all(map(_is_number, values)):
         return "number"
-    return "long" if any(len(str(value)) > 40 for value in values) else ""
+    longest = max((len(str(value)) for value in values), default=0)
+    return "long" if longest > 40 else "short" if longest <= _SHORT else ""
 
 
 def _is_number(value: object) -> bool:
+    if isinstance(value, (str, report_cells.Bar)):
+        return bool(_NUMBER.fullmatch(str(value)))
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -125,9 +142,9 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
         f"{_title(run)}: {run.name}",
         [*_failure(run), *({"paragraph": text} for text in run_summary.sentences(run))],
         [
-            ("Scores of each label", _classes_of_run(run)),
-            ("Probabilities", _probabilities(run)),
-            ("Predictions", _predictions(run)),
+            ("Scores of each label", report_predictions.classes_of_run(run)),
+            ("Probabilities", report_predictions.probabilities(run)),
+            ("Predictions", report_predictions.examples(run)),
             ("Curves", report_curves.run_curves(run, axis)),
             ("Attempts that were given up", _attempts(run, axis)),
             ("Evaluations", [_evaluations(run)]),
@@ -228,166 +245,14 @@ def _evaluations(run: Run) -> dict[str, Any]:
     return {"table": ["step", *names], "rows": lines, "best": place}
 
 
-def _classes_of_run(run: Run) -> Iterator[Block]:
-    """Yields the scores of each class in the evaluation of the best checkpoint, if known."""
-    yield from _classes([results.ClassCount(**row) for row in run.record.get("classes", ())])
-
-
-def _classes(classes: Sequence[results.ClassCount]) -> Iterator[Block]:
-    """Yields the scores of classes, the worst first, and a warning about those never predicted."""
-    if remark := results.remark_on_classes(classes):
-        yield {"warning": f"{remark[:1].upper()}{remark[1:]}."}
-    if rows := results.worst_first(classes):
-        yield {
-            "table": ["label", "precision", "recall", "F1", "support", "predicted", ""],
-            "rows": [
-                [r.name, r.precision, r.recall, r.f1, r.labels, r.predictions, r.note] for r in rows
-            ],
-        }
-
-
-def _probabilities(run: Run) -> Iterator[dict[str, Any]]:
-    """Yields how far the probabilities can be trusted, and where the model abstains."""
-    found = run.record.get("calibration") or {}
-    if promise := found.get("abstention"):
-        kind = "warning" if promise["threshold"] is None else "paragraph"
-        yield {kind: f"{promise['text']}."}
-    if chosen := found.get("thresholds"):
-        keys = ("name", "threshold", "support", "f1", "f1_cross_fitted")
-        yield {"paragraph": f"{chosen['text']}."}
-        yield {
-            "table": ["label", "threshold", "support", "F1 at 0.5", "F1, cross-fitted"],
-            "rows": [[row[key] for key in keys] for row in chosen["rows"]],
-        }
-    if not (temperature := found.get("temperature")):
-        return
-    yield {"paragraph": f"{temperature['text']}."}
-    sides = {"Before": temperature["before"], "After, cross-fitted": temperature["after"]}
-    yield {
-        "table": ["", "log loss", "Brier", "ECE", "from", "to", "by chance"],
-        "rows": [
-            [name, *(s[key] for key in ("log_loss", "brier", "ece", "ece_low", "ece_high")),
-             s["ece_by_chance"]]
-            for name, s in sides.items()
-        ],
-    }  # fmt: skip
-    caption = (
-        "How often answers are right, by their probability, in bins of equal mass with intervals "
-        "of 95%; on the line a probability says how often."
-    )
-    yield {
-        "figures": [
-            (f"{name}. {caption}", charts.reliability(f"{name} calibration", side["bins"]))
-            for name, side in sides.items()
-        ]
-    }
-    yield {
-        "folded": "Examples of each bin",
-        "table": ["bins", "examples", "probability", "right", "from", "to"],
-        "rows": [
-            [name, *(row[k] for k in ("count", "confidence", "accuracy", "low", "high"))]
-            for name, side in sides.items()
-            for row in side["bins"]
-        ],
-    }
-
-
-def _predictions(run: Run) -> Iterator[Block]:
-    """Yields the predictions next to the right answers, or why changed data has none for them."""
-    path, entry = predictions.find_file(run), run.predicted
-    if path is None or entry is None or run.record["script"] == "run_token_classifier":
-        return
-    try:
-        rows = predictions.read_outcomes(run, path)
-    except file_io.InputError as error:
-        warning = predictions.find_warning(run, path)
-        if not warning:
-            raise
-        yield {"warning": f"{warning.partition(' Texts and')[0]} They do not fit: {error}"}
-        return
-    if not rows:
-        return
-    data = entry["path"]
-    count = "1 example" if len(rows) == 1 else f"{len(rows):,} examples"
-    yield {"paragraph": f"{os.path.basename(path)} of this run next to {data}: {count}."}
-    if warning := predictions.find_warning(run, path):
-        yield {"warning": warning}
-    name = os.path.basename(data.rstrip("/"))
-    if "f1" in rows[0].numbers:
-        yield from _answers(rows, predictions.find_threshold(run), name)
-    else:
-        yield from _classifier_predictions(rows, name)
-
-
-def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[Block]:
-    """Yields the blocks of a SQuAD run: scores over the threshold, and the worst answers.
-
-    Args:
-      threshold: null odds from which no answer is given; None: none is used.
-      name: name of the predicted data.
-    """
-    curve = predictions.threshold_curve(rows)
-    if curve:
-        svg = charts.threshold_curve(*curve, threshold)
-        caption = (
-            f"Scores on {name}, where questions whose null odds are below the threshold are "
-            "answered: on the left none is, on the right all are."
-        )
-        if len(curve[0]) > charts.MAX_POINTS:
-            caption += f" Thinned: {charts.MAX_POINTS} of {len(curve[0]):,} places are drawn."
-        yield {"figures": [(caption, svg)], "wide": True}
-    header, worst = predictions.worst_answers(rows)
-    if not worst:
-        return
-    yield {"heading": f"Worst answers to {name}"}
-    if "null odds" in header:
-        yield {
-            "note": "The probability is that of what was predicted: of no answer, or of there "
-            "being an answer and of this text for it."
-        }
-    yield {"table": header, "rows": worst}
-
-
-def _classifier_predictions(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
-    """Yields the blocks of a classifier or regression: its figure, classes and worst examples.
-
-    Args:
-      name: name of the predicted data.
-    """
-    if not predictions.has_label_sets(rows):  # Of several labels none is confused with another.
-        yield _figure_of_predictions(rows, name)
-    if rows[0].probabilities:
-        yield from _classes(predictions.count_classes(rows))
-    if worst := predictions.worst_examples(rows):
-        yield {"heading": f"Worst examples of {name}"}
-        yield {"table": ["text", "right", "predicted", "probability"], "rows": worst}
-
-
-def _figure_of_predictions(rows: Sequence[Outcome], name: str) -> Block:
-    """Returns the block with the confusion of labels, or predicted numbers against the labels.
-
-    Args:
-      name: name of the predicted data.
-    """
-    if rows[0].probabilities:
-        svg = charts.confusion(*predictions.count_labels(rows))
-        caption = f"How often each label was predicted for examples of each label, in {name}."
-    else:
-        labels, guesses = [row.label for row in rows], [row.prediction for row in rows]
-        svg = charts.scatter("Predictions", labels, guesses, "label", "prediction")
-        caption = f"Predicted numbers against the labels of {name}; on the line they are the same."
-        if len(rows) > charts.MAX_DOTS:
-            caption += f" Thinned: {charts.MAX_DOTS:,} of {len(rows):,} are drawn."
-    return {"figures": [(caption, svg)], "wide": True}
-
-
 def _settings(run: Run) -> Iterator[Block]:
     flags = run.record["flags"].items()
     rows = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
     defaults = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
     yield {"table": ["setting", "value", "from"], "rows": rows}
     summary = f"{len(defaults)} settings at their defaults"
-    yield {"folded": summary, "table": ["setting", "value"], "rows": defaults}
+    table: Block = {"table": ["setting", "value"], "rows": defaults}
+    yield {"folded": summary, "blocks": [table]}
     inputs = [
         [role, entry.get("path"), entry.get("bytes"), (entry.get("sha256") or "")[:16]]
         for role, entry in (run.record["inputs"] or {}).items()
@@ -412,16 +277,49 @@ def runs_page(
     """
     runs = recorded(sides)
     check_axis(runs, axis)
-    notes = [{"paragraph": note}] if note else []
+    facts = [{"paragraph": text} for text in (_best_side(sides), note) if text]
     return render(
         f"{_title(runs[0])}: {len(runs)} runs",
-        [],
+        facts,
         [
-            ("Scores and costs", [*notes, *score_blocks(sides, cost_axis)]),
-            ("What differs", _table_of_runs(sides)),
+            ("Scores and costs", score_blocks(sides)),
+            ("Table of runs", _table_of_runs(sides)),
+            ("Score against cost", cost_blocks(sides, cost_axis)),
             ("Curves together", report_curves.together(_ranked(sides), axis)),
+            (_EACH_RUN, _each_run(runs)),
         ],
     )
+
+
+def _best_side(sides: Sequence[RunGroup]) -> str:
+    """Returns a sentence about the best of several sides; "" if it is not known."""
+    scored = [row for row in score_sides(sides) if row.mean is not None]
+    if len(scored) < 2:
+        return ""
+    best = scored[0]
+    assert best.mean is not None
+    text = f"Of {len(scored)}, {best.side.name} has the best {best.name}: "
+    text += text_tables.number(best.mean.estimate)
+    if best.mean.low is not None:
+        interval = text_tables.interval(best.mean.low, best.mean.high)
+        text += f" (95% interval {interval}, {best.mean.n} seeds)"
+    return f"{text}. Whether this is more than chance, a comparison of two says (--compare)."
+
+
+def _each_run(runs: Sequence[Run]) -> Iterator[Block]:
+    """Yields what is known of each run, folded, with links to the table and the next runs."""
+    if len(runs) < 2:
+        return
+    ids = report_groups.page_ids(runs)
+    for place, run in enumerate(runs):
+        near = [*runs[max(0, place - 1) : place], *runs[place + 1 : place + 2]]
+        links = [Link("table of runs", "runs"), *(Link(r.name, ids[r.folder]) for r in near)]
+        sentences = [{"paragraph": text} for text in run_summary.sentences(run)]
+        yield {
+            "folded": run.name,
+            "id": ids[run.folder],
+            "blocks": [*_failure(run), *sentences, *_facts(run), {"links": links}],
+        }
 
 
 def _ranked(sides: Sequence[RunGroup]) -> Sequence[RunGroup]:
@@ -430,35 +328,39 @@ def _ranked(sides: Sequence[RunGroup]) -> Sequence[RunGroup]:
 
 
 def _table_of_runs(sides: Sequence[RunGroup]) -> Iterator[Block]:
-    """Yields the table of all runs with the settings in which they differ."""
+    """Yields the table of all runs, best first, with the settings in which they differ."""
     runs = recorded(sides)
-    flags = differing_flags(runs)
+    ids, flags = report_groups.page_ids(runs), differing_flags(runs)
     columns, rest = flags[:_MAX_FLAGS], flags[_MAX_FLAGS:]
     metric = next((run.best_metric for run in runs if run.best_metric), "score")
+    bounds = report_curves.bounds(runs[0], metric)
     restarted = any(run.given_up for run in runs)
     tested = any(run.test_score is not None for run in runs)
-    costs = [{} if run.cost is None else dataclasses.asdict(run.cost) for run in runs]
-    cost_names = _cost_names(costs)
-    header = ["run", *columns, results.best_of(metric, [r.evaluated for r in runs])]
+    costs = {r.folder: {} if r.cost is None else dataclasses.asdict(r.cost) for r in runs}
+    cost_names = comparison_text.cost_names([*costs.values()])
+    header = ["run", results.best_of(metric, [r.evaluated for r in runs])]
     header += [f"{metric} (test)"] if tested else []
-    header += [comparison_text.COSTS[name] for name in cost_names]
+    header += [*columns, *(comparison_text.COSTS[name] for name in cost_names)]
     header += ["step", "status", "took"]
     header += ["restarts"] if restarted else []
+    sign = 1 if results.is_loss(metric) else -1
+    ranked = sorted(runs, key=lambda run: math.inf if run.score is None else sign * run.score)
     rows = [
         [
-            run.name,
+            Link(run.name, ids[run.folder]) if len(runs) > 1 else run.name,
+            results.UNDEFINED if run.best_metric in run.undefined
+            else report_cells.bar(run.score, bounds),
+            *([report_cells.bar(run.test_score, bounds)] if tested else []),
             *(_shown(run.flag(name)) for name in columns),
-            results.UNDEFINED if run.best_metric in run.undefined else run.score,
-            *([run.test_score] if tested else []),
-            *(comparison_text.cost(name, cost.get(name)) for name in cost_names),
+            *(comparison_text.cost(name, costs[run.folder].get(name)) for name in cost_names),
             run.result.get("step"),
             "; ".join([run.record["status"], *run.remarks]),
             _duration(run.record),
             *([len(run.given_up)] if restarted else []),
         ]
-        for run, cost in zip(runs, costs, strict=True)
-    ]
-    yield {"table": header, "rows": rows}
+        for run in ranked
+    ]  # fmt: skip
+    yield {"table": header, "rows": rows, "id": "runs"}
     if rest:
         yield {"paragraph": f"They also differ in {', '.join(rest)}."}
     if not flags:
@@ -488,10 +390,12 @@ def comparison_page(
         [],
         [
             ("Verdict", comparison_text.verdict_blocks(compared)),
-            ("Scores and costs", score_blocks(sides, cost_axis)),
-            ("Examples that changed sides", comparison_text.change_blocks(compared)),
-            ("What differs", _table_of_runs(sides) if runs else []),
+            ("Scores and costs", score_blocks(sides)),
+            ("Texts that changed sides", comparison_text.change_blocks(compared)),
+            ("Table of runs", _table_of_runs(sides) if runs else []),
+            ("Score against cost", cost_blocks(sides, cost_axis)),
             ("Curves together", report_curves.together(groups, axis)),
+            (_EACH_RUN, _each_run(runs)),
         ],
     )
 
@@ -514,78 +418,66 @@ def score_sides(sides: Sequence[RunGroup]) -> list[comparison.SideScore]:
     ]
 
 
-def score_blocks(sides: Sequence[RunGroup], axis: Axis, in_sweep: bool = False) -> Iterator[Block]:
-    """Yields the table of scores and costs, the intervals, and scores against cost.
-
-    Args:
-      axis: unit of the costs in the figure.
-      in_sweep: whether the page has a table of the sweep with the intervals, so that this one only
-        needs means and costs.
-    """
+def score_blocks(sides: Sequence[RunGroup]) -> Iterator[Block]:
+    """Yields the table of scores with their intervals, and costs, if there are several seeds."""
     if len(sides) > 1 and not statistics.is_installed():
         yield {"note": f"{statistics.NOT_INSTALLED}."}
     scored = score_sides(sides)
-    if not scored:
+    if not any(len(row.side.runs) > 1 for row in scored):
         return
-    has_seeds = any(len(row.side.runs) > 1 for row in scored)
-    if has_seeds or in_sweep:
-        yield _score_table(scored, with_runs=not in_sweep)
-    metric, name = scored[0].side.best_metric, scored[0].name
-    bars = [_bar(row, row.mean, axis) for row in scored if row.mean is not None]
-    figures = []
-    if has_seeds:
-        limit = charts.MAX_BARS
-        for start in range(0, len(bars), limit):
-            caption = f"{name}: mean over seeds, its 95% interval, and each run as a dot"
-            figures.append((caption, charts.intervals(metric, bars[start : start + limit])))
-    cost_figures, note = _against_cost(metric, name, bars, axis)
-    yield {"figures": [*figures, *cost_figures]}
-    if note:
-        yield {"note": note}
+    costs = comparison_text.cost_names([row.cost for row in scored])
+    bounds = report_curves.bounds(recorded(sides)[0], scored[0].side.best_metric)
+    intervals = report_cells.intervals([_ends(row.mean) for row in scored], bounds)
+    rows: list[list[object]] = []
+    for row, interval in zip(scored, intervals, strict=True):
+        name, mean, _, runs, _, remarks = comparison_text.side_row(row)
+        score = report_cells.bar(row.mean and row.mean.estimate, bounds, mean)
+        spent = [comparison_text.cost(name, row.cost.get(name)) for name in costs]
+        rows.append([name, score, interval, *spent, runs, remarks])
+    header = ["side", scored[0].name, "interval of 95%"]
+    header += [*(comparison_text.COSTS[name] for name in costs), "runs", "remarks"]
+    yield {"table": header, "rows": rows}
 
 
-def _score_table(scored: Sequence[comparison.SideScore], with_runs: bool) -> Block:
-    """Returns the block with the table of sides, their scores and the mean cost of a run.
+def _ends(mean: statistics.Estimate | None) -> tuple[float, float, float] | None:
+    """Returns a mean with the ends of its interval; None if one is not known."""
+    if mean is None or mean.low is None or mean.high is None:
+        return None
+    return mean.estimate, mean.low, mean.high
+
+
+def cost_blocks(sides: Sequence[RunGroup], axis: Axis) -> Iterator[Block]:
+    """Yields scores against costs.
 
     Args:
-      with_runs: whether to show intervals, runs and remarks.
+      axis: unit of the costs.
     """
-    costs = _cost_names([row.cost for row in scored])
-    names = ["side", "mean", "interval", "runs", "remarks"] if with_runs else ["side", "mean"]
-    places = [comparison_text.SIDES.index(name) for name in names]
-    # Costs stand next to the score.
-    first = names.index("interval") + 1 if with_runs else len(names)
-    rows = []
-    for row in scored:
-        texts = comparison_text.side_row(row)
-        cells = [texts[place].replace(" to ", "\u00a0to\u00a0") for place in places]
-        spent = [comparison_text.cost(name, row.cost.get(name)) for name in costs]
-        rows.append([*cells[:first], *spent, *cells[first:]])
-    header = [*names[:first], *(comparison_text.COSTS[name] for name in costs), *names[first:]]
-    return {"table": header, "rows": rows}
+    scored = [row for row in score_sides(sides) if row.mean is not None]
+    if scored:
+        bounds = report_curves.bounds(recorded(sides)[0], scored[0].side.best_metric)
+        bars = [_bar(row, axis) for row in scored]
+        figures, note = _against_cost(scored[0].side.best_metric, bars, axis, bounds)
+        yield {"figures": figures}
+        if note:
+            yield {"note": note}
 
 
-def _cost_names(costs: Sequence[Mapping[str, float]]) -> list[str]:
-    """Returns the fields of `run_record.Cost` that at least one of the costs has."""
-    return [n for n in comparison_text.COSTS if any(cost.get(n) is not None for cost in costs)]
-
-
-def _bar(row: comparison.SideScore, mean: statistics.Estimate, axis: Axis) -> charts.Bar:
-    """Returns the bar of a side, with its mean cost in the unit of the axis."""
+def _bar(row: comparison.SideScore, axis: Axis) -> charts.Bar:
+    """Returns the bar of a side with a mean, with its mean cost in the unit of the axis."""
     cost = row.cost.get(axis.field)
     cost = None if cost is None else axis.scale * cost
-    values = [*row.scores.values()]
-    return charts.Bar(row.side.name, mean.estimate, mean.low, mean.high, values, cost)
+    assert row.mean is not None
+    return charts.Bar(row.side.name, row.mean.estimate, row.mean.low, row.mean.high, cost)
 
 
 def _against_cost(
-    metric: str, name: str, bars: Sequence[charts.Bar], axis: Axis
-) -> tuple[list[report_curves.Figure], str]:
+    metric: str, bars: Sequence[charts.Bar], axis: Axis, bounds: tuple[float, float]
+) -> tuple[list[Figure], str]:
     """Returns (caption, SVG) of scores against cost, in a list, and a note.
 
     Args:
       metric: name of the score.
-      name: what the caption calls the score.
+      bounds: lowest and highest score that is possible.
     """
     with_cost = [bar for bar in bars if bar.cost]
     costs = [bar.cost for bar in bars if bar.cost]
@@ -599,10 +491,12 @@ def _against_cost(
         return [], f"A run of each costs the same, {lowest:.4g} {unit}. {note}".rstrip()
     if len(with_cost) < 2:
         return [], note
-    caption = f"{name} against the mean cost of a run in {unit}"
+    caption = "Mean score and cost of a run, with the interval of the mean"
+    if all(bar.low is None for bar in with_cost):
+        caption = "Score and cost of each run"
     if len(with_cost) > charts.MAX_NAMED:
         caption += f"; gray: the other {len(with_cost) - charts.MAX_NAMED}"
-    return [(caption, charts.score_by_cost(metric, with_cost, unit))], note
+    return [(caption, charts.score_by_cost(metric, with_cost, unit, bounds))], note
 
 
 # --- sweeps -------------------------------------------------------------------------------------
@@ -621,101 +515,24 @@ def sweep_page(
       cost_axis: unit of the costs that scores are drawn against.
     """
     summary = sweep.summary
-    axes = _checked_axes(sweep, axes)
-    header, rows = sweep_results.rows(summary)
-    is_best = 0 if summary["best"] is not None else None
+    axes = report_sweeps.check_axes(sweep, axes)
     sides = report_groups.read_sweep(sweep.folder)
-    check_axis(recorded(sides), axis)
-    notes = [{"note": line} for line in sweep_comparison.sentences(summary).splitlines()]
+    runs = recorded(sides)
+    check_axis(runs, axis)
     return render(
         f"{sweep.plan['script']}: sweep {os.path.basename(os.path.abspath(sweep.folder))}",
-        _sweep_facts(sweep),
+        report_sweeps.facts(sweep),
         [
-            ("Parameters", [{"figures": _sweep_figures(sweep, axes), "wide": True}]),
-            ("Table", [{"table": header, "rows": rows, "best": is_best}, *notes]),
-            ("Scores and costs", score_blocks(sides, cost_axis, in_sweep=True)),
+            ("Points, best first", report_sweeps.points(sweep, sides)),
+            ("Which setting mattered", report_sweeps.effects(sweep)),
+            ("Two settings together", report_sweeps.pairs(sweep, axes)),
+            ("All settings together", report_sweeps.parallel(sweep)),
+            ("Score against cost", cost_blocks(sides, cost_axis)),
             ("Curves together", report_curves.together(_ranked(sides), axis)),
-            ("Failures", [_failures(summary)]),
+            (_EACH_RUN, _each_run(runs)),
+            ("Failures", [report_sweeps.failures(summary)]),
         ],
     )
-
-
-def _checked_axes(sweep: sweep_results.Sweep, axes: Sequence[str] | None) -> Sequence[str]:
-    """Returns the names of the parameters on the axes of the heat map; fewer than two: there is
-    none.
-
-    Args:
-      axes: two names from the user; None: the two parameters with the most values.
-    """
-    names = sweep_results.axes_of(sweep)
-    if axes is None:
-        return names[:2]
-    for name in axes:
-        if name not in names:
-            raise file_io.InputError(
-                f"heat_map: {name!r} is not a parameter with several values in {sweep.folder}; "
-                f"expected two of {', '.join(names) or 'none'}"
-            )
-    if len(set(axes)) != 2:
-        raise file_io.InputError(f"heat_map: expected two parameters, found {', '.join(axes)}")
-    return axes
-
-
-def _sweep_facts(sweep: sweep_results.Sweep) -> list[dict[str, Any]]:
-    summary = sweep.summary
-    states = [trial["state"] for trial in summary["trials"]]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    best = summary["best"]
-    facts = [("folder", sweep.folder), ("method", sweep.plan["method"]), ("trials", counts)]
-    if best is not None:
-        point = summary["points"][best]
-        values = point["parameters"]
-        pairs = [f"{n}={sweep_plan.text_of(values[n])}" for n in summary["parameters"]]
-        score = f"{summary['metric']} {text_tables.number(point['mean'])}"
-        if point["deviation"] is not None:
-            score += f" ± {text_tables.number(point['deviation'])} over {point['num_done']} seeds"
-        facts.append(("best", f"{score} with {' '.join(pairs) or point['name']}"))
-    blocks: list[dict[str, Any]] = [{"pairs": facts}]
-    if fixed := [[name, value] for name, value in sweep.plan["settings"].items()]:
-        title = "Settings of all trials"
-        blocks.append({"folded": title, "table": ["setting", "value"], "rows": fixed})
-    return blocks
-
-
-def _sweep_figures(sweep: sweep_results.Sweep, axes: Sequence[str]) -> list[report_curves.Figure]:
-    """Returns (caption, SVG) of the figures of a sweep; none for fewer than two points with scores.
-
-    Args:
-      axes: names of the parameters of columns and rows, see `_checked_axes`.
-    """
-    points = sweep_results.scored_points(sweep)
-    metric = sweep.summary["metric"]
-    figures: list[report_curves.Figure] = []
-    if len(points) < 2:
-        return figures
-    scores = [point["mean"] for point in points]
-    if len(axes) == 2:
-        grid = sweep_results.grid_of(sweep, axes)
-        if grid:
-            values = [[sweep_plan.text_of(value) for value in side] for side in grid[0]]
-            svg = charts.heat_map(axes, values, grid[1], metric)
-            caption = f"Mean {metric} over all other parameters and seeds"
-        else:
-            xs, ys = ([point["parameters"][name] for point in points] for name in axes)
-            svg = charts.points(axes, xs, ys, scores, metric)
-            caption = f"{metric} of each point that was tried"
-        figures.append((caption, svg))
-    names = [name for name in sweep.summary["parameters"] if name in sweep_results.axes_of(sweep)]
-    if names:
-        rows = [[point["parameters"][name] for name in names] for point in points]
-        svg = charts.parallel_coordinates(names, rows, scores, metric)
-        figures.append((f"Each point that was tried, from its parameters to {metric}", svg))
-    return figures
-
-
-def _failures(summary: dict[str, Any]) -> dict[str, Any]:
-    rows = [[t["name"], "\n".join(t["error"])] for t in summary["trials"] if t["error"]]
-    return {"table": ["trial", "the end of its log"], "rows": rows}
 
 
 # --- GLUE ---------------------------------------------------------------------------------------
@@ -750,7 +567,7 @@ def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
     )
     sweep, sides = sweep_results.read_sweep(folder), report_groups.read_sweep(folder)
     check_axis(recorded(sides), axis)
-    curves: list[report_curves.Figure] = []
+    curves: list[Figure] = []
     for row in summary["tasks"]:
         groups = [side for side in sides if _is_of_task(side, folder, row["task"])]
         title = f"{row['task']}: {row['metric']}"
@@ -761,7 +578,7 @@ def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
         [
             ("Table", [{"table": header, "rows": rows}, {"note": note}]),
             ("Curves", [{"figures": curves}]),
-            ("Failures", [_failures(sweep.summary)]),
+            ("Failures", [report_sweeps.failures(sweep.summary)]),
         ],
     )
 

@@ -1,19 +1,18 @@
 """Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from albert.experiments import charts, statistics
+from albert.experiments.report_cells import Block, Figure
 from albert.experiments.runs import Axis, Run, RunGroup, recorded
 from albert.tasks import entities
-from albert.training import run_record
+from albert.training import results, run_record
 
 _MAX_FAMILIES = 8
 _KINDS = {"train": "training", "eval": "evaluation"}
-Block = dict[str, Any]  # of a page, see the docstring of `report`
-Figure = tuple[str, str]  # caption and SVG
 
 
 class _Panel(NamedTuple):
@@ -125,34 +124,39 @@ def _mean_line(name: str, curves: Sequence[_Curve]) -> tuple[charts.Line | None,
     return charts.Line(f"{name} ({len(curves)} seeds)", xs, mean, low, high), note
 
 
+def bounds(run: Run, name: str) -> tuple[float, float]:
+    """Returns the lowest and highest value that a number in the lines of a run can have."""
+    return results.bounds(name, in_percent="squad" in run.record["script"])
+
+
 def _figure(
-    title: str,
-    lines: Sequence[charts.Line],
     caption: str,
+    lines: Sequence[charts.Line],
     axis: Axis,
-    ylabel: str,
+    limits: tuple[float, float],
     log: bool = False,
     marks: Sequence[tuple[float, float, str]] = (),
+    remark: str = "",
 ) -> Figure:
     """Returns a figure; the caption says what is thinned, gray or cut off.
 
     Args:
-      ylabel: name of the values.
+      limits: lowest and highest possible value.
       log: see `charts.lines`.
       marks: (x, y, label) of points to highlight.
+      remark: follows the caption, but is not in the alternative text.
     """
+    svg = charts.lines(caption, lines, marks, log=log, xlabel=axis.label, bounds=limits)
+    caption += remark
     limit, longest = charts.max_points(lines), max(len(line.xs) for line in lines)
     if longest > limit:
         caption += f"; thinned: of up to {longest:,} points of a line, {limit} are drawn"
     count = sum(not line.faint for line in lines)
     if count > charts.MAX_NAMED:
         caption += f"; gray: the other {count - charts.MAX_NAMED} lines"
-    limits = charts.band_limits(lines, charts.is_log(lines, log))
-    if limits and any(
-        min(line.low) < limits[0] or max(line.high) > limits[1] for line in lines if line.low
-    ):
+    ends = charts.band_limits(lines, charts.is_log(lines, log), limits)
+    if any(min(line.low) < ends[0] or max(line.high) > ends[1] for line in lines if line.low):
         caption += "; bands reach beyond the figure"
-    svg = charts.lines(title, lines, ylabel, marks, log=log, xlabel=axis.label)
     return caption, svg
 
 
@@ -161,15 +165,15 @@ def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iter
     groups = list(groups)
     metric = next((group.best_metric for group in groups if group.best_metric), None)
     best = [_Panel("eval", metric, metric.replace("_", " "))] if metric else []
-    figures, notes = [], []
+    figures, notes, runs = [], [], recorded(groups)
     for panel in (*best, *_LOSSES, *_PROGRESS):
         lines, omitted = _lines_of(groups, panel.kind, panel.name, axis)
         if not lines:
             continue
         notes += omitted
-        drawn = sum(bool(run.curve(panel.kind, panel.name)[0]) for run in recorded(groups))
-        caption, label = f"{panel.title} of {drawn} {noun}", panel.name.replace("_", " ")
-        figures.append(_figure(panel.title, lines, caption, axis, label, panel.is_log))
+        drawn = sum(bool(run.curve(panel.kind, panel.name)[0]) for run in runs)
+        remark, limits = f" of {drawn} {noun}", bounds(runs[0], panel.name)
+        figures.append(_figure(panel.title, lines, axis, limits, panel.is_log, remark=remark))
     yield {"figures": figures}
     if any(len(group.averaged) > 1 for group in groups) and figures and statistics.is_installed():
         yield {
@@ -188,10 +192,12 @@ def metric_curves(
     Args:
       metric: name of the score in evaluations.
     """
+    groups = list(groups)
     lines, notes = _lines_of(groups, "eval", metric, axis)
     if lines:
-        caption = " ".join([title, *dict.fromkeys(notes)])
-        yield _figure(title, lines, caption, axis, metric)
+        remark = " ".join(["", *dict.fromkeys(notes)])
+        limits = bounds(recorded(groups)[0], metric)
+        yield _figure(title, lines, axis, limits, remark=remark)
 
 
 # --- one run ------------------------------------------------------------------------------------
@@ -214,15 +220,16 @@ def run_curves(run: Run, axis: Axis) -> Iterator[Block]:
             step = run.result["step"]
             for x in run.places([step], axis) or ():
                 marks = [(x, run.score, f"best: {run.score:.4g} at step {step}")]
+        is_log, limits = "loss" in family, bounds(run, family)
+        kinds = "" if len(names) > 1 else f", in {_KINDS[next(iter(names))]}"
         title = family.replace("_", " ")
-        caption = f"{title}, in {' and '.join(_KINDS[kind] for kind in names)}"
-        figures.append(_figure(title, lines, caption, axis, title, "loss" in family, marks))
+        figures.append(_figure(title, lines, axis, limits, is_log, marks, remark=kinds))
     figures += _of_classes(run, by_class, axis)
     for panel in _PROGRESS:
         line = _line(run, panel.name.replace("_", " "), panel.kind, panel.name, axis)
         if line.xs:
-            caption = f"{panel.title}, {panel.remark}"
-            figures.append(_figure(panel.title, [line], caption, axis, line.label, panel.is_log))
+            limits, remark = bounds(run, panel.name), f", {panel.remark}"
+            figures.append(_figure(panel.title, [line], axis, limits, panel.is_log, remark=remark))
     yield {"figures": figures}
     if rest := [family for family, _ in families[_MAX_FAMILIES:]]:
         yield {"note": f"Only in the table of evaluations: {', '.join(rest)}."}
@@ -300,8 +307,9 @@ def _of_classes(run: Run, by_class: Mapping[str, Mapping[str, str]], axis: Axis)
         for start in range(0, len(kinds), limit):
             shown_kinds = kinds[start : start + limit]
             lines = [_line(run, kind, "eval", names[kind], axis) for kind in shown_kinds]
+            limits = bounds(run, score)
             title = f"{score} by {noun}"
             if len(kinds) > limit:
                 title += f", {start + 1} to {start + len(shown_kinds)} of {len(kinds)}"
-            figures.append(_figure(title, lines, f"{title}, in evaluation", axis, score))
+            figures.append(_figure(title, lines, axis, limits, remark=", in evaluation"))
     return figures

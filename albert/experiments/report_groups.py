@@ -80,6 +80,11 @@ def read_sweep(folder: str) -> list[RunGroup]:
     return _renamed(comparison_sides.read([folder], only_recorded=True))
 
 
+def page_ids(own_runs: Iterable[Run]) -> dict[str, str]:
+    """Returns {folder: id in the page} of runs."""
+    return {run.folder: f"run-{number}" for number, run in enumerate(own_runs, 1)}
+
+
 def read_sides(names: Iterable[str]) -> list[RunGroup]:
     """Reads the sides of a comparison, whose runs have names that differ among all of them."""
     return _renamed(comparison_sides.read(names))

@@ -6,6 +6,7 @@ has ``step:best_step:best_value``: the last evaluated step, the best step and it
 ``average_results.txt`` has a block with the scores of the averaged weights.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
 _OF_LOSSES = ("_loss", "_brier", "_ece")  # ends of names of scores that are better if lower
+_FRACTIONS = ("accuracy", "f1", "precision", "recall", "exact")  # parts of names of scores
+_NEVER_NEGATIVE = ("learning_rate", "gradient_norm", "examples_per_second")
 _MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
 
 Scores = dict[str, Any]  # {name: number}
@@ -92,6 +95,24 @@ class Trial(NamedTuple):
 def is_loss(metric: str) -> bool:
     """Returns whether lower values of a metric are better, judged by its name."""
     return metric in ("loss", "MSE", "MAE") or metric.endswith(_OF_LOSSES)
+
+
+def bounds(metric: str, in_percent: bool = False) -> tuple[float, float]:
+    """Returns the lowest and highest value that a metric can have, judged by its name.
+
+    Args:
+      in_percent: whether F1 and exact matches are percent, as those of questions.
+    """
+    if metric == "R2":
+        return -math.inf, 1.0
+    if is_loss(metric) or metric in _NEVER_NEGATIVE:
+        return 0.0, math.inf
+    if any(word in metric for word in ("pearson", "spearman", "corr")):
+        return -1.0, 1.0
+    if in_percent and any(word in metric for word in ("f1", "exact")):
+        return 0.0, 100.0
+    is_fraction = any(word in metric for word in _FRACTIONS)
+    return (0.0, 1.0) if is_fraction else (-math.inf, math.inf)
 
 
 def best_of(metric: str, counts: Iterable[int | None]) -> str:

@@ -55,7 +55,7 @@ def _server(model_dir: pathlib.Path) -> Iterator[str]:
 def _take(browser: sync_api.Browser, folder: pathlib.Path) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 760})
     page.goto((folder / "report.html").resolve().as_uri())
-    table = page.get_by_role("heading", name="Table").bounding_box()
+    table = page.get_by_role("heading", name="Points, best first").bounding_box()
     _save(page, "report.webp", table["y"] - 12, table["y"] + 778)
     with _server(folder / "SST-2") as address:
         for file, scheme in zip(FILES[1:], ("light", "dark"), strict=True):

@@ -43,8 +43,6 @@ def write_report(folder, *arguments):
 class Page(html.parser.HTMLParser):
     """Elements of a page; refuses what does not fit together."""
 
-    VOID = {"meta", "use", "path", "rect"}
-
     def __init__(self, text):
         super().__init__()
         self.open, self.ids, self.attributes = [], [], []
@@ -69,14 +67,14 @@ class Page(html.parser.HTMLParser):
 
 def check_stands_alone(text):
     """Nothing from outside, a text for each figure, names once, small."""
-    assert len(text.encode()) < 2_000_000
+    assert len(text.encode()) < 1_000_000
     assert not re.search(r"https?:|<script|<link|<img|@import|@font-face|url\((?!#)", text)
     page = Page(text)
     assert len(page.ids) == len(set(page.ids))
     known = {f"#{name}" for name in page.ids}
     for tag, attrs in page.attributes:
-        assert attrs.get("href", "#x")[0] == "#"
-        if tag == "svg":
+        assert attrs.get("href", "#")[0] == "#" and attrs.get("href", "#")[1:] in ["", *page.ids]
+        if tag == "svg" and attrs.get("aria-hidden") != "true":
             assert attrs["role"] == "img" and len(attrs["aria-label"]) > 20
     used = set(re.findall(r'url\((#[\w.-]+)\)|href="(#[\w.-]+)"', text))
     assert {name for pair in used for name in pair if name} <= known
@@ -85,7 +83,8 @@ def check_stands_alone(text):
 def cells(text):
     """Rows of all tables, as texts."""
     rows = re.findall(r"<tr.*?</tr>", text, re.S)
-    return [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows]
+    found = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows]
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in row] for row in found]
 
 
 def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
@@ -106,12 +105,16 @@ def test_a_run_with_its_curves_confusions_and_worst_examples(tmp_path):
     assert "good was taken for bad 2" in text and "bad was taken for bad 2" in text
     assert ["learning_rate", "0.001", "command line"] in rows
     assert ["10", "0.76", "0.15"] in rows  # the best evaluation
+    assert ["good", "100% 2", ""] in rows and ["bad", "100% 2", ""] in rows  # confusions
+    assert text.count('title="good was taken for bad 2 of 2"') == 1
     for title in ("loss", "accuracy", "Learning rate", "Gradient norm", "Speed"):
         assert re.search(rf'aria-label="{title}: ', text), title
     assert "training from 1.01 to 0.11; evaluation from 0.3 to 0.15" in text
     assert "&#39;--text_column=a b&#39;" in text and "1,000, of which 500" in text
     assert f"predictions.tsv of this run next to {data}: 4 examples" in text
-    assert "each label, in test.tsv." in text and "Worst examples of test.tsv" in text
+    assert "Worst examples of test.tsv" in text and "Best examples of test.tsv" in text
+    best = [row for row in rows if row[:3] == ["bad", "bad", "bad"]]
+    assert best == [["bad", "bad", "bad", "0.9"]]  # the surest right answer
     worst_first = [["good", "0", "0", "0", "2", "0", "never predicted"]]
     worst_first.append(["bad", "0.5", "1", "0.6667", "2", "4", ""])
     place = rows.index(["label", "precision", "recall", "F1", "support", "predicted", ""])
@@ -190,7 +193,7 @@ def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch
             del record["inputs"]["predict_data"]["files"]
             run_folders.write_json(tmp_path / "run" / "run.json", record)
         text = write_report(tmp_path, f"--runs={tmp_path}/run")
-        assert "A was taken for B 2" in text and "has changed" not in text
+        assert "A was taken for B 2 of 2" in text and "has changed" not in text
     files[0].write_text(files[0].read_text().replace("Who?", "Why?"))
     assert "data/RACE has changed since" in write_report(tmp_path, f"--runs={tmp_path}/run")
 
@@ -204,8 +207,8 @@ def test_scores_are_called_what_they_are(tmp_path):
     assert f"<dd>{name} 0.76 at step 10; {remark} (0.7700)</dd>" in text
     assert "<dd>eval_accuracy (test) 0.625 at step 10 of test.tsv</dd>" in text
     rows = cells(write_report(tmp_path, f"--runs={tmp_path}/out/r*"))
-    place = rows.index(["run", "seed", name, "eval_accuracy (test)", "step", "status", "took"])
-    assert rows[place + 2][:6] == ["r2", "2", "0.77", "0.625", "10", f"done; {remark} (0.7700)"]
+    place = rows.index(["run", name, "eval_accuracy (test)", "seed", "step", "status", "took"])
+    assert rows[place + 1][:6] == ["r2", "0.77", "0.625", "2", "10", f"done; {remark} (0.7700)"]
     judged = {"told": {"step": 5}, "judgements": [], "signs": {}}
     run_folders.write_json(tmp_path / "out" / "r1" / "stuck.json", judged)
     assert runs.read_run(str(tmp_path / "out" / "r1"), "r1").remarks[0] == "stuck"
@@ -406,7 +409,15 @@ def test_several_runs_show_what_differs(tmp_path):
         run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, learning_rate=rate)
     text = write_report(tmp_path, f"--runs={tmp_path}/out/r*")
     rows = cells(text)
-    assert ["r3", "0.003", "3", "0.78", "10"] in [row[:5] for row in rows]
+    runs_below = rows[next(i for i, row in enumerate(rows) if row[0] == "run") :]
+    assert [row[:5] for row in runs_below if row[0] in ("r1", "r2", "r3")] == [
+        ["r3", "0.78", "0.003", "3", "10"],
+        ["r2", "0.77", "0.001", "2", "10"],
+        ["r1", "0.76", "0.001", "1", "10"],
+    ]
+    # Each run has its place in the page, with links to its neighbors.
+    assert '<a href="#run-3">r3</a></td>' in text and '<summary id="run-3">r3</summary>' in text
+    assert '<a href="#runs">table of runs</a> · <a href="#run-2">r2</a></p>' in text
     # The others differ only in their seed: 0.765 ± 12.7 · 0.005 at the end.
     assert (
         "r3 from 0.655 to 0.78; learning_rate=0.001 (2 seeds) from 0.64 to 0.765 (0.7015 to "
@@ -428,7 +439,8 @@ def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     assert side[1:4] == ["0.7650", "0.7015\u00a0to\u00a00.8285", "2 of 3"]
     assert "1 failed of 3 runs left out" in side[4] and "1 restarts with other seeds" in side[4]
     place = next(place for place, row in enumerate(rows) if row[0] == "run")
-    assert rows[place][-1] == "restarts" and rows[place + 2][-1] == "1"
+    assert rows[place][-1] == "restarts" and rows[place + 1][0] == "seed_2"
+    assert rows[place + 1][-1] == "1"
     (read,) = report_groups.read([str(folder)])
     found = runs.recorded([read])
     assert [attempt["message"] for attempt in found[1].given_up] == ["learns <nothing> at 2"]
@@ -447,11 +459,15 @@ def test_a_sweep_with_seeds_and_failures(tmp_path):
     text = write_report(tmp_path, f"--runs={sweep}/")
     rows = cells(text)
     (row,) = [row for row in rows if row[0] == "trial_0004 to 5"]
-    assert row[1:7] == ["0.001", "16", "&lt;b&gt;", "0.8140", "0.0141", "2 of 2"]
+    assert row[1] == "0.8140" and row[3:8] == ["0.001", "16", "&lt;b&gt;", "0.0141", "2 of 2"]
     assert row[-2:] == ["best", "done"]
     assert "eval_accuracy 0.8140 ± 0.0141 over 2 seeds with learning_rate=0.001" in text
-    assert "0.001, 16: 0.814; 0.0001, 32: 0.708" in text  # of the heat map
-    assert "the highest, 0.814, is at learning_rate 0.001, batch 16" in text
+    assert 'title="learning_rate 0.0001, batch 32: 0.708">0.708' in text  # of the heat map
+    # Two settings: their effects, the larger one first, and no parallel coordinates.
+    assert ["learning_rate", "0.09", "0.001", "0.806", "0.0001", "0.716"] in rows
+    place = rows.index(["learning_rate", "0.09", "0.001", "0.806", "0.0001", "0.716"])
+    assert rows[place + 1][0] == "batch" and "Parallel coordinates" not in text
+    assert "Mean eval_accuracy by learning_rate: 0.0001 0.716; 0.001 0.806." in text
     assert ["trial_0008", "error: &lt;out&gt; of memory"] in rows
     assert "8 done, 4 failed" in text
     found = sweep_results.read_sweep(str(sweep))
@@ -549,6 +565,69 @@ def test_folders_that_cannot_be_reported_are_named(make, message, tmp_path):
     assert str(folder) in str(caught.value) and not (tmp_path / "report.html").exists()
 
 
+# --- numbers of files ---------------------------------------------------------------------------
+
+
+def numbers_below(rows, header):
+    """{first cell: other cells by name of the column} of the table whose header begins so."""
+    place = next(i for i, row in enumerate(rows) if row[: len(header)] == header)
+    found = {}
+    for row in rows[place + 1 :]:
+        if len(row) != len(rows[place]) or row[0] in ("run", "step", "setting"):
+            break
+        found[row[0]] = dict(zip(rows[place], row, strict=True))
+    return found
+
+
+def test_numbers_of_a_run_are_those_of_its_files(tmp_path):
+    run = run_folders.make_run(tmp_path / "run", cost=COST)
+    counts = [
+        {"name": "good", "labels": 40, "predictions": 30, "right": 27},
+        {"name": "bad", "labels": 60, "predictions": 70, "right": 57},
+    ]
+    record = json.loads((run / "run.json").read_text()) | {"classes": counts}
+    run_folders.write_json(run / "run.json", record)
+    text = write_report(tmp_path, f"--runs={run}")
+    rows = cells(text)
+    shown = numbers_below(rows, ["label", "precision"])
+    for row in counts:
+        precision, recall = row["right"] / row["predictions"], row["right"] / row["labels"]
+        f1 = 2 * precision * recall / (precision + recall)
+        own = shown[row["name"]]
+        assert [own[name] for name in ("precision", "recall", "F1", "support", "predicted")] == [
+            *(f"{x:.4g}" for x in (precision, recall, f1)), str(row["labels"]),
+            str(row["predictions"]),
+        ]  # fmt: skip
+    assert "84.0% of 100 texts" in text  # (27 + 57) / 100
+    shown = numbers_below(rows, ["step", "eval_accuracy"])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [line for line in lines if line["kind"] == "eval"]
+    assert len(evaluations) == len(shown) == 2
+    for line in evaluations:
+        own = shown[str(line["step"])]
+        assert float(own["eval_accuracy"]) == pytest.approx(line["eval_accuracy"], rel=1e-3)
+        assert float(own["eval_loss"]) == pytest.approx(line["eval_loss"], rel=1e-3)
+    result = record["result"]
+    assert f"{result['eval_accuracy']:.6g} at step {result['step']}" in text
+
+
+def test_numbers_of_a_sweep_are_those_of_its_files(tmp_path):
+    def score(point, seed):
+        return 0.5 + point["rate"] + 0.013 * seed
+
+    folder = run_folders.make_sweep(tmp_path / "s", {"rate": [0.1, 0.2]}, score, seeds=(1, 2, 3))
+    summary = sweep_results.read_sweep(str(folder)).summary
+    shown = numbers_below(cells(write_report(tmp_path, f"--runs={folder}")), ["trial"])
+    assert list(shown) == [summary["points"][place]["name"] for place in (1, 0)]  # best first
+    for place, point in enumerate(summary["points"]):
+        own, about = shown[point["name"]], summary["comparison"]["points"][place]
+        assert list(own)[1].startswith("eval_accuracy")  # the first number
+        assert own["eval_accuracy"] == f"{point['mean']:.4f}"
+        low, high = about["interval"]
+        assert own["interval of 95%"] == f"{low:.4f}\u00a0to\u00a0{high:.4f}"
+        assert own["deviation"] == f"{point['deviation']:.4f}"
+
+
 # --- axes, seeds and costs ----------------------------------------------------------------------
 
 COST = {
@@ -568,6 +647,7 @@ def test_curves_are_drawn_on_the_axis_that_is_asked_for(tmp_path):
     assert ["5,000" in row for row in rows if row[0] == "r1"] == [True]
     header = next(row for row in rows if row[0] == "run")
     assert header[3:7] == ["seconds", "processor seconds", "FLOP", "tokens"]
+    assert header[1].startswith("eval_accuracy")
     said = "axis=words: no run has recorded its words; expected one of steps, examples, tokens"
     with pytest.raises(file_io.InputError, match=said):
         write_report(tmp_path, f"--runs={tmp_path}/out/r*", "--axis=words")
@@ -614,15 +694,14 @@ def test_a_side_against_another(tmp_path):
     text = write_report(tmp_path, f"--compare={tmp_path}/a,{tmp_path}/b")
     found = cells(text)
     (over_seeds,) = [row for row in found if row[0] == "seeds"]
-    assert over_seeds[1] == "+0.1033" and over_seeds[-1] == "b is better by 0.1033"
-    (over_examples,) = [row for row in found if row[0] == "examples"]
-    assert over_examples[-1].startswith("b is better by")
+    assert over_seeds[1] == "+0.1033" and "Over seeds, b is better by 0.1033." in text
+    assert "Over examples, b is better by" in text
     gained = ["8", "text number 8 is &lt;b&gt;", "bad", *_shares("good", 0, "bad", 100)]
     assert gained in found
     lost = ["5", "text number 5 is &lt;b&gt;", "good", *_shares("good", 100, "bad", 0)]
     assert lost in found
-    assert "12 examples that most runs of b and not most runs of a have right" in text
-    assert "1 example that most runs of a and not most runs of b have right" in text
+    assert "12 texts that most runs of b got right and most of a wrong" in text
+    assert "1 text that most runs of a got right and most of b wrong" in text
     assert "eval_accuracy against cost in FLOP: b 0.7133 at 8e+09; a 0.61 at 2e+10." in text
     assert "a (3 seeds) from" in text and "<h1>b against a</h1>" in text
 

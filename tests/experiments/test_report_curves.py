@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from albert.experiments import charts, report_curves, report_groups, runs, statistics
+from albert.training import results
 from tests.support import run_folders
 
 
@@ -91,3 +92,16 @@ def test_captions_say_what_is_thinned_and_cut_off(tmp_path, drawn):
     assert "; thinned: of up to 1,000 points of a line, 300 are drawn" in loss
     assert loss.endswith("; bands reach beyond the figure")
     assert not any("thinned" in caption for caption, _ in figures if "accuracy" in caption)
+
+
+def test_axes_have_the_values_that_a_score_can_have(tmp_path):
+    run_folders.make_run(tmp_path / "r1", "run_squad_v2", "squad_v2", "f1")
+    (run,) = runs.recorded(groups_of(tmp_path))
+    assert report_curves.bounds(run, "f1") == (0, 100)
+    assert report_curves.bounds(run, "start_accuracy") == (0, 1)
+    assert report_curves.bounds(run, "eval_loss") == (0, np.inf)
+    for name, bounds in (
+        ("macro_f1", (0, 1)), ("matthew_corr", (-1, 1)), ("R2", (-np.inf, 1)), ("MSE", (0, np.inf)),
+        ("perplexity", (-np.inf, np.inf)),
+    ):  # fmt: skip
+        assert results.bounds(name) == bounds

@@ -22,16 +22,16 @@ def test_costs_stand_next_to_scores_best_first(tmp_path):
             cost = {"steps": 10, "tokens": 2000 + 2000 * seed, "flop": 10**9}
             path = tmp_path / f"r{rate}_{seed}"
             run_folders.make_run(path, seed=seed + shift, learning_rate=rate, cost=cost)
-    table, figures, note = report.score_blocks(read(tmp_path), FLOP)
-    assert table["table"] == ["side", "mean", "interval", "FLOP", "tokens", "runs", "remarks"]
-    assert [row[:2] for row in table["rows"]] == [
-        ["learning_rate=0.2", "0.8650"],
-        ["learning_rate=0.1", "0.7650"],
-    ]
-    assert table["rows"][1][3:6] == ["1.00e+09", "5,000", "2"]
-    assert note["note"] == "A run of each costs the same, 1e+09 FLOP."
-    ((caption, svg),) = figures["figures"]
-    assert "interval" in caption and "learning_rate=0.1 0.765 (0.7015 to 0.8285)" in svg
+    (table,) = report.score_blocks(read(tmp_path))
+    assert table["table"] == [
+        "side", "eval_accuracy", "interval of 95%", "FLOP", "tokens", "runs", "remarks",
+    ]  # fmt: skip
+    first, second = ([str(cell) for cell in row] for row in table["rows"])
+    assert first[:2] == ["learning_rate=0.2", "0.8650"]
+    assert second[:2] == ["learning_rate=0.1", "0.7650"]
+    assert second[2] == "0.7015\u00a0to\u00a00.8285" and second[3:6] == ["1.00e+09", "5,000", "2"]
+    figures, note = report.cost_blocks(read(tmp_path), FLOP)
+    assert note["note"] == "A run of each costs the same, 1e+09 FLOP." and not figures["figures"]
 
 
 def test_losses_are_better_if_they_are_low(tmp_path):
@@ -46,9 +46,7 @@ def test_without_scipy_a_note_says_what_to_install(tmp_path, monkeypatch):
     for seed in (1, 2):
         run_folders.make_run(tmp_path / f"r{seed}", learning_rate=seed)
     monkeypatch.setattr(statistics, "is_installed", lambda: False)
-    assert list(report.score_blocks(read(tmp_path), FLOP)) == [
-        {"note": f"{statistics.NOT_INSTALLED}."}
-    ]
+    assert list(report.score_blocks(read(tmp_path))) == [{"note": f"{statistics.NOT_INSTALLED}."}]
 
 
 @pytest.fixture(scope="module", params=[5, 1])
@@ -75,7 +73,7 @@ def test_fifty_runs_are_a_small_file_that_says_what_is_thinned(fifty):
     assert not re.search(r"https?:|<script|<link|<img|@import|@font-face|url\((?!#)", page)
     assert "thinned: of up to 1,000 points of a line, 300 are drawn" in page
     assert f"gray: the other {50 // seeds - 8}" in page
-    assert len(set(re.findall(r"<td[^>]*>(r\d\d)</td>", page))) == 50
+    assert len(set(re.findall(r'<a href="#run-\d+">(r\d\d)</a></td>', page))) == 50
 
 
 @pytest.mark.slow

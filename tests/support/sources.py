@@ -52,10 +52,11 @@ PLAIN = """
     experiments.blimp experiments.charts experiments.comparison experiments.comparison_sides
     experiments.comparison_text experiments.demo_data
     experiments.example_statistics experiments.exported_runs experiments.glue_table
+    experiments.main_effects
     experiments.model_card experiments.older_predictions experiments.power
     experiments.predictions experiments.report
-    experiments.report_curves
-    experiments.report_groups
+    experiments.report_cells experiments.report_curves
+    experiments.report_groups experiments.report_predictions experiments.report_sweeps
     experiments.reproduction experiments.runs experiments.seeds experiments.statistics
     experiments.sweep
     experiments.sweep_comparison
