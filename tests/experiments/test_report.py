@@ -50,7 +50,8 @@ def test_bars_intervals_links_and_marks_keep_their_texts():
     text = body_of({"table": list("abcde"), "rows": [cells]})
     assert '<td class="number bar" style="--at: 25.0%">0.25</td><td class="number">-3</td>' in text
     assert (
-        '<td class="short interval">0.4000\u00a0to\u00a00.7000<svg class="interval" aria-hidden' in text
+        '<td class="short interval">0.4000\u00a0to\u00a00.7000<svg class="interval" aria-hidden'
+        in text
     )
     assert '<line x1="0.0%" x2="100.0%" y1="5" y2="5"/><circle cx="33.3%"' in text
     assert '<a href="#run-1">run &lt;1&gt;</a>' in text

@@ -469,7 +469,7 @@ def test_a_sweep_of_real_trials_and_its_report(tmp_path, golden):
     assert all(side.cost["steps"] == 4 for side in compared.sides)
     pytest.importorskip("matplotlib")
     page = report.make_page(report.Settings(runs=(str(out),)))
-    assert "<td>trial_0001</td>" in page and 'aria-label="Training loss: ' in page
+    assert ">trial_0001</a></td>" in page and 'aria-label="Training loss: ' in page
     page = report.make_page(report.Settings(runs=(str(out / "trial_0000"),)))
     assert (
         "Confusion matrix of 32 examples" in page and "<h3>Worst examples of data.tsv</h3>" in page
