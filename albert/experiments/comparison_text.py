@@ -380,8 +380,11 @@ def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> s
 def verdict_blocks(compared: Compared) -> Iterator[dict]:
     """Yields the verdicts over seeds and over examples in sentences, and what they rest on."""
     (pair,) = compared.pairs
-    findings = [("seeds", pair.seeds, pair.why_not_seeds)]
-    findings.append(("examples", pair.examples and pair.examples.finding, pair.why_not_examples))
+    over_examples = None if pair.examples is None else pair.examples.finding
+    findings = (
+        ("seeds", pair.seeds, pair.why_not_seeds),
+        ("examples", over_examples, pair.why_not_examples),
+    )
     rows: list[list[object]] = []
     for over, finding, why_not in findings:
         verdict = f"not known: {why_not}" if finding is None else finding.verdict

@@ -303,7 +303,7 @@ def _best_side(sides: Sequence[RunGroup]) -> str:
     if best.mean.low is not None:
         interval = text_tables.interval(best.mean.low, best.mean.high)
         text += f" (95% interval {interval}, {best.mean.n} seeds)"
-    return f"{text}. Whether this is more than chance, a comparison of two says (--compare)."
+    return f"{text}. A comparison of two says whether the difference is more than chance."
 
 
 def _each_run(runs: Sequence[Run]) -> Iterator[Block]:
@@ -431,7 +431,7 @@ def score_blocks(sides: Sequence[RunGroup]) -> Iterator[Block]:
     rows: list[list[object]] = []
     for row, interval in zip(scored, intervals, strict=True):
         name, mean, _, runs, _, remarks = comparison_text.side_row(row)
-        score = report_cells.bar(row.mean and row.mean.estimate, bounds, mean)
+        score = report_cells.bar(None if row.mean is None else row.mean.estimate, bounds, mean)
         spent = [comparison_text.cost(name, row.cost.get(name)) for name in costs]
         rows.append([name, score, interval, *spent, runs, remarks])
     header = ["side", scored[0].name, "interval of 95%"]

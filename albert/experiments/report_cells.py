@@ -148,8 +148,8 @@ def intervals(
 def difference(estimate: float, low: float, high: float) -> Interval:
     """Returns a cell with the interval of a difference around 0, which is in the middle."""
     largest = max(map(abs, (low, estimate, high))) or 1.0
-    places = (0.5 + 0.5 * value / largest for value in (low, estimate, high))
-    return Interval(_text(low, high), *places, zero=0.5)
+    start, middle, end = (0.5 + 0.5 * value / largest for value in (low, estimate, high))
+    return Interval(_text(low, high), start, middle, end, zero=0.5)
 
 
 def _text(low: float, high: float) -> str:

@@ -210,10 +210,10 @@ def _numbers(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
     caption = f"Predicted numbers against the labels of {name}; on the line they are the same"
     if len(rows) > charts.MAX_DOTS:
         caption += f"; thinned: {charts.MAX_DOTS:,} of {len(rows):,} are drawn"
-    svg = charts.scatter("Predictions", labels, guesses, "label", "prediction")
+    svg = charts.scatter("Predictions", list(labels), list(guesses), "label", "prediction")
     figures = [(caption, svg)]
     if len(rows) > 1:
-        svg = charts.histogram("Residuals", residuals, "prediction minus label")
+        svg = charts.histogram("Residuals", list(residuals), "prediction minus label")
         figures.append(("Residuals: how often predictions are too low or too high", svg))
     yield {"figures": figures}
     yield from _example_tables(rows, name, ["text", "right", "predicted", ""])

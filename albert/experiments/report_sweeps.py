@@ -78,8 +78,8 @@ def _verdict(summary: Mapping[str, Any]) -> Iterator[Block]:
     counts = [f"{n} {'is' if n == 1 else 'are'}" for n in (worse, better)]
     name = summary["points"][reference]["name"]
     yield {
-        "paragraph": f"Of the other {others} points that are compared with {name}, {counts[0]} "
-        f"worse and {counts[1]} better; {others - worse - better} cannot be told apart from it."
+        "paragraph": f"Of {others} other points, {counts[0]} worse than {name}, {counts[1]} "
+        f"better, and {others - worse - better} cannot be told apart from it."
     }
 
 
