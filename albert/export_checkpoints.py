@@ -74,16 +74,13 @@ def main(values: flags.FlagValues) -> None:
             "its texts become pieces; leave the flag out"
         )
     rules = model_folder.checked_rules(prefix, given)
-    folder = os.path.dirname(target) or "."
-    file_io.make_dirs(folder)
-    checkpoints.write_tensors(target, checkpoints.read_tensors(prefix))
-    for path in sources.files_beside(prefix):
-        copy = os.path.join(folder, os.path.basename(path))
-        if os.path.abspath(copy) != os.path.abspath(path):
-            file_io.copy(path, copy)
-            logging.info("Copied %s", copy)
-    if rules and not is_described:
-        model_folder.write_rules(folder, rules)
+    folder, name = os.path.dirname(target) or ".", os.path.basename(target)
+    with file_io.atomic_folder(folder, last=f"{name}.index") as new:
+        checkpoints.write_tensors(os.path.join(new, name), checkpoints.read_tensors(prefix))
+        for path in sources.files_beside(prefix):
+            file_io.copy(path, os.path.join(new, os.path.basename(path)))
+        if rules and not is_described:
+            model_folder.write_rules(new, rules)
     model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)
 

@@ -36,8 +36,9 @@ class Settings(options.Group):
     vectors: str = options.flag(
         "tokens",
         "Vectors of a text: one for each token, the mean of these, the one of [CLS] (first), or "
-        "the output of the pooler, which reads the last layer. Without the flag a "
-        "model of sentence-transformers decides; mean for one that was trained with it.",
+        "the output of the pooler, which reads the last layer.",
+        shown_default="as in a model of sentence-transformers; mean for one that was trained with "
+        "it; else tokens",
         choices=("tokens", "mean", "first", "pooled"),
     )
     pooling: str | None = options.flag(

@@ -74,7 +74,7 @@ class Settings(options.Group):
     )
     skip_empty: bool = options.flag(
         False,
-        "Leave out rows without text; the others keep their numbers. By default they are an error.",
+        "Leave out rows without text, which are an error otherwise; the others keep their numbers.",
     )
     with_text: bool = options.flag(
         False, "Also write the text of each answer, for models of run_classifier."

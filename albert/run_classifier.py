@@ -120,7 +120,8 @@ class Settings(fine_tuning_settings.ClassifierSettings):
     standardize_labels: bool = options.flag(
         True,
         "Train a regression on labels with mean 0 and deviation 1; answers and scores are in the "
-        "unit of the labels. By default for your own data, and not for STS-B, as in the reference.",
+        "unit of the labels.",
+        shown_default="true for your own data, false for STS-B, as in the reference",
     )
     predict_on: str = options.flag(
         "test",

@@ -50,7 +50,7 @@ class Settings(options.Group):
     )
     host: str = options.flag(
         "127.0.0.1",
-        "Address to listen at; the default is reached from this machine only. There is no "
+        "Address to listen at; 127.0.0.1 is reached from this machine only. There is no "
         "authentication.",
     )
     port: int = options.flag(
@@ -105,8 +105,8 @@ class Settings(options.Group):
     )
     runtime: str = options.flag(
         "auto",
-        "What runs a folder of export_serving: onnxruntime, openvino and the like; by default the "
-        "one of its format.",
+        "What runs a folder of export_serving: onnxruntime, openvino and the like; auto: the one "
+        "of its format.",
     )
     log_format: str = options.flag(
         "text",

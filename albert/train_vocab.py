@@ -55,8 +55,8 @@ class Settings(options.Group):
     do_lower_case: bool = options.flag(True, "Lower-case the text.")
     keep_accents: bool = options.flag(
         False,
-        "Keep the accents of letters; the texts of the model need the same flag. Without it only a "
-        "cased --wordpiece keeps them.",
+        "Keep the accents of letters; the texts of the model need the same flag.",
+        shown_default="true for a cased --wordpiece, else false",
     )
     character_coverage: float = options.flag(
         0.99995,

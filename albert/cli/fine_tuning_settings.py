@@ -359,8 +359,21 @@ class StepSettings(Settings):
         False, "Evaluate: each checkpoint as it is saved, or all existing ones."
     )
     eval_batch_size: int = options.count(8, "Examples per evaluation step, over all devices.")
-    train_step: int = options.count(1000, "Total number of steps.")
-    warmup_step: int = options.flag(0, "Steps over which the learning rate rises from 0.")
+    train_step: int = options.count(
+        1000,
+        "Total number of steps.",
+        shown_default="1000; for your own data 3 epochs, but at least 200 steps",
+    )
+    warmup_step: int = options.flag(
+        0,
+        "Steps over which the learning rate rises from 0.",
+        shown_default="0; for your own data 10% of the steps",
+    )
+    save_checkpoints_steps: int = options.count(
+        1000,
+        "Steps between checkpoints.",
+        shown_default="1000; for your own data with --do_eval each epoch, but at most 20 times",
+    )
     num_train_epochs: float | None = options.flag(
         None,
         "Times that training goes through its data, instead of --train_step; by default 3 for your "

@@ -51,6 +51,7 @@ class Flag:
     Attributes:
       default: value if the flag is not given.
       help: one sentence for ``--help``.
+      shown_default: what happens without the flag, if `default` does not say it: ``--help`` shows it.
       choices: allowed values; empty: any.
       minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
       check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
@@ -64,6 +65,7 @@ class Flag:
 
     default: Any
     help: str
+    shown_default: str = ""
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
@@ -86,9 +88,9 @@ def flag(default: Any, help: str, **rest: Any) -> Any:
     return dataclasses.field(default=default, metadata={_FLAG: row})
 
 
-def count(default: int | None, help: str) -> Any:
+def count(default: int | None, help: str, **rest: Any) -> Any:
     """Returns the field of a flag for a whole number that must be at least 1; None: no default."""
-    return flag(default, help, check=positive)
+    return flag(default, help, check=positive, **rest)
 
 
 def group(kind: type, **defaults: Any) -> Any:
@@ -258,6 +260,8 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
             extra = {key: bound for key, bound in extra.items() if bound is not None}
             default = list(row.default) if value_type is tuple and row.default else row.default
             _DEFINERS[value_type](name, default, row.help, **place, **extra)
+        if row.shown_default:
+            flag_values[name].default_as_str = row.shown_default
         if row.alias:
             flags.DEFINE_alias(row.alias, name, **place)
     required = [name for name, _, row in _rows(kind) if row.required]

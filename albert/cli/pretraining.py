@@ -162,7 +162,8 @@ class Settings(training.Settings):
     sentence_task: str = options.flag(
         "sop",
         "What the model learns of two texts in addition to masked words: their order, whether one "
-        "follows the other, or nothing. --do_eval alone: by default what it has learned.",
+        "follows the other, or nothing.",
+        shown_default="sop; for --do_eval alone what the model has learned",
         choices=("sop", "nsp", "none"),
     )
     poly_power: float = options.flag(

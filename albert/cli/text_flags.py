@@ -22,13 +22,14 @@ class TextFlags(options.Group):
 
     do_lower_case: bool = options.flag(
         True,
-        "Lower-case the text; by default what the model says. A vocabulary with capitals needs "
-        "this flag, or --nodo_lower_case, if the model does not say it.",
+        "Lower-case the text. A vocabulary with capitals needs this flag, or --nodo_lower_case, if "
+        "the model does not say it.",
+        shown_default="what the model says, else true",
     )
     keep_accents: bool = options.flag(
         False,
-        "Keep the accents of letters; by default what the model says, else only the texts of a "
-        "cased WordPiece model keep them.",
+        "Keep the accents of letters.",
+        shown_default="what the model says, else true for a cased WordPiece vocabulary only",
     )
     extra_pieces: tuple[str, ...] = options.flag(
         (),

@@ -433,8 +433,10 @@ def atomic_folder(path: str, last: str) -> Iterator[str]:
     Other files in `path` stay.
 
     Args:
-      last: name of the file that makes the others valid. It is missing while older files are
-        replaced.
+      last: name of the file that makes the others valid.
+
+    Raises:
+      InputError: `path` has a file of the same name with other content.
     """
     path = str(path).rstrip("/")
     new = not exists(path)
@@ -450,12 +452,27 @@ def atomic_folder(path: str, last: str) -> Iterator[str]:
             rename(temporary, path)
             return
         make_dirs(path)
-        remove(os.path.join(path, last))
-        for name in sorted(listdir(temporary), key=lambda name: name == last):
+        for name in sorted(_new_files(temporary, path), key=lambda name: name == last):
             rename(os.path.join(temporary, name), os.path.join(path, name))
     finally:
         with contextlib.suppress(OSError):
             remove(temporary)
+
+
+def _new_files(source: str, target: str) -> list[str]:
+    """Returns the names in a folder that another one lacks; rejects others unless they are equal."""
+    existing = {name for name in listdir(source) if exists(os.path.join(target, name))}
+    pairs = {name: (os.path.join(source, name), os.path.join(target, name)) for name in existing}
+    if others := sorted(name for name, pair in pairs.items() if not _are_equal(*pair)):
+        raise InputError(
+            f"the folder {target} already has other files with the names {', '.join(others)}, which "
+            "would be lost: name a new folder, or remove them if you do not need them"
+        )
+    return [name for name in listdir(source) if name not in existing]
+
+
+def _are_equal(one: str, other: str) -> bool:
+    return not is_dir(other) and size(one) == size(other) and sha256(one) == sha256(other)
 
 
 def create(path: str, text: str) -> bool:

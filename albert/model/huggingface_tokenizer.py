@@ -104,7 +104,8 @@ def holds_wordpiece(path: str) -> bool:
         if kind != only:
             raise file_io.InputError(
                 f"{path}: the {name} is {kind!r}; a WordPiece vocabulary is only read from a file "
-                f"with {only}: give vocab_file"
+                f"with {only}: give vocab_file (if this toolkit wrote the file, the vocab.txt that "
+                "it wrote next to it)"
             )
     return True
 

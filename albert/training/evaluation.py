@@ -639,7 +639,7 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     block = results.make_block(metrics, step, form=form, metric=engine.task.best_metric)
     blocks = results.read_blocks(folder)
     # An existing block that contains all lines of the new one is kept.
-    if not any({*block.text.splitlines()} <= {*other.text.splitlines()} for other in blocks):
+    if not any({*block.text.split("\n")} <= {*other.text.split("\n")} for other in blocks):
         blocks = results.put(blocks, block)
     trial = results.read_trial(folder) if form.has_summary else None
     results.write_blocks(folder, blocks, trial and trial.best_step)

@@ -344,7 +344,7 @@ def display(block: Block, form: Form = SHORT) -> str:
     """
     lines = [
         line
-        for line in block.text.splitlines()
+        for line in block.text.split("\n")
         if not line.startswith("best ") and line.rpartition(" = ")[0] not in form.by_class
     ]
     return "\n".join(["***** Eval results *****", *(f"  {in_words(line)}" for line in lines)])
@@ -384,7 +384,7 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
     blocks = []
     for text in file_io.read_text(path, "results").split(_RULE):
         # Names of classes may contain an equals sign.
-        pairs = (line.rpartition(" = ")[::2] for line in text.splitlines() if " = " in line)
+        pairs = (line.rpartition(" = ")[::2] for line in text.split("\n") if " = " in line)
         pairs = (pair for pair in pairs if not pair[1].startswith("["))
         try:
             values = {key: float(value) for key, value in pairs}
@@ -396,7 +396,7 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
         if text.strip():
             blocks.append(Block(step, values, text.strip()))
     steps = {f"{_SUMMARY} {block.step}" for block in blocks}
-    return [b for b in blocks if not (b.is_summary and b.text.splitlines()[-1] in steps)]
+    return [b for b in blocks if not (b.is_summary and b.text.split("\n")[-1] in steps)]
 
 
 def add_lines(folder: str, step: int, scores: Scores, replaced: str) -> None:
@@ -410,7 +410,7 @@ def add_lines(folder: str, step: int, scores: Scores, replaced: str) -> None:
     blocks = read_blocks(folder)
     for place, block in enumerate(blocks):
         if block.step == step and not block.is_summary:
-            lines = block.text.splitlines()
+            lines = block.text.split("\n")
             names = [line.rpartition(" = ")[0] for line in lines]
             kept = [
                 line
@@ -433,7 +433,7 @@ def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None)
     summaries = [block.text for block in blocks if block.is_summary]
     for block in blocks:
         if best_step is not None and block.step == best_step:
-            scores = [line for line in block.text.splitlines() if _is_metric(line.split(" = ")[0])]
+            scores = [line for line in block.text.split("\n") if _is_metric(line.split(" = ")[0])]
             summaries = ["\n".join([*scores, f"{_SUMMARY} {best_step}"])]
     text = "".join(f"{block.text}\n{_RULE}\n" for block in blocks if not block.is_summary)
     text += "".join(f"{summary}\n" for summary in summaries)

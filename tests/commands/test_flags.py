@@ -100,6 +100,17 @@ def test_help_says_something(script):
 
 
 @pytest.mark.parametrize("script", COMMANDS)
+def test_help_shows_one_default_of_a_flag(script):
+    values = command_lines.define(script)
+    shown = {name: (values[name].help, values[name].default_as_str) for name in values}
+    assert [name for name, (text, default) in shown.items() if default and re.search(
+        "by default|the default|without the flag", text, re.I
+    )] == []  # fmt: skip
+    if "do_lower_case" in shown and script != "train_vocab":
+        assert "(default: what the model says, else true)" in values.get_help()
+
+
+@pytest.mark.parametrize("script", COMMANDS)
 def test_help_shows_all_flags_of_a_script(script):
     """Also those of shared groups."""
     values = flags.FlagValues()

@@ -71,6 +71,23 @@ def test_weights_of_hugging_face_become_a_checkpoint(tmp_path, run_script, name)
     assert not target.parent.exists()
 
 
+def test_files_of_another_model_stay(tmp_path, run_script):
+    config = builders.tiny_config()
+    for seed, name in enumerate(("one", "other")):
+        model = pretraining_heads.PretrainingModel(config, seed=seed)
+        builders.write_model(tmp_path / name, model, config)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "other").iterdir()}
+    flags = {"albert_directory": tmp_path / "one", "export_path": f"{tmp_path}/other/"}
+    names = "model.ckpt-best.data-.*, model.ckpt-best.index, model.ckpt-best.manifest.json"
+    with pytest.raises(file_io.InputError, match=f"already has .*{names}, .*name a new folder"):
+        run_script(export_checkpoints, **flags)
+    (tmp_path / "other" / "albert_config.json").write_text("{}")
+    with pytest.raises(file_io.InputError, match="already has .* albert_config.json, which"):
+        run_script(export_checkpoints, **{**flags, "export_path": tmp_path / "other" / "new"})
+    before["albert_config.json"] = b"{}"
+    assert {path.name: path.read_bytes() for path in (tmp_path / "other").iterdir()} == before
+
+
 def test_mistakes_are_named(golden, tmp_path, run_script):
     with pytest.raises(file_io.InputError, match="there is no checkpoint .*model.ckpt-best"):
         run_script(export_checkpoints, albert_directory=tmp_path, export_path=tmp_path / "x")

@@ -107,6 +107,15 @@ def test_a_head_that_reads_the_mean_is_refused(tmp_path):
             huggingface_export.export(**flags, output_dir=str(tmp_path / "out"))
 
 
+def test_files_of_another_model_stay(tmp_path, model_dir):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(file_io.InputError, match="already has .* config.json, .*name a new folder"):
+        huggingface_export.export(model_dir=str(model_dir), output_dir=str(folder))
+    assert contents(folder) == {"config.json": b"{}"}
+
+
 def test_a_model_folder_may_take_its_own_export(tmp_path, model_dir):
     folder = tmp_path / "model"
     folder.mkdir()

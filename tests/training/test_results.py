@@ -26,6 +26,16 @@ def test_blocks_are_read_as_they_were_written(tmp_path):
     assert results.read_blocks(str(tmp_path / "none")) == []
 
 
+def test_a_name_may_have_any_character_but_a_line_feed(tmp_path):
+    names = [f"f1_a{odd}b" for odd in ("\x0b", "\x1c", "\x85", "\u2028", " = ", "\U0001f600")]
+    form = results.SHORT._replace(by_class=tuple(names))
+    block = results.make_block(dict.fromkeys(names, 0.5), 3, form=form)
+    results.write_blocks(str(tmp_path), [block])
+    results.add_lines(str(tmp_path), 3, {"temperature": 2.0}, "abstention_")
+    (found,) = results.read_blocks(str(tmp_path))
+    assert found.values == {**dict.fromkeys(names, 0.5), "global_step": 3, "temperature": 2.0}
+
+
 @pytest.mark.parametrize(
     ("name", "steps", "last"),
     [
