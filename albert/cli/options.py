@@ -51,7 +51,7 @@ class Flag:
     Attributes:
       default: value if the flag is not given.
       help: one sentence for ``--help``.
-      shown_default: what happens without the flag, if `default` does not say it: ``--help`` shows it.
+      shown_default: what happens without the flag, which ``--help`` shows; "": `default`.
       choices: allowed values; empty: any.
       minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
       check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.

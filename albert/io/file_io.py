@@ -31,6 +31,7 @@ from typing import IO, Any
 # The disk is full, or a quota or a limit of the size of files is reached.
 _CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHUNK = 1 << 20  # bytes read at a time
+_PACKED = {b"\x1f\x8b": "a gzip file does", b"PK\x03\x04": "a zip archive or an Excel file does"}
 # Maximum bytes of a file that is read as a whole and describes something, such as `model.json`.
 # Files of data, which are as large as users make them, have no maximum.
 SMALL = 64 << 20
@@ -460,13 +461,13 @@ def atomic_folder(path: str, last: str) -> Iterator[str]:
 
 
 def _new_files(source: str, target: str) -> list[str]:
-    """Returns the names in a folder that another one lacks; rejects others unless they are equal."""
+    """Returns the names in a folder that another one lacks; rejects others unless equal."""
     existing = {name for name in listdir(source) if exists(os.path.join(target, name))}
     pairs = {name: (os.path.join(source, name), os.path.join(target, name)) for name in existing}
     if others := sorted(name for name, pair in pairs.items() if not _are_equal(*pair)):
         raise InputError(
-            f"the folder {target} already has other files with the names {', '.join(others)}, which "
-            "would be lost: name a new folder, or remove them if you do not need them"
+            f"the folder {target} already has other files with the names {', '.join(others)}, "
+            "which would be lost: name a new folder, or remove them if you do not need them"
         )
     return [name for name in listdir(source) if name not in existing]
 
@@ -577,6 +578,9 @@ def encoding_advice(content: bytes) -> str:
     Args:
       content: bytes of the text, from its start if it may be UTF-16.
     """
+    for start, form in _PACKED.items():
+        if content.startswith(start):
+            return f"it begins as {form}: unpack it, or save it as text"
     name, so = "CP1252", "if it has the encoding of Western Windows, "
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         name, so = "UTF-16", "it begins as UTF-16 does: "

@@ -61,8 +61,12 @@ def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
     return scores
 
 
-def constant_answer(counts: Sequence[results.ClassCount]) -> dict[str, float]:
-    """Returns each score of its best constant answer, `RANKINGS` if there are two classes."""
+def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> dict[str, float]:
+    """Returns each score of its best constant answer, `RANKINGS` if there are two classes.
+
+    Args:
+      positive: id of the class, of two, whose probability ranks the examples.
+    """
     total, best = sum(row.labels for row in counts), max(counts, key=lambda row: row.labels)
 
     def answers(name: str) -> list[results.ClassCount]:
@@ -80,7 +84,7 @@ def constant_answer(counts: Sequence[results.ClassCount]) -> dict[str, float]:
         scores |= {f"{score}_{row.name}": getattr(own, score) for score in _OF_A_CLASS}
     if len(counts) == 2:
         is_defined = all(row.labels for row in counts)
-        values = (0.5, counts[1].labels / total) if is_defined else (math.nan, math.nan)
+        values = (0.5, counts[positive].labels / total) if is_defined else (math.nan, math.nan)
         scores |= dict(zip(RANKINGS, values, strict=True))
     return scores
 

@@ -41,7 +41,7 @@ def label_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_positive(names: Iterable[str]) -> str:
-    """Returns the label of two whose F1 is a score, which their order does not change."""
+    """Returns the label, of two in any order, whose F1 and ranking are scores."""
     names = tuple(names)
     return glue.find_words(names).get(glue.POSITIVE) or label_order(names)[-1]
 
@@ -404,8 +404,12 @@ class CustomTask:
         scores = (("eval_accuracy", metrics.accuracy),)
         if len(self.labels) != 2:
             return scores
-        positive = self.labels.index(find_positive(self.labels))
-        return (*scores, ("f1", functools.partial(metrics.f1, positive=positive)))
+        return (*scores, ("f1", functools.partial(metrics.f1, positive=self.positive)))
+
+    @property
+    def positive(self) -> int:
+        """Returns the id of the class, of two, whose F1 and ranking are scores."""
+        return self.labels.index(find_positive(self.labels)) if len(self.labels) == 2 else 1
 
     def check_splits(self, splits: Iterable[str]) -> None:
         """Rejects splits without a file."""

@@ -82,6 +82,7 @@ class ClassifierTask(Protocol):
     Attributes:
       labels: label names in the order of their ids; empty for regression.
       best_metric: score that picks the best checkpoint.
+      positive: id of the class, of two, whose F1 and ranking are scores.
       columns: names of the columns of the texts and the label.
     """
 
@@ -97,6 +98,8 @@ class ClassifierTask(Protocol):
     def best_metric(self) -> str: ...
     @property
     def scores(self) -> Sequence[metrics.NamedScore]: ...
+    @property
+    def positive(self) -> int: ...
     @property
     def columns(self) -> tables.Columns: ...
 
@@ -205,6 +208,13 @@ class GlueTask:
             for key, score in self.scores
         )
         return dataclasses.replace(self, labels=labels, scores=scores)
+
+    @property
+    def positive(self) -> int:
+        """Returns the id of the class, of two, whose ranking is a score: in any order the same."""
+        if len(self.labels) != 2:
+            return 1
+        return self.labels.index(POSITIVE if POSITIVE in self.labels else max(self.labels))
 
     @property
     def is_regression(self) -> bool:
@@ -789,7 +799,14 @@ def make_task(
         eval_outputs=eval_outputs,
         evaluator=partial(
             metrics.TextEvaluator,
-            partial(metrics.Evaluator, glue_task.scores, scale.deviation, labels, True),
+            partial(
+                metrics.Evaluator,
+                glue_task.scores,
+                scale.deviation,
+                labels,
+                True,
+                glue_task.positive,
+            ),
             answers_of(glue_task, scale, decision),
         ),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
@@ -932,7 +949,8 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         if self.decision.may_abstain:
             labels = rows["label_ids"] if is_labeled else None
             further = calibration.score_answers(self.decision, rows["probabilities"], labels)
-        evaluator = metrics.Evaluator(self.task.scores, 1.0, self.task.labels, True)
+        task = self.task
+        evaluator = metrics.Evaluator(task.scores, 1.0, task.labels, True, task.positive)
         if is_labeled:
             return prediction_files.write_scores(output_dir, evaluator, rows, further)
         if further:

@@ -212,6 +212,7 @@ class Evaluator:
       deviation: unit of the losses of numbers, see `label_scale`.
       labels: names of the classes by id; empty for numbers.
       scores_classes: whether the results have the scores of `class_scores`.
+      positive: id of the class, of two, whose probability ranks the examples.
     """
 
     def __init__(
@@ -220,11 +221,13 @@ class Evaluator:
         deviation: float = 1.0,
         labels: Sequence[str] = (),
         scores_classes: bool = False,
+        positive: int = 1,
     ) -> None:
         self._scores = scores
         self._deviation = deviation
         self._labels = labels
         self._scores_classes = scores_classes and bool(labels)
+        self._positive = positive
         self._ranks = self._scores_classes and len(labels) == 2
         names = ("label_ids", "predictions", "per_example_loss")
         self._rows: dict[str, list] = {
@@ -245,7 +248,8 @@ class Evaluator:
         if self._scores_classes:
             scores |= class_scores.measure(self.classes())
         if self._ranks:
-            scores |= class_scores.rank(rows["label_ids"] == 1, rows["probabilities"][:, 1])
+            is_positive = rows["label_ids"] == self._positive
+            scores |= class_scores.rank(is_positive, rows["probabilities"][:, self._positive])
         return {**scores, "eval_loss": loss, "loss": loss}
 
     def classes(self) -> tuple[results.ClassCount, ...]:
@@ -265,7 +269,7 @@ class Evaluator:
             values = [score(labels, np.full_like(labels, answer)) for answer in answers]
             scores[key] = min(values) if results.is_loss(key) else max(values)
         if self._scores_classes:
-            scores |= class_scores.constant_answer(self.classes())
+            scores |= class_scores.constant_answer(self.classes(), self._positive)
         loss = baseline_loss(labels) / self._deviation**2
         return {**scores, "eval_loss": loss, "loss": loss}
 

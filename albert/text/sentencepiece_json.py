@@ -125,8 +125,8 @@ def _steps(path: str, content: _Json) -> dict[str, _Json]:
     if unknown or sorted(places) != places:  # type: ignore[type-var]
         raise file_io.InputError(
             f"{path}: the normalizer has the steps {', '.join(found)}; of a SentencePiece model "
-            f"only these are read, in this order: {', '.join(_STEPS)}. Give spm_model_file (if this "
-            "toolkit wrote the file, the spiece.model that it wrote next to it)"
+            f"only these are read, in this order: {', '.join(_STEPS)}. Give spm_model_file (if "
+            "this toolkit wrote the file, the spiece.model that it wrote next to it)"
         )
     for one, other in _TOGETHER:
         if (one in found) != (other in found):

@@ -187,25 +187,33 @@ def test_a_new_folder_appears_only_when_whole(folder):
 
 
 def test_files_get_into_a_folder_only_when_all_are_written(folder, monkeypatch):
-    """While they do, the file that makes others count is not there."""
-    for name in ("a", "b", "mine"):
+    """The one that makes others count is the last; equal ones stay, and so do those of others."""
+    for name in ("b", "mine"):
         file_io.write_text(f"{folder}/{name}", "old")
     moves = []
 
     def rename(source, target, real=file_io.rename):
         if ".tmp-" not in target:
-            moves.append((os.path.basename(target), file_io.exists(f"{folder}/a")))
+            moves.append(os.path.basename(target))
         real(source, target)
 
     monkeypatch.setattr(file_io, "rename", rename)
     with file_io.atomic_folder(folder, last="a") as temporary:
-        for name in ("a", "b", "c"):
-            file_io.write_text(f"{temporary}/{name}", "new")
-        assert file_io.read_text(f"{folder}/a", "--x") == "old"
-    assert moves == [("b", False), ("c", False), ("a", False)]
+        for name, text in {"a": "new", "b": "old", "c": "new"}.items():
+            file_io.write_text(f"{temporary}/{name}", text)
+        assert not file_io.exists(f"{folder}/a")
+    assert moves == ["c", "a"]
     texts = {name: file_io.read_text(f"{folder}/{name}", "--x") for name in "a b c mine".split()}
-    assert texts == {"a": "new", "b": "new", "c": "new", "mine": "old"}
+    assert texts == {"a": "new", "b": "old", "c": "new", "mine": "old"}
     assert file_io.listdir(folder) == sorted(texts)
+    with (
+        pytest.raises(file_io.InputError, match="already has other files with the names b, mine, "),
+        file_io.atomic_folder(folder, last="a") as temporary,
+    ):
+        for name in ("b", "c", "d", "mine"):
+            file_io.write_text(f"{temporary}/{name}", "new")
+    assert file_io.listdir(folder) == sorted(texts)
+    assert file_io.read_text(f"{folder}/b", "--x") == "old"
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
@@ -311,6 +319,8 @@ def test_not_utf8(folder):
     )
     file_io.write_bytes(f"{folder}/file", "abc".encode("utf-16"))
     assert "iconv -f UTF-16 -t UTF-8" in _error(file_io.read_text, f"{folder}/file", "--x")
+    file_io.write_bytes(f"{folder}/file", b"\x1f\x8b\x08\x00")
+    assert "a gzip file does: unpack it" in _error(file_io.read_text, f"{folder}/file", "--x")
 
 
 def test_bad_json(folder):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
-from albert.tasks import class_scores, metrics
+from albert.io import tables
+from albert.tasks import class_scores, custom, glue, metrics
 from albert.training import results
 
 NAMES = ("ham", "a = b", "spam")
@@ -87,3 +88,33 @@ def test_an_evaluator_adds_the_scores_of_classes():
     assert found["roc_auc"] == 1.0 and found["support_ham"] == 1
     assert found["f1_a = b"] == found["macro_f1"] == pytest.approx(2 / 3)
     assert {*evaluator.baseline()} == {*found}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        custom.CustomTask({}, tables.Columns(), ("bad", "good")),
+        custom.CustomTask({}, tables.Columns(), ("negative", "positive")),
+        glue.get_task("sst-2"),
+        glue.get_task("rte"),
+    ],
+)
+def test_the_order_of_two_labels_changes_no_score(task):
+    """That of a model from elsewhere may be another; F1 and rankings are of the same label."""
+    labels, predictions = np.array([0, 1, 1, 0, 0]), np.array([0, 0, 1, 0, 1])
+    second = np.array([0.1, 0.35, 0.9, 0.3, 0.6])
+    found = []
+    for order in (slice(None), slice(None, None, -1)):
+        ordered = task.in_order(task.labels[order])
+        flip = ordered.labels != task.labels
+        evaluator = metrics.Evaluator(ordered.scores, 1.0, ordered.labels, True, ordered.positive)
+        rows = {
+            "label_ids": labels ^ flip, "predictions": predictions ^ flip,
+            "probabilities": np.stack([1 - second, second], axis=1)[:, order],
+            "per_example_loss": np.ones(5), "is_real_example": np.ones(5),
+        }  # fmt: skip
+        evaluator.update(rows)
+        found.append((evaluator.result(), evaluator.baseline()))
+    assert found[0] == found[1]
+    expected = sklearn_metrics.average_precision_score(labels, second)
+    assert found[0][0]["average_precision"] == pytest.approx(expected)
