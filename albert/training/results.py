@@ -159,8 +159,9 @@ def find_better_start(blocks: Iterable[Block], value: float | None, metric: str)
     start = next((block.values.get(metric) for block in blocks if block.step == 0), None)
     if start is None or value is None:
         return None
-    is_better = start < value if is_loss(metric) else start > value
-    return start if is_better else None
+    # The file has the digits of float32: an equal score would differ in further ones.
+    one, other = np.float32(start), np.float32(value)
+    return start if (one < other if is_loss(metric) else one > other) else None
 
 
 class ClassCount(NamedTuple):

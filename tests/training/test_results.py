@@ -26,6 +26,16 @@ def test_blocks_are_read_as_they_were_written(tmp_path):
     assert results.read_blocks(str(tmp_path / "none")) == []
 
 
+@pytest.mark.parametrize("metric", ["eval_accuracy", "loss"])
+@pytest.mark.parametrize("value", [2 / 3, 1 / 3])
+def test_an_equal_start_is_not_better(tmp_path, metric, value):
+    results.write_blocks(str(tmp_path), [results.make_block({metric: value}, 0)])
+    blocks = results.read_blocks(str(tmp_path))
+    assert results.find_better_start(blocks, value, metric) is None
+    worse = value + (1e-6 if metric == "loss" else -1e-6)
+    assert results.find_better_start(blocks, worse, metric) == pytest.approx(value)
+
+
 def test_a_name_may_have_any_character_but_a_line_feed(tmp_path):
     names = [f"f1_a{odd}b" for odd in ("\x0b", "\x1c", "\x85", "\u2028", " = ", "\U0001f600")]
     form = results.SHORT._replace(by_class=tuple(names))
