@@ -29,9 +29,7 @@ def classes_of_run(run: Run) -> Iterator[Block]:
 
 
 def _classes(classes: Sequence[results.ClassCount]) -> Iterator[Block]:
-    """Yields the scores of classes, the worst first, and a warning about those never predicted."""
-    if remark := results.remark_on_classes(classes):
-        yield {"warning": f"{remark[:1].upper()}{remark[1:]}."}
+    """Yields the scores of classes, the worst first."""
     rows = results.worst_first(classes)
     if not rows:
         return
@@ -179,6 +177,8 @@ def _texts(run: Run, rows: Sequence[Outcome], name: str) -> Iterator[Block]:
     counts = predictions.count_classes(rows)
     known = [results.ClassCount(**row) for row in run.record.get("classes", ())]
     if results.worst_first(counts) != results.worst_first(known):  # else above, of the same data
+        if remark := results.remark_on_classes(counts):
+            yield {"warning": f"{remark[:1].upper()}{remark[1:]}."}
         yield from _classes(counts)
     yield from _example_tables(rows, name, ["text", "right", "predicted", "probability"])
 
