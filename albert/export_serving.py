@@ -56,6 +56,10 @@ class Settings(options.Group):
         "exported one are compared; needed for all number types but float32.",
         path=path_flags.INPUT,
     )
+    examples: bool = options.flag(
+        True,
+        "Copy the dev examples that the training kept, which the server's page offers to try.",
+    )
     min_agreement: float = options.flag(
         0.99, "Minimum fraction of equal answers; with fewer nothing is exported."
     )
@@ -82,6 +86,7 @@ def main(values: flags.FlagValues) -> None:
         min_agreement=settings.min_agreement,
         max_metric_drop=settings.max_metric_drop,
         weights=settings.weights,
+        examples=settings.examples,
     )
     logging.info("Wrote %s (%s, %s)", folder.path, folder.format, folder.precision)
     next_steps.show(next_steps.line("serve", model_dir=folder.path))

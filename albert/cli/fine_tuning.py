@@ -20,6 +20,7 @@ from albert.model import (
     sources,
     weight_names,
 )
+from albert.serving import example_requests
 from albert.tasks import class_weights, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, run_session, subsets
@@ -198,7 +199,16 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
         stages.complete_folder(stages_run)
     stages.leave_checkpoints(stages_run, settings.schedule.keep_only_best)
     if distribution.is_chief(strategy) and has_checkpoints(settings.output_dir):
+        _keep_examples(settings, prepared)
         next_steps.show(*next_steps.after_fine_tuning(command.kind, settings.output_dir))
+
+
+def _keep_examples(settings: Settings, prepared: Prepared) -> None:
+    """Keeps dev examples with an evaluated model; removes them if they are not wanted."""
+    if not settings.examples:
+        example_requests.write(settings.output_dir, ())
+    elif prepared.do_eval:
+        example_requests.write(settings.output_dir, prepared.data.dev_requests())
 
 
 def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> None:

@@ -220,6 +220,11 @@ class Settings(training.Settings, abc.ABC):
     determined: ClassVar[tuple[str, ...]] = ()  # flags whose values the command may work out
 
     do_predict: bool = options.flag(False, "Predict the test data.")
+    examples: bool = options.flag(
+        True,
+        "After an evaluation, keep up to three short dev examples in --output_dir; a server of the "
+        "model offers them on its page, to everybody who reaches it.",
+    )
     predict_batch_size: int = options.count(8, "Examples per prediction step, over all devices.")
     model: model_settings.ModelToUse = options.group(model_settings.ModelToUse)
     schedule: Schedule = options.group(Schedule)

@@ -15,7 +15,7 @@ from albert.export import (
 )
 from albert.io import file_io
 from albert.model import model_folder
-from albert.serving import inference, runtimes, serving_folder
+from albert.serving import example_requests, inference, runtimes, serving_folder
 from albert.tasks import kinds
 from albert.training import run_record
 
@@ -98,6 +98,7 @@ def export(
     min_agreement: float = 0.99,
     max_metric_drop: float = 1.0,
     weights: str = "float32",
+    examples: bool = True,
 ) -> serving_folder.ServingFolder:
     """Writes a serving folder, completely or not at all.
 
@@ -112,6 +113,7 @@ def export(
       max_metric_drop: maximum loss of the score, in percentage points.
       weights: "float16" stores the weights in half of the space, for combinations of
         `HALF_WRITERS`; they are computed with as before.
+      examples: whether to copy the dev examples of `example_requests`.
     """
     _check_parameters(format, precision, calibration_file, check_file, weights)
     _check_limits(min_agreement, max_metric_drop)
@@ -130,6 +132,8 @@ def export(
         check = agreement.read(trained, check_file, "check_file")
     with serving_folder.creating(output_dir, trained, format, precision) as folder:
         _write_tokenizer(folder, trained)
+        if examples:
+            example_requests.copy(model_dir, folder.path)
         writers = HALF_WRITERS if weights == "float16" else WRITERS
         measured = writers[format, precision](folder, trained, calibration)
         if check:

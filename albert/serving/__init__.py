@@ -4,6 +4,7 @@
 __all__ = (
     "answer_text",
     "embeddings",
+    "example_requests",
     "inference",
     "masked_words",
     "predictors",

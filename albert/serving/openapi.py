@@ -20,6 +20,7 @@ from albert.serving import (
 _PLAIN = re.compile(r"[\w.:\[\]-]+", re.ASCII)  # hosts that need no quotes in a shell
 DOCUMENT, PAGE = "/openapi.json", "/docs"
 _VERSION = hosted_models.VERSION
+_POST = "post"  # the method of the paths that answer
 _ERRORS = {
     400: "The request is invalid, or not JSON.",
     403: "A page of another site asks in a browser.",
@@ -48,7 +49,8 @@ _REPLY = {
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 _STYLE = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:0 auto;padding:1rem;color:#222;
-background:#fff}h1{font-size:1.5rem}h2{font-size:1rem;margin:1.5rem 0 .25rem}code,pre{font:14px/1.4
+background:#fff}h1{font-size:1.5rem}h2{font-size:1.2rem;margin:2rem 0 0}h3{font-size:1rem;
+margin:1.2rem 0 .25rem}code,pre{font:14px/1.4
 ui-monospace,monospace;overflow-wrap:anywhere}pre{background:#f4f4f4;padding:.5rem;white-space:
 pre-wrap}b{display:inline-block;min-width:3.5rem;color:#054}p{margin:.25rem 0}
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#262626}
@@ -60,10 +62,16 @@ def document(
 ) -> dict[str, Any]:
     """Returns the description of a server, ready for JSON.
 
+    Paths that answer come first.
+
     Args:
       models: its models; of those that are being loaded only the names are known.
     """
-    paths: dict[str, Any] = {
+    paths: dict[str, Any] = {}
+    for hosted in models:
+        paths |= _own(hosted, limits) | _tensorflow(hosted, limits) | _inference(hosted)
+    paths = dict(sorted(paths.items(), key=lambda item: _POST not in item[1]))
+    paths |= {
         "/livez": _get("Whether the process answers at all.", "server"),
         "/readyz": _get("Whether all models answer.", "server", 503),
         "/healthz": _get("The same as /readyz.", "server", 503),
@@ -73,8 +81,6 @@ def document(
         "/v2/health/live": _get("As /livez.", "Open Inference Protocol"),
         "/v2/health/ready": _get("As /readyz.", "Open Inference Protocol", 503),
     }
-    for hosted in models:
-        paths |= _own(hosted, limits) | _tensorflow(hosted, limits) | _inference(hosted)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -110,7 +116,7 @@ def _get(summary: str, tag: str, *errors: int, media: str = "application/json") 
 def _post(summary: str, tag: str, schema: dict[str, Any], example: Any) -> dict[str, Any]:
     body = {"application/json": {"schema": schema} | ({"example": example} if example else {})}
     operation = _operation(summary, tag, tuple(_ERRORS))
-    return {"post": operation | {"requestBody": {"required": True, "content": body}}}
+    return {_POST: operation | {"requestBody": {"required": True, "content": body}}}
 
 
 def _operation(
@@ -132,9 +138,9 @@ def _own(hosted: hosted_models.HostedModel, limits: requests.Limits) -> dict[str
     one = _example(form)
     schema = {"anyOf": [one, _exactly(examples=_several(one, limits))]}
     operation = _post("Answers an example, or a list of examples.", tag, schema, form.example)
-    operation["post"]["responses"]["200"]["content"] = _content(_REPLY)
+    operation[_POST]["responses"]["200"]["content"] = _content(_REPLY)
     path = f"/models/{hosted.name}{form.entry}"
-    return dict.fromkeys(sorted({hosted.path, path}), operation)
+    return dict.fromkeys((hosted.path, path), operation)
 
 
 def _exactly(**properties: dict[str, Any]) -> dict[str, Any]:
@@ -168,6 +174,7 @@ def _tensorflow_request(form: requests.Form, limits: requests.Limits) -> dict[st
     columns = row | {
         "properties": {name: _several(of, limits) for name, of in row["properties"].items()}
     }
+    columns.pop("examples", None)  # which are rows
     rows = _several(row, limits)
     if form.bare:  # Its value may come without a name.
         rows = _several({"anyOf": [row, row["properties"][form.bare]]}, limits)
@@ -240,11 +247,13 @@ def page(described: dict[str, Any], host: str) -> tuple[str, dict[str, str]]:
         f"<p>{html.escape(described['info']['description'])}</p>",
         f'<p>The same as <a href="{DOCUMENT}">OpenAPI</a>.</p>',
     ]  # fmt: skip
-    for path, operations in described["paths"].items():
-        for method, operation in operations.items():
-            lines += _section(
-                host if _PLAIN.fullmatch(host) else "localhost", path, method, operation
-            )
+    host = host if _PLAIN.fullmatch(host) else "localhost"
+    for title, answers in (("What answers", True), ("Names, states and metrics", False)):
+        lines.append(f"<h2>{title}</h2>")
+        for path, operations in described["paths"].items():
+            for method, operation in operations.items():
+                if (method == _POST) == answers:
+                    lines += _section(host, path, method, operation)
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; "
@@ -259,7 +268,7 @@ def page(described: dict[str, Any], host: str) -> tuple[str, dict[str, str]]:
 
 def _section(host: str, path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
     """Yields the lines of a path."""
-    yield f"<h2><b>{method.upper()}</b> <code>{html.escape(path)}</code></h2>"
+    yield f"<h3><b>{method.upper()}</b> <code>{html.escape(path)}</code></h3>"
     yield f"<p>{html.escape(operation['summary'])}</p>"
     content = operation.get("requestBody", {}).get("content", {})
     example = content.get("application/json", {}).get("example")

@@ -142,11 +142,13 @@ class Form:
       entry: path of requests in the toolkit's format.
       fields: all fields, the optional ones at the end.
       is_split: whether long texts become several sequences; otherwise they are truncated.
+      own_examples: dev examples of the model, see `example_requests`.
     """
 
     entry: str
     fields: tuple[Field, ...]
     is_split: bool = False
+    own_examples: tuple[dict[str, Any], ...] = ()
 
     @functools.cached_property
     def required(self) -> tuple[Field, ...]:
@@ -167,15 +169,20 @@ class Form:
     @property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of an example."""
-        properties = {field.name: dict(field.schema) for field in self.fields}
+        properties = {
+            field.name: {**field.schema, "examples": [field.example]} for field in self.fields
+        }
         for name, default in self.optional.items():
             properties[name]["default"] = default
         required = [field.name for field in self.required]
-        return {"type": "object", "properties": properties, "required": required}
+        schema = {"type": "object", "properties": properties, "required": required}
+        return schema | ({"examples": list(self.own_examples)} if self.own_examples else {})
 
     @property
     def example(self) -> dict[str, Any]:
-        """An example with the required fields."""
+        """An example with the required fields, of the model's own data if there is any."""
+        if self.own_examples:
+            return dict(self.own_examples[0])
         return {field.name: field.example for field in self.required}
 
     @property
@@ -217,7 +224,7 @@ class Form:
 
     def _cut(self, example: dict[str, Any], limit: int, place: str) -> dict[str, Any]:
         """Truncates the texts of an example that would take long to normalize."""
-        texts = list(_texts(example))
+        texts = list(texts_of(example))
         if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= limit:
             return example
         if self.is_split:
@@ -236,13 +243,13 @@ class Form:
         return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_of(value: Any) -> Iterator[str]:
     """Yields all texts in the fields of an example."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts(part)
+            yield from texts_of(part)
 
 
 def _map_texts(function: Callable[[str], str], value: Any) -> Any:
@@ -267,10 +274,9 @@ def _start(text: str, limit: int) -> str:
 
 
 def _characters(value: Any) -> int:
-    return sum(map(len, _texts(value)))
+    return sum(map(len, texts_of(value)))
 
 
-_ASKED = Field("question", "Who wrote it?")
 _WORDS = Field(
     "words",
     ["Ann", "lives", "in", "Paris"],
@@ -284,7 +290,7 @@ _WORDS = Field(
 )
 _OPTIONS = Field(
     "options",
-    ["inside", "outside"],
+    ["inside", "outside", "at school", "in a tent"],
     _options,
     {"type": "array", "items": _TEXT_SCHEMA, "minItems": 2, "maxItems": _MAX_OPTIONS},
 )
@@ -300,7 +306,7 @@ _MASKED_TEXT = Field(
     "text",
     "The capital of France is [MASK].",
     _masked,
-    {"type": "string", "pattern": r"\[MASK\]", "examples": ["The capital of France is [MASK]."]},
+    {"type": "string", "pattern": r"\[MASK\]"},
     is_long=True,
     needs=_MASK,
 )
@@ -308,11 +314,22 @@ _MASKED_TEXT = Field(
 ONE_TEXT = Form("/predict", (_TEXT,))
 TWO_TEXTS = Form("/predict", (_TEXT, Field("text_pair", "It was dull.")))
 WORDS = Form("/predict", (_WORDS,), is_split=True)
-CHOICE = Form("/predict", (Field("article", "It rained all day.", is_long=True), _ASKED, _OPTIONS))
+CHOICE = Form(
+    "/predict",
+    (
+        Field("article", "It rained all day, so we stayed inside.", is_long=True),
+        Field("question", "Where did we stay?"),
+        _OPTIONS,
+    ),
+)
 MASKED = Form("/predict", (_MASKED_TEXT, _NUM_ANSWERS))
 QUESTION = Form(
     "/ask",
-    (_ASKED, Field("context", "Ann wrote it in 1901.", is_long=True), _NUM_ANSWERS),
+    (
+        Field("question", "Who wrote it?"),
+        Field("context", "Ann wrote it in 1901.", is_long=True),
+        _NUM_ANSWERS,
+    ),
     is_split=True,
 )
 

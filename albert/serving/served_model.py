@@ -13,7 +13,7 @@ from absl import logging
 
 from albert.model import batching, model_folder
 from albert.model import decision as decisions
-from albert.serving import inference, predictors, requests, tensors
+from albert.serving import example_requests, inference, predictors, requests, tensors
 from albert.tasks import custom, kinds
 
 _WORD = "a"  # a token in most vocabularies
@@ -52,7 +52,9 @@ class LoadedModel:
     def __init__(self, folder: model_folder.ModelFolder, predictor: predictors.Predictor) -> None:
         self._predictor = predictor
         self.kind = folder.kind
-        self.form, self.max_seq_length = predictor.form, predictor.max_seq_length
+        own = example_requests.read(folder.path, predictor.form)
+        self.form = dataclasses.replace(predictor.form, own_examples=own)
+        self.max_seq_length = predictor.max_seq_length
         has_labels = kinds.KINDS[folder.kind].has_labels
         self.labels = custom.names_of(folder) if has_labels else ()
         self.outputs = (*predictor.tensors(), tensors.RESULT)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 PATH = "/"
+_SCRIPTS = ("page.js", "replies.js", "many.js")  # which become one
 _OWN_SITE = ("same-origin", "none")
 
 
@@ -36,14 +37,15 @@ def document() -> tuple[str, dict[str, str]]:
     this server. Nothing else runs, is loaded, framed or sent, and the script cannot turn a text
     into HTML (``require-trusted-types-for``).
     """
-    html, style, script = _part("page.html"), _part("page.css"), _part("page.js")
+    html, style = _part("page.html"), _part("page.css")
+    script = "\n".join(map(_part, _SCRIPTS))
     html = html.replace("/* page.css */", style).replace("/* page.js */", script)
     policy = {
         "default-src": "'none'",
         "script-src": _hash(script),
         "style-src": _hash(style),
         "connect-src": "'self'",
-        "img-src": "data:",  # the empty icon, without which browsers ask for one
+        "img-src": "data:",  # the icon
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",

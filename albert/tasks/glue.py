@@ -901,6 +901,12 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         """See `example_data.ExampleData`; the tokenizer normalizes texts."""
         return self.task.iter_examples(self.data_dir, self.source(split), use_spm=False)
 
+    def dev_requests(self) -> Iterator[dict[str, str]]:
+        """See `contracts.Data`."""
+        for example in self.examples("dev"):
+            pair = {} if example.text_b is None else {"text_pair": example.text_b}
+            yield {"text": example.text_a, **pair}
+
     def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> example_data.Features:
         """Returns the features of an example, see `convert_example`.
 

@@ -7,6 +7,7 @@ TensorFlow, so that readers start quickly.
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -513,6 +514,13 @@ class RaceData(example_data.ExampleData[RaceExample]):
     def examples(self, split: str) -> Iterator[RaceExample]:
         """See `example_data.ExampleData`; the tokenizer normalizes texts."""
         return iter_race_examples(self.data_dir, split, use_spm=False, **self.levels)
+
+    def dev_requests(self) -> Iterator[dict[str, Any]]:
+        """See `contracts.Data`; returns the first question of each passage."""
+        for passage in itertools.chain.from_iterable(map(read_passages, self.files("dev"))):
+            if passage["questions"]:
+                question, options = passage["questions"][0], passage["options"][0]
+                yield {"article": passage["article"], "question": question, "options": options}
 
     def featurize(self, example: RaceExample, cuts: model_inputs.Cuts) -> example_data.Features:
         """Returns the features of a question, see `convert_example`.

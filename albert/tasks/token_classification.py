@@ -566,6 +566,10 @@ class TokenData(example_data.ExampleData[Part]):
         """See `example_data.ExampleData`."""
         return self.sentence_files.parts(split, self.max_seq_length, self.tokenizer)
 
+    def dev_requests(self) -> Iterator[dict[str, list[str]]]:
+        """See `contracts.Data`."""
+        return ({"words": list(row.words)} for row in self.sentence_files.sentences("dev"))
+
     def featurize(self, example: Part, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
         """Returns the features of a part, see `convert_part`.
 

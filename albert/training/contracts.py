@@ -249,6 +249,10 @@ class Data(abc.ABC):
     def files(self, split: str) -> list[str]:
         """Returns the paths of the source files of the examples."""
 
+    def dev_requests(self) -> Iterable[dict[str, Any]]:
+        """Returns the dev examples as requests to a server of the model; none by default."""
+        return ()
+
     def source(self, split: str) -> str:
         """Returns the split of the source files whose examples a split has."""
         return split

@@ -9,7 +9,7 @@ import pytest
 from albert import export_serving, predict
 from albert.export import onnx_export, onnx_int8, serving_export
 from albert.io import file_io, tables
-from albert.serving import predictors, serving_folder
+from albert.serving import example_requests, predictors, requests, serving_folder
 from albert.tasks import glue
 from albert.tasks.squad import task as squad_task
 from tests.support import builders, serving_samples
@@ -41,6 +41,15 @@ def inputs(tmp_path_factory):
     found = predictors.TextPredictor(str(folder / "run")).predict(texts)
     write_texts(folder / "check.jsonl", [one.prediction for one in found])
     return folder
+
+
+@pytest.mark.parametrize("examples", [True, False])
+def test_examples_are_copied_unless_they_are_not_wanted(tmp_path, examples):
+    serving_samples.trained_in(tmp_path / "run", "regression")
+    example_requests.write(str(tmp_path / "run"), [{"text": "a"}])
+    export(tmp_path, tmp_path / "out", examples=examples)
+    found = example_requests.read(str(tmp_path / "out"), requests.ONE_TEXT)
+    assert found == (({"text": "a"},) if examples else ())
 
 
 def export(inputs, output_dir, **changes):

@@ -32,7 +32,13 @@ def test_the_list_describes_each_model():
                 "path": "/models/second/predict",
                 "example": {
                     "type": "object",
-                    "properties": {"text": {"type": "string", "pattern": r"\S"}},
+                    "properties": {
+                        "text": {
+                            "type": "string",
+                            "pattern": r"\S",
+                            "examples": ["What a charming journey."],
+                        }
+                    },
                     "required": ["text"],
                 },
             },

@@ -155,6 +155,10 @@ def test_the_page_needs_nothing_from_elsewhere():
         assert all(path in parser.shown for path in document["paths"])
         host = str(client._base_url).removeprefix("http://").rstrip("/")
         assert f"""curl {host}/predict -d '{{"text": "What a""" in parser.shown
+        shown = parser.shown
+        assert 0 < shown.index("What answers") < shown.index("/predict")
+        assert shown.index("/v2/models/model/infer") < shown.index("Names, states")
+        assert shown.index("Names, states") < shown.index("/v1/models/model/metadata")
         assert "curl localhost/predict" in openapi.page(document, "a'b")[0]
 
     servers.run(scenario, EchoModel())

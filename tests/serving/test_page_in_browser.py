@@ -1,6 +1,8 @@
 """The page to try a model in a real browser: every kind of model, keyboard, width, security."""
 
 import contextlib
+import csv
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -46,8 +48,9 @@ def serving(model=None, **settings):
 class Visit:
     """A page in the browser and what it has logged and fetched."""
 
-    def __init__(self, chromium, address, width=WIDE):
-        self.page = chromium.new_page(viewport={"width": width, "height": 800})
+    def __init__(self, chromium, address, width=WIDE, scheme="light"):
+        viewport = {"width": width, "height": 800}
+        self.page = chromium.new_page(viewport=viewport, color_scheme=scheme)
         self.page.set_default_timeout(20_000)
         self.problems, self.fetched = [], []
         self.page.on("console", lambda message: self.problems.append(message.text))
@@ -67,15 +70,29 @@ class Visit:
     def texts(self, selector):
         return self.page.locator(selector).all_text_contents()
 
+    @property
+    def send(self):
+        return self.page.get_by_role("button", name="Ask the model")
+
     def ask(self, **values):
         """Fills fields by their labels and asks; returns the reply."""
-        self.page.locator("#send").wait_for()
+        self.send.wait_for()
         for label, value in values.items():
             self.page.get_by_label(label.replace("_", " "), exact=False).first.fill(value)
         with self.page.expect_response(lambda response: response.request.method == "POST") as got:
-            self.page.locator("#send").click()
+            self.send.click()
         self.page.locator("#result:visible, #problem:visible").first.wait_for()
         return got.value.json()
+
+    def table(self, name):
+        """The cells of a table, without those of its head."""
+        rows = self.page.get_by_role("table", name=name).locator("tbody tr").all()
+        return [row.locator("th, td:not(.bar)").all_text_contents() for row in rows]
+
+    def fill_lines(self, text):
+        self.page.get_by_label("Many at once").check()
+        self.page.get_by_role("textbox", name="per line").fill(text)
+        self.send.click()
 
     def fits(self):
         return self.page.evaluate(
@@ -84,27 +101,38 @@ class Visit:
 
 
 def shares(rows):
-    return [f"{100 * share:.1f} %" for share in rows]
+    return [f"{100 * share:.1f}%" for share in rows]
+
+
+def sure(share):
+    """The words of a probability that is neither near 0 nor near 1."""
+    return f" — {100 * share:.0f}% sure"
 
 
 def check_labels(visit, reply, sent):
     best = max(reply["probabilities"], key=reply["probabilities"].get)
-    assert visit.text("#answer .verdict") == best == reply["prediction"]
+    assert best == reply["prediction"]
+    assert visit.text("#answer .verdict") == best + sure(reply["probabilities"][best])
     rows = sorted(reply["probabilities"].items(), key=lambda row: -row[1])
-    assert visit.texts("#answer th") == [name for name, _ in rows]
-    assert visit.texts("#answer td.number") == shares(share for _, share in rows)
+    expected = [[name, *shares([share])] for name, share in rows]
+    assert visit.table("Probabilities") == expected
+    assert visit.texts("#answer tr.best th") == [best]
+    visit.page.get_by_text("Chooses one of 3 labels: bad, fine, good.").wait_for()
 
 
 def check_number(visit, reply, sent):
-    assert float(visit.text("#answer .verdict")) == reply["prediction"]
+    assert float(visit.text("#answer .verdict")) == pytest.approx(reply["prediction"], rel=1e-3)
+    visit.page.get_by_text("Answers with a number.").wait_for()
 
 
 def check_choice(visit, reply, sent):
     named = [f"{'ABCD'[i]}: {option}" for i, option in enumerate(sent["options"])]
-    assert visit.text("#answer .verdict") == f"{reply['prediction']}: {reply['answer']}"
-    assert visit.texts("#answer th") == named
-    assert visit.texts("#answer td.number") == shares(reply["probabilities"].values())
-    assert visit.texts("#answer tr.best th") == [visit.text("#answer .verdict")]
+    best = f"{reply['prediction']}: {reply['answer']}"
+    share = reply["probabilities"][reply["prediction"]]
+    assert visit.text("#answer .verdict") == best + sure(share)
+    rows = zip(named, shares(reply["probabilities"].values()), strict=True)
+    assert visit.table("Probabilities") == [list(row) for row in rows]
+    assert visit.texts("#answer tr.best th") == [best]
 
 
 def check_words(visit, reply, sent):
@@ -115,21 +143,20 @@ def check_words(visit, reply, sent):
 
 
 def check_answer(visit, reply, sent):
-    best, *others = reply["answers"]
+    title = "Possible answers"
     if reply["answer"]:
-        assert visit.text("#answer .verdict") == best["text"] == visit.text("#answer mark")
+        best = reply["answers"][0]
+        assert visit.text("#answer .verdict").startswith(best["text"] + " — ")
+        assert visit.text("#answer mark") == best["text"]
         before = visit.page.evaluate("document.querySelector('mark').previousSibling.data.length")
         units = len(sent["context"][: best["start"]].encode("utf-16-le")) // 2
         assert before == units > best["start"]  # there is an emoji before
         assert visit.text("#answer .passage") == sent["context"]
     else:
-        assert "does not answer" in visit.text("#answer .verdict")
-        others = reply["answers"]
-    assert visit.texts("#answer table[aria-label='Other answers'] th") == [
-        a["text"] for a in others
-    ]
-    found = visit.texts("#answer table[aria-label='Other answers'] td.number")
-    assert found == shares(a["probability"] for a in others)
+        assert visit.text("#answer .verdict") == "The text does not answer the question"
+        title = "If it did"
+    rows = [[a["text"], *shares([a["probability"]])] for a in reply["answers"]]
+    assert visit.table(title) == rows
     if "null_odds" in reply:
         assert f"{reply['null_odds']:.3f}" in visit.text("#answer .hint")
 
@@ -158,9 +185,11 @@ def test_each_kind_of_model(tmp_path, chromium, kind):
         check(visit, reply, sent)
         assert json.loads(visit.text("#reply")) == reply
         assert visit.fits() and not visit.problems
+        assert visit.page.title() == "model · ALBERT"
         assert all(url.startswith(address) for url in visit.fetched)
         if shutil.which("curl"):
-            command = visit.text("#curl")
+            visit.page.get_by_text("The same request in a terminal").click()
+            command = visit.page.get_by_label("Command for curl").text_content()
             done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
             assert json.loads(done.stdout) == reply, command
 
@@ -191,31 +220,6 @@ def test_entities_and_pairs(chromium):
         assert json.loads(visit.page.evaluate("body()")) == {"text": "one", "text_pair": "two"}
 
 
-def test_several_labels_of_a_text_and_their_thresholds(chromium):
-    reply = {
-        "prediction": ["<b>price", "food"],
-        "probabilities": {"service": 0.25, "<b>price": 0.5, "food": 0.125},
-        "thresholds": {"service": 0.5, "<b>price": 0.375, "food": 0.0625},
-    }
-
-    class Sets(EchoModel):
-        def answer(self, examples):
-            return [reply for _ in examples]
-
-    model = Sets(kind="multi_label_classifier")
-    with serving(model) as (address, _), Visit(chromium, address, NARROW) as visit:
-        visit.ask(Text="one")
-        assert visit.text("#answer .verdict") == "<b>price, food"
-        assert visit.texts("#answer th") == ["<b>price", "service", "food"]
-        assert visit.texts("#answer tr.best th") == ["<b>price", "food"]
-        assert visit.texts("#answer td.number") == [
-            "50.0 %", "needs 37.5 %", "25.0 %", "needs 50.0 %", "12.5 %", "needs 6.3 %"
-        ]  # fmt: skip
-        bars = visit.page.locator("#answer meter").evaluate_all("all => all.map(x => x.value)")
-        assert bars == [0.5, 0.25, 0.125]
-        assert visit.fits() and not visit.problems
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_masked_words(chromium, count):
     answers = [
@@ -229,17 +233,16 @@ def test_masked_words(chromium, count):
 
     model = Words(form=requests.MASKED, kind="masked_words", labels=())
     with serving(model) as (address, _), Visit(chromium, address, NARROW) as visit:
-        visit.page.locator("#send").wait_for()
+        visit.send.wait_for()
         assert json.loads(visit.page.evaluate("body()")) == {
             "text": "The capital of France is [MASK].", "num_answers": 5,
         }  # fmt: skip
         visit.ask()
-        assert visit.texts("#answer .verdict") == ["It is <b>x."] * count
-        assert visit.texts("#answer th") == ["<b>x", "fine"] * count
-        assert visit.texts("#answer td.number") == ["75.0 %", "12.5 %"] * count
+        assert visit.texts("#answer .verdict") == ["<b>x — 75% sure"] * count
+        assert visit.page.get_by_text("It is <b>x.", exact=True).count() == count
+        for name in ["[MASK]"] if count == 1 else ["[MASK] 1", "[MASK] 2"]:
+            assert visit.table(name) == [["<b>x", "75.0%"], ["fine", "12.5%"]]
         assert visit.texts("#answer tr.best th") == ["<b>x"] * count
-        named = ["[MASK]"] if count == 1 else ["[MASK] 1", "[MASK] 2"]
-        assert visit.texts("#answer h3") == named
         assert visit.fits() and not visit.problems
 
 
@@ -263,25 +266,214 @@ def test_one_of_several_models_is_chosen(chromium):
 def test_by_keyboard_alone(chromium):
     with serving(EchoModel()) as (address, _), Visit(chromium, address) as visit:
         page = visit.page
-        page.locator("#send").wait_for()
-        focused = "document.activeElement.id || document.activeElement.tagName"
+        visit.send.wait_for()
+        focused = "document.activeElement.id || document.activeElement.textContent"
+
+        def tab_until(*ends):
+            found = []
+            while not found or found[-1] not in (*ends, "BODY"):
+                page.keyboard.press("Tab")
+                found.append(page.evaluate(focused))
+            return found
+
+        assert tab_until("one") == ["one"]
         page.keyboard.press("Tab")
-        assert page.evaluate(focused) == "TEXTAREA"
         page.keyboard.press("Control+A")
         page.keyboard.type("some words")
         page.keyboard.press("Control+Enter")
-        page.locator("#result").wait_for()
+        page.get_by_role("heading", name="Last answers").wait_for()
         assert visit.text("#answer .verdict") == "some words"
-        found = []
-        while not found or found[-1] not in ("copy", "BODY"):
-            page.keyboard.press("Tab")
-            found.append(page.evaluate(focused))
-        assert found == ["send", "SUMMARY", "curl", "copy"]
+        summary = "The same request in a terminal"
+        assert tab_until(summary) == ["send", "Reply of the server", "some words", summary]
         assert page.evaluate("getComputedStyle(document.activeElement).outlineWidth") == "3px"
+        page.keyboard.press("Enter")
+        assert tab_until("copy") == ["curl", "copy"]
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.keyboard.press("Enter")
         page.get_by_text("Copied").wait_for()
         assert page.evaluate("navigator.clipboard.readText()") == visit.text("#curl")
+
+
+class Labels(EchoModel):
+    """Chooses the label "ask" by the length of the text; refuses some texts."""
+
+    def answer(self, examples):
+        found = super().answer(examples)
+        for reply in found:
+            share = min(len(reply["prediction"]) / 100, 1.0)
+            reply["prediction"] = "ask" if share > 0.5 else "0"
+            reply["probabilities"] = {"ask": share, "0": 1 - share}
+        return found
+
+
+LABELS = Labels(labels=("ask", "0"))
+LONG, SHORT = 'Where, is my "parcel"? ' * 4, "Thank you"
+OWN = ({"text": LONG.strip()}, {"text": SHORT})
+
+
+def test_examples_and_last_answers(chromium):
+    """Examples of the model fill the form; earlier answers come back."""
+    form = dataclasses.replace(requests.ONE_TEXT, own_examples=OWN)
+    model = Labels(labels=("ask", "0"), form=form)
+    with serving(model) as (address, _), Visit(chromium, address) as visit:
+        button = visit.page.get_by_role
+        field = visit.page.get_by_label("Text", exact=True)
+        visit.ask()
+        assert field.input_value() == OWN[0]["text"]
+        assert visit.text("#answer .verdict") == "ask — 91% sure"
+        button("list", name="Dev examples of the model").get_by_text(SHORT).click()
+        assert field.input_value() == SHORT and SHORT in visit.text("#curl")
+        visit.send.click()
+        visit.page.get_by_text("label 0 — 91% sure").first.wait_for()
+        entries = button("list", name="Last answers").get_by_role("listitem")
+        expected = [f"{SHORT}label 0 — 91% sure", f"{OWN[0]['text']}ask — 91% sure"]
+        assert entries.all_text_contents() == expected
+        entries.nth(1).get_by_role("button").click()
+        assert field.input_value() == OWN[0]["text"]
+        assert visit.text("#answer .verdict") == "ask — 91% sure"
+        assert entries.count() == 2 and not visit.problems
+
+
+def test_many_lines_become_a_table_and_a_file(chromium):
+    lines = [LONG, "", *[SHORT] * 20, "refused", "=1"]
+    with serving(LABELS) as (address, _), Visit(chromium, address, NARROW) as visit:
+        visit.send.wait_for()
+        visit.fill_lines("\n".join(lines))
+        counts = "22 of 23 answered: label 0 21, ask 1; 1 refused."
+        visit.page.get_by_text(counts).wait_for()
+        rows = visit.table("Answers")
+        assert rows[0] == ["1", LONG, "ask", "92%"] and len(rows) == 23
+        assert rows[21] == ["22", "refused", "Error: text: the model refuses it", ""]
+        assert visit.fits() and not any("CSP" in problem for problem in visit.problems)
+        with visit.page.expect_download() as got:
+            visit.page.get_by_role("button", name="Download as CSV").click()
+        assert got.value.suggested_filename == "answers.csv"
+        with open(got.value.path(), encoding="utf-8", newline="") as file:
+            found = list(csv.DictReader(file))
+        assert [row["text"] for row in found] == [line for line in lines if line]
+        assert found[0]["answer"] == "ask" and float(found[0]["probability_ask"]) == 0.92
+        assert found[1]["answer"] == "0" and found[21]["error"] == "text: the model refuses it"
+
+
+FILES = {
+    "a.csv": 'id,topic,text\r\n1,x,"Where, is\nmy ""parcel""?"\r\n2,y,bare\r\n',
+    "a.tsv": 'id\ttext\n1\t"Where, is\nmy ""parcel""?"\n2\tbare',
+    "a.jsonl": '{"text": "Where, is\\nmy \\"parcel\\"?"}\n\n{"text": "bare"}\n',
+    "a.txt": 'Where, is my "parcel"?\nbare\n',
+}
+
+
+def test_files_become_lines(chromium):
+    with serving(LABELS) as (address, _), Visit(chromium, address) as visit:
+        visit.send.wait_for()
+        visit.page.get_by_label("Many at once").check()
+        lines = visit.page.get_by_role("textbox", name="One text per line")
+        for name, content in FILES.items():
+            file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+            visit.page.get_by_label("Or a file").set_input_files(file)
+            expected = 'Where, is my "parcel"?\nbare'
+            visit.page.wait_for_function(
+                "text => document.querySelector('#lines').value.trim() === text", arg=expected
+            )
+            lines.fill("")
+        broken = {"name": "b.jsonl", "mimeType": "text/plain", "buffer": b"{"}
+        visit.page.get_by_label("Or a file").set_input_files(broken)
+        visit.page.get_by_role("alert").get_by_text("b.jsonl: ").wait_for()
+        file = {"name": "a.csv", "mimeType": "text/csv", "buffer": FILES["a.csv"].encode()}
+        visit.page.get_by_label("Or a file").set_input_files(file)
+        visit.page.get_by_label("Column of the text").select_option("topic")
+        assert lines.input_value() == "x\ny"
+
+
+class Asked(EchoModel):
+    """Answers with the question's first word, found in the text."""
+
+    def answer(self, examples):
+        found = []
+        for example in examples:
+            word = example["question"].split()[0]
+            start = example["context"].find(word)
+            answer = {"text": word, "probability": 0.75, "start": start, "end": start + len(word)}
+            is_there = start >= 0
+            found.append(
+                {"answer": word if is_there else "", "answers": [answer] if is_there else []}
+            )
+        return found
+
+
+def test_many_questions_about_a_text(chromium):
+    model = Asked(form=requests.QUESTION, kind="squad_v2", labels=())
+    with serving(model) as (address, _), Visit(chromium, address) as visit:
+        visit.send.wait_for()
+        visit.fill_lines("Ann wrote?\nBen wrote?\nBen wrote?\tBen did.")
+        visit.page.get_by_text("3 of 3 answered.").wait_for()
+        no_answer = "The text does not answer the question"
+        assert visit.table("Answers") == [
+            ["1", "Ann wrote?", "Ann", "75%"],
+            ["2", "Ben wrote?", no_answer, ""],
+            ["3", "Ben wrote?", "Ben", "75%"],
+        ]
+        assert not visit.problems
+
+
+def test_thresholds_of_several_labels(chromium):
+    class Members(EchoModel):
+        def answer(self, examples):
+            reply = {
+                "prediction": ["urgent", "ask"],
+                "probabilities": {"ask": 0.25, "<b>thanks": 0.5, "urgent": 0.9},
+                "thresholds": {"ask": 0.2, "<b>thanks": 0.6, "urgent": 0.5},
+            }
+            return [
+                reply if len(one["text"]) > 3 else reply | {"prediction": []} for one in examples
+            ]
+
+    model = Members(kind="multi_label_classifier", labels=("ask", "<b>thanks", "urgent"))
+    with serving(model) as (address, _), Visit(chromium, address, NARROW) as visit:
+        visit.ask(Text="Where is it? Now!")
+        assert visit.text("#answer .verdict") == "urgent (90%), ask (25%)"
+        assert visit.table("Probabilities") == [
+            ["urgent", "90.0%", "✓ needs 50.0%"],
+            ["<b>thanks", "50.0%", "needs 60.0%"],
+            ["ask", "25.0%", "✓ needs 20.0%"],
+        ]
+        place = "[...document.querySelectorAll('.needed')].map(mark => mark.style.left)"
+        assert visit.page.evaluate(place) == ["50%", "60%", "20%"]
+        assert visit.fits() and not visit.problems
+        visit.ask(Text="a")
+        visit.page.get_by_role("heading", name="Last answers").wait_for()
+        visit.page.locator("#answer").get_by_text("No label").wait_for()
+
+
+def test_a_model_that_abstains_says_why(chromium):
+    class Careful(EchoModel):
+        def abstention(self):
+            return {"min_probability": 0.8, "max_error": 0.05, "coverage": 0.6}
+
+        def answer(self, examples):
+            share = {"a": 0.7, "b": 0.3}
+            return [{"prediction": "abstains", "probabilities": share} for _ in examples]
+
+    with serving(Careful()) as (address, _), Visit(chromium, address) as visit:
+        visit.ask(Text="a")
+        assert visit.text("#answer .verdict") == "No answer: a is 70.0% sure, which needs 80.0%"
+        visit.page.get_by_text("Abstains if it is less than 80.0% sure.").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colors_have_contrast(chromium, scheme):
+    form = dataclasses.replace(requests.ONE_TEXT, own_examples=OWN)
+    model = Labels(labels=("ask", "0"), form=form)
+    with serving(model) as (address, _), Visit(chromium, address, scheme=scheme) as visit:
+        visit.ask()
+        visit.page.get_by_text("The same request in a terminal").click()
+        assert not browser.low_contrasts(visit.page)
+        visit.ask(Text="refused")
+        visit.fill_lines("a\nb")
+        visit.page.get_by_text("2 of 2 answered").wait_for()
+        assert not browser.low_contrasts(visit.page)
+        background = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(255, 255, 255)") == (scheme == "light")
 
 
 def test_options_are_added_and_removed(chromium):
@@ -300,20 +492,20 @@ def test_options_are_added_and_removed(chromium):
 def test_before_the_model_is_there_and_after_the_end(chromium):
     with serving() as (address, server), Visit(chromium, address) as visit:
         visit.page.get_by_text("The model is loading").wait_for()
-        assert not visit.page.locator("#send").is_visible()
+        assert not visit.send.is_visible()
         server.start(EchoModel())
         assert visit.ask(Text="refused") == {"error": "text: the model refuses it"}
         assert visit.text("#problem") == "text: the model refuses it"
         assert visit.ask(Text="good") == {"prediction": "good"}
         assert not visit.page.locator("#problem").is_visible()
         server.refuse_new()
-        visit.page.locator("#send").click()
+        visit.send.click()
         visit.page.get_by_text("the server is stopping").wait_for()
     with serving(EchoModel()) as (address, _):
         visit = Visit(chromium, address)
-        visit.page.locator("#send").wait_for()
+        visit.send.wait_for()
     with visit:
-        visit.page.locator("#send").click()
+        visit.send.click()
         visit.page.get_by_text("The server does not answer.").wait_for()
 
 

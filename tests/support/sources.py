@@ -42,7 +42,8 @@ PLAIN = """
     tasks.squad.positions tasks.squad.question_files
     tasks.squad.records tasks.squad.selection tasks.squad.spans tasks.squad.task
     tasks.token_classification tasks.word_files
-    serving.answer_text serving.batcher serving.choice_predictor serving.hosted_models
+    serving.answer_text serving.batcher serving.choice_predictor serving.example_requests
+    serving.hosted_models
     serving.inference serving.inference_protocol serving.multi_label_predictor serving.openapi
     serving.predictor
     serving.predictors serving.question_predictor serving.requests serving.runtimes

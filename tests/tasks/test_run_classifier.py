@@ -18,6 +18,7 @@ from albert.data import input_options, input_pipeline
 from albert.experiments import comparison, comparison_sides
 from albert.io import file_io
 from albert.model import checkpoints, encoder
+from albert.serving import example_requests, requests
 from albert.tasks import glue
 from albert.training import stages, training_log
 from tests.support import builders, forked, processes, recorded_runs, reference_folder
@@ -134,6 +135,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
         ]
     names = {"sst-2_train.tf_record", "sst-2_eval.tf_record", "predict.tf_record"}
     assert names <= set(os.listdir(trained))
+    assert len(example_requests.read(str(trained), requests.ONE_TEXT)) == 3
     assert any("tfevents" in name for name in os.listdir(trained / "eval"))
 
 

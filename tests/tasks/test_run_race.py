@@ -10,6 +10,7 @@ from albert.experiments import runs
 from albert.experiments.predictions import read as read_predictions
 from albert.io import file_io
 from albert.model import checkpoints, encoder, model_folder
+from albert.serving import example_requests, requests
 from albert.tasks import race
 from albert.training import optimizers, stages
 from tests.support import recorded_runs, reference_folder
@@ -90,6 +91,13 @@ def test_train_evaluate_and_predict(inputs, tmp_path, run_script, golden):
     assert weights(tmp_path / "model.ckpt-best")["global_step"] == int(best["global_step"])
     names = {"race_train.tf_record", "race_eval.tf_record", "predict.tf_record"}
     assert names <= set(os.listdir(tmp_path))
+    kept = example_requests.read(str(tmp_path), requests.CHOICE)
+    first = next(passages("middle", "dev", 1))
+    assert len(kept) == 3 and kept[0] == {
+        "article": first["article"],
+        "question": first["questions"][0],
+        "options": first["options"][0],
+    }
     scores = dict(
         line.split(" = ") for line in (tmp_path / "predict_results.txt").read_text().splitlines()
     )

@@ -16,7 +16,7 @@ from albert.experiments.predictions import read as read_predictions
 from albert.export import saved_model_export
 from albert.io import file_io
 from albert.model import checkpoints, model_folder
-from albert.serving import trained_model
+from albert.serving import example_requests, requests, trained_model
 from albert.tasks.squad import features as squad_features
 from albert.tasks.squad import records as squad_records
 from tests.support import (
@@ -113,6 +113,7 @@ def test_the_files_are_those_of_the_reference(trained, golden, inputs):
     assert not (trained / "null_odds.json").exists()
     names = {"squad_v1_train.tf_record", "squad_v1_predict.tf_record"}
     assert names | {"squad_v1_predict_features.json", "model.json"} <= set(os.listdir(trained))
+    assert len(example_requests.read(str(trained), requests.QUESTION)) == 3
 
 
 @pytest.mark.slow

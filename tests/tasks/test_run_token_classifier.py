@@ -13,7 +13,7 @@ from albert.experiments import model_card, reproduction, runs
 from albert.experiments.predictions import read as read_predictions
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
-from albert.serving import token_predictor
+from albert.serving import example_requests, requests, token_predictor
 from albert.tasks import entities
 from albert.training import run_record
 from tests.support import builders, token_samples
@@ -68,6 +68,11 @@ def test_labels_are_learned_and_scored(trained):
     assert {"precision", "recall", "eval_accuracy", "eval_loss", "f1_FOOD", "f1_MAN"} <= set(last)
     labels = json.loads((trained / "model" / "labels.json").read_text())
     assert labels == token_samples.LABELS
+    kept = example_requests.read(str(trained / "model"), requests.WORDS)
+    dev = read_conll(trained / "dev.conll")
+    assert [example["words"] for example in kept] == [
+        [fields[0] for fields in dev[i]] for i in (0, 16, 33)
+    ]
     rows = read_conll(trained / "model" / "predictions.conll")
     assert [[tuple(fields[:2]) for fields in row] for row in rows] == [*TEST, sum(TEST[:5], [])]
     # The scores are those of what was written, the parts of the long sentence put together.

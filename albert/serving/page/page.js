@@ -1,13 +1,16 @@
 "use strict";
-// Asks a served model: builds the form of its kind, sends the request, shows the reply. What users
+// Asks a served model: builds the form of its kind, sends requests, shows the replies. What users
 // type and what the server sends becomes text of nodes and values of fields, never HTML.
 
 const RETRY = 1000; // milliseconds until a server that is not ready is asked again
-const MAX_OPTIONS = 26, MAX_SHOWN_WORDS = 5000;
+const BATCH = 16, MAX_BUSY = 20; // examples in a request; times that a busy server is asked again
+const MAX_OPTIONS = 26, MAX_LABELS = 10, MAX_ENTRIES = 10, MAX_SHOWN_WORDS = 5000;
+const MAX_SHOWN_ROWS = 500, MAX_SHOWN_CHARACTERS = 200, MAX_FILE_BYTES = 20e6;
+const ABSTAINS = "abstains";
 const at = id => document.getElementById(id);
 let models = [], timer = 0;
 
-// --- nodes ---------------------------------------------------------------------------------------
+// --- nodes and words -----------------------------------------------------------------------------
 
 /** Makes an element with properties and children; texts become text nodes. */
 function make(tag, properties = {}, ...children) {
@@ -25,23 +28,45 @@ function say(problem) {
   show(at("problem"), Boolean(problem));
 }
 
+const percent = share => `${(100 * share).toFixed(1)}%`;
+
+function sure(share) {
+  const whole = Math.round(100 * share);
+  if (share < 1 && whole === 100) return "more than 99%";
+  return share > 0 && !whole ? "less than 1%" : `${whole}%`;
+}
+
+/** A label as a word: numbers alone would look like measurements. */
+const named = label => /^[-+]?[\d.]+$/.test(label) ? `label ${label}` : label;
+
+function shortened(text, length = MAX_SHOWN_CHARACTERS) {
+  const letters = Array.from(text);
+  return letters.length <= length ? text : letters.slice(0, length).join("") + "…";
+}
+
 // --- the form ------------------------------------------------------------------------------------
 
-/** A field of several lines, or of one. Its `value` is what the request holds. */
-function textField(label, value, rows) {
-  const input = rows ? make("textarea", {value, rows}) : make("input", {value});
+/** A field of several lines, or of one. `read` returns what the request holds. */
+function textField(label, rows) {
+  const input = rows ? make("textarea", {rows}) : make("input");
   input.required = true;
-  return {node: make("label", {}, make("span", {}, label), input), read: () => input.value};
+  const node = make("label", {}, make("span", {}, label), input);
+  const write = value => { input.value = [value].flat().join(" "); };
+  return {node, read: () => input.value, write};
 }
 
 function countField() {
   const input = make("input", {type: "number", min: 1, max: 20, value: 5, required: true});
   const label = make("span", {}, "Answers to show, at most");
-  return {node: make("label", {}, label, input), read: () => input.valueAsNumber};
+  return {
+    node: make("label", {}, label, input),
+    read: () => input.valueAsNumber,
+    write: value => { input.value = value; },
+  };
 }
 
 /** Texts of which the model chooses one; two at least. */
-function optionsField(texts) {
+function optionsField() {
   const list = make("div"), inputs = () => [...list.querySelectorAll("input")];
   const more = make("button", {type: "button"}, "Add an option");
   const less = make("button", {type: "button"}, "Remove the last");
@@ -58,67 +83,129 @@ function optionsField(texts) {
   };
   more.onclick = () => { add("").focus(); change(); };
   less.onclick = () => { list.lastElementChild.remove(); change(); };
-  texts.forEach(add);
   const buttons = make("p", {className: "row"}, more, less);
   const node = make("fieldset", {}, make("legend", {}, "Options"), list, buttons);
-  return {node, read: () => inputs().map(input => input.value)};
+  const write = texts => { list.replaceChildren(); texts.forEach(add); change(); };
+  return {node, read: () => inputs().map(input => input.value), write};
 }
 
-// Name of a field of the server: the name in requests and the field, filled with an example.
+// Name of a field of the server: its name in requests, in words, and the field.
 const FIELDS = {
-  text: ["text", schema =>
-    textField("Text", schema.examples?.[0] ?? "A charming journey with a splendid soup.", 4)],
-  text_pair: ["text_pair", () => textField("Second text", "The soup was good.", 3)],
+  text: ["text", "text", () => textField("Text", 4)],
+  text_pair: ["text_pair", "second text", () => textField("Second text", 3)],
   // As a text, which the server splits.
-  words: ["text", () => textField("Text, with a space between words",
-    "John Smith moved from Boston to New York .", 4)],
-  article: ["article", () => textField("Article",
-    "It rained the whole day. We stayed inside and played chess.", 8)],
-  question: ["question", () => textField("Question", "What did they do on that day?")],
-  options: ["options", () => optionsField(
-    ["They played chess.", "They went swimming.", "They slept.", "They wrote letters."])],
-  context: ["context", () => textField("Text with the answer",
-    "On that day it rained in Lisbon. Ann and Ben stayed inside and played chess until six.", 8)],
-  num_answers: ["num_answers", countField],
+  words: ["text", "text", () => textField("Text, with a space between words", 4)],
+  article: ["article", "article", () => textField("Article", 8)],
+  question: ["question", "question", () => textField("Question")],
+  options: ["options", "options", optionsField],
+  context: ["context", "text with the answer", () => textField("Text with the answer", 8)],
+  num_answers: ["num_answers", "", countField],
 };
-let fields = {}; // of the chosen model, by their names in requests
+const SHARED = ["context", "num_answers"]; // by all lines of many examples that have no own
+let fields = {}; // of the chosen model by name
 
 function chosen() {
   return models[at("model").selectedIndex];
 }
 
-function buildForm() {
-  const model = chosen(), isReady = model.state === "ready";
-  fields = {};
-  for (const [name, schema] of isReady ? Object.entries(model.example.properties) : []) {
-    if (name in FIELDS) {
-      const [key, build] = FIELDS[name];
-      fields[key] = build(schema);
-    }
+const isMany = () => at("several").checked;
+const keyOf = name => FIELDS[name][0];
+
+/** Fills the fields with an example, or with what was sent. */
+function fill(values) {
+  for (const [name, field] of Object.entries(fields)) {
+    const value = values[name] ?? values[keyOf(name)];
+    if (value !== undefined) field.write(value);
   }
-  at("fields").replaceChildren(...Object.values(fields).map(field => field.node));
-  at("about").textContent = isReady ? `${model.name}, a model of kind ${model.kind}` : model.name;
-  at("status").textContent = isReady ? "" : `The model is ${model.state} …`;
-  for (const id of ["sending", "request"]) show(at(id), isReady);
-  show(at("result"), false);
-  say("");
-  if (isReady) update();
-  else startLater();
+  update();
 }
 
-// --- the request ---------------------------------------------------------------------------------
+/** What the model does, for its first line. */
+function about(model) {
+  const labels = model.labels || [];
+  const types = new Set(labels.map(label => label.replace(/^[BI]-/, "")));
+  types.delete("O");
+  const list = names => shortened(names.map(named).join(", "), 400);
+  const sentences = {
+    classifier: labels.length
+      ? `Chooses one of ${labels.length} labels: ${list(labels)}.` : "Answers with a number.",
+    multi_label_classifier: `Finds which of ${labels.length} labels a text has: ${list(labels)}.`,
+    token_classifier: `Marks words: ${list([...types])}.`,
+    multiple_choice: "Chooses the answer to a question about an article.",
+    squad_v1: "Finds the answer to a question in a text.",
+    squad_v2: "Finds the answer to a question in a text, or that there is none.",
+    masked_words: "Fills in words: write [MASK] in the place of each.",
+  };
+  const least = model.abstention && ` Abstains if it is less than ${percent(
+    model.abstention.min_probability)} sure.`;
+  return (sentences[model.kind] ?? `A model of kind ${model.kind}.`) + (least ?? "");
+}
+
+function buildForm() {
+  const model = chosen(), isReady = model.state === "ready";
+  const {properties = {}, examples = []} = isReady ? model.example : {};
+  fields = {};
+  for (const [name, schema] of Object.entries(properties)) {
+    if (!(name in FIELDS)) continue;
+    fields[name] = FIELDS[name][2]();
+    if (name !== "num_answers") fields[name].write(schema.examples[0]);
+  }
+  at("fields").replaceChildren(...Object.values(fields).map(field => field.node));
+  at("examples").lastElementChild.replaceChildren(...examples.map(example => {
+    const text = [Object.values(example)[0]].flat().join(" ");
+    const button = make("button", {type: "button", title: shortened(text)}, text);
+    button.onclick = () => fill(example);
+    return make("li", {}, button);
+  }));
+  at("title").textContent = `Try ${model.name}`;
+  document.title = `${model.name} · ALBERT`;
+  at("about").textContent = isReady ? about(model) : "";
+  at("status").textContent = isReady ? "" : `The model is ${model.state} …`;
+  for (const id of ["sending", "modes"]) show(at(id), isReady);
+  say("");
+  if (examples.length) fill(examples[0]);
+  setLines("", []);
+  changeMode();
+  if (!isReady) startLater();
+}
+
+/** Shows the fields of one example, or those of many. */
+function changeMode() {
+  const many = isMany(), isReady = Object.keys(fields).length > 0;
+  for (const [name, {node}] of Object.entries(fields)) {
+    show(node, !many || SHARED.includes(name));
+    for (const input of node.querySelectorAll("textarea, input")) input.disabled = node.hidden;
+  }
+  at("lines").disabled = !many;
+  show(at("many"), isReady && many);
+  show(at("examples"), isReady && !many && at("examples").lastElementChild.childElementCount > 0);
+  for (const id of ["result", "batch"]) show(at(id), false);
+  show(at("request"), isReady && !many);
+  if (!isReady) return;
+  const names = lineNames().map(name => FIELDS[name][1]), last = names.pop();
+  const tabs = `Tabs separate ${names.join(", ")} and ${last}, as in cells of a spreadsheet.`;
+  const above = fields.context ? " A line without a tab is a question about the text above." : "";
+  at("lines-title").textContent = `One ${fields.question ? "question" : names[0] ?? last} per line`;
+  at("lines-hint").textContent = names.length ? tabs + above : "";
+  update();
+}
+
+// --- requests ------------------------------------------------------------------------------------
 
 function addressOf(model) {
   return new URL(model.path.replace(/^\//, ""), document.baseURI);
 }
 
-function body() {
-  const values = Object.entries(fields).map(([key, field]) => [key, field.read()]);
-  return JSON.stringify(Object.fromEntries(values));
+function values() {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, field]) => [keyOf(name), field.read()]));
 }
+
+const body = () => JSON.stringify(values());
 
 /** Writes the command: nothing in it but visible characters, in quotes of the shell. */
 function update() {
+  if (isMany()) return;
   const hidden = /[\p{C}\p{Zl}\p{Zp}]/gu;
   const code = unit => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0");
   const visible = body().replace(hidden, found => found.split("").map(code).join(""));
@@ -127,21 +214,34 @@ function update() {
   at("copied").textContent = "";
 }
 
+/** Sends a request; returns {ok, status, reply, wait}, the seconds that a busy server asks for. */
+async function post(model, sent) {
+  const response = await fetch(addressOf(model), {method: "POST", body: sent});
+  const text = await response.text();
+  let reply;
+  try { reply = JSON.parse(text); } catch { reply = {}; }
+  const {ok, status, headers} = response;
+  if (!ok) reply.error ??= `the server replied ${status}`;
+  return {ok, status, reply, wait: Number(headers.get("Retry-After")) || 1};
+}
+
+const described = error =>
+  error instanceof TypeError ? "The server does not answer." : String(error.message);
+
 async function ask() {
-  const model = chosen(), sent = body();
+  const model = chosen(), sent = values();
   say("");
   at("send").disabled = true;
   at("status").textContent = "Waiting for the answer …";
   try {
-    const response = await fetch(addressOf(model), {method: "POST", body: sent});
-    const text = await response.text();
-    let reply;
-    try { reply = JSON.parse(text); } catch { reply = {}; }
-    if (!response.ok) throw new Error(reply.error || `the server replied ${response.status}`);
-    if (chosen() === model) showReply(reply, JSON.parse(sent));
+    const {ok, reply} = await post(model, JSON.stringify(sent));
+    if (!ok) throw new Error(reply.error);
+    if (chosen() !== model) return;
+    showReply(reply, sent, model);
+    remember(reply, sent, model);
   } catch (error) {
     show(at("result"), false);
-    say(error instanceof TypeError ? "The server does not answer." : String(error.message));
+    say(described(error));
   } finally {
     at("status").textContent = "";
     at("send").disabled = false;
@@ -158,120 +258,6 @@ async function copy() {
     isCopied = document.execCommand("copy");
   }
   at("copied").textContent = isCopied ? "Copied" : "Selected: copy it with Ctrl+C";
-}
-
-// --- the reply -----------------------------------------------------------------------------------
-
-const percent = share => `${(100 * share).toFixed(1)} %`;
-
-/** A table of texts with their probabilities; rows are [text, probability, is chosen, threshold],
-    whose last is undefined for a choice of one. */
-function table(rows, caption) {
-  const body = make("tbody");
-  for (const [text, share, isBest, threshold] of rows) {
-    const meter = make("meter", {min: 0, max: 1, value: share, ariaLabel: percent(share)});
-    const row = make("tr", {className: isBest ? "best" : ""}, make("th", {scope: "row"}, text),
-      make("td", {className: "bar"}, meter), make("td", {className: "number"}, percent(share)));
-    if (threshold !== undefined) {
-      row.append(make("td", {className: "number"}, `needs ${percent(threshold)}`));
-    }
-    body.append(row);
-  }
-  return make("table", {ariaLabel: caption}, body);
-}
-
-const verdict = text => make("p", {className: "verdict"}, text);
-
-/** Several labels of a text, each with its threshold. */
-function memberNodes(reply) {
-  const rows = Object.entries(reply.probabilities).map(([name, share]) =>
-    [name, share, reply.prediction.includes(name), reply.thresholds[name]]);
-  rows.sort((a, b) => b[1] - a[1]);
-  return [verdict(reply.prediction.join(", ") || "no label"), table(rows, "Probabilities")];
-}
-
-function labelNodes(reply, request) {
-  const options = request.options || [];
-  const named = (name, number) => options.length ? `${name}: ${options[number]}` : name;
-  const rows = Object.entries(reply.probabilities).map(
-    ([name, share], number) => [named(name, number), share, name === reply.prediction]);
-  if (!options.length) rows.sort((a, b) => b[1] - a[1]);
-  const best = options.length ? `${reply.prediction}: ${reply.answer}` : reply.prediction;
-  return [verdict(best), table(rows, "Probabilities")];
-}
-
-/** Words with their labels: each entity is one mark, or else each word that has a label. */
-function wordNodes(reply) {
-  const spans = reply.entities ||
-    reply.labels.map((type, start) => ({type, start, end: start + 1})).filter(s => s.type !== "O");
-  const begins = new Map(spans.map(span => [span.start, span]));
-  const passage = make("p", {className: "words"});
-  const shown = Math.min(reply.words.length, MAX_SHOWN_WORDS);
-  for (let i = 0; i < shown;) {
-    const span = begins.get(i), end = span ? span.end : i + 1;
-    const text = reply.words.slice(i, end).join(" ");
-    if (span) {
-      const label = make("small", {}, span.type);
-      const title = reply.labels.slice(i, end).map(
-        (name, k) => `${reply.words[i + k]}: ${name} ${percent(reply.probabilities[i + k])}`);
-      passage.append(make("mark", {title: title.join("\n")}, text, " ", label), " ");
-    } else {
-      passage.append(text + " ");
-    }
-    i = end;
-  }
-  if (shown < reply.words.length) passage.append("…");
-  const found = spans.length ? [] : [verdict("No word has a label.")];
-  return [...found, passage];
-}
-
-/** The text with the answer marked, and the other answers. Positions count code points. */
-function answerNodes(reply, request) {
-  const [best, ...others] = reply.answers, isAnswered = Boolean(best && reply.answer);
-  const letters = Array.from(request.context), nodes = [];
-  const row = answer => [answer.text, answer.probability, false];
-  if (isAnswered) {
-    const part = (start, end) => letters.slice(start, end).join("");
-    const marked = make("mark", {}, part(best.start, best.end));
-    const passage = make("p", {className: "passage", tabIndex: 0, ariaLabel: "Text"},
-      part(0, best.start), marked, part(best.end));
-    nodes.push(verdict(best.text), table([[best.text, best.probability, true]], "Best answer"),
-      make("h3", {}, "In the text"), passage);
-    setTimeout(() => { passage.scrollTop = marked.offsetTop - passage.offsetTop - 40; });
-  } else {
-    nodes.push(verdict("The text does not answer the question."));
-  }
-  if (reply.null_odds !== undefined) {
-    nodes.push(make("p", {className: "hint"}, `Null odds, which speak against an ` +
-      `answer: ${reply.null_odds.toFixed(3)}. Below ${reply.threshold.toFixed(3)} one is given.`));
-  }
-  const rows = (isAnswered ? others : reply.answers).map(row);
-  if (rows.length) nodes.push(make("h3", {}, "Other answers"), table(rows, "Other answers"));
-  return nodes;
-}
-
-/** The words in the place of each mask of a text. */
-function maskNodes(reply) {
-  return reply.masks.flatMap((answers, number) => {
-    const name = reply.masks.length > 1 ? `[MASK] ${number + 1}` : "[MASK]";
-    const rows = answers.map((answer, place) => [answer.word, answer.probability, place === 0]);
-    return [make("h3", {}, name), verdict(answers[0].text), table(rows, name)];
-  });
-}
-
-function nodesOf(reply, request) {
-  if (Array.isArray(reply.masks)) return maskNodes(reply);
-  if (Array.isArray(reply.answers)) return answerNodes(reply, request);
-  if (Array.isArray(reply.words)) return wordNodes(reply);
-  if (reply.thresholds) return memberNodes(reply);
-  if (reply.probabilities) return labelNodes(reply, request);
-  return reply.prediction === undefined ? [] : [verdict(String(reply.prediction))];
-}
-
-function showReply(reply, request) {
-  at("answer").replaceChildren(...nodesOf(reply, request));
-  at("reply").textContent = JSON.stringify(reply, null, 2);
-  show(at("result"), true);
 }
 
 // --- start ---------------------------------------------------------------------------------------
@@ -297,11 +283,28 @@ async function start() {
   }
 }
 
-at("form").addEventListener("submit", event => { event.preventDefault(); ask(); });
+at("form").addEventListener("submit", event => {
+  event.preventDefault();
+  if (isMany()) askMany();
+  else ask();
+});
 at("form").addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
 });
 at("fields").addEventListener("input", update);
 at("model").addEventListener("change", buildForm);
+at("modes").addEventListener("change", changeMode);
+at("file").addEventListener("change", () => {
+  if (at("file").files.length) readFile(at("file").files[0]);
+});
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  at("many").addEventListener(kind, event => {
+    event.preventDefault();
+    at("many").classList.toggle("dragged", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length) readFile(event.dataTransfer.files[0]);
+  });
+}
+at("stop").addEventListener("click", () => { batch.isStopped = true; });
+at("download").addEventListener("click", download);
 at("copy").addEventListener("click", copy);
 start();

@@ -257,6 +257,11 @@ class QuestionData(contracts.Data):
         """See `contracts.Data`."""
         return [self.questions.file(split)]
 
+    def dev_requests(self) -> Iterator[dict[str, str]]:
+        """See `contracts.Data`."""
+        for example in self.questions.predict_examples:
+            yield {"question": example.question_text, "context": example.paragraph_text}
+
     def make_records(self, split: str) -> list[str]:
         """See `contracts.Data`."""
         if split == "train":

@@ -1,0 +1,201 @@
+// --- many examples -------------------------------------------------------------------------------
+
+/** The fields that a line has, in this order. */
+function lineNames() {
+  return Object.keys(fields).filter(name => name !== "num_answers");
+}
+
+/** Returns the cells of each row of comma- or tab-separated values; quotes may hide separators. */
+function cellsOf(text, separator) {
+  const cell = `"(?:[^"]|"")*"|[^${separator}\\r\\n]*`;
+  const pattern = new RegExp(`(${cell})(${separator}|\\r?\\n|$)`, "g");
+  const rows = [];
+  let row = [];
+  for (const [whole, cell, end] of text.matchAll(pattern)) {
+    if (!whole && !row.length) break;
+    row.push(cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell);
+    if (end === separator) continue;
+    rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
+/** Returns the table in a file, whose first row has the names of the columns; null for lines. */
+function tableIn(text, name) {
+  if (/\.(csv|tsv)$/i.test(name)) return cellsOf(text, /csv$/i.test(name) ? "," : "\t");
+  if (!/\.jsonl$/i.test(name)) return null;
+  const objects = text.split("\n").filter(line => line.trim()).map(line => JSON.parse(line));
+  const names = Object.keys(objects[0] ?? {});
+  return [names, ...objects.map(object => names.map(key => [object[key] ?? ""].flat().join("\t")))];
+}
+
+/** Shows lines; of a file with columns also which of them are used. */
+function setLines(text, controls) {
+  at("lines").value = text;
+  at("columns").replaceChildren(...controls);
+}
+
+/** Lets the user choose the column of each field, and writes lines of the chosen ones. */
+function useTable([header, ...rows]) {
+  const clean = cell => cell.replace(/\s*[\r\n]+\s*/g, " ");
+  const choices = lineNames().map((name, place) => {
+    const select = make("select", {}, ...header.map(title => make("option", {}, title)));
+    const found = [name, keyOf(name)].map(known => header.indexOf(known)).find(i => i >= 0);
+    select.selectedIndex = found ?? Math.min(place, header.length - 1);
+    return [name, select];
+  });
+  const write = () => {
+    const line = row => choices.map(([name, {selectedIndex: i}]) =>
+      name === "options" ? row.slice(i).join("\t") : (row[i] ?? "").replaceAll("\t", " "));
+    at("lines").value = rows.map(row => clean(line(row).join("\t"))).join("\n");
+  };
+  const controls = choices.map(([name, select]) => {
+    select.onchange = write;
+    const first = name === "options" ? "First column" : "Column";
+    const title = `${first} of the ${FIELDS[name][1]}`;
+    return make("label", {}, make("span", {}, title), select);
+  });
+  setLines("", controls);
+  write();
+}
+
+async function readFile(file) {
+  say("");
+  try {
+    if (file.size > MAX_FILE_BYTES) throw new Error("larger than 20 MB; use predict");
+    const text = (await file.text()).replace(/^\ufeff/, "");
+    const found = tableIn(text, file.name);
+    if (found) useTable(found);
+    else setLines(text, []);
+  } catch (error) {
+    say(`${file.name}: ${error.message}`);
+  }
+}
+
+/** Returns the example of a line, without the fields that it lacks; the last one takes the rest. */
+function exampleOf(line) {
+  const cells = line.split("\t"), names = lineNames(), example = {};
+  names.forEach((name, place) => {
+    const rest = cells.slice(place), isLast = place === names.length - 1;
+    if (name === "options") example.options = rest;
+    else if (rest.length) example[keyOf(name)] = isLast ? rest.join("\t") : rest[0];
+  });
+  for (const name of SHARED) {
+    if (fields[name]) example[name] ??= fields[name].read();
+  }
+  return example;
+}
+
+let batch = null; // {model, rows: [{example, reply or error}], isStopped} of many examples
+
+/** Asks for some examples; waits for a busy server, and asks for each alone if one is refused. */
+async function askSome(current, rows) {
+  const {model} = current;
+  for (let busy = 0; ; busy++) {
+    const sent = rows.length > 1 ? {examples: rows.map(row => row.example)} : rows[0].example;
+    const {ok, status, reply, wait} = await post(model, JSON.stringify(sent));
+    if (ok) {
+      (rows.length > 1 ? reply.results : [reply]).forEach((found, i) => { rows[i].reply = found; });
+    } else if (status === 503 && busy < MAX_BUSY && !current.isStopped) {
+      await new Promise(done => setTimeout(done, 1000 * wait));
+      continue;
+    } else if (status === 503) {
+      throw new Error(reply.error);
+    } else if (rows.length > 1) {
+      for (const row of rows) await askSome(current, [row]);
+    } else {
+      rows[0].error = reply.error;
+    }
+    return;
+  }
+}
+
+async function askMany() {
+  const lines = at("lines").value.split(/\r?\n/).filter(line => line.trim());
+  const current = {model: chosen(), rows: lines.map(line => ({example: exampleOf(line)}))};
+  batch = current;
+  say("");
+  at("send").disabled = true;
+  show(at("stop"), true);
+  show(at("batch"), true);
+  at("rows").replaceChildren(tableOfRows());
+  let done = 0;
+  try {
+    while (done < current.rows.length && !current.isStopped) {
+      at("status").textContent = `${done} of ${current.rows.length} are answered …`;
+      const part = current.rows.slice(done, done + BATCH);
+      await askSome(current, part);
+      if (batch !== current || chosen() !== current.model) return;
+      part.forEach((row, i) => showRow(row, done + i, current.model));
+      done += part.length;
+      at("counts").textContent = countsOf(current);
+    }
+  } catch (error) {
+    say(described(error));
+  } finally {
+    at("status").textContent = "";
+    at("send").disabled = false;
+    show(at("stop"), false);
+  }
+}
+
+function tableOfRows() {
+  const names = lineNames().filter(name => name !== "context");
+  const titles = ["", ...names.map(name => FIELDS[name][1]), "answer", "sure"];
+  const cells = titles.map(title => make("th", {scope: "col"}, title));
+  const head = make("thead", {}, make("tr", {}, ...cells));
+  return make("table", {ariaLabel: "Answers"}, head, make("tbody"));
+}
+
+function showRow({example, reply, error}, number, model) {
+  const body = at("rows").querySelector("tbody");
+  if (number === MAX_SHOWN_ROWS) {
+    at("rows").append(make("p", {className: "hint"}, "The file has the further rows."));
+  }
+  if (number >= MAX_SHOWN_ROWS) return;
+  const texts = lineNames().filter(name => name !== "context").map(name =>
+    make("td", {}, shortened([example[keyOf(name)] ?? ""].flat().join(" | "))));
+  const {answer, share} = reply ? inWords(reply, example, model) : {answer: error};
+  body.append(make("tr", {}, make("th", {scope: "row", className: "number"}, String(number + 1)),
+    ...texts, make("td", {className: "answer"}, reply ? shortened(answer) : `Error: ${answer}`),
+    make("td", {className: "number"}, share === undefined ? "" : sure(share))));
+}
+
+/** How many were answered, and how often each label was. */
+function countsOf({model, rows}) {
+  const answered = rows.filter(row => row.reply), wrong = rows.filter(row => row.error).length;
+  const counts = new Map();
+  for (const {reply} of answered) {
+    for (const name of model.labels && reply.probabilities && !reply.words
+      ? [reply.prediction].flat() : []) counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const each = [...counts].sort((a, b) => b[1] - a[1]).slice(0, MAX_LABELS);
+  const labels = each.map(([name, count]) => `${named(name)} ${count}`).join(", ");
+  return `${answered.length} of ${rows.length} answered${labels && `: ${labels}`}` +
+    `${wrong ? `; ${wrong} refused` : ""}.`;
+}
+
+/** The examples and their answers as comma-separated values. */
+function csvOf({model, rows}) {
+  const names = lineNames();
+  const isOfLabels = rows.some(({reply}) => reply?.probabilities && !reply.words);
+  const labels = isOfLabels ? model.labels ?? [] : [];
+  const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  const line = cells => cells.map(cell => quoted(String(cell ?? ""))).join(",") + "\r\n";
+  const head = [...names.map(keyOf), "answer", "probability",
+    ...labels.map(label => `probability_${label}`), "error"];
+  return line(head) + rows.filter(row => row.reply || row.error).map(({example, reply, error}) => {
+    const {answer, share} = reply ? inWords(reply, example, model) : {};
+    const texts = [...names.map(name => example[keyOf(name)]),
+      reply?.answer ?? reply?.prediction ?? answer].map(text => [text].flat().join(" | "));
+    const shares = labels.map(label => reply?.probabilities[label]);
+    return line([...texts, share, ...shares, error]);
+  }).join("");
+}
+
+function download() {
+  const address = URL.createObjectURL(new Blob([csvOf(batch)], {type: "text/csv"}));
+  make("a", {href: address, download: "answers.csv"}).click();
+  setTimeout(() => URL.revokeObjectURL(address), RETRY);
+}
