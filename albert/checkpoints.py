@@ -1,4 +1,13 @@
-"""Checkpoints under the name users import; the work is done in `albert.model.checkpoints`."""
+"""Checkpoints under the name users import; the work is done in `albert.model.checkpoints`.
+
+Examples:
+    >>> from albert import checkpoints, modeling
+    >>> folder = "albert/pretrained/albert_mini"
+    >>> config = modeling.AlbertConfig.from_json_file(f"{folder}/config.json")
+    >>> model = modeling.AlbertModel(config)
+    >>> checkpoints.restore(model, folder).new
+    []
+"""
 
 from albert.io import requirements
 

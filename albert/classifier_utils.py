@@ -1,4 +1,11 @@
-"""GLUE tasks under the name users import; the work is done in `albert.tasks.glue`."""
+"""GLUE tasks under the name users import; the work is done in `albert.tasks.glue`.
+
+Examples:
+    >>> from albert import classifier_utils
+    >>> task = classifier_utils.get_task("SST-2")
+    >>> task.labels, dict(task.words)
+    (('0', '1'), {'0': 'negative', '1': 'positive'})
+"""
 
 from albert.tasks.glue import (
     KIND,

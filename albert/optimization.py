@@ -1,6 +1,12 @@
 """Optimizers under the name users import.
 
 The work is done in `albert.training.optimizers`.
+
+Examples:
+    >>> from albert import optimization
+    >>> rates = [optimization.learning_rate_at(step, 1e-3, 100, 10) for step in (5, 55, 100)]
+    >>> [f"{float(rate):.5f}" for rate in rates]
+    ['0.00050', '0.00045', '0.00000']
 """
 
 from albert.io import requirements

@@ -1,4 +1,10 @@
-"""RACE under the name users import; the work is done in `albert.tasks.race`."""
+"""RACE under the name users import; the work is done in `albert.tasks.race`.
+
+Examples:
+    >>> from albert import race_utils
+    >>> race_utils.ending("We stayed _ .", "inside")
+    'We stayed inside .'
+"""
 
 from albert.tasks.race import (
     KIND,

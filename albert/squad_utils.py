@@ -1,4 +1,16 @@
-"""SQuAD under the name users import; the work is done in `albert.tasks.squad.answers`."""
+"""SQuAD under the name users import; the work is done in `albert.tasks.squad.answers`.
+
+Examples:
+    >>> from albert import squad_utils, tokenization
+    >>> tokenizer = tokenization.FullTokenizer("albert/pretrained/albert_mini/vocab.txt")
+    >>> question = squad_utils.SquadExample("1", "Who wrote it?", "Ann wrote it in 1901.")
+    >>> windows = squad_utils.convert_examples_to_features(
+    ...     [question], tokenizer, max_seq_length=32, doc_stride=16, max_query_length=8,
+    ...     is_training=False, do_lower_case=True,
+    ... )
+    >>> len(list(windows))
+    1
+"""
 
 from albert.io.file_io import (
     InputError,

@@ -1,4 +1,11 @@
-"""Tokenizers under the name users import; the work is done in `albert.text.tokenization`."""
+"""Tokenizers under the name users import; the work is done in `albert.text.tokenization`.
+
+Examples:
+    >>> from albert import tokenization
+    >>> tokenizer = tokenization.FullTokenizer("albert/pretrained/albert_mini/vocab.txt")
+    >>> tokenizer.tokenize("A charming journey.")
+    ['a', 'charming', 'journey', '.']
+"""
 
 from albert.text.tokenization import (
     WORD_START,

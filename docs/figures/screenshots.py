@@ -1,8 +1,9 @@
 """Takes pictures of a report and of the server's page, in a headless Chromium.
 
-    python docs/figures/screenshots.py tutorial_output
+    python -m albert.report --runs=topics --output_file=report.html
+    python docs/figures/screenshots.py topics report.html
 
-The folder is what the notebook in `tutorials/` writes. Needs the extras `serve` and `dev`, and
+The folder is that of the first command in README.md. Needs the extras `serve` and `dev`, and
 Chromium on the PATH.
 """
 
@@ -19,7 +20,7 @@ from playwright import sync_api
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = ["report.webp", "server_page.webp", "server_page_dark.webp"]
-TEXT = "The happy cook tasted the splendid soup."
+TEXTS = ("I would like my money back.", "Where is my parcel? It should have come on Monday.")
 
 
 def _save(page: sync_api.Page, file: str, top: float, bottom: float) -> None:
@@ -52,23 +53,24 @@ def _server(model_dir: pathlib.Path) -> Iterator[str]:
             process.terminate()
 
 
-def _take(browser: sync_api.Browser, folder: pathlib.Path) -> None:
-    page = browser.new_page(viewport={"width": 900, "height": 760})
-    page.goto((folder / "report.html").resolve().as_uri())
-    table = page.get_by_role("heading", name="Points, best first").bounding_box()
-    _save(page, "report.webp", table["y"] - 12, table["y"] + 778)
-    with _server(folder / "SST-2") as address:
+def _take(browser: sync_api.Browser, model_dir: pathlib.Path, report: pathlib.Path) -> None:
+    page = browser.new_page(viewport={"width": 1100, "height": 700})
+    page.goto(report.resolve().as_uri())
+    _save(page, "report.webp", 0, 700)
+    with _server(model_dir) as address:
         for file, scheme in zip(FILES[1:], ("light", "dark"), strict=True):
-            page = browser.new_page(viewport={"width": 720, "height": 760}, color_scheme=scheme)
+            page = browser.new_page(viewport={"width": 1100, "height": 700}, color_scheme=scheme)
             page.goto(address)
-            page.locator("#fields textarea").fill(TEXT)
-            page.locator("#send").click()
-            page.locator("#result").wait_for()
-            _save(page, file, 0, page.locator("#reply").locator("..").bounding_box()["y"] + 40)
+            for text in TEXTS:
+                page.get_by_label("Text", exact=True).fill(text)
+                page.get_by_role("button", name="Ask the model").click()
+                page.locator("#answers").get_by_text(text).wait_for()
+            end = page.locator("#request").bounding_box()
+            _save(page, file, 0, end["y"])
 
 
 if __name__ == "__main__":
     with sync_api.sync_playwright() as playwright:
         path = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        _take(browser, pathlib.Path(sys.argv[1]))
+        _take(browser, *map(pathlib.Path, sys.argv[1:]))

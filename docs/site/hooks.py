@@ -8,7 +8,17 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from texts import DOORS, NOTEBOOK, PAGES, ROOT, loaded_from_elsewhere, notebook_page, slug
+from texts import (
+    DOORS,
+    NOTEBOOK,
+    PAGES,
+    ROOT,
+    keep_names_whole,
+    loaded_from_elsewhere,
+    notebook_page,
+    show_navigation,
+    slug,
+)
 
 FENCED = re.compile(r"^```.*?^```$", re.S | re.M)
 # The target of `[text](target)` or of the definition `[name]: target`.
@@ -73,8 +83,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "".join(parts) + LINK.sub(replaced, markdown[end:])
 
 
+def on_page_content(html: str, **_: object) -> str:
+    """Keeps the names in a page from breaking."""
+    return keep_names_whole(html)
+
+
 def on_post_build(config: MkDocsConfig) -> None:
-    """Raises an error if a page or a style sheet loads something from another host."""
+    """Shows the navigation in narrower windows than the theme does, and checks what is loaded.
+
+    Raises:
+      PluginError: the theme has other widths; or a page or a style sheet loads something from
+        another host.
+    """
+    assets = pathlib.Path(config.site_dir, "assets")
+    for pattern in ("stylesheets/main*.css", "stylesheets/palette*.css", "javascripts/bundle*.js"):
+        (path,) = assets.glob(pattern)
+        before = path.read_text(encoding="utf-8")
+        after = show_navigation(before)
+        if after == before:
+            raise PluginError(f"{path.name}: the theme shows its navigation at another width")
+        path.write_text(after, encoding="utf-8")
     addresses = [
         f"{path.relative_to(config.site_dir)}: {tag}"
         for path in pathlib.Path(config.site_dir).rglob("*")

@@ -19,6 +19,11 @@ def separate_names(text: str) -> str:
     return ENTRY.sub(entries, text)
 
 
+def is_private(base: str | griffe.Expr) -> bool:
+    """Returns whether the last name of a base class begins with an underscore."""
+    return str(base).partition("[")[0].rpartition(".")[2].startswith("_")
+
+
 def _is_code(package: griffe.Module, path: str) -> bool:
     try:
         return package[path].is_class or package[path].is_function
@@ -44,9 +49,11 @@ class Reader(griffe.Extension):
     """Adapts what was read to the style of the project."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Separates the names in the docstring of an object."""
+        """Separates the names in the docstring of an object; leaves out private bases."""
         if obj.docstring:
             obj.docstring.value = separate_names(obj.docstring.value)
+        if isinstance(obj, griffe.Class):
+            obj.bases = [base for base in obj.bases if not is_private(base)]
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Follows the assignments of all modules."""

@@ -1,5 +1,6 @@
 """Texts of the site: pages from outside docs/, anchors, a notebook as a page, what pages load."""
 
+import html
 import json
 import pathlib
 import re
@@ -25,6 +26,10 @@ LOADED = re.compile(
     r"(?:https?:)?//[^\"'\s>]*|<link\b(?![^>]*rel=[\"']?canonical)[^>]*href=[\"']?(?:https?:)?//"
     r"[^\"'\s>]*|(?:@import|url\()\s*[\"']?(?:https?:)?//[^\"')\s]*"
 )
+# The width from which the theme shows the navigation, and the one before, with ours: 1,000 pixels.
+BREAKPOINTS = {"76.25em": "62.5em", "76.234375em": "62.484375em"}
+_CODE = re.compile(r"<pre\b.*?</pre>|<code>([^<]*)</code>", re.S)
+_LONGEST_NAME = 48  # characters; longer ones may break where browsers break them
 
 
 def slug(heading: str, separator: str = "-") -> str:
@@ -45,6 +50,28 @@ def notebook_page(path: pathlib.Path) -> str:
             else:
                 parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def keep_names_whole(page: str) -> str:
+    """Returns HTML in which the words of code in a text do not break, as at hyphens and slashes."""
+
+    def whole(word: str) -> str:
+        text = html.unescape(word)
+        is_name = re.search(r"\W", text) and len(text) <= _LONGEST_NAME
+        return f'<span class="name">{word}</span>' if is_name else word
+
+    def replaced(match: re.Match) -> str:
+        text = match[1]
+        return match[0] if text is None else f"<code>{' '.join(map(whole, text.split(' ')))}</code>"
+
+    return _CODE.sub(replaced, page)
+
+
+def show_navigation(text: str) -> str:
+    """Returns a style sheet or script of the theme that shows the navigation from 1,000 pixels."""
+    for theirs, ours in BREAKPOINTS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def loaded_from_elsewhere(text: str) -> list[str]:

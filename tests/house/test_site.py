@@ -1,11 +1,14 @@
 """The documentation site has every page, and its helpers do what `mkdocs build` relies on."""
 
+import doctest
 import importlib.util
 import json
+import shutil
 
 import pytest
 import yaml
 
+from tests.support import browser
 from tests.support.sources import DOORS, ROOT
 
 SITE = ROOT / "docs" / "site"
@@ -69,6 +72,51 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path):
         "# A\nb\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\nx = 1\n```\n\n"
         "```python\nx\n```\n\n<div><svg>  </svg></div>\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<code>--a-b=c d</code>", '<code><span class="name">--a-b=c</span> d</code>'),
+        ("<code>a_b</code> c-d", "<code>a_b</code> c-d"),
+        ("<pre><code>a-b</code></pre>", "<pre><code>a-b</code></pre>"),
+        (f"<code>{'a-' * 25}</code>", f"<code>{'a-' * 25}</code>"),
+    ],
+)
+def test_names_do_not_break(text, expected):
+    assert TEXTS.keep_names_whole(text) == expected
+
+
+def test_the_navigation_is_visible_from_1000_pixels():
+    wide, narrow = "@media screen and (min-width:76.25em)", "(max-width:76.234375em)"
+    assert TEXTS.show_navigation(wide) == "@media screen and (min-width:62.5em)"
+    assert TEXTS.show_navigation(narrow) == "(max-width:62.484375em)"
+
+
+WORKER = "addEventListener('message', async event => postMessage(event.data.map(x => 2 * x)));"
+PAGE = """<!doctype html><script src="iframe-worker.js"></script><body><script>
+const worker = new Worker("worker.js");
+worker.addEventListener("message", event => { document.title += event.data.join(); });
+worker.postMessage([1, 2]);
+worker.postMessage([3]);
+</script>"""
+
+
+def test_the_search_runs_in_pages_opened_from_a_folder(tmp_path):
+    shutil.copy(SITE / "iframe-worker.js", tmp_path)
+    (tmp_path / "worker.js").write_text(WORKER)
+    (tmp_path / "page.html").write_text(PAGE)
+    with browser.opened() as chromium:
+        page = chromium.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function("document.title === '2,46'")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_examples_of_the_python_pages_run(door, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = doctest.testmod(importlib.import_module(f"albert.{door}"))
+    assert found.attempted >= 2 and not found.failed
 
 
 @pytest.mark.parametrize(
