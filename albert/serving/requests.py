@@ -174,9 +174,9 @@ class Form:
         }
         for name, default in self.optional.items():
             properties[name]["default"] = default
+        own = {"examples": list(self.own_examples)} if self.own_examples else {}
         required = [field.name for field in self.required]
-        schema = {"type": "object", "properties": properties, "required": required}
-        return schema | ({"examples": list(self.own_examples)} if self.own_examples else {})
+        return {"type": "object", "properties": properties, "required": required, **own}
 
     @property
     def example(self) -> dict[str, Any]:

@@ -120,6 +120,11 @@ function fill(values) {
   update();
 }
 
+/** What an example is about, in a line. */
+function titleOf({question, text, words}) {
+  return [question ?? text ?? words ?? ""].flat().join(" ");
+}
+
 /** What the model does, for its first line. */
 function about(model) {
   const labels = model.labels || [];
@@ -152,7 +157,7 @@ function buildForm() {
   }
   at("fields").replaceChildren(...Object.values(fields).map(field => field.node));
   at("examples").lastElementChild.replaceChildren(...examples.map(example => {
-    const text = [Object.values(example)[0]].flat().join(" ");
+    const text = titleOf(example);
     const button = make("button", {type: "button", title: shortened(text)}, text);
     button.onclick = () => fill(example);
     return make("li", {}, button);

@@ -173,8 +173,7 @@ function showReply(reply, request, model) {
 
 /** Adds an answer to the list of the last ones; its button shows it again. */
 function remember(reply, request, model) {
-  const text = [Object.values(request)[0]].flat().join(" ");
-  const button = make("button", {type: "button", title: "Show again"}, text);
+  const button = make("button", {type: "button", title: "Show again"}, titleOf(request));
   button.onclick = () => {
     if (chosen().name !== model.name) {
       at("model").value = model.name;
