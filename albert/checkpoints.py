@@ -5,8 +5,8 @@ Examples:
     >>> folder = "albert/pretrained/albert_mini"
     >>> config = modeling.AlbertConfig.from_json_file(f"{folder}/config.json")
     >>> model = modeling.AlbertModel(config)
-    >>> checkpoints.restore(model, folder).new
-    []
+    >>> "bert/embeddings/word_embeddings" in checkpoints.restore(model, folder).loaded
+    True
 """
 
 from albert.io import requirements

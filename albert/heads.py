@@ -1,11 +1,12 @@
 """Models with their heads under the name users import; the work is done in `albert.model.heads`.
 
 Examples:
+    >>> import numpy as np
     >>> from albert import heads, modeling
     >>> config = modeling.AlbertConfig.from_json_file("configs/albert_small.json")
     >>> model = heads.ClassifierModel(config, num_labels=3)
-    >>> ids = [[2, 13, 1, 3]]
-    >>> batch = {"input_ids": ids, "input_mask": [[1] * 4], "segment_ids": [[0] * 4]}
+    >>> names = ("input_ids", "input_mask", "segment_ids")
+    >>> batch = {name: np.ones([1, 4], np.int32) for name in names}
     >>> model(batch)["probabilities"].shape
     TensorShape([1, 3])
 """
