@@ -535,9 +535,12 @@ def read_tensors(path: str) -> dict[str, Any]:
 def read_step(path: str) -> int | None:
     """Returns the step that a checkpoint stores or its name gives; None if neither does."""
     checkpoint = reader(path)
-    if checkpoint.has_tensor(weight_names.STEP):
+    if not checkpoint.has_tensor(weight_names.STEP):
+        return step_of(resolve(path))
+    try:
         return int(checkpoint.get_tensor(weight_names.STEP))
-    return step_of(resolve(path))
+    except READ_ERRORS as error:
+        raise _damaged(resolve(path), error) from error
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -117,6 +117,13 @@ def test_a_damaged_best_is_a_named_error(folder, kind):
     np.testing.assert_array_equal(model.kernel, np.full(40, 30.0))
 
 
+def test_a_step_in_data_that_was_cut_is_a_named_error(folder):
+    path = folder / f"model.ckpt-best.{DATA}"
+    path.write_bytes(path.read_bytes()[:8])
+    with pytest.raises(file_io.InputError, match="model.ckpt-best is damaged: .*ckpt-30"):
+        checkpoints.read_step(str(folder / "model.ckpt-best"))
+
+
 @pytest.mark.parametrize("kind", ["index cut", "data cut", "data flipped", "data lost"])
 def test_without_a_manifest_tensorflows_checksums_count(folder, caplog, kind):
     for path in folder.glob("*.manifest.json"):
