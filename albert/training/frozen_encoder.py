@@ -5,12 +5,13 @@ slots. Checkpoints still have the whole model. With `cached_data` the encoder co
 once, and the epochs train only the head.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -47,19 +48,25 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
       output_dir: folder of the run, with or without checkpoints.
       is_frozen: whether this run's encoder is frozen.
     """
-    last = checkpoints.numbered(output_dir)[-1:]
-    if not last:
-        return
-    names = checkpoints.reader(last[0]).get_variable_to_shape_map()
+    last, names = _last_variables(output_dir)
     slots = weight_names.training_state(names) - {weight_names.STEP}
     was_frozen = not any(name.startswith(weight_names.ENCODER_PREFIX) for name in slots)
     if slots and was_frozen != is_frozen:
         how, here = ("frozen", "trained") if was_frozen else ("trained", "frozen")
         raise file_io.InputError(
-            f"cannot resume from {last[0]}: its encoder was {how}, but this run's encoder would "
+            f"cannot resume from {last}: its encoder was {how}, but this run's encoder would "
             f"be {here} (freeze_encoder={is_frozen}). Use another output_dir and give this "
             "checkpoint as init_checkpoint"
         )
+
+
+def _last_variables(output_dir: str) -> tuple[str, Collection[str]]:
+    """Returns the last readable checkpoint of a folder and its variables; ("", ()) without any."""
+    for prefix in reversed(checkpoints.numbered(output_dir)):
+        # A run resumes from the one before a damaged one, see `checkpoints.last_whole`.
+        with contextlib.suppress(file_io.InputError):
+            return prefix, checkpoints.reader(prefix).get_variable_to_shape_map()
+    return "", ()
 
 
 # --- the cache of outputs -------------------------------------------------------------------------

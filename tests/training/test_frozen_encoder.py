@@ -142,6 +142,7 @@ def test_a_run_goes_on_as_it_began(tmp_path, was_frozen):
     optimizer.scale_loss()
     checkpoints.save(f"{folder}/model.ckpt-2", model, optimizer)
     frozen_encoder.check_resume(folder, was_frozen)
+    (tmp_path / "model.ckpt-3.index").write_bytes(b"damaged")  # The run resumes from 2.
     message = "encoder was frozen, .* trained" if was_frozen else "encoder was trained, .* frozen"
     with pytest.raises(file_io.InputError, match=rf"model\.ckpt-2: its {message} \(freeze_encoder"):
         frozen_encoder.check_resume(folder, not was_frozen)
