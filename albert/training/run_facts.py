@@ -67,10 +67,10 @@ def git_commit() -> str | None:
     """Returns the commit of the package's repository, with "-dirty" after changes, or None."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
 
-    def git(command: str, *options: str) -> str:
-        """Returns the output of a command of git, whose options have no dashes."""
+    def git(*arguments: str) -> str:
+        """Returns the output of a command of git, which does not write to the repository."""
         result = subprocess.run(
-            ["git", "-C", root, command, *(f"--{option}" for option in options)],
+            ["git", "--no-optional-locks", "-C", root, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -80,9 +80,11 @@ def git_commit() -> str | None:
 
     try:
         # The package may be in another repository, such as one that contains the environment.
-        if os.path.realpath(git("rev-parse", "show-toplevel")) != os.path.realpath(root):
+        if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(root):
             return None
-        return git("describe", "always", "dirty", "abbrev=40", "exclude=*")
+        # "describe --dirty" would write the index, and leave its lock if the disk is full.
+        is_dirty = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("-dirty" if is_dirty else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 

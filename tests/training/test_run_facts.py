@@ -1,6 +1,7 @@
 """Versions, machine and hashes."""
 
 import hashlib
+import os
 import re
 import subprocess
 
@@ -35,7 +36,10 @@ def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
     assert run_facts.git_commit() is None
     (tmp_path / "albert").mkdir()
     monkeypatch.setattr(albert, "__file__", str(tmp_path / "albert" / "__init__.py"))
+    index = (tmp_path / ".git" / "index").read_bytes()
+    os.utime(module, (1, 1))  # Git would note it in the index, under a lock.
     assert re.fullmatch("[0-9a-f]{40}", run_facts.git_commit())
+    assert (tmp_path / ".git" / "index").read_bytes() == index
     module.write_text("2")
     assert re.fullmatch("[0-9a-f]{40}-dirty", run_facts.git_commit())
     monkeypatch.setenv("PATH", str(tmp_path))
