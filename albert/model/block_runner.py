@@ -1,10 +1,10 @@
 """Runs the encoder's blocks fast and in little memory, with the results of plain calls.
 
 In addition to calling ``block(hidden, …)`` it chooses kernels, recomputes activations in the
-backward pass, traces a block once for all layers that share it, and sums the gradients of shared
-weights early.
+backward pass, traces a block once for all layers, and sums the gradients of shared weights early.
 """
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
@@ -30,9 +30,11 @@ class BlockRunner:
         training: bool,
     ) -> None:
         self._rows, self._compute, self._training = rows, compute, training
-        distinct = dict.fromkeys(blocks)
-        self._are_shared = len(distinct) < len(blocks)
-        self._passes = {block: self._make_pass(block) for block in distinct}
+        # Blocks differ in their weights, which are arguments: one trace serves all of them.
+        self._run = self._make_pass(blocks[0])
+        if len(blocks) > 1:
+            self._run = trace_once(self._run)
+        self._uses = collections.Counter(x for block in blocks for x in block.sublayers)
         # Each part of the batch adds up its own gradients.
         self._weights = {
             sublayer: shared_weight_barrier(shared) for sublayer, shared in weights.items()
@@ -52,10 +54,13 @@ class BlockRunner:
           hidden, seeds, positions: see `layers.Block`.
           scale: scale of its output, if it has one.
         """
-        run = self._passes[block] if positions is None else self._make_pass(block, positions)
+        run = self._run if positions is None else self._make_pass(block, positions)
         weights: list[tf.Tensor] = []
-        for sublayer in block.sublayers:  # for this layer, and for the next ones
-            here, self._weights[sublayer] = fork_weights(self._weights[sublayer])
+        for sublayer in block.sublayers:
+            here = self._weights[sublayer]
+            self._uses[sublayer] -= 1
+            if self._uses[sublayer]:  # by next layers
+                here, self._weights[sublayer] = fork_weights(here)
             weights += here
         block_weights = layers.BlockWeights(*weights)
         if scale is not None:
@@ -75,7 +80,7 @@ class BlockRunner:
 
         if self._training and self._compute.recompute:
             run = recompute_in_backward(run)
-        return trace_once(run) if self._are_shared and positions is None else run
+        return run
 
 
 def shared_weight_barrier(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
@@ -132,8 +137,5 @@ def recompute_in_backward(run: Callable) -> Callable:
 
 
 def trace_once(run: Callable) -> Callable:
-    """Makes ``run(hidden, weights, seeds)`` a function of the current graph.
-
-    Layers that share weights then also share the trace.
-    """
+    """Makes ``run(hidden, weights, seeds)`` a function of the current graph, traced once."""
     return tf.function(run, autograph=False) if tf.inside_function() else run

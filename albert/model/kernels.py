@@ -532,7 +532,7 @@ def adam_update(
     shape, constants = variable.shape, (beta_1, beta_2, epsilon, decay)
     tensors = (variable, gradient, mean, square)
     if shape.num_elements() < _COMPILED_SIZE:
-        return _adam_update(*tensors, factor, *constants)
+        return _adam_update_traced(*tensors, factor, *constants)
     # Flattened to vectors, so that all variables of one size share the compiled code.
     vectors = [tf.reshape(x, [-1]) for x in tensors]
     new = _adam_update_compiled(*vectors, factor, *constants)
@@ -559,3 +559,4 @@ def _adam_update(
 
 
 _adam_update_compiled = tf.function(_adam_update, jit_compile=True, autograph=False)
+_adam_update_traced = tf.function(_adam_update, autograph=False)  # once per shape

@@ -258,18 +258,22 @@ def test_gradients_of_shared_weights_are_added_up_on_the_way(monkeypatch, comput
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("groups", [1, 6])  # of ALBERT; of BERT, whose layers share no weights
 @pytest.mark.parametrize("compute", [{}, {"recompute": True}, {"parts": 2}])
-def test_layers_that_share_weights_are_traced_once(monkeypatch, compute):
+def test_a_block_is_traced_once_for_all_layers(monkeypatch, compute, groups):
     passes = []
     call = layers.Block.__call__
     monkeypatch.setattr(layers.Block, "__call__", lambda *x: passes.append(x[0]) or call(*x))
-    shared = {"num_hidden_layers": 6, "inner_group_num": 1, "hidden_dropout_prob": 0.1}
-    model = make_model("pretraining", layers.Compute(**compute), **shared)
+    sizes = {
+        "num_hidden_layers": 6, "num_hidden_groups": groups, "inner_group_num": 1,
+        "hidden_dropout_prob": 0.1,
+    }  # fmt: skip
+    model = make_model("pretraining", layers.Compute(**compute), **sizes)
     features = make_features("pretraining")
     training_graph(model, features).get_concrete_function()
-    # Both groups, and the last layer by itself; a block that is computed again is traced again.
+    # And the last layer by itself; a block that is computed again is traced again.
     parts, times = compute.get("parts", 1), 2 if "recompute" in compute else 1
-    assert len(passes) == (2 + 1) * parts * times
+    assert len(passes) == (1 + 1) * parts * times
     passes.clear()
     model(features)  # outside of a function there is nothing to trace
     assert len(passes) == 6 * parts

@@ -28,6 +28,20 @@ def test_results_of_steps_are_added_up():
     assert loop(1).sums["loss"][0] == 8.0
 
 
+def test_batches_of_all_lengths_share_a_trace():
+    lengths, traced = [8, 16, 24, 8, 40], []
+    dataset = tf.data.Dataset.from_tensor_slices(lengths).map(lambda length: tf.ones([length]))
+
+    def step(batch):
+        traced.append(batch.shape.as_list())
+        pair = tf.stack([tf.reduce_sum(batch), 1.0])
+        return {"loss": pair, "gradient_norm": pair}
+
+    loop = step_loop.StepLoop(tf.distribute.get_strategy(), step, iter(dataset))
+    assert loop(5).sums["loss"][0] == sum(lengths)
+    assert traced == [[None]]
+
+
 def test_a_loss_that_is_not_finite_ends_the_loop():
     assert make_loop([1.0, np.inf, 4.0])(3).steps == 2
 
