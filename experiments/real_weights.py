@@ -203,6 +203,8 @@ class Study:
     def choose_rate(self, name: str) -> float:
         """Returns the best learning rate of a task on a part of its training data."""
         options = self._options
+        if len(options.rates) == 1:
+            return options.rates[0]
         part = options.work / "parts" / name
         written_last = part / glue.get_task(name).folder / "train.tsv"
         if not options.dry_run and not written_last.exists():
