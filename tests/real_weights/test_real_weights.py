@@ -149,16 +149,15 @@ def batches_of(minilm, path, steps, size, length):
 
 @pytest.mark.slow
 def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
-    """150 losses and norms of gradients, with the same batches, head and rates and no dropout."""
+    """30 losses and norms of gradients, with the same batches, head and rates and no dropout."""
     import tensorflow as tf
 
     from albert.model import head_config
     from albert.tasks import glue
     from albert.training import optimizers, train_step
 
-    passes, distinct, rate, warmup = 3, 50, 5e-5, 15
-    steps = passes * distinct
-    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", distinct, 4, 24)
+    passes, steps, rate, warmup = 3, 30, 5e-5, 3
+    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", steps // passes, 4, 24)
     arrays = {name: np.concatenate([array] * passes) for name, array in arrays.items()}
     source = sources.locate(checkpoint=minilm)
     sizes = encoder.AlbertConfig.from_json_file(source.config_file).to_dict()
@@ -183,7 +182,7 @@ def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
         found.append([results["loss"][0].numpy(), results["gradient_norm"][0].numpy()])
     theirs = np.load(paths["outputs"])
     losses, norms = np.transpose(found)
-    assert losses[-distinct:].mean() < losses[:distinct].mean()  # the same batches
+    assert losses[-10:].mean() < losses[:10].mean()  # the same batches
     np.testing.assert_allclose(losses, theirs["losses"], atol=LOSSES_AGREE, rtol=0)
     np.testing.assert_allclose(norms, theirs["norms"], atol=NORMS_AGREE, rtol=0)
 
