@@ -29,9 +29,14 @@ _ACCURACIES = {"sop": "sentence_order_accuracy", "nsp": "next_sentence_accuracy"
 
 
 def read_records(results: pathlib.Path) -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
-    """Reads {(study, run): {seed: record}}; failed runs are those with "failed"."""
+    """Reads {(study, run): {seed: record}}; failed runs are those with "failed".
+
+    Folders of no study, such as the scores from weights of others, are left out.
+    """
     records: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for path in sorted(results.glob("*/*.json")):
+        if not (HERE / f"{path.parent.name}.json").exists():
+            continue
         run, _, seed = path.stem.rpartition("-seed_")
         records.setdefault((path.parent.name, run), {})[int(seed)] = json.loads(path.read_text())
     return records
