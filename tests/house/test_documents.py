@@ -38,7 +38,16 @@ OTHER_OPTIONS = {
 }
 OTHER_OPTIONS |= {"signal", "requeue", "open"}  # of SLURM
 OTHER_OPTIONS |= {"from_nothing"}  # of run_demo.sh
-OTHER_OPTIONS |= {"data", "work", "only", "peer", "weights"}  # of studies in experiments/
+OTHER_OPTIONS |= {
+    "data",
+    "work",
+    "only",
+    "peer",
+    "rates",
+    "results",
+    "steps",
+    "weights",
+}  # of studies in experiments/
 OWN = ("albert", "benchmarks", "tests")
 PROGRAMS = {"git", "pip", "cp", "python", "saved_model_cli", "tensorboard", "curl"}
 
