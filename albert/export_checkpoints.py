@@ -15,7 +15,7 @@ from albert.cli import app, card_settings, options, path_flags, text_flags
 from albert.experiments import model_card
 from albert.io import file_io
 
-FORM = model_card.Form(
+FORM = model_card.ExportFormat(
     "tensorflow",
     "A TensorFlow checkpoint: give this folder as `--init_checkpoint` to a training script of the "
     "ALBERT toolkit, or its prefix to `tf.train.load_checkpoint`.",

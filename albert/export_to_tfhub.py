@@ -19,7 +19,7 @@ from albert.model import configuration, model_folder, sources
 if TYPE_CHECKING:
     from albert.model.pretraining_heads import PretrainingModel
 
-FORM = model_card.Form(
+FORM = model_card.ExportFormat(
     "tensorflow",
     'A SavedModel: `tf.saved_model.load("…")`, `hub.KerasLayer("…")`, or '
     "`--albert_hub_module_handle` of the ALBERT toolkit.",

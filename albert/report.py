@@ -14,7 +14,7 @@ from albert.experiments import (
     equivalence,
     report,
     report_groups,
-    seeds,
+    seed_runs,
     statistics,
     sweep_results,
 )
@@ -97,7 +97,7 @@ def make_page(settings: Settings) -> str:
         raise file_io.InputError("--heat_map is for one sweep")
     if kinds == [GLUE]:
         return report.glue_page(folders[0], axis)
-    note = seeds.describe(folders[0]) if kinds == [SEEDS] else ""
+    note = seed_runs.describe(folders[0]) if kinds == [SEEDS] else ""
     sides = report_groups.read(folders)
     if kinds == [RUN]:
         (run,) = recorded(sides)

@@ -450,9 +450,16 @@ class Classifier(fine_tuning.Command):
         cache = example_data.FeatureCache(paths, text, inputs.strategy, shared)
         rule, tokenizer = settings.rule, inputs.tokenizer
         if isinstance(self.task, label_sets.LabelSetTask):
-            predicted = settings.predict_on
-            texts = (tokenizer, length, cache)
-            return multi_label.make_data(self.task, *texts, predicted, rule, decision)
+            return multi_label.MultiLabelData(
+                name=name,
+                cache=cache,
+                task=self.task,
+                tokenizer=tokenizer,
+                max_seq_length=length,
+                predicted=settings.predict_on,
+                rule=rule,
+                decision=decision,
+            )
         settings_of_data = (settings.data_dir, cache, settings.predict_on, rule, scale, decision)
         return glue.make_data(self.task, tokenizer, length, *settings_of_data)
 
@@ -525,9 +532,8 @@ class Classifier(fine_tuning.Command):
         saved_model_export.export_classifier(model, specs, export_dir, threshold)
         if settings.export_text:
             length, labels = settings.max_seq_length, task.labels
-            saved_model_export.export_text_classifier(
-                model, tokenizer, length, labels, task.is_pair, export_dir
-            )
+            server = saved_model_export.TextServer(model, tokenizer, length, labels, task.is_pair)
+            saved_model_export.export_text(server, export_dir)
 
 
 def main(values: flags.FlagValues) -> None:

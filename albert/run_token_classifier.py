@@ -123,7 +123,9 @@ class TokenClassifier(fine_tuning.Command):
         paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
         text = model_settings.text_settings(length, inputs.source)
         cache = example_data.FeatureCache(paths, text, inputs.strategy)
-        return token_classification.make_data(files, inputs.tokenizer, length, cache)
+        return token_classification.TokenData(
+            cache=cache, sentence_files=files, tokenizer=inputs.tokenizer, max_seq_length=length
+        )
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
         """Returns the task and its data."""
@@ -165,9 +167,10 @@ class TokenClassifier(fine_tuning.Command):
         saved_model_export.export_ids(model, export_dir)
         if settings.export_text:
             labels = prepared.description["labels"]
-            saved_model_export.export_text(
-                model, inputs.tokenizer, settings.max_seq_length, labels, export_dir
+            server = saved_model_export.WordServer(
+                model, inputs.tokenizer, settings.max_seq_length, labels
             )
+            saved_model_export.export_text(server, export_dir)
 
 
 def main(values: flags.FlagValues) -> None:

@@ -35,6 +35,7 @@ def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
     }
 
     def name(match: re.Match[str]) -> str:
+        """Returns a matched name of a parameter as that of its flag, other words unchanged."""
         word = match["quoted"] or match[0]
         if match["quoted"]:
             return f"--{word}" if word in names else match[0]
@@ -73,19 +74,28 @@ def check_tensorflow() -> None:
 
 
 def _report_termination(state: str = "") -> int:
-    """Prints what remains after SIGTERM; returns the exit status."""
+    """Prints what remains after SIGTERM; returns the exit status.
+
+    Args:
+      state: what was saved; "": what the same command does next.
+    """
     by = signals.REQUESTS.by
     print(f"ended by {by}; {state or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
 
 
 def _report_interrupt(state: str = "") -> int:
-    """Prints what remains after Ctrl-C; returns the exit status."""
+    """Prints what remains after Ctrl-C; returns the exit status.
+
+    Args:
+      state: what was saved; "": what the same command does next.
+    """
     print(state or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
     return 130
 
 
 def _report_lost_worker(error: Exception) -> str | None:
+    """Returns a message if an error was caused by the loss of another worker, else None."""
     from albert.training import distribution
 
     return distribution.lost_worker(error)
@@ -95,7 +105,7 @@ def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.
     """Defines a script's flags so that --help shows all of them, also those of shared groups.
 
     Args:
-      define_flags: see `run`.
+      define_flags: function that defines the script's flags on flag values.
     """
     before = set(flag_values)
     define_flags(flag_values)
@@ -165,6 +175,7 @@ def run(
     _prepare(define_flags)
 
     def guarded(argv: list[str]) -> int | None:
+        """Runs `main` with its errors reported; `argv` is the program and what is no flag."""
         if len(argv) > 1:
             print(f"error: not a flag: {argv[1:]}; flags look like --name=value", file=sys.stderr)
             return 1

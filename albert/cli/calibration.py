@@ -21,7 +21,7 @@ _BEST = (None, "best", "all")  # values of --checkpoint with which the best one 
 
 
 def _above_zero(name: str, value: float | None) -> None:
-    """Checks that a flag is between 0 and 1, without both; None: not given."""
+    """Checks that the value of flag `name` is between 0 and 1, without both; None: not given."""
     if value is not None and not 0 < value < 1:
         raise file_io.InputError(f"--{name}={value} must be above 0 and below 1, such as 0.05")
 
@@ -63,9 +63,6 @@ class Calibration(options.Group):
         Args:
           labels: label names by id; empty for a regression.
           has_label_sets: whether a text has any number of labels.
-
-        Raises:
-          file_io.InputError: names the flags and what they need.
         """
         if not self.is_wanted:
             return
@@ -115,7 +112,8 @@ def run(
       decision: the one with which the checkpoint predicted.
       labels: label names by id.
       rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
-      prefix: the checkpoint.
+      prefix: path of the checkpoint that predicted, without ending.
+      folder: folder of the model.
     """
     from albert.model import checkpoints
     from albert.training import distribution
@@ -141,7 +139,10 @@ def _fit(
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
     """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps.
 
-    The arguments are those of `run`.
+    Args:
+      decision: the one with which the checkpoint predicted.
+      names: label names by id.
+      rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
     """
     probabilities, labels = rows["probabilities"], rows["label_ids"]
     scores: dict[str, float] = {}

@@ -39,11 +39,7 @@ class CommandLine:
 
     @classmethod
     def from_values(cls, values: FlagValues, script: str) -> "CommandLine":
-        """Returns the command of parsed flags.
-
-        Args:
-          script: name of its module in the package.
-        """
+        """Returns the command of parsed flags; `script`: name of its module in the package."""
         arguments = [values[name].serialize() for name in values if values[name].present]
         return cls(
             script, _arguments(values), list(filter(None, arguments)), describe(values, script)
@@ -163,7 +159,7 @@ def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str,
 
 
 def _checkpoint_files(prefix: str) -> list[str]:
-    """Returns the files of a TensorFlow checkpoint, or the file with exactly this name."""
+    """Returns the files of the TensorFlow checkpoint `prefix`, or the file with this name."""
     if file_io.exists(prefix):
         return [prefix]
     folder, name = os.path.split(prefix)
@@ -195,6 +191,7 @@ def changed_defaults(record: dict) -> dict[str, Any]:
 
 
 def _define_flags_of(script: str) -> Callable[[FlagValues], None]:
+    """Returns the function that defines the flags of a script, a module of the package."""
     module = trial_processes.module_of(script)
     try:
         spec = importlib.util.find_spec(module)

@@ -9,11 +9,7 @@ from albert.cli import options
 
 
 def text(description: str, flag_values: flags.FlagValues) -> str:
-    """Returns the help of a command.
-
-    Args:
-      description: docstring of the command's module.
-    """
+    """Returns the help of a command; `description`: docstring of the command's module."""
     modules = flag_values.flags_by_module_dict()
     first = [section for section in options.SECTIONS if section in modules]
     others = [name for name in modules if name not in first and _is_section(name)]
@@ -34,6 +30,7 @@ class Help(app.HelpFlag):
         self.allow_override = True
 
     def parse(self, arg: Any) -> None:
+        """Prints the help and exits if the value of --help, a text or bool, is true."""
         if self._parse(arg):
             print(text(sys.modules["__main__"].__doc__ or "", flags.FLAGS))
             print("\n--helpfull also shows the flags of libraries.")

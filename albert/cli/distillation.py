@@ -110,7 +110,8 @@ class Teacher(options.Group):
           teacher: its model; None: the run has no teacher.
           source: the student's model; its vocabulary must be the teacher's.
           student: sizes of the student.
-          term, logits: outputs to compare, see `distillation.DistillationConfig`.
+          term: loss term of the student whose weights the compared examples have.
+          logits: name of the output [rows, V] of both models to compare.
         """
         if teacher is None:
             return Distillation()
@@ -126,6 +127,7 @@ class Teacher(options.Group):
         terms.check_student(student)
 
         def with_teacher(task: contracts.Task) -> contracts.Task:
+            """Returns the task with a model that also learns from the teacher."""
             return distillation.with_teacher(task, terms)
 
         if not self.init_from_teacher:

@@ -15,7 +15,7 @@ _LIKENESS = 0.7  # of a misspelled name and the right one, from 0 to 1
 
 
 def variable_of(name: str) -> str:
-    """Returns the environment variable of a flag."""
+    """Returns the environment variable that sets the flag `name`."""
     return PREFIX + name.upper()
 
 

@@ -10,7 +10,7 @@ from absl import flags, logging
 
 from albert.cli import command_flags, distillation, model_settings, next_steps, training
 from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_checkpoints
-from albert.experiments import seeds
+from albert.experiments import seed_runs
 from albert.io import file_io
 from albert.model import (
     configuration,
@@ -137,7 +137,11 @@ class Command(abc.ABC):
     def export(  # noqa: B027 (not every command exports)
         self, export_dir: str, inputs: Inputs, prepared: Prepared, engine: "Engine"
     ) -> None:
-        """Writes SavedModels to new folders in `export_dir`; all workers call it."""
+        """Writes SavedModels to new folders in `export_dir`; all workers call it.
+
+        Args:
+          engine: has the trained model.
+        """
 
 
 def run(command: Command, values: flags.FlagValues, script: str) -> None:
@@ -181,7 +185,12 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     if calibrate := prepared.calibrate:
 
         def calibrated(rows: contracts.Rows, prefix: str) -> tuple[contracts.Task, contracts.Data]:
-            """Returns task and data with the fitted decision, see `stages.Run.calibrate`."""
+            """Returns task and data with the fitted decision, see `stages.Run.calibrate`.
+
+            Args:
+              rows: {name: [N, ...]} of the model's outputs for the dev data.
+              prefix: path of the checkpoint that computed them, without ending.
+            """
             nonlocal prepared
             if distribution.is_chief(strategy):  # the decision is kept in the description
                 stages_run.complete_folder(False)
@@ -234,8 +243,10 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
         for name, flag in command_line.flags.items()
         if name not in left_out
     }
-    study = seeds.Study(settings.output_dir, command_line.script, metric, arguments, shared_flags)
-    print(seeds.run(study, settings.loop.seed, settings.schedule.num_seeds))
+    study = seed_runs.Study(
+        settings.output_dir, command_line.script, metric, arguments, shared_flags
+    )
+    print(seed_runs.run(study, settings.loop.seed, settings.schedule.num_seeds))
     next_steps.show(next_steps.line("report", runs=settings.output_dir))
 
 

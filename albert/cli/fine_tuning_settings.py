@@ -181,7 +181,7 @@ class PooledHead(HeadLayer):
     )
 
     def pooling_or(self, default: Callable[[], str]) -> str:
-        """Returns the pooling of the flag, else the default; see `HeadLayer.pooling_or`."""
+        """Returns the pooling of the flag, else the result of `default`."""
         return self.pooling or default()
 
 
@@ -287,7 +287,11 @@ class Settings(training.Settings, abc.ABC):
         return os.path.dirname(sources.find_checkpoint(path))
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training that the settings of a model's folder describe."""
+        """Returns {flag: value} of the training that the settings of a model's folder describe.
+
+        Args:
+          description: content of the folder's ``model.json``.
+        """
         values = {n: description[n] for n in _LENGTHS if hasattr(self, n) and n in description}
         for name, value in values.items():
             if type(value) is not int or value < 1:
@@ -457,7 +461,7 @@ class StepSettings(Settings):
         """Returns the settings with a number of steps, and the warm-up as a fraction of it.
 
         Args:
-          is_own_data: see `with_steps`.
+          is_own_data: whether the data is not that of a task of the reference.
         """
         fraction = self.warmup_proportion
         if fraction is None and is_own_data and "warmup_step" not in self.given:

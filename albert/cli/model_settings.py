@@ -142,6 +142,9 @@ class ModelToUse(ModelFiles):
         """Returns the head of the model that a run starts from or uses; None if it is unknown.
 
         A run without training uses the model in its output folder, if there is one.
+
+        Args:
+          output_dir: folder of the run.
         """
         from albert.tasks import model_labels
 
@@ -167,10 +170,10 @@ class Inference(options.Group):
 
 
 def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference.FoundModel":
-    """Returns the model of a folder, whose kind must be one of those given.
+    """Returns the model of the folder `model_dir`, whose kind must be one of those given.
 
     Args:
-      *kinds: kinds as in the description of a model, see `model_folder`.
+      *kinds: kinds of models, such as "classifier"; none: any.
     """
     from albert.serving import inference
 
@@ -193,7 +196,7 @@ def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]
 
 
 def check_seq_length(max_seq_length: int, config: configuration.AlbertConfig) -> None:
-    """Rejects sequences longer than the position table of a model."""
+    """Rejects a maximum length, in tokens, above the position table of a model."""
     if max_seq_length > config.max_position_embeddings:
         raise file_io.InputError(
             f"--max_seq_length={max_seq_length} is above the model's "

@@ -83,7 +83,13 @@ _Kind = TypeVar("_Kind", bound="Group")
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
-    """Returns the field of a flag; the arguments are those of `Flag`."""
+    """Returns the field of a flag, with its default and its line of ``--help``.
+
+    Args:
+      default: value if the flag is not given; None: none.
+      help: sentence for ``--help``.
+      **rest: other attributes of `Flag`, such as its `check`.
+    """
     row = Flag(default, help, **rest)
     return dataclasses.field(default=default, metadata={_FLAG: row})
 
@@ -94,7 +100,7 @@ def count(default: int | None, help: str, **rest: Any) -> Any:
 
 
 def group(kind: type, **defaults: Any) -> Any:
-    """Returns a field that holds a group; `defaults` replace those of its flags, by name."""
+    """Returns a field with a group of class `kind`; `defaults` replace those of flags, by name."""
     flag_names = {name for name, _, _ in _rows(kind)}
     if unknown := defaults.keys() - flag_names:
         raise ValueError(f"{kind.__name__} has no flags {sorted(unknown)}")
@@ -154,9 +160,11 @@ class PrecisionParser(flags.EnumParser):
 
     @staticmethod
     def _other(name: str) -> str:
+        """Returns the other name of a precision, such as "bfloat16" for "mixed_bfloat16"."""
         return name.removeprefix(_MIXED) if name.startswith(_MIXED) else _MIXED + name
 
     def parse(self, argument: str) -> str:
+        """Returns the name of the script for the word of a command line."""
         name = super().parse(argument)
         return self._names.get(name, name)
 
@@ -189,7 +197,7 @@ def unit_interval(name: str, value: float) -> None:
 
 
 def _type_of(annotation: Any) -> type:
-    """Returns the base type: `int` for ``int | None``, `tuple` for ``tuple[str, ...]``."""
+    """Returns the base type of a field: int for ``int | None``, tuple for ``tuple[str, ...]``."""
     if isinstance(annotation, types.UnionType):
         annotation = next(part for part in annotation.__args__ if part is not types.NoneType)
     return typing.get_origin(annotation) or annotation
@@ -217,7 +225,7 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 
 
 def _section(kind: type[Group], name: str) -> str:
-    """Returns the section of ``--help`` that shows flag `name` of a group."""
+    """Returns the section of ``--help`` that shows flag `name` of a group of class `kind`."""
     sections = (section for section, names in kind.sections.items() if name in names.split())
     return next(sections, kind.section)
 
@@ -238,7 +246,7 @@ def _with_defaults(kind: type, defaults: dict) -> Any:
 
 
 def define(kind: type, flag_values: flags.FlagValues) -> None:
-    """Defines the flags of a group's class, including nested groups."""
+    """Defines the flags of `kind`, a group's class, including those of nested groups."""
     for name, value_type, row in _rows(kind):
         place: dict[str, Any] = {"flag_values": flag_values, "module_name": row.section}
         if isinstance(row.parser, flags.EnumParser):
@@ -323,5 +331,5 @@ def _read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
 
 
 def names(kind: type) -> Sequence[str]:
-    """Returns the names of all flags of a group, including nested groups."""
+    """Returns the names of all flags of `kind`, a group's class, including nested groups."""
     return [name for name, _, _ in _rows(kind)]

@@ -101,6 +101,7 @@ class _PathParser(flags.ArgumentParser):
         self._path = path
 
     def parse(self, argument: str) -> str:
+        """Returns the path in the value of the flag."""
         name, colon, rest = argument.partition(":") if self._path.has_name else ("", "", argument)
         if not self._path.has_globs:
             return name + colon + os.path.expanduser(rest)
@@ -111,6 +112,7 @@ class _ListParser(flags.ListParser):
     """Parser of a list of paths."""
 
     def parse(self, argument: str | list[str]) -> list[str]:
+        """Returns the paths in the value of the flag, separated by commas."""
         return [os.path.expanduser(part) for part in super().parse(argument)]
 
 
@@ -135,6 +137,7 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
 
 
 def _text(value: str | Sequence[str]) -> str:
+    """Returns the value of a flag, one path or several, as on a command line."""
     return value if isinstance(value, str) else ",".join(value)
 
 

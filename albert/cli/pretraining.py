@@ -86,7 +86,7 @@ class Blimp(options.Group):
     )
 
     def check(self, do_eval: bool) -> None:
-        """Rejects flags without effect; raises `file_io.InputError`."""
+        """Rejects flags without effect; `do_eval`: the run evaluates."""
         if self.blimp_data_dir and not do_eval:
             raise file_io.InputError("--blimp_data_dir needs --do_eval")
         if not self.blimp_data_dir:

@@ -129,7 +129,7 @@ class Settings(fine_tuning_settings.Settings):
             raise file_io.InputError("--eval_wait_secs is for --do_predict --checkpoint=all alone")
 
     def num_train_steps(self, num_questions: int) -> int:
-        """Returns the total number of steps."""
+        """Returns the total number of steps for a number of training questions."""
         steps = int(num_questions / self.train_batch_size * self.num_train_epochs)
         if steps < 1:
             raise file_io.InputError(
@@ -209,11 +209,7 @@ class Squad(fine_tuning.Command):
         return self.prepare_questions(self.questions(inputs))
 
     def prepare_questions(self, questions: "QuestionFiles") -> fine_tuning.Prepared:
-        """Returns the task on questions.
-
-        Raises:
-          file_io.InputError: all checkpoints must be scored, but the correct answers are missing.
-        """
+        """Returns the task on questions."""
         from albert.tasks.squad import task as squad_task
 
         settings, steps = self.settings, 0

@@ -31,7 +31,7 @@ _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def _check_rate(name: str, value: float | str) -> None:
-    """Checks that a learning rate is at least 0, or "auto"."""
+    """Checks that the value of flag `name`, a learning rate, is at least 0 or "auto"."""
     if value != AUTO:
         options.not_negative(name, float(value))
 
@@ -42,6 +42,7 @@ class _RateParser(flags.FloatParser):
     syntactic_help = f'a number or "{AUTO}"'
 
     def parse(self, argument: str) -> float | str:  # type: ignore[override]
+        """Returns the number in the value of the flag, or "auto"."""
         return AUTO if argument == AUTO else super().parse(argument)
 
 
@@ -160,7 +161,7 @@ class TrainingLoop(options.Group):
     )
 
     def check_waiting(self, do_train: bool, do_eval: bool) -> None:
-        """Rejects --eval_wait_secs in a run that would not wait."""
+        """Rejects --eval_wait_secs in a run that would not wait, as one that trains does not."""
         if do_train or not do_eval:
             self.refuse_given("--do_eval alone", "eval_wait_secs")
 
@@ -242,7 +243,7 @@ class Optimizer(options.Group):
             )
 
     def rate(self, train_batch_size: int) -> float:
-        """Returns the peak learning rate; logs it, or that it is far above the rule."""
+        """Returns the peak rate for this many examples per step; logs it, or that it is high."""
         name, learning_rate = self.optimizer, self.learning_rate
         reference = optimizer_table.OPTIMIZERS[name].rate
         by_rule = optimizer_table.scaled_rate(name, train_batch_size)
@@ -509,7 +510,7 @@ def end_with_estimate(
     batch_size = settings.train_batch_size
 
     def compute_with(accumulation_steps: int, recompute: bool) -> "layers.Compute":
-        """Returns how the model computes with a number of micro-batches."""
+        """Returns how the model computes with micro-batches, and with or without recomputing."""
         changed = dataclasses.replace(
             compute, gradient_accumulation_steps=accumulation_steps, recompute=recompute
         )
@@ -600,7 +601,9 @@ def make_training(
     Args:
       steps, warmup_steps: steps of training; with a time budget only their ratio counts.
       recipe: file or page with settings to try; None: no check for learning.
-      poly_power, start_warmup_step, average_last: see `optimizer_table.Settings`.
+      poly_power: power of the learning rate's decay.
+      start_warmup_step: step at which the warm-up starts.
+      average_last: fraction of the steps, at the end, whose weights are averaged; 0: none.
     """
     from albert.training import stages
 

@@ -45,6 +45,7 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
 
     Args:
       limit: maximum number of pairs of each paradigm, from the front; None: all.
+      data_dir: the folder.
 
     Returns:
       The paradigms in the order of their names.
@@ -70,7 +71,7 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
 
 
 def _rows(path: str, limit: int | None) -> Iterator[tables.Row]:
-    """Yields the first `limit` rows of a file, see `tables.read_rows`; None: all rows."""
+    """Yields the first `limit` rows of a file; None: all rows."""
     with archives.open_input(path, _FLAG) as file:
         for count, row in enumerate(tables.read_rows(file, path, "jsonl")):
             if count == limit:
@@ -83,6 +84,7 @@ def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
 
     Args:
       limit: maximum number of pairs, from the front; None: all.
+      name: name of the paradigm, for messages.
     """
     pairs: list[tuple[str, str]] = []
     kinds: dict[tuple[str, str], str] = {}
@@ -151,7 +153,7 @@ class Result:
         return sum((tally for _, tally in self.paradigms), Tally(0, 0, 0))
 
     def by(self, attribute: str) -> dict[str, Tally]:
-        """Returns {value: `Tally`} of the paradigms' "field" or "phenomenon", sorted."""
+        """Returns {value: `Tally`} of the paradigms by "field" or "phenomenon", sorted."""
         tallies: dict[str, Tally] = {}
         for paradigm, tally in self.paradigms:
             key = getattr(paradigm, attribute)
@@ -230,6 +232,7 @@ class Result:
 
 
 def _cells(tally: Tally) -> str:
+    """Returns the cells of a row of the table: accuracy and numbers of pairs."""
     return (
         f"{tally.pairs:6}  {tally.ties:6}  {tally.accuracy:8.3f}  {tally.accuracy_ties_right:10.3f}"
     )
@@ -253,7 +256,7 @@ def measure(paradigms: list[Paradigm], score: Callable[[list[str]], np.ndarray])
 
 
 def write(output_dir: str, result: Result) -> None:
-    """Writes ``blimp.txt``, the table, ``blimp.json``, see `Result.to_dict`, and the pairs.
+    """Writes ``blimp.txt``, the table, ``blimp.json`` and the pairs.
 
     ``blimp_pairs.jsonl`` has one line per pair, see `Result.pairs`.
     """

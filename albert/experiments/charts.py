@@ -170,13 +170,13 @@ def _inline(svg: str, alt: str, inches: float) -> str:
 
 
 def _short_path(match: re.Match[str]) -> str:
-    """Returns the attribute of a path with two decimals per coordinate and no needless spaces."""
+    """Returns a matched path of SVG with two decimals per coordinate and no needless spaces."""
     short = re.sub(r"(\.\d\d)\d+", r"\1", match[0])
     return re.sub(r"\s+(?=[A-Za-z\"])|(?<=[A-Za-z])\s+(?!d=)", "", short).replace("d=", " d=", 1)
 
 
 def _drawable(values: Sequence[Any]) -> list[Any]:
-    """Clips numbers to a drawable range; axis lengths overflow near the float64 limit."""
+    """Clips values of numbers to a drawable range; axis lengths overflow near the float64 limit."""
     return np.clip(np.array(values, float), -_LARGEST, _LARGEST).tolist()
 
 
@@ -263,6 +263,7 @@ def lines(
       title: with the first and last values it becomes the alternative text.
       series: the lines; the first `MAX_NAMED` that are not faint are named, the others thin.
       marks: (x, y, label) of points to highlight.
+      xlabel: name of the horizontal axis.
       log: use a logarithmic axis if the values spread widely.
       bounds: lowest and highest value that is possible; the axis has no others.
     """
@@ -328,7 +329,8 @@ def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[
     """Returns the ends of the axis of values: the bands, where they do not reach the limits.
 
     Args:
-      limits: see `band_limits`.
+      series: all lines.
+      limits: lowest and highest value that bands are drawn to.
     """
     lows = [y for line in series for y in (*line.ys, *line.low)]
     highs = [y for line in series for y in (*line.ys, *line.high)]
@@ -379,6 +381,7 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
 
     Args:
       xs, ys: coordinates of each point.
+      title, xlabel, ylabel: texts of the figure and its axes.
     """
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
     xs, ys = _drawable(xs), _drawable(ys)
@@ -437,7 +440,7 @@ def reliability(title: str, bins: Sequence[Mapping[str, float]]) -> str:
     """Draws how often the answers of each bin of probabilities are right.
 
     Args:
-      bins: count, confidence, accuracy, low and high of each, see `tasks.calibration.Bin`.
+      bins: count, confidence, accuracy, low and high of each.
     """
     names = ("confidence", "accuracy", "low", "high")
     xs, ys, low, high = (np.array([row[name] for row in bins]) for name in names)
@@ -497,6 +500,7 @@ def points(
       names: the two parameters: of xs, of ys.
       xs, ys: their values at each point: numbers, or strings and booleans with one position each.
       scores: score of each point.
+      metric: name of the scores.
     """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
     scores = _drawable(scores)
@@ -533,6 +537,7 @@ def parallel_coordinates(
       names: the parameters, in the order of their axes.
       rows: values of each point in that order: numbers, or strings with one position each.
       scores: score of each point.
+      metric: name of the scores.
     """
     best = max(range(len(scores)), key=scores.__getitem__)
     point = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))
@@ -575,6 +580,7 @@ def _axis(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
 
 
 def _tick(value: str | float) -> str:
+    """Returns a value of a parameter as the text at an axis."""
     return value if isinstance(value, str) else f"{value:.4g}"
 
 

@@ -168,7 +168,7 @@ def compare(
     """Compares sides in pairs.
 
     Args:
-      sides: at least two, see `comparison_sides.read`.
+      sides: groups of runs, at least two, from `comparison_sides.read`.
       metric: name of a score; None: the one that picks the best checkpoints, which must be the
         same on all sides.
       baseline: name of the side that all others are compared with; None: all pairs.
@@ -221,7 +221,12 @@ def compare_two(
     equivalence_margin: float | None = None,
     cluster_column: str | None = None,
 ) -> Compared:
-    """Compares two sides; see `compare`."""
+    """Compares two sides, as `compare` does.
+
+    Args:
+      equivalence_margin: largest difference that does not matter; None: not tested.
+      cluster_column: column that names the group of each example; None: those of the task.
+    """
     if len(sides) != 2:
         names = ", ".join(side.name for side in sides)
         raise file_io.InputError(
@@ -402,7 +407,7 @@ def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
 
 
 def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
-    """Returns one run of each side: those of the same seed if there are, else the first ones."""
+    """Returns one run of each group: of the same seed if there are such, else the first ones."""
     shared = {run.seed for run, _ in groups[0]} & {run.seed for run, _ in groups[1]}
     if not shared:
         return [group[:1] for group in groups]
@@ -410,7 +415,7 @@ def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
 
 
 def _check_same_examples(pairs: Sequence[_Kept]) -> None:
-    """Rejects predictions of other data."""
+    """Rejects (run, predictions) of which some are predictions of other data."""
     (first_run, first), *others = pairs
     for run, other in others:
         if first.sha256 and other.sha256 and first.sha256 != other.sha256:
@@ -443,13 +448,16 @@ def _test_examples(
     names: tuple[str, str],
     random_seed: int,
 ) -> statistics.Comparison:
-    """Compares a metric of the predictions of both sides; see `example_statistics`.
+    """Compares a metric of the predictions of both sides.
 
     Args:
       groups: runs with their predictions, of both sides.
       name: key of `Predictions.metrics`.
       groups_of_examples: groups that are drawn whole; None: single examples are drawn.
+      minimize: whether lower scores are better.
+      level: level of the interval, such as 0.95.
       names: names of the two sides.
+      random_seed: seed of bootstraps and drawn permutations.
     """
     sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
@@ -502,7 +510,7 @@ def _scaled(
 
 
 def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
-    """Returns the examples that the second side gains, and those that it loses."""
+    """Returns the examples that the second group of runs gains, and those that it loses."""
     if not groups[0][0][1].right:
         return (), ()
     fractions = [
@@ -528,6 +536,7 @@ def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
 
     Args:
       key: id of the example.
+      groups: runs with their predictions, of both sides.
       first, second: fraction of the runs of each side that are right, 0 to 1.
     """
     a, b = (
@@ -608,6 +617,7 @@ def score_side(side: RunGroup, metric: str, level: float = 0.95) -> SideScore:
 
     Args:
       level: level of the interval, such as 0.95.
+      metric: name of the score.
     """
     scores = side.scores(metric)
     mean = None

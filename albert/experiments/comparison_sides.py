@@ -59,8 +59,8 @@ def read(
     """Reads the sides that paths stand for.
 
     Args:
-      names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, see
-        `sweep_journal.find_point`; files of predictions; globs of folders.
+      names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, by
+        its name, that of a trial, or some parameters; files of predictions; globs of folders.
       labels: file of the right answers for files of predictions outside of a run's folder.
       columns: names of the columns in that file; None: the usual ones.
       only_recorded: whether to omit points of sweeps of which no run has left a record yet.
@@ -87,7 +87,14 @@ def _short_names(paths: list[str]) -> list[str]:
 def _read_name(
     name: str, labels: str | None, columns: tables.Columns, only_recorded: bool
 ) -> Iterator[RunGroup]:
-    """Yields the sides of a name; for the arguments see `read`."""
+    """Yields the sides of a name.
+
+    Args:
+      name: folder, glob of folders, SWEEP/POINT or file of predictions.
+      labels: file of the right answers for files of predictions; None: none.
+      columns: names of the columns in that file.
+      only_recorded: whether to omit points of sweeps without a record.
+    """
     if name.endswith(_ENDINGS) and file_io.exists(name) and not file_io.is_dir(name):
         yield _read_file(name, labels, columns)
         return
@@ -106,7 +113,12 @@ def _read_name(
 
 
 def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGroup:
-    """Returns the side of a file of predictions; for the arguments see `read`."""
+    """Returns the side of a file of predictions.
+
+    Args:
+      labels: file of the right answers; None: the run in its folder knows them.
+      columns: names of the columns in that file.
+    """
     folder = os.path.dirname(path) or "."
     if file_io.exists(os.path.join(folder, run_record.RUN)) and not labels:
         return _side(path, folder, [runs.read_run(folder, os.path.basename(folder))])
@@ -115,7 +127,7 @@ def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGro
 
 
 def _find_point(folder: str, text: str) -> sweep_journal.Point:
-    """Finds the point of a sweep that a text names, see `sweep_journal.find_point`.
+    """Finds the point of a sweep that a text names, by name or by some of its parameters.
 
     Args:
       folder: folder of the sweep.
@@ -127,11 +139,7 @@ def _find_point(folder: str, text: str) -> sweep_journal.Point:
 
 
 def _read_point(folder: str, point: sweep_journal.Point) -> RunGroup:
-    """Returns the side of a point of a sweep.
-
-    Args:
-      folder: folder of the sweep.
-    """
+    """Returns the side of a point of a sweep; `folder`: folder of the sweep."""
     read_runs = [run for trial in point.trials for run in runs.runs_of_trial(folder, trial)]
     return _side(f"{folder}/{point.name}", folder, read_runs)
 

@@ -238,7 +238,11 @@ def to_markdown(compared: Compared, num_examples: int = 0) -> str:
 
 
 def to_latex(compared: Compared, num_examples: int = 0) -> str:
-    """Returns tables for LaTeX, with rules of the package booktabs."""
+    """Returns tables for LaTeX, with rules of the package booktabs.
+
+    Args:
+      num_examples: not used: these tables list no examples.
+    """
     parts = [
         f"% {' '.join(_title(compared).split())}",
         text_tables.write(SIDES, list(map(side_row, compared.sides)), text_tables.LATEX),
@@ -252,7 +256,11 @@ def to_latex(compared: Compared, num_examples: int = 0) -> str:
 
 
 def to_csv(compared: Compared, num_examples: int = 0) -> str:
-    """Returns a row for each pair and each way to compare it, with numbers in full."""
+    """Returns a row for each pair and each way to compare it, with numbers in full.
+
+    Args:
+      num_examples: not used: these rows list no examples.
+    """
     rows: list[list[object]] = []
     names = ["difference", "low", "high", "p"]
     header = [
@@ -323,14 +331,10 @@ def _pair_dict(pair: Pair) -> dict[str, Any]:
         "second": pair.second,
         "seeds": _finding_dict(pair.seeds),
         "why_not_seeds": pair.why_not_seeds,
-        "with_stuck": stuck and _comparison_dict(stuck),
+        "with_stuck": stuck and dataclasses.asdict(stuck),
         "examples": pair.examples and _examples_dict(pair.examples),
         "why_not_examples": pair.why_not_examples,
     }
-
-
-def _comparison_dict(comparison: statistics.Comparison) -> dict[str, Any]:
-    return dataclasses.asdict(comparison)
 
 
 def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:
@@ -339,7 +343,7 @@ def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:
     own = {name: getattr(finding, name) for name in ("p_holm", "better", "verdict")}
     if finding.equality:
         own["equivalence"] = dataclasses.asdict(finding.equality)
-    return {**_comparison_dict(finding.comparison), **own}
+    return {**dataclasses.asdict(finding.comparison), **own}
 
 
 def _examples_dict(examples: Examples) -> dict[str, Any]:

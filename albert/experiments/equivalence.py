@@ -74,7 +74,7 @@ def test_margin(
     """Tests whether two sides are equal within a margin.
 
     Args:
-      compare: compares them.
+      compare: ``(level=…)`` compares the two sides at a level.
       level: 1 minus the probability of a false claim of equality among all pairs.
       pairs: number of pairs that are tested (Bonferroni).
       count: runs of the smaller side, or examples.

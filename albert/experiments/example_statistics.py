@@ -22,7 +22,7 @@ _CHUNK = 4_000_000  # numbers held at a time
 
 
 def _few_seeds(count: int, enough: int = MIN_SEEDS) -> str:
-    """Returns a caution about bootstraps over few seeds; "" if they are enough."""
+    """Returns a caution about bootstraps over `count` seeds; "" if they are `enough`."""
     if count >= enough:
         return ""
     return f"{count} seeds: the interval may be too narrow; from {enough} on it is not"
@@ -40,7 +40,12 @@ def _percentiles(drawn: npt.NDArray, level: float) -> tuple[float, float]:
 
 
 def _check_defined(*scores: npt.NDArray, names: Sequence[str]) -> None:
-    """Rejects a metric that is undefined (NaN) on all examples, or with a score of a side."""
+    """Rejects a metric that is undefined (NaN) on all examples, or with a score of a side.
+
+    Args:
+      *scores: scores of each side.
+      names: names of the sides.
+    """
     for name, values in zip(names, scores, strict=True):
         if np.isnan(values).any():
             raise file_io.InputError(
@@ -153,6 +158,7 @@ def probability_of_improvement(
       b: [seeds of b, tasks], the same tasks in the same order.
       level: level of the interval.
       resamples: number of bootstrap samples.
+      minimize: whether lower scores are better.
     """
     first = statistics.check_scores(a, "a", 2)
     second = statistics.check_scores(b, "b", 2)
@@ -204,6 +210,7 @@ def _seed_scores(
     Args:
       names: names of both sides, for messages.
       dimensions: number of axes that each array must have.
+      paired: whether both sides must have the same number of seeds.
     """
     first = statistics.check_scores(a, names[0], dimensions)
     second = statistics.check_scores(b, names[1], dimensions)
@@ -336,6 +343,7 @@ def multi_bootstrap(
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
+      minimize: whether lower scores are better.
       level: level of the interval and of the claim.
       resamples: number of bootstrap samples.
       names: names of a and b, for the verdict.
@@ -372,7 +380,12 @@ def multi_bootstrap(
 
 
 def _mcnemar_p(only_a: int, only_b: int, method: str) -> float:
-    """Returns the two-sided p of McNemar's test; examples that only one model has right."""
+    """Returns the two-sided p of McNemar's test.
+
+    Args:
+      only_a, only_b: numbers of examples that only one model has right.
+      method: "exact", "mid-p" or "chi2".
+    """
     stats, total = statistics.scipy_stats(), only_a + only_b
     if not total:
         return 1.0
@@ -465,6 +478,7 @@ def bootstrap_of_means(
       a: [examples, k] numbers of each example, such as 1 for a correct label.
       b: [examples, k].
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
+      minimize: whether lower scores are better.
       level: level of the interval and of the claim.
       resamples: number of bootstrap samples.
       names: names of a and b, for the verdict.
@@ -502,7 +516,7 @@ def bootstrap_of_means(
 def _draws_of_rows(
     both: npt.NDArray, resamples: int, rng: np.random.Generator
 ) -> Iterator[npt.NDArray]:
-    """Yields means [draws, k] of drawn rows of [examples, k], in parts."""
+    """Yields means [draws, k] of `resamples` draws of rows of [examples, k], in parts."""
     rows, counts = np.unique(both, axis=0, return_counts=True)
     for size in _chunks(resamples, len(rows)):
         yield rng.multinomial(len(both), counts / len(both), size) @ rows / len(both)
@@ -511,7 +525,7 @@ def _draws_of_rows(
 def _draws_of_clusters(
     clusters: Clusters, both: npt.NDArray, resamples: int, rng: np.random.Generator
 ) -> Iterator[npt.NDArray]:
-    """Yields means as `_draws_of_rows` does, of drawn clusters."""
+    """Yields means [draws, k] of `resamples` draws of clusters of [examples, k], in parts."""
     sums = clusters.sums(both)
     for size in _chunks(resamples, clusters.count):
         yield clusters.draw(size, rng) @ sums

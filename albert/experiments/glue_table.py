@@ -10,7 +10,7 @@ from typing import Any
 from albert.experiments import (
     example_statistics,
     runs,
-    seeds,
+    seed_runs,
     statistics,
     sweep,
     sweep_journal,
@@ -41,6 +41,7 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     """Reads the row of one task.
 
     Args:
+      sweep_dir: folder of the sweep.
       name: name of the task in the sweep, which is also the name of its folder.
       trials: all `sweep_journal.Trial`s; those of this task are called ``name`` or
         ``name/seed_…``.
@@ -81,7 +82,7 @@ def _scores(
 
 
 def _over_seeds(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> dict[str, Any]:
-    """Returns the entries of `read_task` that a task with several seeds has."""
+    """Returns the entries of `read_task` for the trials of a task with several seeds."""
     counted = sweep_results.counted(trials)
     rows = {trial.seed: _scores(sweep_dir, trial) for trial in counted}
     rows = {seed: row for seed, row in rows.items() if row[1] is not None}
@@ -96,13 +97,18 @@ def _over_seeds(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> dict[s
         "interval": summary.interval,
         "scores": scores,
         "num_seeds": len(trials),
-        "restarts": sum(seeds.count_restarts(os.path.join(sweep_dir, t.name)) for t in trials),
+        "restarts": sum(seed_runs.count_restarts(os.path.join(sweep_dir, t.name)) for t in trials),
         "metrics": {key: fmean(row[key] for row in metrics) for key in sorted(shared)},
     }
 
 
 def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
-    """Returns the first state that is not `DONE`, with the path of the log; else `DONE`."""
+    """Returns the first state that is not `DONE`, with the path of the log; else `DONE`.
+
+    Args:
+      sweep_dir: folder of the sweep.
+      trials: those of one task.
+    """
     for trial in trials:
         if trial.state == sweep_journal.WAITING:
             return NOT_RUN
@@ -114,11 +120,7 @@ def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def _rows(sweep_dir: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Reads the rows of tasks, see `read_task`.
-
-    Args:
-      names: names of the tasks.
-    """
+    """Reads the rows of tasks of a sweep, one `read_task` each; `names`: names of the tasks."""
     trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
     return [read_task(sweep_dir, name, trials) for name in names]
 
@@ -153,7 +155,7 @@ def summarize(sweep_dir: str, names: Iterable[str], baseline: str | None = None)
 
 
 def _scores_by_task(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Returns {task: {seed: score}} of tasks whose runs over seeds have scores."""
+    """Returns {task: {seed: score}} of rows of `read_task` whose runs over seeds have scores."""
     return {row["task"]: row["scores"] for row in rows if row.get("scores")}
 
 
@@ -174,12 +176,13 @@ def _check_same_evaluation(sweep_dir: str, baseline: str, names: Iterable[str]) 
     Args:
       baseline: folder of the other sweep.
       names: names of the tasks.
+      sweep_dir: folder of the sweep.
     """
     for name in names:
         folders = [
             path
             for folder in (sweep_dir, baseline)
-            for path in seeds.folders_of_runs(os.path.join(folder, name))
+            for path in seed_runs.folders_of_runs(os.path.join(folder, name))
         ]
         evaluation_basis.check_same(folders, list(map(run_record.read_basis, folders)))
 
@@ -211,7 +214,7 @@ def _improvement(
 
 
 def state_text(row: dict) -> str:
-    """Returns the state of a task and the remarks on its score."""
+    """Returns the state of a task and the remarks on its score; `row`: from `read_task`."""
     return "; ".join([row["state"], *row.get("remarks", ())])
 
 
@@ -241,7 +244,7 @@ def to_markdown(summary: dict) -> str:
 
 
 def _notes(summary: dict[str, Any]) -> list[str]:
-    """Returns sentences about runs that the means omit, and about missing intervals."""
+    """Returns sentences about runs that the means of `summarize` omit, and missing intervals."""
     notes = []
     for row in summary["tasks"]:
         count = row.get("num_seeds", 0) - len(row.get("scores", ()))

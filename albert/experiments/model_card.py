@@ -43,7 +43,7 @@ class CardFields:
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class ExportFormat:
     """The form in which a model is written.
 
     Attributes:
@@ -144,7 +144,7 @@ def _tag_of_script(script: str) -> str | None:
     return {**tags, "run_pretraining": _PRETRAINING_TAG}.get(script)
 
 
-def transformers_form(head: str) -> Form:
+def transformers_form(head: str) -> ExportFormat:
     """Returns the form of a Hugging Face folder with this head."""
     from albert.tasks import kinds  # brings TensorFlow
 
@@ -155,10 +155,12 @@ def transformers_form(head: str) -> Form:
         f'folder = "…"\ntokenizer = AutoTokenizer.from_pretrained(folder)\n'
         f"model = {name}.from_pretrained(folder)\n```"
     )
-    return Form("transformers", use, tags[head])
+    return ExportFormat("transformers", use, tags[head])
 
 
-def write(folder: str, run_folder: str, form: Form, step: int | None, fields: CardFields) -> bool:
+def write(
+    folder: str, run_folder: str, form: ExportFormat, step: int | None, fields: CardFields
+) -> bool:
     """Writes the card of a model and returns True, unless the folder has another README.md.
 
     A card that was edited after it was written is also kept.
@@ -166,6 +168,7 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
     Args:
       run_folder: folder of its checkpoint.
       step: step of the checkpoint; None: it is not known.
+      form: what the folder holds.
     """
     path = os.path.join(folder, NAME)
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
@@ -183,13 +186,15 @@ def write(folder: str, run_folder: str, form: Form, step: int | None, fields: Ca
     return True
 
 
-def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | None) -> None:
-    """Writes the card of a model that was made from a checkpoint; see `write`.
+def write_for_checkpoint(folder: str, prefix: str, form: ExportFormat, **facts: str | None) -> None:
+    """Writes the card of a model that was made from a checkpoint.
 
     It names the architecture in the ``config.json`` of the folder, else that of the weights.
 
     Args:
       facts: fields of `CardFields`.
+      prefix: path of the checkpoint, without ending.
+      form: what the folder holds.
     """
     from albert.model import checkpoints
 
@@ -201,11 +206,13 @@ def write_for_checkpoint(folder: str, prefix: str, form: Form, **facts: str | No
 
 
 def _mark(text: str) -> str:
+    """Returns the last line of a card, which shows whether its text was changed."""
     digest = hashlib.sha256(text.strip().encode()).hexdigest()[:16]
     return f"<!-- written by albert, {digest} -->"
 
 
 def _is_ours(text: str) -> bool:
+    """Returns whether a card was written by `write` and not changed since."""
     text, _, mark = text.rstrip().rpartition("\n")
     return mark == _mark(text)
 
@@ -263,7 +270,7 @@ def _thresholds_of(folder: str, num_labels: int) -> Sequence[float]:
 
 
 def front_matter(
-    name: str, form: Form, record: dict, scores: dict, fields: CardFields, choice: str = ""
+    name: str, form: ExportFormat, record: dict, scores: dict, fields: CardFields, choice: str = ""
 ) -> dict:
     """Returns the fields that the Hub reads.
 
@@ -312,7 +319,7 @@ def _dataset(record: dict[str, Any], role: str) -> dict[str, str] | None:
 
 
 def _released(record: dict[str, Any]) -> str | None:
-    """Returns the Hub name of the released model a run started from, by its folder or its flag."""
+    """Returns the Hub name of the released model that the run of a ``run.json`` started from."""
     path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
     flag = record.get("flags", {}).get("init_checkpoint", {}).get("value")
     for part in [*reversed(path.split("/")), flag or ""]:
@@ -332,15 +339,18 @@ def to_yaml(value: dict) -> str:
         def represent_mapping(
             self, tag: str, mapping: object, flow_style: bool | None = None
         ) -> "yaml.MappingNode":
+            """Returns the node of a mapping, in the style of the library."""
             node = super().represent_mapping(tag, mapping, flow_style)
             for key, _ in node.value:
                 key.style = None  # no quotes
             return node
 
         def ignore_aliases(self, data: object) -> bool:
+            """Returns that no value is written as an alias of an equal one."""
             return True
 
     def represent_text(dumper: "yaml.SafeDumper", text: str) -> "yaml.ScalarNode":
+        """Returns the node of a text in quotes."""
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
 
     Dumper.add_representer(str, represent_text)
@@ -370,7 +380,7 @@ def _code(value: object) -> str:
 
 def _body(
     name: str,
-    form: Form,
+    form: ExportFormat,
     record: dict[str, Any],
     scores: dict[str, float],
     step: int | None,
@@ -425,7 +435,7 @@ def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]
     """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted, or none.
 
     Args:
-      calibration: content of the file of `calibration`.
+      calibration: entry of that name in ``run.json``; {}: there is none.
       step: step of the checkpoint; None: it is not known.
     """
     found = [calibration.get(name) for name in ("temperature", "thresholds", "abstention")]
@@ -433,7 +443,7 @@ def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]
     return ["## Probabilities", *texts] if texts and calibration["step"] == step else []
 
 
-def _introduction(form: Form, record: dict[str, Any], fields: CardFields) -> str:
+def _introduction(form: ExportFormat, record: dict[str, Any], fields: CardFields) -> str:
     """Returns the sentences on how the model was trained and what it started from.
 
     Args:
@@ -457,7 +467,7 @@ def _introduction(form: Form, record: dict[str, Any], fields: CardFields) -> str
 
 
 def _training(record: dict[str, Any]) -> list[str]:
-    """Returns the sections on settings, data and environment."""
+    """Returns the sections on settings, data and environment of a record, ``run.json``."""
     flags = [
         (_code(name), _code(_short(flag["value"])))
         for name, flag in sorted(record["flags"].items())

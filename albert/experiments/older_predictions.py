@@ -121,6 +121,7 @@ def _number_of(value: str | float, place: str) -> float:
     """Returns the finite number in a text.
 
     Args:
+      value: the text, or a number of JSON.
       place: file and line of the text, for messages.
     """
     if not isinstance(value, (str, int, float)) or not glue.is_number(str(value)):
@@ -215,6 +216,7 @@ def _number_outcome(key: str, truth: _Truth, guess: _Guess) -> Outcome:
 
     Args:
       key: id of the example.
+      truth, guess: label and prediction, with their places.
     """
     prediction = _number_of(guess.prediction, guess.place)
     return Outcome(key, truth.text, _number_of(truth.label, truth.place), prediction)

@@ -1,6 +1,5 @@
-"""Power analysis: seeds or examples needed to detect a difference, and the smallest detectable one.
+"""Power analysis: seeds needed to detect a difference, and the smallest detectable one.
 
-Each design has a method `power`: the probability that its two-sided test finds a true difference.
 `describe` says before a sweep how many seeds a difference needs, and how long the runs take here.
 Needs SciPy (extra `stats`).
 """
@@ -11,7 +10,7 @@ import math
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,49 +26,6 @@ _LEVEL = 0.95
 _MAX_SEEDS = 10_000
 
 
-class Design(Protocol):
-    """An experiment.
-
-    Attributes:
-      smallest: smallest n that can be computed.
-      largest: largest difference that can exist.
-    """
-
-    @property
-    def smallest(self) -> int: ...
-
-    @property
-    def largest(self) -> float: ...
-
-    def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability, 0 to 1, that the test finds a true difference with n.
-
-        Args:
-          n: see `visible`.
-          difference: true difference in units of the score.
-          level: 1 minus the probability of a false claim.
-        """
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class SampleSize:
-    """A size of an experiment.
-
-    Attributes:
-      n: pairs of seeds; seeds per side; examples; or examples per side, see the design.
-      difference: smallest difference that is found with the power.
-      power: probability that the test finds it; at least the one asked for.
-      level: 1 minus the probability of a false claim.
-    """
-
-    n: int
-    difference: float
-    power: float
-    level: float
-    design: Design
-
-
 @dataclasses.dataclass(frozen=True)
 class Seeds:
     """Runs over seeds, compared by the t test; exact for normal scores (noncentral t).
@@ -81,15 +37,20 @@ class Seeds:
 
     deviation: float
     paired: bool
-    smallest = 2
-    largest = math.inf
+    smallest = 2  # number of runs that can be computed
 
     def __post_init__(self) -> None:
         if not 0 < self.deviation < math.inf:
             raise file_io.InputError(f"deviation must be above 0; got {self.deviation}")
 
     def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference; see `Design.power`."""
+        """Returns the probability, 0 to 1, that the test finds a true difference with n.
+
+        Args:
+          n: pairs of seeds, or seeds per side.
+          difference: true difference in units of the score.
+          level: 1 minus the probability of a false claim.
+        """
         stats = statistics.scipy_stats()
         freedom = n - 1 if self.paired else 2 * n - 2
         spread = self.deviation * math.sqrt((1 if self.paired else 2) / n)
@@ -101,92 +62,25 @@ class Seeds:
 
 
 @dataclasses.dataclass(frozen=True)
-class SameExamples:
-    """Two models on the same n examples, compared by McNemar's test.
-
-    Normal approximation of Connor, "Sample size for testing differences in proportions for the
-    paired-sample design" (1987).
+class SampleSize:
+    """A size of an experiment.
 
     Attributes:
-      disagreement: fraction of examples on which exactly one of the two is correct.
-    """
-
-    disagreement: float
-    smallest = 1
-
-    def __post_init__(self) -> None:
-        if not 0 < self.disagreement <= 1:
-            raise file_io.InputError(
-                f"disagreement must be above 0, at most 1; got {self.disagreement}"
-            )
-
-    @property
-    def largest(self) -> float:
-        """All disagreements favor one model."""
-        return self.disagreement
-
-    def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference of accuracies; see
-        `Design.power`.
-        """
-        alone = math.sqrt(max(0.0, self.disagreement - difference**2))
-        return _normal_power(n, difference, math.sqrt(self.disagreement), alone, level)
-
-
-@dataclasses.dataclass(frozen=True)
-class OtherExamples:
-    """Two models on n different examples each, compared by the z test of two proportions.
-
-    Normal approximation with the pooled variance under no difference (Fleiss, "Statistical Methods
-    for Rates and Proportions", 1981, section 3.2).
-
-    Attributes:
-      accuracy: accuracy of the first model; the second is better by the difference.
-    """
-
-    accuracy: float
-    smallest = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.accuracy < 1:
-            raise file_io.InputError(f"accuracy must be at least 0, below 1; got {self.accuracy}")
-
-    @property
-    def largest(self) -> float:
-        """The second model makes no mistake."""
-        return 1 - self.accuracy
-
-    def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability that the test finds a true difference of accuracies; see
-        `Design.power`.
-        """
-        first, second = self.accuracy, self.accuracy + difference
-        middle = (first + second) / 2
-        pooled = math.sqrt(2 * middle * (1 - middle))
-        alone = math.sqrt(max(0.0, first * (1 - first) + second * (1 - second)))
-        return _normal_power(n, difference, pooled, alone, level)
-
-
-def _normal_power(
-    n: int, difference: float, null_deviation: float, deviation: float, level: float
-) -> float:
-    """Returns the power of a z test.
-
-    Args:
-      n: examples, of each side if they are not the same.
-      difference: true difference.
-      null_deviation, deviation: deviation of one example's difference without and with it.
+      n: pairs of seeds, or seeds per side.
+      difference: smallest difference that is found with the power.
+      power: probability that the test finds it; at least the one asked for.
       level: 1 minus the probability of a false claim.
     """
-    norm = statistics.scipy_stats().norm
-    limit, shift = norm.ppf(0.5 + level / 2) * null_deviation, difference * math.sqrt(n)
-    if deviation == 0:
-        return float(shift > limit)
-    return float(norm.sf((limit - shift) / deviation) + norm.cdf((-limit - shift) / deviation))
+
+    n: int
+    difference: float
+    power: float
+    level: float
+    design: Seeds
 
 
-def _check(design: Design, difference: float | None, power: float, level: float) -> None:
-    """Rejects levels, powers and differences that a design does not allow.
+def _check(difference: float | None, power: float, level: float) -> None:
+    """Rejects levels, powers and differences that are not possible.
 
     Args:
       difference: true difference in units of the score; None: it is to be found.
@@ -196,14 +90,12 @@ def _check(design: Design, difference: float | None, power: float, level: float)
     statistics.check_level(level)
     if not 1 - level < power < 1:
         raise file_io.InputError(f"power must be between {1 - level:g} and 1; got {power}")
-    if difference is not None and not 0 < difference <= design.largest:
-        raise file_io.InputError(
-            f"difference must be above 0, at most {design.largest:g}; got {difference}"
-        )
+    if difference is not None and not difference > 0:
+        raise file_io.InputError(f"difference must be above 0; got {difference}")
 
 
 def needed(
-    design: Design, difference: float, *, power: float = 0.8, level: float = 0.95
+    design: Seeds, difference: float, *, power: float = 0.8, level: float = 0.95
 ) -> SampleSize:
     """Returns the smallest n that shows a difference.
 
@@ -212,7 +104,7 @@ def needed(
       power: wanted probability of finding it.
       level: level of the claim, such as 0.95.
     """
-    _check(design, difference, power, level)
+    _check(difference, power, level)
     low, high = design.smallest - 1, design.smallest
     while design.power(high, difference, level) < power:
         low, high = high, 2 * high
@@ -227,22 +119,20 @@ def needed(
     return SampleSize(high, difference, design.power(high, difference, level), level, design)
 
 
-def visible(design: Design, n: int, *, power: float = 0.8, level: float = 0.95) -> SampleSize:
+def visible(design: Seeds, n: int, *, power: float = 0.8, level: float = 0.95) -> SampleSize:
     """Returns the smallest difference that n shows.
 
     Args:
-      n: pairs of seeds; seeds per side; examples; or examples per side.
+      n: pairs of seeds, or seeds per side.
       power: wanted probability of finding it.
       level: level of the claim, such as 0.95.
     """
-    _check(design, None, power, level)
+    _check(None, power, level)
     if n < design.smallest:
         raise file_io.InputError(f"n must be at least {design.smallest}; got {n}")
     high = 1e-9
     while design.power(n, high, level) < power:
-        if high >= design.largest:
-            raise file_io.InputError(f"n = {n} shows no difference with power {power}")
-        high = min(2 * high, design.largest)
+        high *= 2
     low = 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
@@ -343,7 +233,7 @@ def check_task(runs: FinishedRuns, script: str, task: str | None) -> None:
 
 
 def _seconds(record: dict[str, Any]) -> float:
-    """Returns the time by the clock of the sessions that trained, with reading and evaluations."""
+    """Returns the seconds by the clock of the sessions in a ``run.json`` that trained."""
     times = [
         datetime.datetime.fromisoformat(session["ended"])
         - datetime.datetime.fromisoformat(session["started"])

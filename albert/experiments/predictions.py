@@ -120,7 +120,7 @@ def read_outcomes(run: Run, path: str) -> list[Outcome]:
     """Reads the outcomes in a file of a run.
 
     Args:
-      path: see `find_file`.
+      path: the file with its predictions, from `find_file`.
 
     Returns:
       The outcomes in the order of the data; [] if this is gone or has no labels.
@@ -140,7 +140,7 @@ def find_warning(run: Run, path: str) -> str:
     """Returns what changes of the data since it was predicted mean for the outcomes in a file.
 
     Args:
-      path: see `find_file`.
+      path: the file with its predictions, from `find_file`.
 
     Returns:
       "" if they hold: outcomes of ``examples.jsonl`` do in any case.
@@ -246,6 +246,7 @@ def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | No
     """Returns what a file of outcomes holds, by the ids of the examples.
 
     Args:
+      rows: outcomes of the examples.
       path: file of the predictions.
       data: path of the predicted data.
       sha256: hash of that data; None: it is not known.
@@ -267,6 +268,7 @@ def _text_of(row: Outcome) -> str:
 
 
 def _answer_text(value: str | float | Sequence[str]) -> str:
+    """Returns an answer, a label, number or list of labels, as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence):
@@ -333,11 +335,7 @@ def _members(rows: Sequence[Outcome], names: Sequence[str], side: str) -> npt.ND
 
 
 def _metrics_of_sets(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns the metrics, by name, of texts with several labels.
-
-    Args:
-      names: all label names.
-    """
+    """Returns the metrics, by name, of texts with several labels; `names`: all label names."""
     true, found = (_members(rows, names, side) for side in ("label", "prediction"))
     counts = np.stack([true & found, found, true], axis=-1).astype(float)
     sizes = true.sum(axis=1) + found.sum(axis=1)
@@ -360,7 +358,7 @@ def _f1_of_labels(means: npt.NDArray) -> npt.NDArray:
 
 
 def _columns(rows: Sequence[Outcome], *names: str) -> npt.NDArray:
-    """Returns numbers [examples, names] of outcomes."""
+    """Returns numbers [examples, names] of outcomes: the fields `names` of their numbers."""
     return np.array([[row.numbers[name] for name in names] for row in rows], float)
 
 
@@ -377,10 +375,12 @@ def _metrics_of_words(rows: Sequence[Outcome]) -> dict[str, Metric]:
 
 
 def _entity_score(name: str) -> Callable[[npt.NDArray], npt.NDArray]:
+    """Returns the function from means of counts [..., 3] to a score of entities."""
     return lambda means: entities.score_counts(*_parts(means))[name]
 
 
 def _mean(means: npt.NDArray) -> npt.NDArray:
+    """Returns means [...] of means [..., 1]."""
     return means[..., 0]
 
 
@@ -450,6 +450,7 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
 
 
 def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
+    """Returns the metrics of the outcomes of a regression, by name."""
     x = np.array([row.label for row in rows], float)
     y = np.array([row.prediction for row in rows], float)
     errors = {"MSE": (x - y) ** 2, "MAE": np.abs(x - y)}

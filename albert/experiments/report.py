@@ -1,7 +1,7 @@
 """Makes the pages of reports: a run, several runs, a sweep, a GLUE table.
 
-The functions of this module collect the content of a page as data; the template
-`report.html.j2` turns it into HTML. A section is its title and a list of blocks. A block is a dict
+The functions of this module collect the content of a page as data; ``report.html.j2``
+turns it into HTML. A section is its title and a list of blocks. A block is a dict
 with one of these keys:
 
 - "paragraph", "note", "warning", "heading", "program": a text
@@ -108,6 +108,7 @@ def _column_kinds(rows: Iterable[text_tables.Cells]) -> list[str]:
 
 
 def _column_kind(column: Iterable[object]) -> str:
+    """Returns the CSS class of a column of cells."""
     values = [value for value in column if value not in (None, "")]
     if values and all(map(_is_number, values)):
         return "number"
@@ -122,6 +123,7 @@ def _is_number(value: object) -> bool:
 
 
 def _cell(value: object) -> object:
+    """Returns the content of a cell as the page shows it."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else value
@@ -207,7 +209,7 @@ def _test_text(run: Run) -> str:
 
 
 def _duration(record: dict[str, Any]) -> str:
-    """Returns the time of all ended sessions as h:mm:ss; "" if none has ended."""
+    """Returns the time of all ended sessions of a record as h:mm:ss; "" if none has ended."""
     seconds = 0.0
     for session in record["sessions"]:
         if session["ended"]:
@@ -272,8 +274,10 @@ def runs_page(
     """Makes the HTML of a report on several runs of one task.
 
     Args:
-      sides: the runs, see `report_groups.read`.
+      sides: the runs, in groups.
+      axis: what the curves are drawn over.
       cost_axis: unit of the costs that scores are drawn against.
+      note: sentence about the runs; "" for none.
     """
     runs = recorded(sides)
     check_axis(runs, axis)
@@ -374,11 +378,12 @@ def comparison_page(
     equivalence_margin: float | None = None,
     cluster_column: str | None = None,
 ) -> str:
-    """Makes the HTML of the page that compares two sides, see `comparison_sides.read`.
+    """Makes the HTML of the page that compares two sides.
 
     Args:
       cost_axis: unit of the costs that scores are drawn against.
-      equivalence_margin, cluster_column: see `comparison.compare`.
+      equivalence_margin: largest difference that does not matter; None: not tested.
+      cluster_column: column that names the group of each example; None: those of the task.
     """
     compared = comparison.compare_two(sides, equivalence_margin, cluster_column)
     (pair,) = compared.pairs
@@ -547,11 +552,7 @@ def glue_page(folder: str, axis: Axis = STEPS) -> str:
 
 
 def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
-    """Makes the HTML of `glue_page`.
-
-    Args:
-      summary: result of `glue_table.summarize`.
-    """
+    """Makes the HTML of `glue_page`; `summary`: result of `glue_table.summarize`."""
     rows = [_glue_row(row) for row in summary["tasks"]]
     tasks_text = f"{summary['num_averaged']} of {len(rows)} tasks"
     average = summary["average"]
@@ -584,7 +585,10 @@ def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
 
 
 def _glue_row(row: dict[str, Any]) -> list[object]:
+    """Returns the cells of a task; `row`: from `glue_table.read_task`."""
+
     def percent(value: float | None) -> float | None:
+        """Returns a fraction in percent; None for None."""
         return None if value is None else 100 * value
 
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""

@@ -54,8 +54,11 @@ _PROGRESS = (
 def _lines_of(
     groups: Iterable[RunGroup], kind: str, name: str, axis: Axis
 ) -> tuple[list[charts.Line], list[str]]:
-    """Returns the lines of groups, and sentences about what they omit; for the rest see
-    `Run.curve`.
+    """Returns the lines of groups, and sentences about what they omit.
+
+    Args:
+      kind: kind of the lines in the files of metrics, such as `run_record.TRAIN`.
+      name: key of the number.
     """
     lines, notes = [], []
     for group in groups:
@@ -68,8 +71,11 @@ def _lines_of(
 def _lines_of_group(
     group: RunGroup, kind: str, name: str, axis: Axis
 ) -> tuple[list[charts.Line], list[str]]:
-    """Returns the lines of a group, and sentences about what they omit; for the rest see
-    `Run.curve`.
+    """Returns the lines of a group, and sentences about what they omit.
+
+    Args:
+      kind: kind of the lines in the files of metrics, such as `run_record.TRAIN`.
+      name: key of the number.
     """
     curves, lines, notes = [], [], []
     for run in group.averaged:
@@ -191,6 +197,7 @@ def metric_curves(
 
     Args:
       metric: name of the score in evaluations.
+      title: title of the figure.
     """
     groups = list(groups)
     lines, notes = _lines_of(groups, "eval", metric, axis)
@@ -262,6 +269,7 @@ def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
     best = (run.best_metric or "").removeprefix("eval_")
 
     def place(family: str) -> tuple[bool, ...]:
+        """Returns the sort key of a family of curves."""
         kinds = families[family]
         return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
 
@@ -288,7 +296,8 @@ def _line(run: Run, label: str, kind: str, name: str, axis: Axis) -> charts.Line
 
     Args:
       label: name of the line.
-      kind, name: see `Run.curve`.
+      kind: kind of the lines in the file of metrics, such as `run_record.TRAIN`.
+      name: key of the number.
     """
     steps, values = run.curve(kind, name)
     return charts.Line(label, run.places(steps, axis) or [], values)

@@ -109,7 +109,7 @@ def _words(name: str, value: object) -> list[str]:
     """Returns the command line arguments that set a flag; none for the value None.
 
     Args:
-      value: JSON value of the flag.
+      name, value: the flag and its JSON value.
     """
     if value is None:
         return []
@@ -150,6 +150,9 @@ def run(words: list[str], directory: str) -> None:
 
 def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     """Compares a run with its repetition.
+
+    Args:
+      folder, other: output folders of the run and of its repetition.
 
     Returns:
       Three lists of lines: what is equal, which results differ, and which circumstances differ

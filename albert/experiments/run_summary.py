@@ -56,6 +56,7 @@ def _of_classes(counts: Sequence[ClassCount], examples: str) -> str:
     """Returns a sentence on the fraction that is right, and on always giving the same answer.
 
     Args:
+      counts: examples of each class.
       examples: noun for what was classified, in the plural.
     """
     total, right = sum(row.labels for row in counts), sum(row.right for row in counts)

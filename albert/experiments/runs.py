@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from albert.experiments import seeds, sweep_journal
+from albert.experiments import seed_runs, sweep_journal
 from albert.io import file_io
 from albert.training import evaluation_basis, results, run_record, stuck_runs
 
@@ -186,7 +186,7 @@ class Run:
 
     @property
     def score_name(self) -> str:
-        """Returns the name of the score, with the number of checkpoints it is the best of."""
+        """Returns the name of a metric with the number of checkpoints that it is the best of."""
         return results.best_of(self.best_metric or "score", [self.evaluated])
 
     @property
@@ -226,7 +226,7 @@ class Run:
     # Settings, curves and inputs.
 
     def flag(self, name: str) -> Any:
-        """Returns the value of a flag; None if the script has no such flag."""
+        """Returns the value of the flag `name`; None if the script has no such flag."""
         return self.record["flags"].get(name, {}).get("value")
 
     @property
@@ -309,6 +309,7 @@ class Run:
 
 
 def _is_number(value: object) -> bool:
+    """Returns whether a value of JSON is a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -328,11 +329,18 @@ def damage_named(path: str) -> Iterator[None]:
 
 def has_record(folder: str) -> bool:
     """Returns whether a folder holds the record of a run or of runs over seeds."""
-    return any(file_io.exists(os.path.join(folder, name)) for name in (run_record.RUN, seeds.SEEDS))
+    names = (run_record.RUN, seed_runs.SEEDS)
+    return any(file_io.exists(os.path.join(folder, name)) for name in names)
 
 
 def read_run(folder: str, name: str, outcome: str = "", given_seed: int | None = None) -> Run:
-    """Reads the run of a folder, which may have left no record; see `Run`."""
+    """Reads the run of a folder, which may have left no record.
+
+    Args:
+      name: what tables call the run.
+      outcome: how it ended, if the caller knows it; else "".
+      given_seed: its seed, if the caller knows it.
+    """
     path = os.path.join(folder, run_record.RUN)
     if not file_io.exists(path):
         return Run(name, folder, outcome=outcome, given_seed=given_seed)
@@ -359,21 +367,26 @@ def runs_of_trial(folder: str, trial: sweep_journal.Trial) -> list[Run]:
 
 
 def _read_parts(folder: str, name: str, outcome: str, seed: int | None) -> Iterator[Run]:
-    """Yields the run of a folder, or each of its runs over seeds, also those that failed."""
-    path = os.path.join(folder, seeds.SEEDS)
+    """Yields the run of a folder, or each of its runs over seeds, also those that failed.
+
+    Args:
+      name: what tables call the run.
+      outcome, seed: how it ended and its seed, if the caller knows them; else "" and None.
+    """
+    path = os.path.join(folder, seed_runs.SEEDS)
     if not file_io.exists(path):
         yield read_run(folder, name, outcome, seed)
         return
     # The seed that is running is not in the file yet.
     parts = (part for part in file_io.listdir(folder) if part.startswith("seed_"))
     outcomes = dict.fromkeys(sorted(parts), "")
-    outcomes |= {run["folder"]: run["status"] for run in seeds.read(path)["runs"]}
+    outcomes |= {run["folder"]: run["status"] for run in seed_runs.read(path)["runs"]}
     for part, status in outcomes.items():
         yield read_run(os.path.join(folder, part), f"{name}/{part}", status)
 
 
 def find_folders(patterns: Iterable[str]) -> list[str]:
-    """Returns the folders that match paths and globs, in order, without repetition."""
+    """Returns the folders that match patterns, paths and globs, in order, without repetition."""
     paths = []
     for pattern in filter(None, (pattern.strip() for pattern in patterns)):
         matches = [pattern] if file_io.exists(pattern) else file_io.glob(pattern)
@@ -391,7 +404,7 @@ def kind_of(folder: str) -> str:
     for kind, names in (
         (GLUE, (sweep_journal.NAME, GLUE_TABLE)),
         (SWEEP, (sweep_journal.NAME,)),
-        (SEEDS, (seeds.SEEDS,)),
+        (SEEDS, (seed_runs.SEEDS,)),
         (RUN, (run_record.RUN,)),
     ):
         if all(file_io.exists(os.path.join(folder, name)) for name in names):
@@ -468,7 +481,7 @@ class RunGroup:
         return sum(len(run.given_up) for run in self.runs)
 
     def is_undefined(self, metric: str) -> bool:
-        """Returns whether a score is undefined in the compared runs."""
+        """Returns whether the score `metric` is undefined in the compared runs."""
         return any(metric in run.undefined for run in self.counted)
 
     @property
@@ -528,7 +541,7 @@ def check_same_task(
 
     Args:
       names: what messages call the runs or groups.
-      tasks: (script, name of the task or None) of each, see `Run.task`.
+      tasks: (script, name of the task or None) of each.
       reason: why they must be; ends the message.
       flag: begins the message.
     """
@@ -544,7 +557,7 @@ def check_same_evaluation(runs: Sequence[Run], *parts: str) -> None:
     """Checks that runs are of one task, and were evaluated on the same data and labels.
 
     Args:
-      parts: what must agree besides data and labels, see `evaluation_basis.Basis.differences`.
+      parts: what must agree besides data and labels: `evaluation_basis.READING`, `METRIC`.
     """
     names = [run.folder for run in runs]
     check_same_task(names, [run.task for run in runs], "a report compares runs of one task")

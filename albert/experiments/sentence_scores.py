@@ -50,7 +50,7 @@ class Scorer:
         self._infer = prepared_weights.CompiledModel(model, self._log_probs, _INPUTS)
 
     def _log_probs(self, features: Tensors) -> "tf.Tensor":
-        """Returns [C] log-probabilities of the tokens under the masks."""
+        """Returns [C] log-probabilities of the tokens under the masks of features [C, S]."""
         ids = features["masked_lm_ids"]
         inputs = {name: x for name, x in features.items() if name != "masked_lm_ids"}
         logits = self._model(inputs, training=False)["masked_lm_logits"]  # [C, V]
@@ -73,6 +73,7 @@ class Scorer:
         return scores
 
     def _encode(self, sentence: str) -> np.ndarray:
+        """Returns the ids of a sentence, int32 [S]."""
         ids = self._tokenizer.encode(sentence)
         limit = self._model.config.max_position_embeddings - 2
         if not 0 < len(ids) <= limit:
@@ -83,7 +84,7 @@ class Scorer:
         return np.array(ids, np.int32)
 
     def _copies(self, encoded: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns int32 features [C, S] of sentences: each copy masks a different token."""
+        """Returns int32 features [C, S] of encoded sentences: each copy masks a different token."""
         tokenizer, counts = self._tokenizer, [len(ids) for ids in encoded]
         width = max(counts) + 2
         rows = np.full([len(encoded), width], tokenizer.pad_id, np.int32)
@@ -130,7 +131,7 @@ def load(
       source: path of the model: a complete folder, such as that of a pre-training run,
         a checkpoint in such a folder, a hub module or a Hugging Face folder. Or the
         `sources.Source` of files elsewhere; without a checkpoint the weights are random.
-      batch_size: see `Scorer`.
+      batch_size: maximum number of masked copies of sentences in a batch.
       seed: source of random weights.
     """
     if not isinstance(source, sources.Source):
@@ -141,7 +142,7 @@ def load(
 def with_blimp(
     task: contracts.Task, paradigms: list[blimp.Paradigm], tokenizer: tokenization.FullTokenizer
 ) -> contracts.Task:
-    """Returns the task with evaluations that also measure BLiMP."""
+    """Returns the task with evaluations that also measure BLiMP on these paradigms."""
 
     @functools.lru_cache(maxsize=1)  # The function of the scorer is traced once.
     def scorer(model: "tf.Module") -> Scorer:

@@ -159,14 +159,19 @@ def is_installed() -> bool:
 
 
 def check_level(level: float, name: str = "level") -> float:
-    """Returns 1 - level; raises `file_io.InputError` if the level is not between 0 and 1."""
+    """Returns 1 - level; raises `file_io.InputError` with its name if it is not from 0 to 1."""
     if not 0 < level < 1:
         raise file_io.InputError(f"{name} must be between 0 and 1; got {level}")
     return round(1 - level, 12)
 
 
 def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.NDArray:
-    """Checks that scores are finite numbers, at least one, and returns them as float64."""
+    """Checks that scores are finite numbers, at least one, and returns them as float64.
+
+    Args:
+      name: what has the scores, for messages.
+      dimensions: number of axes that they must have.
+    """
     try:
         values = np.asarray(scores, np.float64)
     except (TypeError, ValueError) as error:
@@ -195,6 +200,7 @@ def decide(
       p: None: it is not known.
       level: level of the claim, such as 0.95.
       names: names of the first and the second.
+      minimize: whether lower scores are better.
     """
     if p is None or p > check_level(level) or difference == 0:
         return None, NOT_DISTINGUISHABLE
@@ -320,6 +326,7 @@ def expected_best(
       scores: [n], such as one per trial of a random search.
       k: number of runs, at most n.
       level: level of the interval.
+      minimize: whether lower scores are better.
     """
     values = np.sort(check_scores(scores, "scores"))
     alpha, n, sign = check_level(level), len(values), -1 if minimize else 1
@@ -362,6 +369,7 @@ def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
 
     Args:
       differences: [pairs].
+      random_seed: seed of drawn signs.
     """
     values = check_scores(differences, "differences")
     if len(values) == 1:
@@ -387,6 +395,7 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
     Args:
       a: [n].
       b: [m].
+      random_seed: seed of drawn splits.
     """
     first, second = check_scores(a, "a"), check_scores(b, "b")
     if len(first) == len(second) == 1:
@@ -408,6 +417,8 @@ def _t_test(
     """Returns low, high and p of b - a by the t test; (None, None, None) without a spread.
 
     Args:
+      a, b: [n] and [m] scores.
+      paired: whether a[i] and b[i] belong together.
       level: level of the interval.
     """
     if paired:
@@ -426,7 +437,7 @@ def _t_test(
 
 
 def _smallest_p(paired: bool, n_a: int, n_b: int) -> float:
-    """Returns the smallest p that a permutation test can give."""
+    """Returns the smallest p of a permutation test of n_a and n_b scores, paired or not."""
     return 2.0 ** (1 - n_a) if paired else 2 / math.comb(n_a + n_b, n_a)
 
 
@@ -439,7 +450,15 @@ def _compare(
     names: tuple[str, str],
     random_seed: int,
 ) -> Comparison:
-    """Compares two arrays, see `compare_seeds`."""
+    """Compares two arrays of scores.
+
+    Args:
+      paired: whether a[i] and b[i] belong together.
+      level: level of the interval and of the claim.
+      minimize: whether lower scores are better.
+      names: names of a and b, for the verdict.
+      random_seed: seed of drawn permutations.
+    """
     difference = float((b - a).mean()) if paired else float(b.mean() - a.mean())
     low, high, p = _t_test(a, b, paired, level)
     method, notes = "paired t" if paired else "Welch t", []
@@ -467,7 +486,7 @@ def _compare(
 
 
 def _failures_note(counts: Mapping[str, int]) -> str:
-    """Returns words about runs without a score; "" if there are none."""
+    """Returns words about runs without a score, {name of a side: number}; "" if there are none."""
     parts = [f"{count} of {name}" for name, count in counts.items() if count]
     return f"failed runs are not compared: {', '.join(parts)}" if parts else ""
 
@@ -493,6 +512,7 @@ def compare_seeds(
     Args:
       a: {seed: score}.
       b: {seed: score}.
+      minimize: whether lower scores are better.
       level: level of the interval and of the claim.
       paired: whether to compare by seed; None: if both have the same seeds.
       failed: numbers of runs of a and b that failed and have no score; they are only reported.
@@ -539,6 +559,7 @@ def _t_p_values(
       scores: [seeds] of each point.
       reference: index of the point to compare with.
       others: indices of the other points.
+      paired: whether points have the same seeds, in the same order.
     """
     stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
     if paired:
@@ -569,6 +590,8 @@ def _permuted_ranges(
 
     Args:
       scores: [seeds] of each point.
+      paired: whether points have the same seeds, in the same order.
+      resamples: number of exchanges.
     """
     sizes = np.array([len(values) for values in scores])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -588,6 +611,7 @@ def _smallest_range_p(scores: Sequence[npt.NDArray], best: int, worst: int, pair
     Args:
       scores: [seeds] of each point.
       best, worst: indices of these points.
+      paired: whether points have the same seeds, in the same order.
     """
     k, n, m = len(scores), len(scores[best]), len(scores[worst])
     if paired:
@@ -615,6 +639,8 @@ def _against_best(
       scores: [seeds] of each point.
       order: indices of the points, the best first.
       level: level of the claims.
+      paired: whether points have the same seeds, in the same order.
+      resamples: number of exchanges.
     """
     alpha, p, floor, open_points = check_level(level), {}, 0.0, list(order)
     best, others = order[0], order[1:]
@@ -698,6 +724,8 @@ def compare_points(
       points: {name: {seed: score}}.
       baseline: name of the point to compare with; None: the point with the best mean.
       failed: {name: number of runs without a score}; only reported.
+      minimize: whether lower scores are better.
+      resamples: number of exchanges.
     """
     check_level(level)
     names, counts = list(points), dict(failed or {})
@@ -743,6 +771,7 @@ def _row(
       difference: its mean less that of the reference.
       p: adjusted p; None: it is not known.
       level: level of the claim.
+      minimize: whether lower scores are better.
     """
     better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
     if better:

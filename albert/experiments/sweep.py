@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from albert.experiments import (
-    seeds,
+    seed_runs,
     sweep_comparison,
     sweep_journal,
     sweep_plan,
@@ -104,7 +104,7 @@ class Sweep:
             points = sweep_journal.points_of(self.trials)
             baseline = points.index(sweep_journal.find_point(points, self._baseline))
         folders = (os.path.join(self._folder, trial.name) for trial in self.trials)
-        restarts = sum(map(seeds.count_restarts, folders))
+        restarts = sum(map(seed_runs.count_restarts, folders))
         difference = sweep_results.find_difference(self._folder, self.trials)
         return sweep_comparison.add(
             self._table(),
@@ -119,6 +119,9 @@ class Sweep:
 
     def run(self, retry_failed: bool = False) -> None:
         """Runs all trials that have not ended; writes the table after each, at the end compared.
+
+        Args:
+          retry_failed: whether to run failed trials again.
 
         Raises:
           file_io.InputError: another process runs the sweep, or the folder has another sweep.
@@ -162,8 +165,8 @@ class Sweep:
         for trial in self.trials:
             if trial.state in (sweep_journal.DONE, sweep_journal.PRUNED):
                 folder = os.path.join(self._folder, trial.name)
-                folders |= dict.fromkeys(seeds.folders_of_runs(folder), trial)
-        for folder in seeds.find_outdated(list(folders)):
+                folders |= dict.fromkeys(seed_runs.folders_of_runs(folder), trial)
+        for folder in seed_runs.find_outdated(list(folders)):
             folders[folder].reset()
 
     def _write(self) -> None:
@@ -293,7 +296,7 @@ class Sweep:
                 self._take_result(trial, status, running)
 
     def _prune(self, trial: sweep_journal.Trial, running: _Process) -> bool:
-        """Returns whether to prune a trial; records the step."""
+        """Returns whether to prune a trial, whose process is running; records the step."""
         curve = self._curve(trial)
         if len(curve) == running.evaluations:
             return False
@@ -319,6 +322,7 @@ class Sweep:
 
         Args:
           status: exit status of its process; negative: number of the signal.
+          running: its process.
         """
         if status == 0:
             trial.state = sweep_journal.DONE
@@ -413,7 +417,7 @@ def _given_trials(
 
 
 def log_of(folder: str, name: str) -> str:
-    """Returns the log file of a trial."""
+    """Returns the log file of the trial `name` in the folder of a sweep."""
     return os.path.join(folder, "logs", f"{name.replace('/', '-')}.log")
 
 
@@ -422,6 +426,7 @@ def _signals_interrupt() -> Iterator[None]:
     """Makes every terminating signal raise an exception, as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        """Raises the exception of a signal with this number."""
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         signals.REQUESTS.by = signal.Signals(number).name

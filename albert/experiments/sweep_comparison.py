@@ -33,12 +33,12 @@ def add(
     Points that can be the best are compared, and the baseline.
 
     Args:
-      summary: see `sweep_results.summarize`.
+      summary: table of the sweep, from `sweep_results.summarize`.
       baseline: index of the point to compare the others with; None: the best one.
       level: 1 minus the probability of a false claim in the whole table.
       restarts: number of attempts of all trials that were abandoned; only reported.
-      difference: why scores cannot be compared, see `sweep_results.find_difference`; or "".
-      equivalence_margin: largest difference that does not matter, see `comparison.compare`.
+      difference: why scores cannot be compared; "" if they can.
+      equivalence_margin: largest difference that does not matter; None: not tested.
 
     Returns:
       The summary with a dict: level, reference (index of a point, or None), method, verdict (a
@@ -86,7 +86,7 @@ def _scores(summary: Mapping[str, Any], point: dict[str, Any]) -> dict[int, floa
     """Returns {seed: score} of the trials of a point that its mean counts.
 
     Args:
-      summary: see `sweep_results.summarize`.
+      summary: table of the sweep, from `sweep_results.summarize`.
       point: one of its points.
     """
     trials = [summary["trials"][number] for number in point["trials"]]
@@ -105,7 +105,7 @@ def _compare(
     """Adds differences to the reference, p and verdicts.
 
     Args:
-      summary: see `sweep_results.summarize`.
+      summary: table of the sweep, from `sweep_results.summarize`.
       scores: {seed: score} of each point.
       candidates: indices of the points to compare.
       baseline: index of a point; None: the best one.
@@ -166,7 +166,7 @@ def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
     """Returns sentences about trials that the table omits, and about restarted ones.
 
     Args:
-      summary: see `sweep_results.summarize`.
+      summary: table of the sweep, from `sweep_results.summarize`.
       restarts: number of abandoned attempts.
     """
     trials = summary["trials"]
@@ -191,7 +191,7 @@ def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -
     """Returns sentences about points that are no better than a constant answer, or all but one.
 
     Args:
-      points: those of `sweep_results.summarize`.
+      points: points of the table of `sweep_results.summarize`, dicts.
       candidates: indices of the compared ones.
     """
     poor = sum(
@@ -213,6 +213,7 @@ def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
 
     Args:
       scores: {seed: score} of each compared point.
+      minimize: whether lower scores are better.
     """
     count, repeated = len(scores), [values for values in scores if len(values) > 1]
     notes = []
@@ -245,7 +246,7 @@ def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
 
 
 def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Returns header and cells by point of the table's columns; no columns without seeds."""
+    """Returns header and cells by point of the columns for a summary of `add`; or none."""
     comparison = summary.get("comparison")
     if not comparison or not any(row["interval"] or row["verdict"] for row in comparison["points"]):
         return [], [[] for _ in summary["points"]]
@@ -281,7 +282,7 @@ def _cells(row: Mapping[str, Any], compared: bool, has_chances: bool) -> list[st
 
 
 def sentences(summary: Mapping[str, Any]) -> str:
-    """Returns the lines below the table; "" without a comparison."""
+    """Returns the lines below the table of a summary of `add`; "" without a comparison."""
     comparison = summary.get("comparison")
     if not comparison:
         return ""

@@ -185,7 +185,7 @@ def _check_same(
 
     Args:
       path: file of the journal, for messages.
-      old, new: plans as JSON objects, see `sweep_plan.Plan.describe`.
+      old, new: plans as JSON objects.
       changeable: keys that may have any value.
     """
     for key in sorted({*old, *new} - set(changeable)):
@@ -198,7 +198,7 @@ def _check_same(
 
 
 def _all_in(was: object, now: list) -> bool:
-    """Returns whether a list contains all values of an earlier one, which may not be empty."""
+    """Returns whether a list has all values that it had (`was`), which may not be empty."""
     return isinstance(was, list) and bool(was) and {*map(key_of, was)} <= {*map(key_of, now)}
 
 

@@ -210,6 +210,7 @@ def read_spec(path: str) -> dict:
 
 
 def _kind(value: object) -> str:
+    """Returns the type of a value of JSON, for messages."""
     return f"a {type(value).__name__}"
 
 
@@ -238,7 +239,13 @@ def make_plan(
 def _make_plan(
     spec: Mapping[str, Any], arguments: Sequence[str], trials: Mapping[str, list[str]] | None
 ) -> Plan:
-    """Makes the plan of a specification; for the arguments see `make_plan`."""
+    """Makes the plan of a specification.
+
+    Args:
+      spec: content of the file of the specification.
+      arguments: command line arguments that all trials get.
+      trials: {name: arguments} that replace those of the specification.
+    """
     fields = dict(spec)
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
@@ -363,6 +370,7 @@ def parse_grid(text: str) -> dict[str, list]:
 
 
 def _parse(text: str) -> Value:
+    """Returns the value in a text: a bool, a finite number, or the text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -378,7 +386,7 @@ def _parse(text: str) -> Value:
 
 
 def grid_size(parameters: dict[str, tuple | Range]) -> int | None:
-    """Returns the number of points of a grid; None if it has a range."""
+    """Returns the number of points of a grid of {parameter: values}; None if it has a range."""
     sizes = [None if isinstance(x, Range) else len(x) for x in parameters.values()]
     return None if None in sizes else math.prod(filter(None, sizes))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from albert.experiments import (
-    seeds,
+    seed_runs,
     statistics,
     sweep_comparison,
     sweep_journal,
@@ -26,11 +26,12 @@ from albert.io import file_io
 from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 NAME = "sweep_results"
-SEEDS = seeds.SEEDS  # file of a run over several seeds
+SEEDS = seed_runs.SEEDS  # file of a run over several seeds
 SCORE = "score"  # its name without `sweep_plan.Plan.metric`
 
 
 def _finite(value: float | None) -> float | None:
+    """Returns a number if it is finite, else None."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -104,7 +105,8 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
     """Reads the verdict on the score of a run, and the scores to compare it with.
 
     Args:
-      folder, metric: see `read_score`.
+      folder: output folder of the run.
+      metric: key of its results; None: the metric that picks its best checkpoint.
       step: step of its best checkpoint.
 
     Returns:
@@ -119,7 +121,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
 
 def _learning_of_seeds(path: str) -> dict[str, Any]:
     """Returns the most informative verdict of several runs, and their common checkpoint count."""
-    content = seeds.read(path)
+    content = seed_runs.read(path)
     runs = content["runs"]
     states = {run["status"] for run in runs}
     states |= {stuck_runs.NOT_JUDGED for run in runs if not run.get("judged", True)}
@@ -140,7 +142,7 @@ def find_difference(folder: str, trials: Sequence[sweep_journal.Trial]) -> str:
         path
         for trial in trials
         if trial.state == sweep_journal.DONE
-        for path in seeds.folders_of_runs(os.path.join(folder, trial.name))
+        for path in seed_runs.folders_of_runs(os.path.join(folder, trial.name))
     ]
     try:
         evaluation_basis.check_same(folders, list(map(run_record.read_basis, folders)))
@@ -153,7 +155,8 @@ def read_curve(folder: str, metric: str | None) -> dict[int, float]:
     """Reads {step: finite value} of the evaluations of a run so far, by ascending steps.
 
     Args:
-      folder, metric: see `read_score`.
+      folder: output folder of the run.
+      metric: key of its results; None: the metric that picks its best checkpoint.
     """
     metric = metric or _best_metric(folder)
     scores = {
@@ -181,7 +184,7 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
     """Returns the table of a sweep.
 
     Args:
-      plan: `sweep_plan.Plan.describe`.
+      plan: the sweep as a JSON object, from `sweep_plan.Plan.describe`.
 
     Returns:
       dict: metric, minimize, parameters (names), points and trials in the order of their numbers,
@@ -260,6 +263,7 @@ def _on_baseline(trials: Sequence[sweep_journal.Trial], minimize: bool) -> str:
 
 
 def _mean(values: Sequence[float]) -> float | None:
+    """Returns the mean of values; None if there are none."""
     return fmean(values) if values else None
 
 
@@ -328,7 +332,7 @@ def order(points: Sequence[dict], minimize: bool) -> list[int]:
     """Returns the places of the points, best first; points that cannot be the best come last.
 
     Args:
-      points: those of `summarize`.
+      points: points of the table of `summarize`, dicts.
       minimize: whether lower scores are better.
     """
     sign = 1 if minimize else -1
@@ -349,7 +353,7 @@ def _sign(point: dict[str, Any], sign: int) -> float:
 
 
 def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
-    """Returns header and rows of the table of points, best first, as texts."""
+    """Returns header and rows of the table of points of `summarize`, best first, as texts."""
     names, metric, points = summary["parameters"], summary["metric"], summary["points"]
     repeated = any(len(point["trials"]) > 1 for point in points)
     tested = any(metric in point["test"] for point in points)
@@ -378,7 +382,7 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
 
 
 def to_markdown(summary: dict) -> str:
-    """Returns the table of points, aligned for terminals, and what its differences are worth."""
+    """Returns the table of a `summarize`, for terminals, and what its differences are worth."""
     header, lines = rows(summary)
     table = text_tables.write(header, lines)
     sentences = sweep_comparison.sentences(summary)
@@ -386,7 +390,7 @@ def to_markdown(summary: dict) -> str:
 
 
 def to_csv(summary: dict) -> str:
-    """Returns one row per trial: parameters, state, score, and all results of that step."""
+    """Returns a row per trial of `summarize`: parameters, state, score, results of that step."""
     of = {
         key: sorted({name for trial in summary["trials"] for name in trial[key]})
         for key in ("metrics", "test")
@@ -490,11 +494,12 @@ def _is_sparse(points: Sequence[dict[str, Any]], values: Sequence[Sequence]) -> 
     """Returns whether less than half of the cells of a grid have a point.
 
     Args:
-      points: those of `summarize`.
+      points: points of the table of `summarize`, dicts.
       values: values of the columns, values of the rows.
     """
     return len(points) < 0.5 * len(values[0]) * len(values[1])
 
 
 def _sorted(values: Iterable[Any]) -> list:
+    """Returns values of a parameter in order, numbers before texts."""
     return sorted(values, key=lambda value: (isinstance(value, str), value))

@@ -61,7 +61,7 @@ def suggest(
 def _distribution(
     optuna: ModuleType, values: Sequence | sweep_plan.Range
 ) -> "optuna.distributions.BaseDistribution":
-    """Returns the distribution of a parameter in Optuna: categories, or a range of numbers."""
+    """Returns the distribution of a parameter's values in Optuna: categories, or numbers."""
     if not isinstance(values, sweep_plan.Range):
         return optuna.distributions.CategoricalDistribution(values)
     kinds = optuna.distributions

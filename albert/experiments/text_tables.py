@@ -47,6 +47,7 @@ def write(header: Cells, rows: Iterable[Cells], form: str = MARKDOWN) -> str:
 
 
 def _markdown(lines: list[list[str]]) -> str:
+    """Returns lines of cells as a table in Markdown; the first is the header."""
     lines = [[" ".join(cell.replace("|", "\\|").split()) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -57,6 +58,7 @@ def _markdown(lines: list[list[str]]) -> str:
 
 
 def _latex(lines: list[list[str]]) -> str:
+    """Returns lines of cells as a table in LaTeX; the first is the header."""
     header, *rows = (
         " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in line) + r" \\"
         for line in lines

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from albert.data import tfrecord
-from albert.experiments import seeds, sweep_journal
+from albert.experiments import seed_runs, sweep_journal
 from albert.experiments.exported_runs import ExportedRun
 from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING
 from albert.io import file_io
@@ -58,6 +58,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _outcome(was_there: object) -> str:
+    """Returns the word for a run that was there before, or was not."""
     return UPDATED if was_there else ADDED
 
 
@@ -72,7 +73,7 @@ _POINT = ("id", "name", "curve", "step", "time", "value")
 
 
 def _iso(seconds: float | None) -> str:
-    """Returns a time as text in UTC; "" for None."""
+    """Returns a time, in seconds since 1970, as text in UTC; "" for None."""
     if seconds is None:
         return ""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
@@ -171,6 +172,7 @@ def _is_sqlite(path: str) -> bool:
 
 
 def _mlflow_uri(output: str) -> str:
+    """Returns the URI for the library of a file of SQLite or the URI of a server."""
     if "://" in output:
         return output
     if file_io.exists(output) and (file_io.is_dir(output) or not _is_sqlite(output)):
@@ -320,6 +322,7 @@ def _to_wandb(runs: Sequence[ExportedRun], output: str, project: str) -> Iterato
 
     Args:
       output: folder.
+      project: name of the project for the runs.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     try:
@@ -336,6 +339,7 @@ def _write_wandb(wandb: ModuleType, output: str, project: str, run: ExportedRun)
     Args:
       wandb: the library.
       output: folder, in which the library makes its own.
+      project: name of the project for the runs.
     """
     parent, content = os.path.join(output, _WANDB), {"project": project, "digest": run.digest}
     names = file_io.listdir(parent) if file_io.exists(parent) else []
@@ -408,6 +412,7 @@ def _write_trackio(
     Args:
       trackio: the library.
       storage: its class that deletes runs.
+      project: name of the project for the runs.
     """
     digest, incomplete = run.digest, f"{run.key} incomplete"
 
@@ -489,6 +494,7 @@ def _events(run: ExportedRun) -> list[bytes]:
     events = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
 
     def add(summary: "summary_pb2.Summary", time: float, step: int = 0) -> None:
+        """Adds a summary to the file of events at a time in seconds since 1970."""
         events.append(event_pb2.Event(wall_time=time, step=step, summary=summary))
 
     add(summary_v2.hparams_pb(flags, run.key, run.started), run.started)
@@ -541,7 +547,7 @@ def _check_folder(output: str, to: str) -> None:
         raise file_io.InputError(f"output={output} is a file; to={to} writes to a folder")
     file_io.make_dirs(output)
     names = sorted(file_io.listdir(output))
-    if {run_record.RUN, sweep_journal.NAME, seeds.SEEDS} & {*names}:
+    if {run_record.RUN, sweep_journal.NAME, seed_runs.SEEDS} & {*names}:
         raise file_io.InputError(f"output={output} is the folder of a run; give another folder")
     for kind, sign in _SIGNS.items():
         matches = [name for name in names if kind != to and re.fullmatch(sign, name)]

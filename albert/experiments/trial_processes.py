@@ -58,7 +58,7 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def stop(running: Sequence[subprocess.Popen]) -> None:
-    """Asks trials with logs to end, and kills those that do not comply."""
+    """Asks running trials, which have logs, to end, and kills those that do not comply."""
     for process in running:
         _signal(process, signal.SIGTERM)
     for process in running:

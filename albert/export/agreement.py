@@ -124,11 +124,7 @@ def read(
 def measure(
     examples: Examples, expected: inference.FoundModel, actual: inference.FoundModel
 ) -> Agreement:
-    """Measures the `Agreement` of two models.
-
-    Args:
-      examples: with known correct answers.
-    """
+    """Measures the `Agreement` of two models; `examples`: with known correct answers."""
     answers = examples.answers(expected), examples.answers(actual)
     points = map(examples.score, answers)
     return Agreement(len(answers[0]), agreement_rate(examples, *answers), examples.metric, *points)

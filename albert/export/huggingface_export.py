@@ -96,11 +96,7 @@ def export(
 
 
 def _to_type(name: str, value: np.ndarray, weights_type: str) -> np.ndarray:
-    """Converts weights to a number type.
-
-    Raises:
-      file_io.InputError: a weight is too large for it.
-    """
+    """Converts weights to a number type."""
     with np.errstate(over="ignore"):
         converted = value.astype(weights_type)
     if not np.isfinite(converted).all():

@@ -185,7 +185,7 @@ _MIN_AGREEMENT = 0.995
 def write(
     folder: serving_folder.ServingFolder,
     trained: model_folder.ModelFolder,
-    calibration: agreement.Examples | None,
+    calibration: agreement.Examples,
 ) -> dict[str, Any]:
     """Writes the model file of a serving folder.
 
@@ -196,7 +196,6 @@ def write(
       calibration: the correct answers may be unknown.
     """
     model = onnx_export.Model(trained)
-    assert calibration  # `serving_export` has checked that there is one
     observed, answers = observe(model, calibration)
     products = {
         name: quantize(kernel, {depth: observed[depth, part] for depth in depths})

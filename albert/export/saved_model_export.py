@@ -21,7 +21,7 @@ from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
 from albert.model import checkpoints, encoder, layers, model_folder, tensor_batching
 from albert.serving import serving_folder
-from albert.tasks import glue, label_sets, race, token_classification
+from albert.tasks import race, token_classification
 from albert.tasks.squad import task as squad_task
 from albert.text import long_texts, model_inputs, tokenization
 from albert.training import contracts, engine
@@ -304,13 +304,14 @@ class TextPacker(tf.Module):
         segment_ids = input_mask * tf.cast(place >= boundary, tf.int32)
         return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
 
+    @property
+    def signatures(self) -> dict[str, Any]:
+        """The functions of the signatures of a class with a function `serve`, by name."""
+        return {"serving_default": self.serve}
+
 
 def check_cut(rule: long_texts.LongTexts) -> None:
-    """Rejects models that read long texts in another way than cutting them, as a graph does.
-
-    Raises:
-      file_io.InputError: names the setting.
-    """
+    """Rejects models that read long texts in another way than cutting them, as a graph does."""
     if rule != long_texts.ALL_CUT:
         raise file_io.InputError(
             f"a model that takes texts cuts long ones, but this model has long_texts={rule.mode}: "
@@ -347,11 +348,6 @@ class TextServer(TextPacker):
         signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
 
-    @property
-    def signatures(self) -> dict[str, Any]:
-        """The functions of the signatures by name."""
-        return {"serving_default": self.serve}
-
     def _answer(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         outputs = self._model(self.features(text, text_pair), training=False)
         if not self._labels:
@@ -368,22 +364,6 @@ class TextServer(TextPacker):
             "probabilities": outputs["probabilities"],
             "labels": tf.tile(labels[tf.newaxis], [tf.shape(text)[0], 1]),
         }
-
-
-def export_text_classifier(
-    model: contracts.Model,
-    tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    labels: Sequence[str],
-    is_pair: bool,
-    export_dir: str,
-) -> str:
-    """Writes a SavedModel with the signature of `TextServer.serve`, and returns its new folder.
-
-    Args: see `TextServer`; the new folder is in ``<export_dir>/text``, see `save_version`.
-    """
-    server = TextServer(model, tokenizer, max_seq_length, labels, is_pair)
-    return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
 # --- multiple choice ----------------------------------------------------------------------------
@@ -419,11 +399,6 @@ class ChoiceServer(TextPacker):
         shapes = {"article": [None], "question": [None], "options": [None, None]}
         signature = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         self.serve = tf.function(self._answer, input_signature=signature, autograph=False)
-
-    @property
-    def signatures(self) -> dict[str, Any]:
-        """The functions of the signatures by name."""
-        return {"serving_default": self.serve}
 
     def _answer(
         self, article: tf.Tensor, question: tf.Tensor, options: tf.Tensor
@@ -552,18 +527,12 @@ class WordServer(TextPacker):
         return tf.concat([pieces, unknown], axis=1)[:, : self._max_pieces]
 
 
-def export_text(
-    model: contracts.Model,
-    tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    labels: Sequence[str],
-    export_dir: str,
-) -> str:
-    """Writes a SavedModel with the signatures of `WordServer`: serving_default and words.
+def export_text(server: TextPacker, export_dir: str) -> str:
+    """Writes a SavedModel that takes texts, and returns its new folder in ``<export_dir>/text``.
 
-    Args: see `WordServer`; the new folder is in ``<export_dir>/text``.
+    Args:
+      server: `TextServer`, `WordServer` or `ChoiceServer`, which has the signatures.
     """
-    server = WordServer(model, tokenizer, max_seq_length, labels)
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
@@ -622,49 +591,19 @@ def _text_server(
     exported: graphs.ExportedModel, trained: model_folder.ModelFolder
 ) -> TextPacker | None:
     """Makes the text server of a model; None for SQuAD models, which have none."""
-    make = _TEXT_SERVERS.get(exported.kind)
-    if make is None:
+    kind = exported.kind
+    if kind in squad_task.KINDS:
         return None
     tokenizer = model_folder.load_tokenizer(trained.source, trained.config)
     graphs.check_text(tokenizer, "a model for texts")
-    return make(exported, trained, tokenizer)
-
-
-def _make_text_server(
-    exported: graphs.ExportedModel,
-    trained: model_folder.ModelFolder,
-    tokenizer: tokenization.FullTokenizer,
-) -> TextServer:
+    settings = (exported.model, tokenizer, exported.max_seq_length)
+    if kind == race.KIND:
+        return ChoiceServer(*settings, trained.length("max_qa_length", 1))
+    if kind == token_classification.KIND:
+        return WordServer(*settings, exported.labels)
     check_cut(trained.long_text_rule)
     is_pair = trained.setting("columns", tables.are_columns)["text_pair"] is not None
-    length = exported.max_seq_length
-    return TextServer(exported.model, tokenizer, length, exported.labels, is_pair)
-
-
-def _make_word_server(
-    exported: graphs.ExportedModel,
-    trained: model_folder.ModelFolder,
-    tokenizer: tokenization.FullTokenizer,
-) -> WordServer:
-    return WordServer(exported.model, tokenizer, exported.max_seq_length, exported.labels)
-
-
-def _make_choice_server(
-    exported: graphs.ExportedModel,
-    trained: model_folder.ModelFolder,
-    tokenizer: tokenization.FullTokenizer,
-) -> ChoiceServer:
-    max_qa_length = trained.length("max_qa_length", 1)
-    return ChoiceServer(exported.model, tokenizer, exported.max_seq_length, max_qa_length)
-
-
-# Kind of model: ``(exported, trained, tokenizer) -> text server``.
-_TEXT_SERVERS = {
-    glue.KIND: _make_text_server,
-    label_sets.KIND: _make_text_server,
-    token_classification.KIND: _make_word_server,
-    race.KIND: _make_choice_server,
-}
+    return TextServer(*settings, exported.labels, is_pair)
 
 
 def _save(module: tf.Module, signatures: dict[str, Any], path: str) -> None:

@@ -21,61 +21,31 @@ from albert.training import run_record
 
 
 def _write_onnx(
-    folder: serving_folder.ServingFolder,
-    trained: model_folder.ModelFolder,
-    calibration: agreement.Examples | None,
-) -> dict[str, Any]:
-    onnx_export.write(folder, onnx_export.Model(trained))
-    return {}
+    folder: serving_folder.ServingFolder, trained: model_folder.ModelFolder, half: bool = False
+) -> None:
+    """Writes the model file of a folder; `half`: with its weights in float16."""
+    arithmetic = onnx_export.Arithmetic(half=half)
+    onnx_export.write(folder, onnx_export.Model(trained), arithmetic)
 
 
-def _write_onnx_in_half(
-    folder: serving_folder.ServingFolder,
-    trained: model_folder.ModelFolder,
-    calibration: agreement.Examples | None,
-) -> dict[str, Any]:
-    onnx_export.write(folder, onnx_export.Model(trained), onnx_export.Arithmetic(half=True))
-    return {"weights": "float16"}
-
-
-def _write_litert(
-    folder: serving_folder.ServingFolder,
-    trained: model_folder.ModelFolder,
-    calibration: agreement.Examples | None,
-) -> dict[str, Any]:
-    litert_export.write(folder, trained)
-    return {}
-
-
-def _write_saved_model(
-    folder: serving_folder.ServingFolder,
-    trained: model_folder.ModelFolder,
-    calibration: agreement.Examples | None,
-) -> dict[str, Any]:
-    saved_model_export.write(folder, trained)
-    return {}
-
-
-# (format, precision): ``(folder, trained, calibration) -> measurements``, which writes the model
-# file of a `serving_folder.ServingFolder`. trained is the `model_folder.ModelFolder`, calibration
-# the `agreement.Examples` from which int8 computes its scales.
+# (format, precision): ``(folder, trained)``, which writes the model file of a serving folder.
 WRITERS = {
     ("onnx", "float32"): _write_onnx,
     # The same file as float32: OpenVINO rounds while it computes.
     ("onnx", "bfloat16"): _write_onnx,
+    ("litert", "float32"): litert_export.write,
+    ("litert", "int8"): litert_export.write,
+    ("saved_model", "float32"): saved_model_export.write,
+    ("saved_model", "bfloat16"): saved_model_export.write,
+}
+# The same with scales that are computed from a calibration file; they return measurements.
+CALIBRATED = {
     ("onnx", "int8"): onnx_int8.write,
-    # The same file as int8, likewise.
-    ("onnx", "int8_bfloat16"): onnx_int8.write,
-    ("litert", "float32"): _write_litert,
-    ("litert", "int8"): _write_litert,
-    ("saved_model", "float32"): _write_saved_model,
-    ("saved_model", "bfloat16"): _write_saved_model,
+    ("onnx", "int8_bfloat16"): onnx_int8.write,  # the same file as int8, likewise
 }
+_COMBINATIONS = (*WRITERS, *CALIBRATED)
 # Those that can store weights in float16; int8 files do so for all that is not in int8.
-HALF_WRITERS = {
-    ("onnx", "float32"): _write_onnx_in_half,
-    ("onnx", "bfloat16"): _write_onnx_in_half,
-}
+_HALF = (("onnx", "float32"), ("onnx", "bfloat16"))
 # Combinations that are not supported, with the reason.
 _UNSUPPORTED = {
     ("litert", "bfloat16"): "LiteRT has no operations for bfloat16",
@@ -83,8 +53,6 @@ _UNSUPPORTED = {
     ("saved_model", "int8"): "TensorFlow's int8 products are not faster",
     ("saved_model", "int8_bfloat16"): "TensorFlow's int8 products are not faster",
 }
-# Combinations that need a calibration file.
-CALIBRATED = {("onnx", "int8"), ("onnx", "int8_bfloat16")}
 _MAX_CALIBRATION_EXAMPLES = 512
 
 
@@ -104,7 +72,7 @@ def export(
 
     Args:
       model_dir: output folder of a fine-tuning run.
-      format, precision: a key of `WRITERS`.
+      format, precision: a key of `WRITERS` or `CALIBRATED`.
       calibration_file: needed by the combinations in `CALIBRATED`, see `agreement.read`; may lack
         labels.
       check_file: labeled examples that both models answer; needed unless the precision is
@@ -112,7 +80,7 @@ def export(
       min_agreement: minimum fraction of equal answers.
       max_metric_drop: maximum loss of the score, in percentage points.
       weights: "float16" stores the weights in half of the space, for combinations of
-        `HALF_WRITERS`; they are computed with as before.
+        `_HALF`; they are computed with as before.
       examples: whether to copy the dev examples of `example_requests`.
     """
     _check_parameters(format, precision, calibration_file, check_file, weights)
@@ -134,8 +102,7 @@ def export(
         _write_tokenizer(folder, trained)
         if examples:
             example_requests.copy(model_dir, folder.path)
-        writers = HALF_WRITERS if weights == "float16" else WRITERS
-        measured = writers[format, precision](folder, trained, calibration)
+        measured = _write_model(folder, trained, calibration, weights)
         if check:
             limits = (min_agreement, max_metric_drop)
             measured = {**measured, **_check_answers(folder, trained, check, *limits)}
@@ -144,6 +111,28 @@ def export(
     exported = serving_folder.read(output_dir)
     run_record.log_remarks(model_dir, exported.remarks)
     return exported
+
+
+def _write_model(
+    folder: serving_folder.ServingFolder,
+    trained: model_folder.ModelFolder,
+    calibration: agreement.Examples | None,
+    weights: str,
+) -> dict[str, Any]:
+    """Writes the model file of a serving folder; returns measurements for its description.
+
+    Args:
+      calibration: examples from which int8 computes its scales; None: not needed.
+      weights: type in which the weights are stored, "float32" or "float16".
+    """
+    key = folder.format, folder.precision
+    if calibration:
+        return CALIBRATED[key](folder, trained, calibration)
+    if weights == "float16":
+        _write_onnx(folder, trained, half=True)
+        return {"weights": weights}
+    WRITERS[key](folder, trained)
+    return {}
 
 
 def _write_tokenizer(
@@ -165,8 +154,8 @@ def _check_parameters(
     weights: str,
 ) -> None:
     """Rejects unsupported combinations of parameters, before any work."""
-    if (format, precision) not in WRITERS:
-        combinations = ", ".join(f"{name} in {kind}" for name, kind in WRITERS)
+    if (format, precision) not in _COMBINATIONS:
+        combinations = ", ".join(f"{name} in {kind}" for name, kind in _COMBINATIONS)
         reason = _UNSUPPORTED.get((format, precision))
         raise file_io.InputError(
             f"format={format} cannot be written with precision={precision}"
@@ -175,8 +164,8 @@ def _check_parameters(
     is_calibrated = (format, precision) in CALIBRATED
     if is_calibrated and not calibration_file:
         raise file_io.InputError(f"precision={precision} needs calibration_file")
-    if weights == "float16" and (format, precision) not in HALF_WRITERS:
-        combinations = ", ".join(f"{name} in {kind}" for name, kind in HALF_WRITERS)
+    if weights == "float16" and (format, precision) not in _HALF:
+        combinations = ", ".join(f"{name} in {kind}" for name, kind in _HALF)
         raise file_io.InputError(
             f"weights=float16 is for {combinations}, not for {format} in {precision}"
         )

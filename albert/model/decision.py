@@ -105,11 +105,7 @@ class Decision:
         return cls(**{**values, "thresholds": tuple(thresholds)})
 
     def thresholds_of(self, num_labels: int) -> np.ndarray:
-        """Returns the thresholds of several labels per text: float32 [num_labels].
-
-        Raises:
-          file_io.InputError: there are thresholds of another number of labels.
-        """
+        """Returns the thresholds of several labels per text: float32 [num_labels]."""
         if len(self.thresholds) not in (0, num_labels):
             raise file_io.InputError(
                 f"there are {len(self.thresholds)} thresholds for {num_labels} labels"

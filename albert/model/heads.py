@@ -776,9 +776,6 @@ class SquadV2Model(_SquadModel):
 
         If the features hold start_positions, prediction also returns start_log_probs,
         end_log_probs and per_example_loss [B].
-
-        Raises:
-          InputError: the sequence is shorter than `start_n_top` or `end_n_top`.
         """
         sequence = self._sequence(features, training, seed)
         possible = 1.0 - tf.cast(features["p_mask"], tf.float32)  # [B, S]

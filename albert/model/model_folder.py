@@ -97,11 +97,7 @@ class ModelFolder:
 
     @property
     def long_text_rule(self) -> long_texts.LongTexts:
-        """How the model reads texts that are longer than its input; cut without such a setting.
-
-        Raises:
-          file_io.InputError: it is invalid; names the folder.
-        """
+        """How the model reads texts that are longer than its input; cut without such a setting."""
         return read_long_text_rule(self.path, self.settings)
 
     @property

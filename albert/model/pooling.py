@@ -31,9 +31,6 @@ def read(folder: str) -> str | None:
     """Returns the kind that the folder of a sentence-transformers model says, one of `KINDS`.
 
     None for other folders; and, with a warning, for a kind that this package does not compute.
-
-    Raises:
-      file_io.InputError: a file is damaged.
     """
     path = os.path.join(folder, _MODULES)
     if not file_io.exists(path):

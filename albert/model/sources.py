@@ -7,8 +7,8 @@ from typing import Any
 
 from absl import logging
 
-from albert.io import archives, file_io, tables
-from albert.model import configuration, huggingface, huggingface_tokenizer, published
+from albert.io import file_io, tables
+from albert.model import configuration, hub_modules, huggingface, huggingface_tokenizer, published
 from albert.text import text_rules, wordpiece
 
 CONFIG_NAME = "albert_config.json"
@@ -191,15 +191,15 @@ def locate(
     Args:
       given: files and rules, which take precedence.
       checkpoint: weights in any form that `checkpoints.resolve` accepts.
-      hub_handle: hub module with the weights, see `resolve_hub`.
+      hub_handle: hub module with the weights, see `hub_modules.resolve`.
       needs_vocabulary: whether a missing vocabulary is an error.
     """
     rules = None
     if hub_handle:
-        module = resolve_hub(hub_handle)
+        module = hub_modules.resolve(hub_handle)
         checkpoint = _resolve(module)
         place = _Place(os.path.join(module, "assets"), True, hub_handle)
-        rules = _chosen_rules(text_rules.TextRules(_hub_lower_case(module)), given.rules)
+        rules = _chosen_rules(text_rules.TextRules(hub_modules.lower_case(module)), given.rules)
     else:
         check_no_hub_word(given.config_file, given.spm_model_file, given.vocab_file)
         place = _Place()
@@ -408,65 +408,6 @@ def vocabularies_in(folder: str) -> list[str]:
         made = huggingface_tokenizer.sentencepiece_model(fast)
         return [made] if made else []
     return [os.path.join(folder, name) for name in vocabularies]
-
-
-def resolve_hub(handle: str) -> str:
-    """Returns the local folder of a hub module.
-
-    Args:
-      handle: local folder, local ``.tar.gz`` file (unpacked into `published.cache_dir`, once), or
-        URL that `tensorflow_hub.resolve` can fetch.
-    """
-    from albert.model import checkpoints
-
-    if file_io.is_dir(handle):
-        folder = handle
-    elif "://" in handle:
-        folder = _fetch(handle)
-    elif archives.is_archive(handle) and file_io.exists(handle):
-        folder = archives.unpack_archive(handle, published.cache_dir())
-    else:
-        raise file_io.InputError(
-            f"albert_hub_module_handle: the folder or .tar.gz file {handle} does not exist"
-        )
-    if not checkpoints.prefix_exists(os.path.join(folder, "variables", "variables")):
-        raise file_io.InputError(
-            f"{handle} is not a hub module: {folder} has no variables/variables.index"
-        )
-    return folder
-
-
-def _fetch(handle: str) -> str:
-    """Downloads the module at a URL and returns its local folder."""
-    try:
-        import tensorflow_hub
-    except ImportError as error:
-        raise file_io.InputError(
-            f"albert_hub_module_handle={handle} is a URL, which needs tensorflow-hub: "
-            f"pip install tensorflow-hub 'setuptools<82' ({error}); a folder or a .tar.gz file "
-            "does not need it"
-        ) from error
-    try:
-        return tensorflow_hub.resolve(handle)
-    except Exception as error:  # tensorflow_hub passes on any error of its downloader
-        raise file_io.InputError(f"cannot fetch the hub module {handle}: {error}") from error
-
-
-def _hub_lower_case(module: str) -> bool | None:
-    """Returns do_lower_case from the module's ``tokenization_info``; None if it is missing."""
-    from albert.model import saved_model_files
-
-    for graph in saved_model_files.read_graphs(module):
-        tags = list(graph.meta_info_def.tags)
-        if "tokenization_info" in graph.signature_def and "train" not in tags:
-            output = graph.signature_def["tokenization_info"].outputs["do_lower_case"].name
-            try:
-                value = saved_model_files.constant(graph.graph_def, output)
-                return None if value is None else bool(value)
-            except (ValueError, TypeError) as error:  # not an array, or several values
-                path = saved_model_files.path_of(module)
-                raise file_io.InputError(f"{path} is damaged: do_lower_case: {error}") from error
-    return None
 
 
 def check_weights(source: Source, from_scratch: bool) -> None:

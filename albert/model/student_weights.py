@@ -48,9 +48,6 @@ def view(
     parameters that are their own in the teacher. If the teacher's layers share parameters, it takes
     the shared ones and applies them fewer times. Smaller embeddings are the best approximation of
     the teacher's of their size; the head for masked words, without its bias, is then a new one.
-
-    Raises:
-      file_io.InputError: the student differs in other sizes, or is deeper.
     """
     fields = [field.name for field in dataclasses.fields(student)]
     free = {*_DEPTH, *_RATES}
@@ -91,9 +88,6 @@ def check_equal(
       names: the sizes to compare.
       purpose: begins the message: what such a student would be.
       hint: the setting that the message refers to.
-
-    Raises:
-      file_io.InputError: names the sizes that differ.
     """
     differing = [
         f"{name} {getattr(student, name)} (teacher: {getattr(teacher, name)})"

@@ -30,11 +30,7 @@ class Match:
 
     @classmethod
     def between(cls, prefix: str, here: Shapes, there: Shapes) -> "Match":
-        """Matches the names here with those there.
-
-        Raises:
-          file_io.InputError: the checkpoint is of a network that resembles ours.
-        """
+        """Matches the names here with those there."""
         if any(name.startswith(_FIRST_ALBERT_ZH) for name in there):
             raise file_io.InputError(
                 f"{prefix} has the first layout of brightmart/albert_zh ({_FIRST_ALBERT_ZH}), "

@@ -352,7 +352,7 @@ def _unpacked(part: bytes, datatype: str, place: str) -> list:
     return values
 
 
-def _rows(inputs: dict[str, _Array], form: requests.Form) -> list[dict[str, Any]]:
+def _rows(inputs: dict[str, _Array], form: requests.RequestSchema) -> list[dict[str, Any]]:
     """Returns a dict by field for each row of the tensors of texts."""
     fields = {tensor.name: tensor for tensor in tensors.text_inputs(form)}
     sizes = {name: array.shape[0] for name, array in inputs.items()}

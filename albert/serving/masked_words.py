@@ -155,11 +155,7 @@ class MaskedWords:
     def fill_all(
         self, texts: Sequence[Encoded], top_k: int = 5, batch_size: int = 32
     ) -> Iterator[list[list[Answer]]]:
-        """Yields what `fill` returns for each text, in order.
-
-        Args:
-          top_k: K.
-        """
+        """Yields what `fill` returns for each text, in order; `top_k`: K."""
         if not 1 <= top_k <= self._num_possible:
             raise file_io.InputError(
                 f"top_k={top_k}: expected 1 to {self._num_possible}, the number of pieces that "

@@ -157,7 +157,7 @@ def _several(schema: dict[str, Any], limits: requests.Limits) -> dict[str, Any]:
     return {"type": "array", "items": schema, "minItems": 1, "maxItems": limits.examples}
 
 
-def _example(form: requests.Form) -> dict[str, Any]:
+def _example(form: requests.RequestSchema) -> dict[str, Any]:
     """Returns the schema of an example, in which a field may have its other name."""
     schema = form.schema | {"additionalProperties": False}
     for name, other in ((field.name, field.other_name) for field in form.fields):
@@ -168,7 +168,7 @@ def _example(form: requests.Form) -> dict[str, Any]:
     return schema
 
 
-def _tensorflow_request(form: requests.Form, limits: requests.Limits) -> dict[str, Any]:
+def _tensorflow_request(form: requests.RequestSchema, limits: requests.Limits) -> dict[str, Any]:
     """Returns the schema of a request in the format of TensorFlow Serving."""
     row = _example(form)
     columns = row | {
@@ -215,7 +215,7 @@ def _versions(path: str) -> tuple[str, str]:
     return path, f"{path}/versions/{_VERSION}"
 
 
-def _inputs(form: requests.Form) -> Iterator[dict[str, Any]]:
+def _inputs(form: requests.RequestSchema) -> Iterator[dict[str, Any]]:
     """Yields the tensors of an example of a form."""
     for tensor in tensors.text_inputs(form):
         if tensor.name in form.optional:

@@ -94,7 +94,7 @@ class Predictor(BatchedModel[Example, Notes, Result]):
     """
 
     kinds: ClassVar[tuple[str, ...]]
-    form: requests.Form
+    form: requests.RequestSchema
     metric: str
     gives_numbers = False
     input_forms: tuple[str, ...] = ("jsonl",)

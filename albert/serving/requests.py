@@ -1,7 +1,7 @@
 """Parses the requests of a server, from JSON to examples, and writes results as JSON.
 
-Each kind of model has a `Form`, which describes its examples. A request in the toolkit's format
-holds an example, or a list of examples under "examples".
+Each kind of model has a `RequestSchema`, which describes its examples. A request in the own format
+of the toolkit holds an example, or a list of examples under "examples".
 """
 
 import base64
@@ -135,7 +135,7 @@ class Field:
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
+class RequestSchema:
     """The examples of a kind of model.
 
     Attributes:
@@ -311,10 +311,10 @@ _MASKED_TEXT = Field(
     needs=_MASK,
 )
 
-ONE_TEXT = Form("/predict", (_TEXT,))
-TWO_TEXTS = Form("/predict", (_TEXT, Field("text_pair", "It was dull.")))
-WORDS = Form("/predict", (_WORDS,), is_split=True)
-CHOICE = Form(
+ONE_TEXT = RequestSchema("/predict", (_TEXT,))
+TWO_TEXTS = RequestSchema("/predict", (_TEXT, Field("text_pair", "It was dull.")))
+WORDS = RequestSchema("/predict", (_WORDS,), is_split=True)
+CHOICE = RequestSchema(
     "/predict",
     (
         Field("article", "It rained all day, so we stayed inside.", is_long=True),
@@ -322,8 +322,8 @@ CHOICE = Form(
         _OPTIONS,
     ),
 )
-MASKED = Form("/predict", (_MASKED_TEXT, _NUM_ANSWERS))
-QUESTION = Form(
+MASKED = RequestSchema("/predict", (_MASKED_TEXT, _NUM_ANSWERS))
+QUESTION = RequestSchema(
     "/ask",
     (
         Field("question", "Who wrote it?"),
@@ -350,7 +350,9 @@ class Ids:
     features: dict[str, Any]
 
 
-def measured(form: Form, example: dict[str, Any] | Ids, max_seq_length: int) -> batcher.Row:
+def measured(
+    form: RequestSchema, example: dict[str, Any] | Ids, max_seq_length: int
+) -> batcher.Row:
     """Returns the `batcher.Row` of an example, with its length in characters."""
     if isinstance(example, Ids):
         batch, length = example.features["input_ids"].shape
@@ -367,7 +369,7 @@ def measured(form: Form, example: dict[str, Any] | Ids, max_seq_length: int) -> 
 
 
 Result = dict[str, Any]  # of an example, ready for JSON; of `Ids` arrays by name
-Example = dict[str, Any] | Ids  # a dict as `Form.read` makes it
+Example = dict[str, Any] | Ids  # a dict as `RequestSchema.read` makes it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -416,8 +418,8 @@ def parse(body: bytes) -> Any:
         raise file_io.InputError(f"the request: not valid JSON: {error}") from error
 
 
-def read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
-    """Reads a list of examples; see `Form.read`. `name` is that of the list in messages."""
+def read_all(values: Any, name: str, form: RequestSchema, limits: Limits) -> list[dict]:
+    """Reads a list of examples, see `RequestSchema.read`; `name`: of the list, in messages."""
     json_shapes.check(values, list, name)
     if not 1 <= len(values) <= limits.examples:
         raise file_io.InputError(
@@ -426,8 +428,8 @@ def read_all(values: Any, name: str, form: Form, limits: Limits) -> list[dict]:
     return [form.read(value, f"{name}[{i}]", limits) for i, value in enumerate(values)]
 
 
-def read(body: bytes, form: Form, limits: Limits) -> OwnRequest:
-    """Reads a request in the toolkit's own format; see `Form.read`."""
+def read(body: bytes, form: RequestSchema, limits: Limits) -> OwnRequest:
+    """Reads a request in the toolkit's own format; see `RequestSchema.read`."""
     value = parse(body)
     json_shapes.check(value, dict, "the request")
     if _EXAMPLES not in value:

@@ -186,11 +186,7 @@ def load(
 
 
 def module_of(name: str) -> ModuleType:
-    """Imports the Python module of a runtime.
-
-    Args:
-      name: key of `RUNTIMES`.
-    """
+    """Imports the Python module of a runtime; `name`: key of `RUNTIMES`."""
     runtime = RUNTIMES[name]
     try:
         return importlib.import_module(runtime.module)

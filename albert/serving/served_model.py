@@ -32,7 +32,7 @@ class ServedModel(Protocol):
     """
 
     kind: str
-    form: requests.Form
+    form: requests.RequestSchema
     max_seq_length: int
     labels: tuple[str, ...]
     outputs: tuple[tensors.Tensor, ...]
@@ -134,7 +134,7 @@ def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> tens
 # --- warm-up ------------------------------------------------------------------------------------
 
 
-def _sample(form: requests.Form, tokens: int) -> dict[str, Any]:
+def _sample(form: requests.RequestSchema, tokens: int) -> dict[str, Any]:
     """Returns an example of about `tokens` tokens."""
     words = [_WORD] * max(tokens - 3 * len(form.required), 1)
     sample = dict(form.optional)

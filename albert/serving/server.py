@@ -127,7 +127,7 @@ _Decode = Callable[
 
 
 def _decode_form(
-    read: Callable[[bytes, requests.Form, requests.Limits], requests.Request],
+    read: Callable[[bytes, requests.RequestSchema, requests.Limits], requests.Request],
     body: bytes,
     headers: Mapping[str, str],
     hosted: hosted_models.HostedModel,

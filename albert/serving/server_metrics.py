@@ -2,7 +2,7 @@
 
 import functools
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import prometheus_client
@@ -62,35 +62,20 @@ class Metrics:
         self._registry = registry = prometheus_client.CollectorRegistry()
         # The library's own look-up takes longer than all else that counting does.
         self._of = functools.cache(lambda metric, *labels: metric.labels(*labels))
-        self._requests = prometheus_client.Counter(
-            "albert_requests_total",
-            "Requests by path and status.",
-            ("path", "status"),
-            registry=registry,
+        self._requests = self._counter(
+            "albert_requests_total", "Requests by path and status.", "path", "status"
         )
-        self._seconds = prometheus_client.Histogram(
-            "albert_request_seconds",
-            "Seconds to the end of a reply.",
-            ("path",),
-            registry=registry,
-            buckets=_SECONDS,
+        self._seconds = self._histogram(
+            "albert_request_seconds", "Seconds to the end of a reply.", _SECONDS, "path"
         )
-        self._rows = prometheus_client.Histogram(
-            "albert_batch_rows",
-            "Texts or questions computed together.",
-            registry=registry,
-            buckets=_ROWS,
+        self._rows = self._histogram(
+            "albert_batch_rows", "Texts or questions computed together.", _ROWS
         )
-        self._batch_seconds = prometheus_client.Histogram(
-            "albert_batch_seconds",
-            "Seconds of computing a batch.",
-            registry=registry,
-            buckets=_SECONDS,
+        self._batch_seconds = self._histogram(
+            "albert_batch_seconds", "Seconds of computing a batch.", _SECONDS
         )
-        self._closed = prometheus_client.Counter(
-            "albert_connections_closed_total",
-            "Connections closed to make room for others.",
-            registry=registry,
+        self._closed = self._counter(
+            "albert_connections_closed_total", "Connections closed to make room for others."
         )
         self._add_models(models)
         self._add_process()
@@ -101,30 +86,36 @@ class Metrics:
         ):
             prometheus_client.Gauge(name, help, registry=registry).set_function(read)
 
+    def _counter(self, name: str, help: str, *labels: str) -> prometheus_client.Counter:
+        """Adds a counter, which counts for each value of its labels."""
+        return prometheus_client.Counter(name, help, labels, registry=self._registry)
+
+    def _histogram(
+        self, name: str, help: str, buckets: Sequence[float], *labels: str
+    ) -> prometheus_client.Histogram:
+        """Adds a histogram, which counts for each value of its labels."""
+        return prometheus_client.Histogram(
+            name, help, labels, registry=self._registry, buckets=buckets
+        )
+
     def _add_models(self, models: Callable[[], Iterable[tuple[str, int, bool]]]) -> None:
         """Adds the metrics with the name of a model; those without it are sums over models."""
-        registry = self._registry
-        self._model_requests = prometheus_client.Counter(
-            "albert_model_requests_total",
-            "Requests by model and status.",
-            ("model", "status"),
-            registry=registry,
+        self._model_requests = self._counter(
+            "albert_model_requests_total", "Requests by model and status.", "model", "status"
         )
-        self._model_rows = prometheus_client.Histogram(
+        self._model_rows = self._histogram(
             "albert_model_batch_rows",
             "Texts or questions computed together, by model.",
-            ("model",),
-            registry=registry,
-            buckets=_ROWS,
+            _ROWS,
+            "model",
         )
-        self._model_batch_seconds = prometheus_client.Histogram(
+        self._model_batch_seconds = self._histogram(
             "albert_model_batch_seconds",
             "Seconds of computing a batch, by model.",
-            ("model",),
-            registry=registry,
-            buckets=_SECONDS,
+            _SECONDS,
+            "model",
         )
-        registry.register(_States(models))
+        self._registry.register(_States(models))
 
     def _add_process(self) -> None:
         """Adds memory, processor time and open files of this process, and what it was built of."""

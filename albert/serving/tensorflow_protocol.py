@@ -87,8 +87,8 @@ class Request:
         return requests.json_reply({"outputs": _unnamed(columns)})
 
 
-def read(body: bytes, form: requests.Form, limits: requests.Limits) -> Request:
-    """Reads a request in the format of TensorFlow Serving; see `requests.Form.read`.
+def read(body: bytes, form: requests.RequestSchema, limits: requests.Limits) -> Request:
+    """Reads a request in the format of TensorFlow Serving; see `requests.RequestSchema.read`.
 
     If an example has a single field, its values may come without a name.
     """
@@ -114,7 +114,7 @@ def read(body: bytes, form: requests.Form, limits: requests.Limits) -> Request:
     return Request(examples, has_columns=True)
 
 
-def _named(form: requests.Form, value: Any) -> dict[str, Any]:
+def _named(form: requests.RequestSchema, value: Any) -> dict[str, Any]:
     """Adds the name of the only field to an example without it."""
     is_named = isinstance(value, dict) and value.keys() != {"b64"}
     return value if is_named else {str(form.bare): value}
@@ -124,7 +124,7 @@ def _unnamed(result: dict[str, Any]) -> Any:
     return next(iter(result.values())) if len(result) == 1 else result
 
 
-def _rows(inputs: Any, form: requests.Form) -> list[dict]:
+def _rows(inputs: Any, form: requests.RequestSchema) -> list[dict]:
     """Converts columns to rows."""
     if form.bare and isinstance(inputs, list):
         return [_named(form, value) for value in inputs]

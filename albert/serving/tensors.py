@@ -1,8 +1,8 @@
 """Names, types and shapes of the inputs and outputs of served models, for protocols with tensors.
 
-A model takes texts, the fields of its `requests.Form`, or ids, as its exported file does. Datatypes
-are those of the Open Inference Protocol. Letters in shapes: B batch, C options, K labels,
-S sequence, N starts kept, M ends kept for each start.
+A model takes texts, the fields of its `requests.RequestSchema`, or ids, as its exported file does.
+Datatypes are those of the Open Inference Protocol. Letters in shapes: B batch, C options,
+K labels, S sequence, N starts kept, M ends kept for each start.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class IdModel:
     max_length: int
 
 
-def text_inputs(form: requests.Form) -> tuple[Tensor, ...]:
+def text_inputs(form: requests.RequestSchema) -> tuple[Tensor, ...]:
     """Returns the fields of a form as tensors: [B], and options [B, C]."""
     types = {"integer": INT32}
     inputs = []

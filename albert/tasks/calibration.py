@@ -76,6 +76,7 @@ def fit_temperature(logits: Floats, labels: Integers) -> float | None:
     mean_of_labels = logits[np.arange(len(labels)), labels].mean()
 
     def slope(inverse: float) -> float:
+        """Returns the derivative of the mean log likelihood at `inverse`, 1 / temperature."""
         expected = np.sum(softmax(inverse * logits) * logits, axis=1)
         return float(mean_of_labels - expected.mean())
 
@@ -99,7 +100,7 @@ def split_in_parts(labels: Integers) -> Iterator[npt.NDArray[np.bool_]]:
 
 
 def cross_fit(logits: Floats, labels: Integers) -> Floats:
-    """Computes the probabilities [N, K] of examples with a temperature fitted on the others."""
+    """Computes probabilities [N, K] from logits, each with a temperature fitted to other labels."""
     found = np.empty(logits.shape)
     for held_out in split_in_parts(labels):
         temperature = fit_temperature(logits[~held_out], labels[~held_out]) or 1.0
@@ -149,7 +150,7 @@ class Scores:
 
 
 def log_losses(probabilities: Floats, labels: Integers) -> Floats:
-    """Computes the negative log likelihood [N] of each label."""
+    """Computes the negative log likelihood [N] of each label from probabilities [N, K]."""
     chosen = probabilities[np.arange(len(labels)), labels]
     return -np.log(np.maximum(chosen, _SMALLEST))
 
@@ -167,14 +168,14 @@ def _edges(count: int) -> Integers:
 
 
 def _errors(confidences: Floats, is_right: npt.NDArray[Any]) -> Floats:
-    """Computes the calibration error [R] of top probabilities [R, N], sorted in each row."""
+    """Computes calibration errors [R] of top probabilities [R, N], sorted, and which are right."""
     gaps = np.asarray(is_right, np.float64) - confidences
     sums = np.add.reduceat(gaps, _edges(gaps.shape[1])[:-1], axis=1)
     return np.abs(sums).sum(axis=1) / gaps.shape[1]
 
 
 def calibration_error(confidences: Floats, is_right: npt.NDArray[np.bool_]) -> float:
-    """Computes the expected calibration error of top probabilities [N]."""
+    """Computes the expected calibration error of top probabilities [N] that are right or not."""
     order = np.argsort(confidences, kind="stable")
     return float(_errors(confidences[order][np.newaxis], is_right[order])[0])
 
@@ -187,10 +188,11 @@ def _in_chunks(size: int, draw: Callable[[int], Floats]) -> Floats:
 
 
 def _errors_of_resamples(confidences: Floats, is_right: npt.NDArray[np.bool_]) -> Floats:
-    """Computes the calibration errors of bootstrap samples of sorted examples."""
+    """Computes errors of bootstrap samples of sorted top probabilities, right or not [N]."""
     rng, size = np.random.default_rng(1), len(confidences)
 
     def draw(count: int) -> Floats:
+        """Returns the errors of `count` bootstrap samples."""
         picked = np.sort(rng.integers(size, size=(count, size)), axis=1)
         return _errors(confidences[picked], is_right[picked])
 
@@ -232,6 +234,7 @@ def score(probabilities: Floats, labels: Integers) -> Scores:
 
 
 def _bins(confidences: Floats, is_right: npt.NDArray[np.bool_]) -> Iterator[Bin]:
+    """Yields the bins of sorted top probabilities, right or not [N]."""
     edges = _edges(len(confidences))
     for begin, end in zip(edges[:-1], edges[1:], strict=True):
         right, count = int(is_right[begin:end].sum()), int(end - begin)
@@ -344,7 +347,11 @@ def tail(errors: int, count: int, rate: float) -> float:
 
 def upper_bound(errors: int, count: int, risk: float) -> float:
     """Returns the error rate that is exceeded with a probability of at most `risk`: the exact
-    bound of Clopper and Pearson (1934)."""
+    bound of Clopper and Pearson (1934).
+
+    Args:
+      errors, count: number of wrong examples, and of all.
+    """
     if errors >= count:
         return 1.0
     low, high = errors / count, 1.0
@@ -368,6 +375,10 @@ def first_count(max_error: float, examples: int) -> int:
 
     So many that three quarters of the promised rate would pass, so that a few wrong labels among
     the most certain examples do not end the search; a quarter of the examples, if that can pass.
+
+    Args:
+      max_error: the promised error rate.
+      examples: number of all examples.
     """
     risk, count = 1 - CONFIDENCE, math.ceil(_least(max_error))
     enough = examples // 4
@@ -528,7 +539,13 @@ def count_above(
 
 
 def _needed(errors: Integers, answered: Integers, size: int, max_error: float) -> int | None:
-    """Estimates how many examples would be enough if the error rates stayed as they are."""
+    """Estimates how many examples would be enough if the error rates stayed as they are.
+
+    Args:
+      errors, answered: [G] counts of examples above each threshold.
+      size: number of all examples.
+      max_error: the promised error rate.
+    """
     deviation = 1.645 * math.sqrt(max_error * (1 - max_error))  # one-sided, for 95%
     least, counts = _least(max_error), []
     for wrong, count in zip(errors, answered, strict=True):

@@ -20,7 +20,7 @@ _OF_A_CLASS = ("f1", "precision", "recall")
 
 
 def average_names(labels: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the scores over all classes."""
+    """Returns the names of the scores over all classes with these labels."""
     return (*AVERAGES, *(RANKINGS if len(labels) == 2 else ()))
 
 
@@ -30,11 +30,13 @@ def names_by_class(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def names_of_support(labels: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the numbers of examples of single classes."""
+    """Returns the names of the numbers of examples of single classes with these labels."""
     return tuple(f"support_{label}" for label in labels)
 
 
-def add_to_form(form: results.Form, labels: Sequence[str], in_file: bool) -> results.Form:
+def add_to_form(
+    form: results.ResultsFormat, labels: Sequence[str], in_file: bool
+) -> results.ResultsFormat:
     """Returns the format of results with the scores of classes.
 
     Args:
@@ -47,7 +49,7 @@ def add_to_form(form: results.Form, labels: Sequence[str], in_file: bool) -> res
 
 
 def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
-    """Returns precision, recall, F1 and support of each class, and the means of the scores."""
+    """Returns precision, recall, F1 and support of each class counted, and the scores' means."""
     scores: dict[str, float] = {f"support_{row.name}": row.labels for row in counts}
     for row in counts:
         scores |= {f"{score}_{row.name}": getattr(row, score) for score in _OF_A_CLASS}
@@ -70,6 +72,7 @@ def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> 
     total, best = sum(row.labels for row in counts), max(counts, key=lambda row: row.labels)
 
     def answers(name: str) -> list[results.ClassCount]:
+        """Returns the counts if all examples got the label `name`."""
         return [
             row._replace(
                 predictions=total * (row.name == name), right=row.labels * (row.name == name)

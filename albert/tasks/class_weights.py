@@ -51,8 +51,9 @@ def find_of_sets(source: str, counts: Mapping[str, int], total: int, data: str) 
     Args:
       source: `BALANCED`, the number of texts without the label over that of texts with it, at most
         `LARGEST` and at least 1 / `LARGEST`; or a JSON file {label: weight}.
+      counts: {label: number of training texts that have it}.
       total: number of texts.
-      For the other arguments and the errors see `find`.
+      data: file of the texts, for messages.
     """
     _check_counts(counts, data)
     if source != BALANCED:
@@ -62,7 +63,7 @@ def find_of_sets(source: str, counts: Mapping[str, int], total: int, data: str) 
 
 
 def _check_counts(counts: Mapping[str, int], data: str) -> None:
-    """Rejects labels without examples."""
+    """Rejects labels without examples, from {label: number}; `data`: file, for messages."""
     if missing := [label for label, number in counts.items() if not number]:
         raise file_io.InputError(
             f"class_weights: no training example in {data} has the label "
@@ -74,7 +75,14 @@ def _check_counts(counts: Mapping[str, int], data: str) -> None:
 def of_examples(
     source: str, labels: Sequence[str], examples: Iterable[str], data: str
 ) -> dict[str, float]:
-    """Returns and logs the weights of labels of which each example has one, see `find`."""
+    """Returns and logs the weights of labels of which each example has one, see `find`.
+
+    Args:
+      source: `BALANCED` or a JSON file {label: weight}.
+      labels: all label names.
+      examples: label of each training example.
+      data: file of the examples, for messages.
+    """
     counts = count(labels, examples)
     weights = find(source, counts, data)
     logging.info("%s", describe(weights, counts))
@@ -84,7 +92,14 @@ def of_examples(
 def of_sets(
     source: str, labels: Sequence[str], texts: Iterable[Collection[str]], data: str
 ) -> dict[str, float]:
-    """Returns and logs the weights of labels of which texts have several, see `find_of_sets`."""
+    """Returns and logs the weights of labels of which texts have several, see `find_of_sets`.
+
+    Args:
+      source: `BALANCED` or a JSON file {label: weight}.
+      labels: all label names.
+      texts: names of the labels of each training text.
+      data: file of the texts, for messages.
+    """
     sets = list(texts)
     counts = count(labels, (label for names in sets for label in names))
     weights = find_of_sets(source, counts, len(sets), data)
@@ -93,7 +108,7 @@ def of_sets(
 
 
 def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
-    """Reads the weights of a file, in the order of the labels."""
+    """Reads the weights of a JSON file, in the order of all the labels."""
     labels = list(labels)
     weights = file_io.read_json(path, "class weights", dict)
     for problem, names in (
@@ -114,24 +129,25 @@ def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
 
 
 def _is_weight(value: Any) -> bool:
+    """Returns whether a value of JSON is a finite number above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and 0 < value < math.inf
 
 
 def describe(weights: Mapping[str, float], counts: Mapping[str, int]) -> str:
-    """Returns a line for the log: the weight and the number of examples of each label."""
+    """Returns a line for the log, from {label: weight} and {label: number of examples}."""
     texts = [f"{label} {weight:.4g} ({counts[label]})" for label, weight in weights.items()]
     more = f", and {len(texts) - _SHOWN} more labels" if len(texts) > _SHOWN else ""
     return f"Class weights (training examples): {', '.join(texts[:_SHOWN])}{more}"
 
 
 def settings(weights: Mapping[str, float]) -> dict[str, Any]:
-    """Returns the JSON-ready settings of a model's folder; empty without weights."""
+    """Returns the JSON-ready settings of a model's folder for {label: weight}; empty for none."""
     return {SETTING: dict(weights)} if weights else {}
 
 
 def described(folder_settings: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the weights in the settings of a model's folder; empty without them."""
+    """Returns {label: weight} of the settings of a model's folder; empty without them."""
     weights = folder_settings.get(SETTING)
     return dict(weights) if isinstance(weights, dict) else {}
 

@@ -34,7 +34,7 @@ _MAX_NUMBERED_CLASSES = 20  # more whole numbers with a decimal point are measur
 
 
 def label_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sorts labels by id: whole numbers by value, everything else alphabetically."""
+    """Sorts label names by id: whole numbers by value, everything else alphabetically."""
     # Python does not parse numbers with thousands of digits.
     numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
     return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
@@ -141,7 +141,7 @@ class _Counts:
         return KINDS[is_regression]
 
     def _measures(self, values: set[float]) -> bool:
-        """Returns whether whole numbers are measurements, not numbers of classes."""
+        """Returns whether these values of labels, whole numbers, are measurements, not classes."""
         pointed = sum(count for name, count in self.rows.items() if _WITH_POINT.fullmatch(name))
         if 2 * pointed < self.total:
             return False  # The point is only another spelling in a few rows.
@@ -164,7 +164,8 @@ def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
     """Returns the labels of a train file from its `_Counts`; () for regression.
 
     Args:
-      kind: see `find_labels`.
+      counts: how often each label occurs in the file.
+      kind: "classification" or "regression"; None: decided by the labels.
     """
     if kind is None:
         counts.check_finite()
@@ -228,9 +229,6 @@ def read_labels_of(output_dir: str, label_type: str | None) -> tuple[str, ...] |
 
     Args:
       label_type: that of the data; None: one class per text or a number.
-
-    Raises:
-      file_io.InputError: they are of another type.
     """
     labels = read_labels(output_dir)
     if labels is None:
@@ -266,10 +264,13 @@ def in_order_of(
 ) -> tuple[str, ...]:
     """Returns the labels in the order of a classifier's head, as they are if it must be new.
 
-    For the other arguments and the errors see `model_labels.ModelHead.order`.
+    For the errors see `model_labels.ModelHead.order`.
 
     Args:
       labels: label names of the data; empty for regression.
+      words: {label: its meaning}, which may also name the head's labels; None: none.
+      data: what has the labels, for messages.
+      kind: kind of the new model, as in `kinds.KINDS`.
     """
     ordered = head.order(kind, labels, words, data)
     if ordered:
@@ -337,6 +338,7 @@ def names_of(folder: model_folder.ModelFolder) -> tuple[str, ...]:
 
 
 def _are_labels(value: object) -> bool:
+    """Returns whether a value of JSON is a list of names of labels."""
     return (
         isinstance(value, list)
         and all(map(tables.is_name, value))
@@ -351,6 +353,7 @@ def read_labels(folder: str) -> tuple[str, ...] | None:
 
 
 def _read_labels(path: str) -> list[str]:
+    """Reads the list of label names in a file."""
     labels = file_io.read_json(path, "labels")
     if not _are_labels(labels):
         raise file_io.InputError(
@@ -426,11 +429,7 @@ class CustomTask:
         return self.files[split]
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split.
-
-        Args:
-          data_dir: not used.
-        """
+        """Returns a JSON-ready dict that identifies the data of a split; `data_dir`: not used."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": tables.format_of(self.files[split]),
@@ -453,7 +452,8 @@ class CustomTask:
 
         Args:
           data_dir: not used.
-          use_spm, do_lower_case: see `glue.make_example`.
+          use_spm: whether to normalize texts for SentencePiece.
+          do_lower_case: whether this also lower-cases them.
         """
         self.check_splits([split])
         labeled = self.is_labeled(split)
@@ -480,7 +480,8 @@ class CustomTask:
         Args:
           row: {column: text or value of JSON}.
           place: file and line of the row, for messages.
-          use_spm, do_lower_case: see `glue.make_example`.
+          use_spm: whether to normalize texts for SentencePiece.
+          do_lower_case: whether this also lower-cases them.
         """
         columns = (
             (self.columns.text, "text_column"),
@@ -554,7 +555,9 @@ def find_task(
 
     Args:
       files: {split: path or None} for "train", "dev" and "test".
-      output_dir, kind, head: see `find_labels`.
+      output_dir: folder of the run, which may have the labels.
+      kind: "classification" or "regression"; None: decided by the labels.
+      head: head of the model to start from, if it has one.
     """
     paths = {split: path for split, path in files.items() if path}
     check_files(paths, columns)

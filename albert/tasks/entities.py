@@ -124,6 +124,6 @@ def scores(
 
 
 def accuracy(labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
-    """Returns the fraction of words with the correct label; for the arguments see `scores`."""
+    """Returns the fraction of words with the correct label, from the labels of each sentence."""
     rows = zip(labels, predictions, strict=True)
     return float(np.mean([a == b for pair in rows for a, b in zip(*pair, strict=True)]))

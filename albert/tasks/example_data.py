@@ -115,7 +115,7 @@ class ExampleData(contracts.Data, Generic[E]):
         """
 
     def make_records(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the TFRecord file of a split; makes it if it is missing or outdated."""
         from albert.data import record_files
         from albert.training import distribution
 
@@ -151,6 +151,7 @@ class ExampleData(contracts.Data, Generic[E]):
 
         Args:
           cuts: counts what is cut.
+          split: "train", "dev" or "test".
         """
         for number, example in enumerate(self.examples(split)):
             for place, features in enumerate(self.inputs(number, example, cuts)):
@@ -167,7 +168,12 @@ class ExampleData(contracts.Data, Generic[E]):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """See `contracts.Data`; also writes the file of `outcomes` if the labels are known."""
+        """Writes the files of predictions, and that of `outcomes` if labels are known.
+
+        Args:
+          rows, ids: outputs of the model, and ids of the examples, in the order of the records.
+          prefix: path of the checkpoint that computed the outputs.
+        """
         outcomes.remove(output_dir)
         scores = self.write_files(output_dir, rows, ids)
         known = self.outcomes(rows, ids)

@@ -36,7 +36,6 @@ from albert.training import contracts, results
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from albert.model import heads
     from albert.model.layers import Compute
 
 KIND = "classifier"  # kind of model folders
@@ -146,7 +145,7 @@ def make_example(
     Args:
       guid: id of the example.
       label: name of the label; a number for regression; several names if texts have several labels.
-      use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
+      use_spm: whether to normalize texts for SentencePiece.
       do_lower_case: whether this also lower-cases them.
     """
     if use_spm:
@@ -283,7 +282,14 @@ class GlueTask:
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[InputExample]:
-        """Yields the examples of a split one at a time; see `examples`."""
+        """Yields the examples of a split one at a time; see `examples`.
+
+        Args:
+          data_dir: folder that holds the folders of the tasks.
+          split: "train", "dev" or "test".
+          use_spm: whether to normalize texts for SentencePiece.
+          do_lower_case: whether this also lower-cases them.
+        """
         reader = _Reader(self, self.path(data_dir, split), split)
         for number, columns in reader:
             texts = [columns[column] for column in reader.text_columns]
@@ -300,7 +306,7 @@ class GlueTask:
         Args:
           data_dir: folder that holds the folders of the tasks.
           split: "train", "dev" or "test".
-          use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
+          use_spm: whether to normalize texts for SentencePiece.
           do_lower_case: whether this also lower-cases them.
         """
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
@@ -325,6 +331,7 @@ class _Reader:
             self._num_columns = max(glue_task.test_columns) + 1
 
     def _error(self, problem: str) -> file_io.InputError:
+        """Returns the error of the line that was read last; `problem` says what is wrong."""
         return file_io.InputError(f"{self._path} line {self._line}: {problem}")
 
     def _lines(self) -> Iterator[list[str]]:
@@ -364,7 +371,7 @@ class _Reader:
             raise file_io.InputError(f"{self._path}: there is no example in {self._line} lines")
 
     def _check_header(self, header: list[str]) -> None:
-        """Rejects a first line that is an example, which would be lost, and a file of other data.
+        """Rejects a first line, as columns, that is an example and would be lost, or of other data.
 
         Its texts would be read from the wrong columns. Names of columns that the published files do
         not have are accepted.
@@ -386,7 +393,7 @@ class _Reader:
                 )
 
     def _example_in(self, header: list[str]) -> str | None:
-        """Describes what shows that the first line is an example; None if nothing does."""
+        """Describes what shows that the first line, as columns, is an example; None: nothing."""
         task = self._task
         if self._has_labels:
             label = header[self._label_column]
@@ -431,7 +438,7 @@ class _Reader:
         logging.warning("%s", message)
 
     def label(self, columns: list[str]) -> str | float:
-        """Returns the label of the last line read."""
+        """Returns the label in the columns of the line that was read last."""
         labels = self._task.labels
         if not self._has_labels:
             return labels[0] if labels else 0.0
@@ -483,6 +490,7 @@ REGRESSION_SCORES = (
 
 
 def _words(*names: str) -> dict[str, str]:
+    """Returns {label: its meaning in words} of two labels."""
     return dict(zip(_BINARY_LABELS, names, strict=True))
 
 
@@ -528,12 +536,12 @@ TASKS = (
 
 
 def words_of(task_name: str | None) -> Mapping[str, str]:
-    """Returns {label: its meaning in words} of a GLUE task; empty for others."""
+    """Returns {label: its meaning in words} of the GLUE task of this name; empty for others."""
     return next((row.words for row in TASKS if row.name == (task_name or "").lower()), {})
 
 
 def find_words(names: Iterable[str]) -> Mapping[str, str]:
-    """Returns {label: its meaning in words} of a GLUE task with these words; empty for others."""
+    """Returns {label: its meaning} of a GLUE task with these labels or words; empty for others."""
     given = set(names)
     return next((row.words for row in TASKS if row.words and {*row.words.values()} == given), {})
 
@@ -587,7 +595,8 @@ def convert_long_example(
     """Converts an example to the features of one input or, if it is long, of several windows.
 
     Args:
-      task: `GlueTask`.
+      task: labels and columns of the example.
+      max_seq_length: S.
       rule: how long texts are read.
       cuts: counts texts that are cut.
       number: number of the example in its split.
@@ -653,6 +662,7 @@ def feature_specs(
     Args:
       seq_length: S.
       has_windows: whether there are features of windows of long texts.
+      is_regression: whether labels are numbers.
     """
     spec = tfrecord.FeatureSpec
     further = long_texts.FEATURES if has_windows else ()
@@ -700,17 +710,6 @@ def batch_accuracy(
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
-def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the `contracts.Task.learning_signals` of class ids or numbers.
-
-    Args:
-      outputs, features: outputs and inputs of the model by name.
-    """
-    from albert.training import learning_signals as signals
-
-    return signals.label_signals(outputs, features)
-
-
 def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
     """Measures the train labels of a regression, and logs their range, mean and deviation.
 
@@ -737,35 +736,6 @@ def answers_of(
     return long_texts.Classes(decision.temperature)
 
 
-def _build_model(
-    config: AlbertConfig,
-    compute: "Compute",
-    seed: int,
-    num_labels: int,
-    dropout_prob: float,
-    head: head_config.Head,
-    scale: label_scale.LabelScale,
-    decision: decisions.Decision,
-    class_weights: Sequence[float],
-) -> "heads.ClassifierModel | heads.RegressionModel":
-    """Builds the model of a task.
-
-    Args:
-      seed: seed of the new variables.
-      num_labels: number of classes; 0: regression.
-      dropout_prob: dropout of the pooled output in training.
-      scale: unit in which a regression is trained.
-      decision: how the scores of a classifier become answers.
-      class_weights: weights of the labels in the loss by id; empty: all count the same.
-    """
-    from albert.model import heads
-
-    settings = (compute, seed, dropout_prob, head)
-    if num_labels:
-        return heads.ClassifierModel(config, num_labels, *settings, decision, class_weights)
-    return heads.RegressionModel(config, *settings, scale)
-
-
 def make_task(
     glue_task: ClassifierTask,
     dropout_prob: float = 0.1,
@@ -782,20 +752,23 @@ def make_task(
       decision: how the scores of a classifier become answers.
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
+    from albert.model import heads
+    from albert.training import learning_signals
+
     partial, labels = functools.partial, glue_task.labels
     class_names = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
     form, is_own = results.SHORT, not isinstance(glue_task, GlueTask)
+
+    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        settings = (compute, seed, dropout_prob, head)
+        if labels:
+            return heads.ClassifierModel(config, len(labels), *settings, decision, class_weights)
+        return heads.RegressionModel(config, *settings, scale)
+
     return contracts.Task(
         name=glue_task.name,
-        build_model=partial(
-            _build_model,
-            num_labels=len(glue_task.labels),
-            dropout_prob=dropout_prob,
-            head=head,
-            scale=scale,
-            decision=decision,
-            class_weights=tuple(class_weights),
-        ),
+        build_model=build_model,
         eval_outputs=eval_outputs,
         evaluator=partial(
             metrics.TextEvaluator,
@@ -812,7 +785,7 @@ def make_task(
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(class_names if labels else ())),
-        learning_signals=learning_signals,
+        learning_signals=learning_signals.label_signals,
         results_form=class_scores.add_to_form(form, labels, is_own) if labels else form,
     )
 
@@ -831,14 +804,10 @@ def make_data(
     """Returns the `contracts.Data` of a GLUE task.
 
     Args:
+      max_seq_length: S.
       data_dir: folder of the tasks' folders; the user's own data needs none.
-      predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
-        scored once more.
-      rule: how texts are read that are longer than S.
-      scale: unit in which a regression is trained.
-      decision: how the scores of a classifier become answers.
+      predicted, rule, scale, decision: attributes of `ClassifierData`.
     """
-    check_length(glue_task, max_seq_length)
     return ClassifierData(
         name=glue_task.name,
         cache=cache,
@@ -855,7 +824,16 @@ def make_data(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierData(example_data.ExampleData[InputExample]):
-    """The data of a classifier; for the attributes see `make_data`."""
+    """The data of a classifier.
+
+    Attributes:
+      data_dir: folder of the tasks' folders; "" for the user's own data.
+      predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
+        scored once more.
+      rule: how texts are read that are longer than `max_seq_length`.
+      scale: unit in which a regression is trained.
+      decision: how the scores of a classifier become answers.
+    """
 
     task: ClassifierTask
     tokenizer: tokenization.FullTokenizer
@@ -865,6 +843,9 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     rule: long_texts.LongTexts = long_texts.ALL_CUT
     scale: label_scale.LabelScale = label_scale.RAW
     decision: decisions.Decision = decisions.PLAIN
+
+    def __post_init__(self) -> None:
+        check_length(self.task, self.max_seq_length)
 
     @property
     def answers(self) -> long_texts.Answers:
@@ -882,23 +863,23 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         return {"label_ids": len(self.task.labels), "is_real_example": 2}
 
     def source(self, split: str) -> str:
-        """See `contracts.Data`."""
+        """Returns the split whose file has the examples of a split."""
         return self.predicted if split == "test" else split
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """See `contracts.Data`."""
+        """Returns the features of the records of a split."""
         return feature_specs(self.max_seq_length, self.task.is_regression, self.rule.has_windows)
 
     def files(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the paths of the source files of a split."""
         return [self.task.path(self.data_dir, self.source(split))]
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """See `example_data.ExampleData`."""
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return self.task.fingerprint(self.data_dir, self.source(split))
 
     def examples(self, split: str) -> Iterator[InputExample]:
-        """See `example_data.ExampleData`; the tokenizer normalizes texts."""
+        """Yields the examples of a split; the tokenizer normalizes texts."""
         return self.task.iter_examples(self.data_dir, self.source(split), use_spm=False)
 
     def dev_requests(self) -> Iterator[dict[str, str]]:
@@ -930,7 +911,12 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """See `contracts.Data`; texts in several windows have one prediction."""
+        """Writes the files of predictions; texts in several windows have one.
+
+        Args:
+          rows, ids: outputs of the model, and ids of the examples, in the order of the records.
+          prefix: path of the checkpoint that computed the outputs.
+        """
         joined = long_texts.join_rows(rows, self.answers)
         return super().write_predictions(output_dir, joined, ids, prefix)
 
@@ -964,7 +950,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         return None
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """See `example_data.ExampleData`."""
+        """Yields the outcomes of examples with these outputs and ids; None without labels."""
         if not self.task.is_labeled(self.predicted):
             return None
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
@@ -972,11 +958,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
 
 def check_length(glue_task: ClassifierTask, max_seq_length: int) -> None:
-    """Rejects lengths without space for a token of each text.
-
-    Args:
-      max_seq_length: S, in tokens.
-    """
+    """Rejects lengths without space for a token of each text; `max_seq_length`: S, in tokens."""
     minimum = min_length(glue_task)
     if max_seq_length < minimum:
         raise file_io.InputError(

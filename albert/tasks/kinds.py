@@ -72,12 +72,7 @@ class Kind:
 def _build_classifier(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.ClassifierModel | heads.RegressionModel":
-    """Builds a classifier, or for a folder without labels a regression, without weights.
-
-    Args:
-      folder: description of the model.
-      head: layer before its output layer.
-    """
+    """Builds a classifier, or for a folder without labels a regression, without weights."""
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -91,12 +86,7 @@ def _build_classifier(
 def _build_multi_label(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.MultiLabelModel":
-    """Builds a classifier of texts with several labels, without weights.
-
-    Args:
-      folder: description of the model.
-      head: layer before its output layer.
-    """
+    """Builds a classifier of texts with several labels, without weights."""
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -108,12 +98,7 @@ def _build_multi_label(
 def _build_choice_scorer(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.RegressionModel":
-    """Builds a model that scores one choice of a question at a time, without weights.
-
-    Args:
-      folder: description of the model.
-      head: layer before its output layer.
-    """
+    """Builds a model that scores one choice of a question at a time, without weights."""
     from albert.model import heads
 
     # Each choice is scored alone, so a single output allows any number of choices.
@@ -123,12 +108,7 @@ def _build_choice_scorer(
 def _build_token_classifier(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "heads.TokenClassifierModel":
-    """Builds a classifier of words, without weights.
-
-    Args:
-      folder: description of the model.
-      head: layer before its output layer.
-    """
+    """Builds a classifier of words, without weights."""
     from albert.model import heads
 
     labels = custom.labels_of(folder)
@@ -138,12 +118,7 @@ def _build_token_classifier(
 def _build_squad(
     folder: model_folder.ModelFolder, compute: "Compute", head: head_config.Head
 ) -> "contracts.Model":
-    """Builds a model of SQuAD 1.1 or 2.0, whichever the folder is of, without weights.
-
-    Args:
-      folder: description of the model.
-      head: layer before its output layer.
-    """
+    """Builds a model of SQuAD 1.1 or 2.0, whichever the folder is of, without weights."""
     settings = dataclasses.replace(folder.settings_as(squad_task.Settings), head=head)
     return squad_task.make_task(folder.kind, settings).build_model(folder.config, compute, 0)
 
@@ -152,12 +127,7 @@ def _build_squad(
 
 
 def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a classifier, see `Kind.settings`.
-
-    Args:
-      labels: label names by id; empty for regression.
-      length: longest input, in tokens.
-    """
+    """Returns usual settings of a classifier for label names by id and a longest input."""
     columns = dataclasses.asdict(tables.Columns())
     return {
         "task_name": custom.NAME,
@@ -168,44 +138,24 @@ def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
 
 
 def _multi_label_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a classifier of texts with several labels, see `Kind.settings`.
-
-    Args:
-      labels: label names by id.
-      length: longest input, in tokens.
-    """
+    """Returns usual settings for label names by id, of which a text has several, and a length."""
     form = label_sets.LabelFormat().settings
     return {**_classifier_settings(labels, length), "label_type": label_sets.LABEL_TYPE, **form}
 
 
 def _token_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a classifier of words, see `Kind.settings`.
-
-    Args:
-      labels: label names by id.
-      length: longest input, in tokens.
-    """
+    """Returns usual settings of a classifier of words for label names by id and a length."""
     columns = dataclasses.asdict(word_files.Columns())
     return {"labels": list(labels), "max_seq_length": length, "columns": columns}
 
 
 def _choice_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a model of multiple choice, see `Kind.settings`.
-
-    Args:
-      labels: not used: such a model has none.
-      length: longest input, in tokens.
-    """
+    """Returns usual settings of multiple choice, without labels, for a longest input, in tokens."""
     return {"max_seq_length": length, "max_qa_length": min(race.MAX_QA_LENGTH, length // 2)}
 
 
 def _squad_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a model of SQuAD 1.1, see `Kind.settings`.
-
-    Args:
-      labels: not used: such a model has none.
-      length: longest input, in tokens.
-    """
+    """Returns usual settings of SQuAD 1.1, without labels, for a longest input, in tokens."""
     return squad_task.Settings.default(length).to_dict()
 
 
@@ -361,7 +311,7 @@ def write_folder(
     settings: dict[str, Any],
     replace: bool = True,
 ) -> None:
-    """Writes the files that make a model usable without flags; see `model_folder.write`.
+    """Writes the files that make a model usable without flags.
 
     Args:
       kind: key of `KINDS`.
@@ -401,7 +351,7 @@ def _check_undescribed(path: str, names: Sequence[str]) -> None:
 
 
 def _find_by_variables(prefix: str) -> list[Kind]:
-    """Returns the rows of the kinds that match the variables of a checkpoint."""
+    """Returns the rows of the kinds that match the variables of the checkpoint `prefix`."""
     from albert.model import checkpoints
 
     shapes = checkpoints.reader(prefix).get_variable_to_shape_map()

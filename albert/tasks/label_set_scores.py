@@ -26,8 +26,8 @@ def names_by_label(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{score}_{label}" for label in labels for score in (*_OF_A_LABEL, _PRECISION))
 
 
-def results_form(labels: Sequence[str]) -> results.Form:
-    """Returns the format of the results."""
+def results_form(labels: Sequence[str]) -> results.ResultsFormat:
+    """Returns the format of the results of texts with any of these labels."""
     by_class = (*names_by_label(labels), *class_scores.names_of_support(labels))
     return results.SHORT._replace(added=AVERAGES, by_class=by_class)
 
@@ -35,10 +35,11 @@ def results_form(labels: Sequence[str]) -> results.Form:
 def count(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
 ) -> tuple[results.ClassCount, ...]:
-    """Counts the texts of each label; both arrays are [B, K], 1 for labels of the text.
+    """Counts the texts of each label.
 
     Args:
       names: K label names by id.
+      labels, predictions: [B, K], 1 for labels of the text.
     """
     labels, predictions = labels.astype(bool), predictions.astype(bool)
     counts = [side.sum(axis=0).tolist() for side in (labels, predictions, labels & predictions)]
@@ -46,7 +47,7 @@ def count(
 
 
 def score_counts(counts: Sequence[results.ClassCount]) -> dict[str, float]:
-    """Returns precision, recall, F1 and support of each label, and the means over labels."""
+    """Returns precision, recall, F1 and support of each label counted, and the scores' means."""
     scores: dict[str, float] = {f"support_{row.name}": row.labels for row in counts}
     for row in counts:
         scores |= {f"{score}_{row.name}": getattr(row, score) for score in _OF_A_LABEL}

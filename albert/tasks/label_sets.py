@@ -50,17 +50,13 @@ class LabelFormat:
 
     @classmethod
     def from_folder(cls, folder: model_folder.ModelFolder) -> "LabelFormat":
-        """Builds the format in the description of a model.
-
-        Raises:
-          file_io.InputError: a setting is missing or invalid; names the folder.
-        """
+        """Builds the format in the description of a model."""
         separator = folder.setting("label_separator", _is_text)
         columns = folder.setting("label_columns", lambda value: isinstance(value, list))
         return cls(separator, tuple(columns))
 
     def is_in(self, row: Mapping[str, Any], column: str | None) -> bool:
-        """Returns whether a row has labels."""
+        """Returns whether a row, a dict by column, has labels; `column`: that of their lists."""
         return all(name in row for name in self.columns or (column,))
 
     def read(self, row: Mapping[str, Any], column: str | None, place: str) -> list[str]:
@@ -70,9 +66,6 @@ class LabelFormat:
           row: dict by column.
           column: column of the labels.
           place: file and line, for messages.
-
-        Raises:
-          file_io.InputError: a column is missing or holds something else.
         """
         if self.columns:
             return [name for name in self.columns if _read_bit(row, name, place)]
@@ -92,10 +85,12 @@ class LabelFormat:
 
 
 def _is_text(value: object) -> bool:
+    """Returns whether a value of JSON is a text that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:
+    """Returns whether a column of a row, at a place for messages, is 1; else it must be 0."""
     value = tables.value_of(row, column, "label_columns", place)
     bit = _BITS.get(tables.label_key(tables.as_name(value)).lower())
     if bit is None:
@@ -111,7 +106,11 @@ def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:
 def _count_labels(
     path: str, column: str | None, form: LabelFormat
 ) -> tuple[collections.Counter[str], collections.Counter[frozenset[str]]]:
-    """Returns {label: number of its rows} and {set of labels: number of its rows} of a file."""
+    """Returns {label: number of its rows} and {set of labels: number of its rows} of a file.
+
+    Args:
+      column: column of the labels; None: the form names columns.
+    """
     spellings: dict[str, str] = {}
     counts: collections.Counter[str] = collections.Counter()
     sets: collections.Counter[frozenset[str]] = collections.Counter()
@@ -138,7 +137,13 @@ def _check_counts(
     form: LabelFormat,
     is_given: bool,
 ) -> None:
-    """Rejects labels that cannot be learned, or that another separator would split."""
+    """Rejects labels that cannot be learned, or that another separator would split.
+
+    Args:
+      counts: {label: number of its rows}.
+      sets: {set of labels: number of its rows}.
+      is_given: whether the user gave the separator, which must then occur.
+    """
     total = sum(sets.values())
     if missing := [name for name in form.columns if not counts.get(name)]:
         raise file_io.InputError(
@@ -249,7 +254,7 @@ class LabelSetTask(custom.CustomTask):
         return ()
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split; `data_dir` is not used."""
         return super().fingerprint(data_dir, split) | self.form.settings
 
     def has_labels(self, row: Mapping[str, Any]) -> bool:
@@ -259,8 +264,9 @@ class LabelSetTask(custom.CustomTask):
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
         """Returns the labels of a row in the order of their ids.
 
-        Raises:
-          file_io.InputError: the training had no such label.
+        Args:
+          row: dict by column.
+          place: file and line of the row, for messages.
         """
         names = {tables.label_key(label): label for label in self.labels}
         found = set()
@@ -283,7 +289,15 @@ def find_task(
     is_given: bool = False,
     head: model_labels.ModelHead | None = None,
 ) -> LabelSetTask:
-    """Returns the task of the user's own files; for arguments and errors see `find_labels`."""
+    """Returns the task of the user's own files.
+
+    Args:
+      files: {split: path, or None}.
+      output_dir: folder of the run, which may have the labels.
+      form: how rows name labels.
+      is_given: whether the user gave the separator, which must then occur.
+      head: head of the model to start from, if it has one.
+    """
     if form.columns:
         columns = dataclasses.replace(columns, label=None)
     given = {split: path for split, path in files.items() if path}

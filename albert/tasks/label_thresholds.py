@@ -46,7 +46,9 @@ def best_threshold(probabilities: np.ndarray, is_positive: np.ndarray) -> float:
 def cross_fit(probabilities: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
     """Decides for each text with a threshold chosen on the other parts: bool [N].
 
-    For the arguments see `best_threshold`.
+    Args:
+      probabilities: [N].
+      is_positive: bool [N], whether a text has the label.
     """
     found = np.zeros(len(is_positive), bool)
     for part in calibration.split_in_parts(is_positive.astype(np.int64)):
@@ -152,11 +154,17 @@ def _rows(
     plain: Iterable[results.ClassCount],
     fitted: Iterable[results.ClassCount],
 ) -> Iterable[Row]:
+    """Yields the row of each label, with its F1 at the usual and at the chosen threshold.
+
+    Args:
+      names, thresholds: of each label.
+      plain, fitted: counts of each label at `decisions.THRESHOLD`, and cross-fitted.
+    """
     for name, threshold, before, after in zip(names, thresholds, plain, fitted, strict=True):
         yield Row(name, threshold, before.labels, before.f1, after.f1)
 
 
 def lines(names: Sequence[str], decision: decisions.Decision) -> dict[str, float]:
-    """Returns the thresholds of a decision as {name: number} for the results of an evaluation."""
+    """Returns the thresholds of a decision as {name: number}, for the label names by id."""
     pairs = zip(names, decision.thresholds, strict=bool(decision.thresholds))
     return {f"{THRESHOLD}{name}": threshold for name, threshold in pairs}

@@ -141,6 +141,7 @@ def pearson(labels: Values, predictions: Values) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
+    """Returns the ranks of values [N], from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[places]
 

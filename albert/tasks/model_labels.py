@@ -108,7 +108,13 @@ class ModelHead:
     def means(
         self, kind: str, labels: Sequence[str], words: Mapping[str, str] | None = None
     ) -> bool:
-        """Returns whether the outputs of this head are the given labels; see `order`."""
+        """Returns whether the outputs of this head are the given labels.
+
+        Args:
+          kind: kind of the model, as in `kinds.KINDS`.
+          labels: label names by id; empty for regression.
+          words: {label: its meaning}, which may also name the head's labels; None: none.
+        """
         if self.kind != kind or len(self.labels) != len(labels):
             return False
         if self.is_unnamed and tuple(labels) != self.labels:
@@ -174,6 +180,7 @@ def read_folder(folder: str) -> ModelHead | None:
 
 
 def _read_huggingface(folder: str) -> ModelHead | None:
+    """Reads the head from the ``config.json`` of a folder; None if it has none."""
     config = huggingface.read_config(folder)
     kind = _KINDS.get(huggingface.class_ending(config) or "")
     if kind is None:
@@ -212,6 +219,7 @@ def _key(name: str) -> str:
 
 
 def _listed(labels: Sequence[str]) -> str:
+    """Returns names of labels for a message."""
     return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
 
 

@@ -15,7 +15,6 @@ from albert.model import decision as decisions
 from albert.model import head_config
 from albert.tasks import (
     custom,
-    example_data,
     glue,
     label_set_scores,
     label_sets,
@@ -23,36 +22,30 @@ from albert.tasks import (
     outcomes,
     prediction_files,
 )
-from albert.text import long_texts, tokenization
+from albert.text import long_texts
 from albert.training import contracts, results
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from albert.data.input_options import Tensors
-    from albert.model import configuration, heads, layers
+    from albert.model import configuration, layers
 
 
-class Evaluator:
-    """Collects rows of evaluation outputs and scores them together.
+class Evaluator(metrics.Evaluator):
+    """Collects rows of evaluation outputs, [B, ...], and scores them together.
 
     Args:
       labels: label names by id.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self._labels = labels
-        names = ("label_ids", "predictions", "probabilities", "per_example_loss")
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-
-    def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch: arrays [B, ...] by name; rows with is_real_example 0 are ignored."""
-        real = np.asarray(rows["is_real_example"]).astype(bool)
-        for name, parts in self._parts.items():
-            parts.append(np.asarray(rows[name])[real])
+        super().__init__((), labels=labels)
+        self._rows["probabilities"] = []
 
     def _joined(self, name: str) -> np.ndarray:
-        return np.concatenate(self._parts[name])
+        """Returns all rows of the outputs with this name."""
+        return np.concatenate(self._rows[name])
 
     def result(self) -> dict[str, float]:
         """Returns the scores of `label_set_scores`, ``eval_loss`` and ``loss`` (the same)."""
@@ -77,7 +70,7 @@ class Evaluator:
 def _train_metrics(
     outputs: "Tensors", features: "Tensors"
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns the right and all decisions of a batch, see `contracts.Task.train_metrics`."""
+    """Returns (right decisions, all decisions) of a batch's outputs and features."""
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -87,28 +80,6 @@ def _train_metrics(
             tf.reduce_sum(tf.reduce_mean(right, axis=-1) * real), tf.reduce_sum(real)
         )
     }  # fmt: skip
-
-
-def _signs(outputs: "Tensors", features: "Tensors") -> "Tensors":
-    from albert.training import learning_signals
-
-    return learning_signals.label_set_signals(outputs, features)
-
-
-def _build_model(
-    config: "configuration.AlbertConfig",
-    compute: "layers.Compute",
-    seed: int,
-    num_labels: int,
-    dropout_prob: float,
-    head: head_config.Head,
-    decision: decisions.Decision,
-    positive_weights: Sequence[float],
-) -> "heads.Model":
-    from albert.model import heads
-
-    settings = (compute, seed, dropout_prob, head, decision, positive_weights)
-    return heads.MultiLabelModel(config, num_labels, *settings)
 
 
 def make_task(
@@ -123,19 +94,25 @@ def make_task(
     Args:
       dropout_prob: dropout of the pooled output in training.
       decision: how scores become answers.
-      positive_weights: see `heads.MultiLabelModel`.
+      positive_weights: weights by label id of the texts that have the label, in the loss; empty: 1.
     """
+    from albert.model import heads
+    from albert.training import learning_signals
+
     labels = label_task.labels
-    build = functools.partial(_build_model, num_labels=len(labels))
     form = label_set_scores.results_form(labels)
-    settings = {
-        "dropout_prob": dropout_prob, "head": head, "decision": decision,
-        "positive_weights": tuple(positive_weights),
-    }  # fmt: skip
     names = (*form.added, *label_set_scores.names_by_label(labels))
+
+    def build_model(
+        config: "configuration.AlbertConfig", compute: "layers.Compute", seed: int
+    ) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        settings = (compute, seed, dropout_prob, head, decision, positive_weights)
+        return heads.MultiLabelModel(config, len(labels), *settings)
+
     return contracts.Task(
         name=label_task.name,
-        build_model=functools.partial(build, **settings),
+        build_model=build_model,
         eval_outputs=glue.eval_outputs,
         evaluator=functools.partial(
             metrics.TextEvaluator,
@@ -145,40 +122,17 @@ def make_task(
         train_metrics=_train_metrics,
         best_metric=label_task.best_metric,
         metrics=(*names, "eval_loss", "loss"),
-        learning_signals=_signs,
+        learning_signals=learning_signals.label_set_signals,
         results_form=form,
-    )
-
-
-def make_data(
-    label_task: label_sets.LabelSetTask,
-    tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    cache: example_data.FeatureCache,
-    predicted: str = "test",
-    rule: long_texts.LongTexts = long_texts.ALL_CUT,
-    decision: decisions.Decision = decisions.PLAIN,
-) -> "MultiLabelData":
-    """Returns the `contracts.Data` of texts with several labels; see `glue.make_data`."""
-    glue.check_length(label_task, max_seq_length)
-    return MultiLabelData(
-        name=label_task.name,
-        cache=cache,
-        task=label_task,
-        tokenizer=tokenizer,
-        max_seq_length=max_seq_length,
-        data_dir="",
-        predicted=predicted,
-        rule=rule,
-        decision=decision,
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelData(glue.ClassifierData):
-    """The data of texts with several labels; for the attributes see `glue.make_data`."""
+    """The data of texts with several labels."""
 
     task: label_sets.LabelSetTask
+    data_dir: str = ""
 
     @property
     def answers(self) -> long_texts.Answers:
@@ -191,14 +145,20 @@ class MultiLabelData(glue.ClassifierData):
         return {"label_ids": 2, "is_real_example": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """See `contracts.Data`."""
+        """Returns the features of the records of a split."""
         label_ids = tfrecord.FeatureSpec("label_ids", "int64", (len(self.task.labels),))
         return [label_ids if spec.name == "label_ids" else spec for spec in super().specs(split)]
 
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the files of `prediction_files`; scores of test data, not of dev data again."""
+        """Writes the files of `prediction_files`; scores of test data, not of dev data again.
+
+        Args:
+          output_dir: folder to write to.
+          rows: outputs of the model, one row per text.
+          ids: those of the texts.
+        """
         separator = self.task.form.separator
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels, separator)
         if self.predicted != "test" or not self.task.is_labeled("test"):
@@ -206,7 +166,7 @@ class MultiLabelData(glue.ClassifierData):
         return prediction_files.write_scores(output_dir, Evaluator(self.task.labels), rows)
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """See `example_data.ExampleData`."""
+        """Yields the outcomes of texts with these outputs and ids; None without labels."""
         if not self.task.is_labeled(self.predicted):
             return None
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
@@ -220,6 +180,12 @@ def settings_of(
     head: head_config.Head = head_config.NO_LAYER,
     decision: decisions.Decision = decisions.PLAIN,
 ) -> dict[str, Any]:
-    """Returns the settings that describe a model, see `custom.settings_of`."""
+    """Returns the settings that describe a model.
+
+    Args:
+      max_seq_length: S.
+      dropout_prob: dropout of the pooled output in training.
+      decision: how scores become answers.
+    """
     settings = custom.settings_of(label_task, max_seq_length, dropout_prob, head, decision=decision)
     return {**settings, "label_type": label_sets.LABEL_TYPE, **label_task.form.settings}

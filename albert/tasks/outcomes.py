@@ -72,7 +72,7 @@ def remove(output_dir: str) -> None:
 
 
 def write(output_dir: str, outcomes: Iterable[Outcome]) -> None:
-    """Writes ``examples.jsonl``: a line for each example."""
+    """Writes ``examples.jsonl`` to a folder: a line for each example's outcome."""
     with file_io.atomic_writer(os.path.join(output_dir, EXAMPLES)) as file:
         file.writelines(tables.json_line(outcome.to_json()) for outcome in outcomes)
 

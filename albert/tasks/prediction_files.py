@@ -50,12 +50,13 @@ class Prediction:
 
 
 def _number(value: float) -> str:
+    """Returns a probability or number as the text that files have."""
     # str() of a float32 is the shortest text that reads back as the same number.
     return str(np.float32(value))
 
 
 def plain_number(value: Any) -> float:
-    """Returns the shortest number that stands for the same float32, as a float of Python."""
+    """Returns the shortest float of Python that stands for the same float32 as a number."""
     return float(_number(value))
 
 
@@ -76,7 +77,7 @@ def predictions(
         [B, K], 1 for those of the text.
       probabilities: float32 [B, K]; not read for regression.
       truncated: whether the text of each example was cut.
-      separator: see `Prediction`.
+      separator: text between several labels in files of columns.
     """
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
@@ -101,7 +102,13 @@ def names_of_set(labels: Sequence[str], members: Sequence[int]) -> tuple[str, ..
 def _tsv_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    """Yields the lines of a table, first the names of its columns; see `write_predictions`."""
+    """Yields the lines of a table, first the names of its columns.
+
+    Args:
+      labels: label names by id; empty for regression.
+      rows: the predictions.
+      extra: names of extra columns, and their texts for each prediction.
+    """
     names, values = extra
     yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
     for row, texts in zip(rows, values, strict=False):
@@ -127,7 +134,13 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
 def _json_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    """Yields a JSON object for each prediction; see `write_predictions`."""
+    """Yields a JSON object for each prediction.
+
+    Args:
+      labels: label names by id; empty for regression.
+      rows: the predictions.
+      extra: names of extra keys, and their texts for each prediction.
+    """
     names, values = extra
     for row, texts in zip(rows, values, strict=False):
         added = dict(zip(names, texts, strict=True))
@@ -157,7 +170,7 @@ def write_predictions(
 
 
 def write_table(output_dir: str, labels: Sequence[str], rows: Iterable[Prediction]) -> None:
-    """Writes predictions to ``predictions.tsv``; see `write_predictions`.
+    """Writes predictions to ``predictions.tsv``.
 
     Args:
       labels: label names by id; empty for regression.
@@ -183,7 +196,7 @@ def write_classifier_files(
       rows: arrays in input order: probabilities [B, K], predictions [B] or [B, K].
       ids: ids of the examples [B].
       labels: label names by id; empty for regression.
-      separator: see `Prediction`.
+      separator: text between several labels in files of columns.
     """
     probabilities = np.asarray(rows["probabilities"], np.float32)
     indices = rows["predictions"]

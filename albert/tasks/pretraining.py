@@ -35,7 +35,7 @@ def limits(config: encoder.AlbertConfig) -> dict[str, int]:
 
 
 def _used_values(features: Tensors) -> Tensors:
-    """Returns {name: bool tensor}: whether a value is used, by a real token or a weight above 0."""
+    """Returns {name: bool tensor} of features: whether a real token or a weight above 0 uses it."""
     is_token, has_weight = features["input_mask"] != 0, features["masked_lm_weights"] != 0
     return {
         "input_ids": is_token,
@@ -50,7 +50,7 @@ def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, t
 
     Args:
       features: features of a batch by name.
-      limits: see `limits`.
+      limits: {name of a feature: exclusive maximum of its values}.
     """
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
     limits = {**limits, "masked_lm_positions": real}
@@ -65,7 +65,7 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
 
     Args:
       features: features of records with masks, by name.
-      limits: see `limits`.
+      limits: {name of a feature: exclusive maximum of its values}.
 
     Returns:
       The features, with 0 for each position, label, token and segment that has no effect because it
@@ -92,7 +92,7 @@ def _describe(
       name: key of `_invalid_values`.
       place: index of the value in its array.
       features: arrays of one record, by name.
-      limits: see `limits`.
+      limits: {name of a feature: exclusive maximum of its values}.
     """
     value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
@@ -145,7 +145,7 @@ def _row_sums(
     Args:
       outputs, features: outputs and inputs of the model by name.
       head: name of the outputs of the sentence task; None: the model has none.
-      sentence: see `_ratios`.
+      sentence: name of the sentence task in metrics; None: not measured.
     """
     weights = features["masked_lm_weights"]  # [B, P]
     ids = tf.reshape(features["masked_lm_ids"], [-1])
@@ -174,7 +174,8 @@ def _train_metrics(
 
     Args:
       outputs, features: outputs and inputs of the model by name.
-      head, sentence: see `_row_sums`.
+      head: name of the outputs of the sentence task; None: the model has none.
+      sentence: name of the sentence task in metrics; None: not measured.
     """
     sums = _row_sums(outputs, features, head, sentence)
     return {
@@ -274,12 +275,11 @@ def make_data(
     """Returns the `contracts.Data` of records from `create_pretraining_data`.
 
     Args:
-      files: {"train": …, "dev": …}, results of `dynamic_masking.inspect`.
+      files: {"train": …, "dev": …}, the records of each split.
       max_eval_examples: maximum number of examples to evaluate, from the front.
-      equal_tokens: whether training batches hold equal numbers of tokens, see
-        `tensor_batching.equal_tokens`.
+      equal_tokens: whether training batches hold equal numbers of tokens.
       mixture: sources of the training files; by default all files are one source.
-      words_per_token: of the training files, see `instance_shards.words_per_token`.
+      words_per_token: words per token in the training files; None: unknown.
     """
     masker, length = reading.masker, reading.lengths[0]
     check = functools.partial(prepare, limits=reading.limits)
@@ -323,19 +323,19 @@ class PretrainingData(contracts.Data):
     specs_by_split: Mapping[str, Sequence[tfrecord.FeatureSpec]]
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """See `contracts.Data`."""
+        """Returns the features of the records of a split."""
         return self.specs_by_split[split]
 
     def make_records(self, split: str) -> list[str]:
-        """Returns the paths of the records, which exist."""
+        """Returns the paths of the records of a split, which exist."""
         return self.inputs[split].paths
 
     def files(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the paths of the files of a split."""
         return self.inputs[split].paths
 
     def reading(self, paths: Sequence[str]) -> contextlib.AbstractContextManager[None]:
-        """See `contracts.Data`; invalid ids of words and masks are also found."""
+        """Returns a context in which these files are read; errors name invalid records."""
         return _report_damage(self.inputs, self.settings, paths)
 
     def read_ids(self) -> list:
@@ -345,7 +345,7 @@ class PretrainingData(contracts.Data):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> None:
-        """Raises `ValueError`: pre-training has no predictions."""
+        """Raises `ValueError`: pre-training has no predictions, whatever is given."""
         raise ValueError(_NO_PREDICTIONS)
 
 

@@ -23,12 +23,11 @@ from albert.model import head_config
 from albert.model.configuration import AlbertConfig
 from albert.tasks import example_data, glue, metrics, outcomes, prediction_files
 from albert.text import model_inputs, tokenization
-from albert.training import contracts, results
+from albert.training import contracts
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from albert.model import heads
     from albert.model.layers import Compute
 
 NUM_CHOICES = 4
@@ -77,7 +76,7 @@ class RaceExample:
 
 
 def _levels(high_only: bool, middle_only: bool) -> tuple[str, ...]:
-    """Returns the names of the levels to read; raises InputError if both switches are set."""
+    """Returns the names of the levels to read; raises InputError if both switches are true."""
     if high_only and middle_only:
         raise file_io.InputError("high_only and middle_only contradict each other; give one")
     return tuple(
@@ -175,6 +174,7 @@ def _is_list_of_strings(value: object, length: int) -> bool:
 
 
 def _is_string(value: object) -> bool:
+    """Returns whether a value of JSON is a text."""
     return isinstance(value, str)
 
 
@@ -186,6 +186,7 @@ def _checked_passage(place: str, text: str) -> dict[str, Any]:
     """
 
     def check(condition: bool, problem: str) -> None:
+        """Raises the error of the passage with this problem unless the condition holds."""
         if not condition:
             raise file_io.InputError(f"{place}: {problem}")
 
@@ -234,7 +235,15 @@ def iter_race_examples(
     middle_only: bool = False,
     use_spm: bool = True,
 ) -> Iterator[RaceExample]:
-    """Yields the examples of a split one at a time; see `read_race_examples`."""
+    """Yields the examples of a split one at a time.
+
+    Args:
+      data_dir: folder that holds ``RACE/<split>/<level>/``.
+      split: "train", "dev" or "test".
+      do_lower_case: whether to lower-case the texts.
+      high_only, middle_only: whether to omit the other level.
+      use_spm: whether to normalize texts for SentencePiece.
+    """
     clean: Callable[[str], str] = str
     if use_spm:
         clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
@@ -276,7 +285,7 @@ def read_race_examples(
       split: "train", "dev" or "test".
       do_lower_case: whether to lower-case the texts.
       high_only, middle_only: whether to omit the other level.
-      use_spm: whether to normalize texts for SentencePiece, see `tokenization.preprocess_text`.
+      use_spm: whether to normalize texts for SentencePiece.
     """
     return list(iter_race_examples(data_dir, split, do_lower_case, high_only, middle_only, use_spm))
 
@@ -328,7 +337,7 @@ def convert_example(
 
 
 def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature: sequences [C, S] and scalars."""
+    """Returns the specification of each feature: sequences [C, S] of this length S, and scalars."""
     spec = tfrecord.FeatureSpec
     shape = (NUM_CHOICES, seq_length)
     return (
@@ -348,37 +357,23 @@ METRICS = (
 )
 
 
-class Evaluator:
+class Evaluator(metrics.Evaluator):
     """Accuracy and loss over all questions, and the accuracy of each existing level."""
 
     def __init__(self) -> None:
-        self._all = metrics.Evaluator((("eval_accuracy", metrics.accuracy),), labels=_LETTERS)
-        self._levels: list[np.ndarray] = []
-
-    def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
-        self._all.update(rows)
-        real = np.asarray(rows["is_real_example"]).astype(bool)
-        correct = np.asarray(rows["label_ids"]) == np.asarray(rows["predictions"])
-        self._levels.append(np.stack([np.asarray(rows["level"])[real], correct[real]]))
+        super().__init__((("eval_accuracy", metrics.accuracy),), labels=_LETTERS)
+        self._rows["level"] = []
 
     def result(self) -> dict[str, float]:
         """Returns ``eval_accuracy`` (also of each level), ``eval_loss`` and ``loss``."""
-        codes, correct = np.concatenate(self._levels, axis=1)
+        names = ("level", "label_ids", "predictions")
+        codes, labels, predictions = (np.concatenate(self._rows[name]) for name in names)
         by_level = {
-            f"eval_accuracy_{level}": float(np.mean(correct[codes == code]))
+            f"eval_accuracy_{level}": metrics.accuracy(labels[of_level], predictions[of_level])
             for code, level in enumerate(LEVELS)
-            if np.any(codes == code)
+            if np.any(of_level := codes == code)
         }
-        return {**self._all.result(), **by_level}
-
-    def baseline(self) -> dict[str, float]:
-        """Returns the accuracy and the loss of the best constant answer."""
-        return self._all.baseline()
-
-    def classes(self) -> tuple[results.ClassCount, ...]:
-        """Returns the questions whose answer is A, B and so on."""
-        return self._all.classes()
+        return {**super().result(), **by_level}
 
 
 def _eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
@@ -413,21 +408,6 @@ def write_predictions(
     return scores
 
 
-def _build_model(
-    config: AlbertConfig, compute: "Compute", seed: int, dropout_prob: float, head: head_config.Head
-) -> "heads.MultipleChoiceModel":
-    """Builds the model of questions with `NUM_CHOICES` options.
-
-    Args:
-      seed: seed of the new variables.
-      dropout_prob: dropout of the pooled output in training.
-      head: layer before the output layer.
-    """
-    from albert.model import heads
-
-    return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
-
-
 def make_task(
     dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
 ) -> contracts.Task:
@@ -436,15 +416,22 @@ def make_task(
     Args:
       dropout_prob: dropout of the pooled output in training.
     """
+    from albert.model import heads
+    from albert.training import learning_signals
+
+    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        return heads.MultipleChoiceModel(config, NUM_CHOICES, dropout_prob, compute, seed, head)
+
     return contracts.Task(
         name="race",
-        build_model=functools.partial(_build_model, dropout_prob=dropout_prob, head=head),
+        build_model=build_model,
         eval_outputs=_eval_outputs,
         evaluator=Evaluator,
         train_metrics=glue.batch_accuracy,
         best_metric="eval_accuracy",
         metrics=METRICS,
-        learning_signals=glue.learning_signals,
+        learning_signals=learning_signals.label_signals,
     )
 
 
@@ -460,6 +447,7 @@ def make_data(
     """Returns the `contracts.Data` of RACE.
 
     Args:
+      max_seq_length: S.
       max_qa_length: maximum tokens of question and option.
       data_dir: folder that holds the folder RACE.
       cache: where the features are kept; its settings contain `max_qa_length`.
@@ -500,19 +488,19 @@ class RaceData(example_data.ExampleData[RaceExample]):
         return {"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """See `contracts.Data`."""
+        """Returns the features of the records of a split."""
         return feature_specs(self.max_seq_length)
 
     def files(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the paths of the source files of a split."""
         return files(self.data_dir, split, **self.levels)
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """See `example_data.ExampleData`."""
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return fingerprint(self.data_dir, split, **self.levels)
 
     def examples(self, split: str) -> Iterator[RaceExample]:
-        """See `example_data.ExampleData`; the tokenizer normalizes texts."""
+        """Yields the questions of a split; the tokenizer normalizes texts."""
         return iter_race_examples(self.data_dir, split, use_spm=False, **self.levels)
 
     def dev_requests(self) -> Iterator[dict[str, Any]]:

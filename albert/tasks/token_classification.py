@@ -40,7 +40,6 @@ from albert.training import contracts, results
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from albert.model import heads
     from albert.model.layers import Compute
 
 KIND = "token_classifier"  # kind of model folders
@@ -54,11 +53,12 @@ _SHOWN = 20  # maximum number of labels in messages
 
 
 def _format(labels: Sequence[str]) -> str:
+    """Returns names of labels for a message."""
     return tables.name_list(labels, _SHOWN)
 
 
 def label_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sorts labels by id: O first, the others alphabetically."""
+    """Sorts label names by id: O first, the others alphabetically."""
     return tuple(sorted(names, key=lambda name: (name != entities.OUTSIDE, name)))
 
 
@@ -74,9 +74,6 @@ def find_labels(
       files: {split: path}.
       checkpoint: initial weights of the run, or None. If they are those of a token classifier with
         these labels, it gives their order, and also labels that the data lacks.
-
-    Raises:
-      file_io.InputError: there are fewer than two labels, or they contradict those of the model.
     """
     run_labels = custom.read_labels(output_dir)
     if run_labels is not None:
@@ -202,6 +199,9 @@ def convert_part(
 ) -> dict[str, np.ndarray]:
     """Converts a part to features, and counts in `cuts` whether words were cut.
 
+    Args:
+      max_seq_length: S.
+
     Returns:
       Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
       which are 0 except at the first piece of a word; sentence and part [].
@@ -226,7 +226,7 @@ def convert_part(
 
 
 def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_part`."""
+    """Returns the specification of each feature of `convert_part` for the length S."""
     spec = tfrecord.FeatureSpec
     sequences = (*model_inputs.NAMES, "label_ids", "first_pieces")
     return (
@@ -257,6 +257,7 @@ def eval_outputs(
     missing = max_seq_length - tf.shape(features["label_ids"])[1]
 
     def whole(x: "tf.Tensor") -> "tf.Tensor":
+        """Pads [B, S'] to [B, S]."""
         return tf.ensure_shape(tf.pad(x, [[0, 0], [0, missing]]), [None, max_seq_length])
 
     rows = {
@@ -309,7 +310,7 @@ class Evaluator:
         self._rows: list[dict[str, np.ndarray]] = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch of `eval_outputs` as arrays."""
+        """Adds a batch: arrays [B, ...] by name, the `eval_outputs`."""
         self._rows.append(rows)
 
     def result(self) -> dict[str, float]:
@@ -383,40 +384,6 @@ def _train_metrics(
     return {"accuracy": (tf.reduce_sum(correct * words), tf.reduce_sum(words))}
 
 
-def _build_model(
-    config: AlbertConfig,
-    compute: "Compute",
-    seed: int,
-    num_labels: int,
-    dropout_prob: float,
-    head: head_config.Head,
-    class_weights: Sequence[float],
-) -> "heads.TokenClassifierModel":
-    """Builds the model of words with labels.
-
-    Args:
-      seed: seed of the new variables.
-      dropout_prob: dropout of the encoder's output in training.
-      head: layer before the output layer.
-      class_weights: weights of the labels in the loss by id; empty: all count the same.
-    """
-    from albert.model import heads
-
-    settings = (compute, seed, dropout_prob, head, class_weights)
-    return heads.TokenClassifierModel(config, num_labels, *settings)
-
-
-def _learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the `contracts.Task.learning_signals` of words.
-
-    Args:
-      outputs, features: outputs and inputs of the model by name.
-    """
-    from albert.training import learning_signals
-
-    return learning_signals.word_signals(outputs, features)
-
-
 def make_task(
     labels: Sequence[str],
     max_seq_length: int,
@@ -427,27 +394,31 @@ def make_task(
     """Returns the `contracts.Task` of token classification.
 
     Args:
+      max_seq_length: S.
       labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
         the best accuracy.
       dropout_prob: dropout of the encoder's output in training.
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
+    from albert.model import heads
+    from albert.training import learning_signals
+
     partial, marked = functools.partial, entities.mark_entities(labels)
+
+    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        settings = (compute, seed, dropout_prob, head, class_weights)
+        return heads.TokenClassifierModel(config, len(labels), *settings)
+
     return contracts.Task(
         name=NAME,
-        build_model=partial(
-            _build_model,
-            num_labels=len(labels),
-            dropout_prob=dropout_prob,
-            head=head,
-            class_weights=tuple(class_weights),
-        ),
+        build_model=build_model,
         eval_outputs=partial(eval_outputs, max_seq_length=max_seq_length),
         evaluator=partial(Evaluator, labels),
         train_metrics=_train_metrics,
         best_metric="f1" if marked else "eval_accuracy",
         metrics=("eval_accuracy", "eval_loss", *(("f1", "precision", "recall") if marked else ())),
-        learning_signals=_learning_signals,
+        learning_signals=learning_signals.word_signals,
     )
 
 
@@ -475,7 +446,12 @@ class Files:
     def parts(
         self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer
     ) -> Iterator[Part]:
-        """Yields the parts of the sentences of a split; see `parts_of`."""
+        """Yields the parts of the sentences of a split.
+
+        Args:
+          split: "train", "dev" or "test".
+          max_seq_length: S; a longer sentence has several parts.
+        """
         for number, sentence in enumerate(self.sentences(split)):
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
@@ -520,30 +496,17 @@ def predictions(
         yield word_files.Prediction(sentence, names, pair[1], number in cut)
 
 
-def make_data(
-    files: Files,
-    tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    cache: example_data.FeatureCache,
-) -> "TokenData":
-    """Returns the `contracts.Data` of token classification."""
-    check_length(max_seq_length)
-    return TokenData(
-        name=NAME,
-        cache=cache,
-        sentence_files=files,
-        tokenizer=tokenizer,
-        max_seq_length=max_seq_length,
-    )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenData(example_data.ExampleData[Part]):
-    """The data of token classification; for the attributes see `make_data`."""
+    """The data of token classification: the parts of sentences, of `max_seq_length` at most."""
 
+    name: str = NAME
     sentence_files: Files
     tokenizer: tokenization.FullTokenizer
     max_seq_length: int
+
+    def __post_init__(self) -> None:
+        check_length(self.max_seq_length)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -551,19 +514,19 @@ class TokenData(example_data.ExampleData[Part]):
         return {"label_ids": len(self.sentence_files.labels), "first_pieces": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """See `contracts.Data`."""
+        """Returns the features of the records of a split."""
         return feature_specs(self.max_seq_length)
 
     def files(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the paths of the source files of a split."""
         return [self.sentence_files.files[split]]
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """See `example_data.ExampleData`."""
+        """Returns a JSON-ready dict that identifies the data of a split."""
         return self.sentence_files.fingerprint(split)
 
     def examples(self, split: str) -> Iterator[Part]:
-        """See `example_data.ExampleData`."""
+        """Yields the parts of the sentences of a split."""
         return self.sentence_files.parts(split, self.max_seq_length, self.tokenizer)
 
     def dev_requests(self) -> Iterator[dict[str, list[str]]]:
@@ -571,14 +534,11 @@ class TokenData(example_data.ExampleData[Part]):
         return ({"words": list(row.words)} for row in self.sentence_files.sentences("dev"))
 
     def featurize(self, example: Part, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
-        """Returns the features of a part, see `convert_part`.
-
-        Args:
-          cuts: counts words that are cut.
-        """
+        """Returns the features of a part, see `convert_part`; `cuts`: counts words that are cut."""
         return convert_part(example, self.max_seq_length, self.tokenizer, cuts)
 
     def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
+        """Yields the predicted sentences of the test file; `rows`: outputs of the model."""
         sentences = self.sentence_files.sentences("test")
         return predictions(sentences, self.sentence_files.labels, rows)
 
@@ -626,6 +586,7 @@ def outcomes_of(
 
     Args:
       labels: all label names of the model.
+      rows: words, labels and predicted labels of each sentence.
     """
     marked = entities.mark_entities(labels)
     for row in rows:

@@ -99,8 +99,10 @@ def read_lines(
 
     Args:
       form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
-      columns, labeled: see `read`.
-      skipped: gets the places of texts without words ("txt", "jsonl"), see `tables.each`.
+      columns: where words and labels are.
+      labeled: True: words must have labels; False: they are not read; None: as the first sentence.
+      skipped: gets the places of texts without words ("txt", "jsonl"); None: not allowed.
+      name: path of the file, for messages.
     """
     if form == "txt":
         texts = ((f"{name} line {i}", line) for i, line in file_io.text_lines(lines, name))
@@ -158,10 +160,17 @@ def _read_jsonl(
     labeled: bool | None,
     skipped: list[str] | None,
 ) -> Iterator[Sentence]:
-    """Yields the sentences of lines of JSON objects; for the arguments see `read_lines`."""
+    """Yields the sentences of lines of JSON objects, see `read_lines`.
+
+    Args:
+      name: path of the file, for messages.
+      labeled: True: words must have labels; False: they are not read; None: as the first sentence.
+      skipped: gets the places of texts without words; None: not allowed.
+    """
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
 
     def make(number: int, place: str, row: dict[str, Any]) -> Sentence:
+        """Returns the sentence of a row by key, with its number, and its place for messages."""
         nonlocal labeled
         if words_key not in row and isinstance(row.get(_TEXT), str):
             words = words_of(row[_TEXT], place)
@@ -206,7 +215,12 @@ def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str
 def _read_conll(
     lines: Iterable[bytes], name: str, columns: Columns, labeled: bool | None
 ) -> Iterator[Sentence]:
-    """Yields the sentences of lines with one word each; for the arguments see `read_lines`."""
+    """Yields the sentences of lines with one word each, see `read_lines`.
+
+    Args:
+      name: path of the file, for messages.
+      labeled: True: words must have labels; False: they are not read; None: as the first sentence.
+    """
     rows: list[list[str]] = []
     first, count = 1, 0
     for number, fields in _fields(lines, name):
@@ -255,6 +269,7 @@ def _fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]
 
 
 def _ends_sentence(line: str) -> bool:
+    """Returns whether a line of a file in CoNLL's form ends a sentence."""
     return not line.strip() or line.startswith(_DOCUMENT)
 
 
@@ -277,7 +292,7 @@ def _sentence(
       rows: columns of each word.
       name: name of the file, for messages.
       count: number of sentences before it, which is its id.
-      labeled: see `read`.
+      labeled: True: words must have labels; False: they are not read; None: if there are.
     """
     place, width = f"{name} line {first}", len(rows[0])
     word = _column(columns.words, 0, width, "words_column", place)

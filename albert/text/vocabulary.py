@@ -131,11 +131,7 @@ def sampled_lines(lines: list[str], below: int, draw: Callable[[int], np.ndarray
 def drawn_of_block(
     number: int, segments: Iterable[corpus.Segment], below: int, seed: int
 ) -> Iterator[str]:
-    """Yields the lines of a block that are in the sample.
-
-    Args:
-      below: result of `sample_limit`.
-    """
+    """Yields the lines of a block that are in the sample; `below`: result of `sample_limit`."""
     for place, segment in enumerate(segments):
         draw = line_numbers(seed, number, place)
         for lines in corpus.nonblank_lines(segment):

@@ -1,7 +1,7 @@
 """Trains within a time budget: the last step is planned repeatedly while the model trains.
 
 The learning rate follows the plan: the completed fraction of training rises to 1 at the planned
-last step. `budget.json` in the output folder has all plans, so that a resumed run knows the time
+last step. ``budget.json`` in the output folder has all plans, so that a resumed run knows the time
 left, and a repeated run takes the same steps at the same learning rates.
 """
 
@@ -109,6 +109,7 @@ class Durations:
         both = math.lcm(save_every, eval_every)
 
         def count(*intervals: int) -> int:
+            """Counts the multiples of some intervals from the current to the last step."""
             return sum(last // every - (step - 1) // every for every in intervals)
 
         evaluations = count(eval_every) + (last % eval_every > 0) + self.averages
@@ -125,7 +126,9 @@ def last_step_within(
 
     Args:
       seconds: remaining time of the budget.
-      step, save_every, eval_every: see `Durations.seconds_left`.
+      step: current step, whose checkpoint is not saved yet.
+      save_every: steps between checkpoints.
+      eval_every: steps between evaluations; 0: each checkpoint is evaluated.
     """
     fits, too_many = step, step + 2 + int(max(seconds, 0.0) / max(durations.step, 1e-6))
     while too_many - fits > 1:
@@ -190,6 +193,7 @@ class Pacer(contracts.Hook):
         return self._follows or any(plan["step"] for plan in self._plans)
 
     def resume(self, step: int) -> int | None:
+        """Resumes the plan at a step; returns the last step of training if it moves."""
         plans = [plan for plan in self._plans if plan["step"] <= step]
         if self._follows:
             logging.info(
@@ -211,6 +215,7 @@ class Pacer(contracts.Hook):
         return self.num_train_steps
 
     def steps_to_stop(self, step: int) -> int:
+        """Returns the maximum number of steps from a step on before the next plan."""
         # Training continues while the file is written, so saving takes longer than until now.
         self._save_began = None
         self._call_began = step, self._settings.clock()
@@ -222,6 +227,7 @@ class Pacer(contracts.Hook):
         return max(1, (self.num_train_steps - step) // 2)
 
     def save(self, step: int) -> None:
+        """Writes the plan with the time of a step whose checkpoint is about to be saved."""
         now = self._settings.clock()
         self._save_began = now
         if self._follows or not self._writes:
@@ -231,6 +237,7 @@ class Pacer(contracts.Hook):
         self._write()
 
     def update(self, step: int) -> int | None:
+        """Records the time of the steps up to this one; returns the last step if it moves."""
         if self._follows:
             for plan in (plan for plan in self._plans if plan["step"] == step):
                 self._apply(plan)
@@ -250,14 +257,14 @@ class Pacer(contracts.Hook):
         """Wraps ``on_checkpoint`` to time its evaluations; the untrained model is not evaluated.
 
         Args:
-          on_checkpoint: see `engine.Engine.train`.
+          on_checkpoint: ``(prefix, step)`` evaluates a checkpoint; returns whether training ends.
           time_evaluation: function that returns about how many seconds an evaluation takes.
         """
         # The first call builds the graph of a resumed session, or evaluates nothing.
         is_first = True
 
         def timed(prefix: str, step: int) -> bool:
-            """Evaluates a checkpoint and records the seconds; returns whether training must end."""
+            """Evaluates the checkpoint `prefix` and times it; returns whether training ends."""
             nonlocal is_first
             self._note_saving()
             if step == 0:
@@ -373,6 +380,7 @@ class Pacer(contracts.Hook):
             self._write()
 
     def _apply(self, plan: dict[str, Any]) -> None:
+        """Follows a plan as in ``budget.json``, see `_plan`."""
         if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
         if self.pace:
@@ -422,6 +430,7 @@ def read(folder: str, minutes: float) -> dict[str, Any] | None:
 
 
 def _read(path: str) -> dict[str, Any]:
+    """Reads and checks the file ``budget.json``."""
     budget = file_io.read_json(path, "budget")
     json_shapes.check(budget, _SHAPE, path)
     for attempt in budget["attempts"]:

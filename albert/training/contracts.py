@@ -58,6 +58,7 @@ class Model(Protocol):
 
         Args:
           features: {name: [B, ...]}, the batch.
+          training: whether dropout is applied.
           seed: integers [2] that determine the dropout; None: a random one.
 
         Returns:
@@ -65,20 +66,20 @@ class Model(Protocol):
         """
 
     def loss_weights(self, features: Tensors) -> Tensors:
-        """Returns the total weight of a batch in each loss term, from inputs only: scalars."""
+        """Returns {loss term: scalar}, the total weight of a batch of features in each term."""
 
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> Tensors:
-        """Returns {name: scalar} of the loss terms of a batch, see `heads.Model.losses`.
+        """Returns {name: scalar} of the loss terms of a batch.
 
         Args:
-          outputs: those of the model.
+          outputs: {name: tensor} of the model for these features.
           weights: {name: total weight}, by default `loss_weights` of the features.
         """
 
     def total(self, losses: Tensors) -> "tf.Tensor":
-        """Returns the scalar that training minimizes."""
+        """Returns the scalar that training minimizes, of {name: scalar} of the loss terms."""
 
     def prepare_weights(self) -> list["tf.Tensor"]:
         """Returns the weights in the form that inference reads, for all batches."""
@@ -91,7 +92,7 @@ class Evaluator(Protocol):
     """Computes the metrics of a task over the examples of an evaluation."""
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds the rows of `Task.eval_outputs` for some examples."""
+        """Adds {name: [B, ...]}, the `Task.eval_outputs` of some examples."""
 
     def result(self) -> dict[str, float]:
         """Returns the metrics of all examples."""
@@ -129,14 +130,14 @@ class Hook:
         """Records the end of some steps; returns the last step of training if it moves."""
 
     def observe(self, step: int, signals: Rows) -> None:
-        """Takes the sums of the task's `learning_signals` over the steps since the last call."""
+        """Takes {name: sum} of the task's `learning_signals` over the steps since the last call."""
 
     def save(self, step: int) -> None:
         """Records that a checkpoint is about to be saved."""
 
 
 def no_metrics(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns no metrics, for tasks that log only losses and are not judged."""
+    """Returns {}: the metrics of tasks that log only losses for a batch's outputs and features."""
     return {}
 
 
@@ -174,7 +175,7 @@ class Task:
     metrics: Sequence[str] = ()
     learning_signals: Callable[[Tensors, Tensors], Tensors] = no_metrics
     training_means: Sequence[str] = ()
-    results_form: results.Form = results.SHORT
+    results_form: results.ResultsFormat = results.SHORT
 
 
 def no_change(features: Tensors) -> Tensors:
@@ -219,11 +220,11 @@ class Data(abc.ABC):
 
     @abc.abstractmethod
     def specs(self, split: str) -> Sequence[FeatureSpec]:
-        """Returns the features, to write and parse the records."""
+        """Returns the features of a split, to write and parse its records."""
 
     @abc.abstractmethod
     def make_records(self, split: str) -> list[str]:
-        """Returns the paths of the TFRecord files of all examples; makes them if missing."""
+        """Returns the TFRecord files of all examples of a split; makes them if missing."""
 
     @abc.abstractmethod
     def read_ids(self) -> list:
@@ -239,7 +240,7 @@ class Data(abc.ABC):
           output_dir: folder to write to.
           rows: outputs of `Task.eval_outputs` in the order of the records.
           ids: those of the examples, in the same order.
-          prefix: the checkpoint that computed the outputs.
+          prefix: path of the checkpoint that computed the outputs.
 
         Returns:
           {name of a score: number} of the predictions, or None if there are no labels.
@@ -247,18 +248,18 @@ class Data(abc.ABC):
 
     @abc.abstractmethod
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the source files of the examples."""
+        """Returns the paths of the source files of a split."""
 
     def dev_requests(self) -> Iterable[dict[str, Any]]:
         """Returns the dev examples as requests to a server of the model; none by default."""
         return ()
 
     def source(self, split: str) -> str:
-        """Returns the split of the source files whose examples a split has."""
+        """Returns the name of the split of the source files whose examples a split has."""
         return split
 
     def records(self, split: str) -> list[str]:
-        """Returns the paths of the TFRecord files to use; makes them if missing."""
+        """Returns the TFRecord files of a split to use; makes them if missing."""
         paths = self.make_records(split)
         if self.fractions:
             specs, source = self.specs(split), self.source(split)
@@ -273,7 +274,7 @@ class Data(abc.ABC):
         return self.fractions.choose(ids, self.source("test")) if self.fractions else ids
 
     def reading(self, paths: Sequence[str]) -> AbstractContextManager[None]:
-        """Returns a context in which records are read; errors name the file of invalid ones."""
+        """Returns a context in which these record files are read; errors name the invalid one."""
         from albert.data import record_files, record_values
 
         if self.value_limits is None:
@@ -285,7 +286,8 @@ class Data(abc.ABC):
         """Returns data whose values are checked as they are read; errors name the record.
 
         Args:
-          model_limits: see `record_values.limits_of_model`; `limits` replace them.
+          model_limits: {feature: number below which its integers must be} of the model; `limits`
+            of the task replace them.
         """
         from albert.data import record_values
 
@@ -313,7 +315,7 @@ class Data(abc.ABC):
         return data._preparing(last=prepare)
 
     def _preparing(self, first: _Prepare | None = None, last: _Prepare | None = None) -> Self:
-        """Returns data with functions before and after `prepare` of its inputs; None: none."""
+        """Returns data whose inputs call `first` before and `last` after `prepare`, if given."""
         train, evaluation = self.train_input, self.eval_input
         return dataclasses.replace(
             self,

@@ -85,7 +85,7 @@ class DistillationConfig:
         """Checks that a student can be compared with the teacher.
 
         Args:
-          config: `configuration.AlbertConfig` of the student.
+          config: sizes of the student.
         """
         names = ["vocab_size"] + ["hidden_size"] * self.reads_hidden_states
         student_weights.check_equal(
@@ -103,7 +103,7 @@ def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
 
     Args:
       checkpoint: the teacher's prefix; its vocabulary is in the same folder.
-      source: `sources.Source` of the student.
+      source: files of the student.
     """
     ours = source.vocabulary
     theirs = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
@@ -133,6 +133,7 @@ class HeadlessTeacher(heads.Model):
 
         Args:
           features: {name: [B, ...]}, the batch.
+          training: whether dropout is applied.
           seed: integers [2] that determine the dropout; None: a random one.
         """
         encoded = self._encode(features, training, seed)
@@ -140,10 +141,11 @@ class HeadlessTeacher(heads.Model):
         return {"sequence_output": encoded.sequence_output, **layers}
 
     def example_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
+        """Returns {}: without a head no loss has weights, whatever the features."""
         return {}
 
     def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-        """Returns {}: without a head there are no losses."""
+        """Returns {}: without a head there are no losses of outputs and features."""
         return {}
 
 
@@ -193,7 +195,7 @@ class DistilledModel(tf.Module):
         return self._student.prepare_weights()
 
     def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
-        """Uses prepared weights of the student, see `heads.Model`."""
+        """Uses weights of the student from `prepare_weights` in place of variables in the block."""
         return self._student.use_weights(weights)
 
     def __call__(
@@ -203,6 +205,7 @@ class DistilledModel(tf.Module):
 
         Args:
           features: {name: [B, ...]}, the batch.
+          training: whether dropout is applied; then the teacher's outputs are added.
           seed: integers [2] that determine the dropout; None: a random one.
         """
         outputs = self._student(features, training, seed)
@@ -212,7 +215,7 @@ class DistilledModel(tf.Module):
         return outputs
 
     def _targets(self, features: Tensors) -> dict[str, tf.Tensor]:
-        """Returns the outputs of the teacher that the loss needs."""
+        """Returns {name: tensor} of the teacher, for a batch of features, that the loss needs."""
         settings, factors = self._settings, self._settings.factors
         targets = self.teacher(features, training=False)
         names = [settings.logits] * ("distillation_loss" in factors)
@@ -229,7 +232,7 @@ class DistilledModel(tf.Module):
         return [(name(layer), name(teacher_layer(layer, count))) for layer in range(count)]
 
     def loss_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
-        """Returns the weights of `heads.Model` with those of the teacher's terms."""
+        """Returns {term: total weight in a batch of features}, also of the teacher's terms."""
         weights = self._student.loss_weights(features)
         tokens = tf.reduce_sum(_real_tokens(features))
         totals = {
@@ -246,7 +249,8 @@ class DistilledModel(tf.Module):
         """Returns {name: scalar} of the terms, without the weights of the settings.
 
         Args:
-          outputs: those of the model in training.
+          outputs: {name: tensor} of the model in training.
+          features: {name: [B, ...]}, the batch.
           weights: {name: total weight}, by default `loss_weights` of the features.
         """
         weights = self.loss_weights(features) if weights is None else weights
@@ -262,6 +266,7 @@ class DistilledModel(tf.Module):
         Args:
           term: name of the term, such as "distillation_loss".
           outputs: those of the student and, as ``teacher_…``, of the teacher.
+          features: {name: [B, ...]}, the batch.
         """
         settings, tokens = self._settings, _real_tokens(features)
         if term == "distillation_loss":
@@ -287,7 +292,7 @@ class DistilledModel(tf.Module):
 
 
 def _real_tokens(features: Tensors) -> tf.Tensor:
-    """Returns [B, S]: 1 for the tokens of real examples, else 0."""
+    """Returns [B, S] of a batch of features: 1 for the tokens of real examples, else 0."""
     ids = features["input_ids"]
     mask = tf.cast(features.get("input_mask", tf.ones_like(ids)), tf.float32)
     return mask * heads.real_examples(features)[:, tf.newaxis]
@@ -342,7 +347,7 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
     def build_model(
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> Model:
-        """Builds the student with its teacher."""
+        """Builds the student with its teacher; `seed`: of the initial weights."""
         settings.check_student(config)
         if settings.reads_hidden_states:
             compute = dataclasses.replace(compute, whole_sequence=True)

@@ -1,4 +1,4 @@
-"""Distributes a run over its devices: one device, has_several GPUs, has_several workers or a TPU.
+"""Distributes a run over its devices: one device, several GPUs, several workers or a TPU.
 
 The engine only sees the `tf.distribute.Strategy` that `create_strategy` returns. Workers are
 processes that run the same command. `TF_CONFIG` lists all workers and identifies this one. Each
@@ -78,11 +78,13 @@ def connect(
 
 
 def _place(address: str | None) -> str:
+    """Returns where a TPU was looked for; `address`: its name or host:port, None: this machine."""
     return f"under {address!r}" if address else "on this machine"
 
 
 @contextlib.contextmanager
 def _tpu_errors(address: str | None) -> Iterator[None]:
+    """Turns errors in the block into one that no TPU was found at an address; None: here."""
     try:
         yield
     except (ValueError, RuntimeError, ImportError, OSError, tf.errors.OpError) as error:
@@ -94,7 +96,7 @@ def _tpu_errors(address: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limit_requests(seconds: float) -> Iterator[None]:
-    """Limits the time that Python's network requests wait in the block."""
+    """Limits the seconds that Python's network requests wait in the block."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -169,7 +171,7 @@ class Cluster:
     index: int
 
     def name(self, index: int) -> str:
-        """Returns the name of a worker for messages."""
+        """Returns the name of the worker with this position in `addresses`, for messages."""
         return f"worker {index} ({self.addresses[index]})"
 
 
@@ -188,7 +190,7 @@ def cluster_of(tf_config: str | None) -> Cluster | None:
 
 
 def _parse_cluster(config: object) -> Cluster | None:
-    """Builds the `Cluster` from parsed JSON; errors describe the problem, not the text."""
+    """Builds the `Cluster` from JSON of ``TF_CONFIG``; errors omit the text of the variable."""
     if not isinstance(config, dict):
         raise file_io.InputError("is not a JSON object")
     jobs, task = config.get("cluster", {}), config.get("task", {})
@@ -225,6 +227,7 @@ def _parse_cluster(config: object) -> Cluster | None:
 
 
 def _is_address(value: object) -> bool:
+    """Returns whether a value of JSON is a text like "host:port"."""
     return isinstance(value, str) and bool(re.fullmatch(r"\S+:\d+", value))
 
 
@@ -253,8 +256,8 @@ def create_strategy(
     """Builds the strategy; call this before any other use of TensorFlow.
 
     Args:
-      name: one of `STRATEGIES`. "auto" selects has_several workers if ``TF_CONFIG`` lists them,
-        else has_several GPUs if the machine has them, else one device.
+      name: one of `STRATEGIES`. "auto" selects several workers if ``TF_CONFIG`` lists them, else
+        several GPUs if the machine has them, else one device.
       tpu_name: name or address of the TPU; defaults to `master`.
       tpu_zone: Google Cloud zone of the TPU.
       gcp_project: Google Cloud project of the TPU.
@@ -335,7 +338,7 @@ def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> Non
 
 
 def _listen(port: int) -> socket.socket:
-    """Opens a socket by which other workers see, until TensorFlow starts, that this one runs."""
+    """Opens a port by which other workers see, until TensorFlow starts, that this one runs."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(
             ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
@@ -344,6 +347,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _is_answering(address: str) -> bool:
+    """Returns whether a process listens at host:port."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=1):
@@ -359,7 +363,13 @@ def _gpus() -> list[tf.config.LogicalDevice]:
 def _tpu_strategy(
     address: str | None, zone: str | None, project: str | None
 ) -> tf.distribute.Strategy:
-    """Returns the strategy of a TPU; the arguments are those of `find`."""
+    """Returns the strategy of a TPU.
+
+    Args:
+      address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None: the TPU named
+        in the environment.
+      zone, project: Google Cloud zone and project of a named TPU.
+    """
     resolver = find(address, zone, project)
     with _end_on_signals():
         connect(resolver, address)
@@ -370,7 +380,7 @@ def _tpu_strategy(
 
 
 def workers(strategy: tf.distribute.Strategy) -> Cluster | None:
-    """Returns the `Cluster` of a strategy; None unless it has has_several workers."""
+    """Returns the `Cluster` of a strategy; None unless it has several workers."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return None
     return cluster_of(os.environ.get("TF_CONFIG"))
@@ -441,6 +451,7 @@ def _replica_sums(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf
     """Returns ``(vector) -> its sum over all replicas``, compiled once per run."""
 
     def replica_sum(values: tf.Tensor) -> tf.Tensor:
+        """Returns the sum over all replicas of a vector that each has."""
         context = tf.distribute.get_replica_context()
         # A copy, because the sum needs a device, which an argument does not have.
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
@@ -453,6 +464,7 @@ def _first_replica_values(strategy: tf.distribute.Strategy) -> Callable[[np.ndar
     """Returns ``(values) -> the first (chief's) replica's values``, compiled once per run."""
 
     def replica_values(values: tf.Tensor) -> tf.Tensor:
+        """Returns the chief's values; each replica has some of the same shape."""
         context = tf.distribute.get_replica_context()
         counts = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
         return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * values)
@@ -491,7 +503,7 @@ def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) 
 
 
 def check_same_weights(strategy: tf.distribute.Strategy, variables: Iterable[tf.Variable]) -> None:
-    """Checks that all workers start from the same weights; training would not align them."""
+    """Checks that variables have the same values in all workers, which training would not align."""
     if workers(strategy) is None:
         return
     digest = hashlib.sha256()
@@ -590,7 +602,7 @@ def distribute(
     """Builds the dataset of an input function, distributed over replicas or a TPU if needed.
 
     Args:
-      input_fn: see `records`.
+      input_fn: makes the dataset from a dict of parameters, such as "batch_size".
       global_batch_size: examples per step over all replicas.
       flag: name of the flag that sets the batch size, for messages.
       endless: whether the dataset never ends; then no step needs to check whether all replicas
@@ -604,6 +616,7 @@ def distribute(
     options.autotune.enabled = False
 
     def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """Returns the dataset of one of the pipelines that read the input."""
         dataset = input_fn(
             {
                 "batch_size": batch_size,

@@ -24,10 +24,10 @@ from albert.data.input_pipeline import InputFn
 from albert.io import file_io, progress, signals
 from albert.model import batching, checkpoints, configuration, kernels, layers
 from albert.training import (
+    checkpoint_writer,
     contracts,
     cost,
     distribution,
-    evaluation,
     optimizer_table,
     optimizers,
     results,
@@ -248,7 +248,7 @@ class Engine:
             checkpoints.clean_up(config.output_dir)
         self._hooks = hooks
         optimizer = self._build_optimizer(settings)
-        with evaluation.BackgroundWriter() as self._writer:
+        with checkpoint_writer.BackgroundWriter() as self._writer:
             step, ended = self._start(optimizer, initialize, on_checkpoint)
             if ended or step >= config.num_train_steps:
                 logging.info("Nothing to train: already at step %d", step)
@@ -268,7 +268,7 @@ class Engine:
         return self._save_average(optimizer)
 
     def _training_data(self, input_fn: InputFn, step: int) -> tf.distribute.DistributedDataset:
-        """Returns the distributed dataset of endless training batches after a step."""
+        """Returns the distributed training batches of `input_fn` after a step, endless."""
         batch_size = self.run_config.train_batch_size
         return distribution.distribute(
             self.strategy, input_fn, batch_size, "train_batch_size", endless=True, first_step=step
@@ -279,7 +279,7 @@ class Engine:
 
         Args:
           step: steps taken before.
-          words_per_token: see `train`.
+          words_per_token: words of the training data per token; None: unknown.
         """
         config, is_chief = self.run_config, distribution.is_chief(self.strategy)
         folder = config.output_dir if is_chief else None
@@ -369,7 +369,7 @@ class Engine:
         log: training_log.TrainingLog,
         on_checkpoint: OnCheckpoint | None,
     ) -> None:
-        """Trains on batches from `step` to the last one; `on_checkpoint` is as in `train`."""
+        """Trains on batches from `step` to the last one."""
         config, started = self.run_config, time.monotonic()
         logging.info("Building the training graph; the first step follows")
         replica_step = functools.partial(
@@ -439,7 +439,7 @@ class Engine:
         return request
 
     def _steps_per_call(self, seconds: float) -> int:
-        """Returns the number of steps per call, which must be the same in all workers."""
+        """Returns the steps per call for the seconds of one, the same number in all workers."""
         fitting = distribution.from_chief(
             self.strategy, lambda: int(MAX_CALL_SECONDS / max(seconds, 1e-6))
         )
@@ -451,7 +451,7 @@ class Engine:
         """Saves a checkpoint; returns the result of `_evaluate`.
 
         Args:
-          on_checkpoint: see `train`; None: nothing is evaluated.
+          on_checkpoint: evaluates the checkpoint if it is due; None: nothing is evaluated.
         """
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
@@ -487,8 +487,8 @@ class Engine:
         """Evaluates a checkpoint if due; returns whether training must end.
 
         Args:
-          on_checkpoint: see `train`; None: nothing is evaluated.
-          prefix, step: those of the checkpoint.
+          on_checkpoint: evaluates the checkpoint; None: nothing is evaluated.
+          prefix, step: path of the checkpoint, without ending, and its step.
         """
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
@@ -568,6 +568,7 @@ class Engine:
             """Returns {name: rows [B, ...]} of the next batch.
 
             Args:
+              iterator: yields the features of batches.
               weights: the model's prepared weights.
             """
             with kernels.releasing_gradients():

@@ -1,8 +1,7 @@
-"""Evaluates checkpoints, writes the results and keeps the best one as ``model.ckpt-best``.
+"""Evaluates checkpoints and writes the results; `best_checkpoint` decides which one is the best.
 
 `evaluate_while_training` evaluates each checkpoint when it is saved, `evaluate` and `evaluate_all`
-the checkpoints of an earlier or concurrent run. `BestTracker` keeps track of the best one, and
-`BackgroundWriter` saves checkpoints while training continues.
+the checkpoints of an earlier or concurrent run.
 """
 
 import contextlib
@@ -10,277 +9,31 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert.data.input_pipeline import InputFn
-from albert.io import file_io, log_format
+from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import contracts, distribution, optimizers, results, run_record, training_log
-from albert.training.evaluation_basis import Basis
+from albert.training import (
+    best_checkpoint,
+    contracts,
+    distribution,
+    results,
+    run_record,
+    training_log,
+)
+from albert.training.best_checkpoint import BestTracker, Metrics
+from albert.training.engine import Engine
 
-Metrics = dict[str, float]  # {name of a score: number}
 T = TypeVar("T")
 _MAX_NAMES = 4  # variables that a message names
 
 
-class Config(Protocol):
-    """The settings of `engine.RunConfig` that this module reads."""
-
-    @property
-    def output_dir(self) -> str:
-        """Folder of checkpoints and results."""
-
-    @property
-    def early_stopping_patience(self) -> int:
-        """Evaluations without improvement after which training ends; 0: disabled."""
-
-
-class Engine(Protocol):
-    """The members of `engine.Engine` that this module uses; that module imports this one.
-
-    Attributes:
-      baseline: scores of the best constant answer; None before the first evaluation.
-      basis: returns what its evaluations are measured on; None: unknown.
-      classes: examples of each class in the last evaluation.
-    """
-
-    task: contracts.Task
-    model: contracts.Model
-    strategy: tf.distribute.Strategy
-    baseline: dict[str, float] | None
-    basis: Callable[[], Basis | None]
-    classes: Sequence[results.ClassCount]
-
-    @property
-    def run_config(self) -> Config:
-        """The settings of the run."""
-
-    def evaluate(self, input_fn: InputFn) -> dict[str, float]:
-        """Returns the metrics of the current weights over all examples."""
-
-
-class BestTracker:
-    """The best evaluated step of a folder, and its result files.
-
-    An existing best checkpoint is replaced only by a better one. If its score is unknown,
-    `unscored_best` is its prefix: call `take_best` before `record`. A checkpoint of step 0 with
-    random parts is the best only until another one is recorded, whatever its score.
-
-    Args:
-      metric: key of the results by which the best is chosen; for losses, lower is better.
-      resume: whether to continue the files of an earlier run; else they are written from scratch.
-      is_chief: False in the workers that must not write; they do not read files either.
-      baseline: function that returns the scores of a constant answer; None if they are unknown.
-      random_parts: function that returns the names of variables that had random values at step 0.
-      basis: what the scores are measured on; results on another basis are set aside. None: unknown.
-    """
-
-    def __init__(
-        self,
-        folder: str,
-        metric: str,
-        resume: bool,
-        is_chief: bool = True,
-        baseline: Callable[[], dict[str, float] | None] = lambda: None,
-        form: results.Form = results.SHORT,
-        random_parts: Callable[[], list[str]] = list,
-        basis: Basis | None = None,
-    ) -> None:
-        self._folder = folder
-        self._random_parts = random_parts
-        self._best_is_untrained = False
-        self._baseline = baseline
-        self._metric = metric
-        self._form = form
-        self._sign = -1.0 if results.is_loss(metric) else 1.0
-        self._is_chief = is_chief
-        self.last_step = -1
-        self.best_step: int | None = None
-        self.best_value: float | None = None
-        self.unscored_best: str | None = None
-        self._reported_value: float | None = None  # the best among the blocks of the results
-        self._blocks: list[results.Block] = []
-        if is_chief:
-            self._events = os.path.join(folder, "eval")
-            file_io.make_dirs(self._events)
-            with file_io.room_for(self._events):
-                self._writer = tf.summary.create_file_writer(self._events)
-            checkpoints.complete_best(folder)
-            _quarantine_others(folder, basis)
-            self.unscored_best = checkpoints.find_best(folder)
-            if resume:
-                self._resume()
-
-    def _resume(self) -> None:
-        self._blocks = results.read_blocks(self._folder)
-        try:
-            trial = results.read_trial(self._folder)
-        except file_io.InputError as error:
-            logging.warning("Not used: %s", error)
-            return
-        if trial is None:
-            return
-        self.last_step = trial.last_step
-        if self.unscored_best and self._is_score_of_best(trial):
-            self.unscored_best = None
-            self.best_step, self.best_value = trial.best_step, trial.best_value
-            best = checkpoints.find_best(self._folder)
-            self._best_is_untrained = best is not None and self._is_untrained(
-                checkpoints.read_step(best)
-            )
-            self._reported_value = self.best_value
-
-    def _is_score_of_best(self, trial: results.Trial) -> bool:
-        """Returns whether a trial is of the existing best checkpoint and of this metric."""
-        # The file does not name the metric; the results of that step do.
-        blocks = [block for block in self._blocks if block.step == trial.best_step]
-        value = blocks[0].values.get(self._metric, np.nan) if blocks else np.nan
-        with np.errstate(over="ignore"):
-            value, best_value = np.float32(value), np.float32(trial.best_value)
-        is_score = np.isfinite(value) and value == best_value
-        try:
-            stored = self.unscored_best and _stored_step(self.unscored_best)
-            return bool(is_score) and trial.best_step == stored
-        except file_io.InputError:
-            return False  # `_score_best` reports what is wrong with it.
-
-    def _value(self, metrics: Metrics) -> float:
-        if self._metric not in metrics:
-            raise file_io.InputError(f"no {self._metric} among the results {sorted(metrics)}")
-        return float(self._form.number(metrics[self._metric]))
-
-    def _is_untrained(self, step: int | None) -> bool:
-        """Returns whether a step has parts with random values; only the chief needs to know."""
-        return self._is_chief and step == 0 and bool(self._random_parts())
-
-    def take_best(self, step: int | None, metrics: Metrics) -> None:
-        """Sets the metrics of the existing best checkpoint, without writing.
-
-        Args:
-          step: its step; None if unknown, as for a model that another program has trained.
-        """
-        self.best_step, self.best_value = step or 0, self._value(metrics)
-        self._best_is_untrained = self._is_untrained(step)
-        self.unscored_best = None
-
-    def write_best(self, metrics: Metrics, classes: Sequence[results.ClassCount] = ()) -> None:
-        """Adds the metrics of `take_best` to the results of an earlier run.
-
-        Args:
-          classes: counts of each class; empty if the task counts none.
-        """
-        if self._is_chief and self.best_step is not None:
-            self._reported_value = self.best_value
-            self._write_results(checkpoints.BEST, self.best_step, metrics)
-            run_record.set_result(self._folder, self.best_step, metrics, classes)
-            run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
-
-    def record(
-        self,
-        prefix: str,
-        step: int,
-        metrics: Metrics,
-        classes: Sequence[results.ClassCount] = (),
-    ) -> None:
-        """Records the metrics of a checkpoint and copies it if it is the best so far.
-
-        Args:
-          prefix, step: those of the checkpoint.
-          classes: counts of each class; empty if the task counts none.
-        """
-        value, is_untrained = self._value(metrics), self._is_untrained(step)
-        is_better = self.best_step is None or self._best_is_untrained > is_untrained
-        if self._best_is_untrained == is_untrained:
-            is_better |= self._is_better(value, self.best_value)
-        if is_better:
-            self.best_step, self.best_value = step, value
-            self._best_is_untrained = is_untrained
-        if self._is_better(value, self._reported_value):
-            self._reported_value = value
-        self.last_step = step
-        if not self._is_chief:
-            return
-        if is_better:
-            # The old score must not be read as that of the new checkpoint.
-            results.remove_trial(self._folder)
-            checkpoints.replace_best(self._folder, prefix)
-        self._write_results(os.path.basename(prefix), step, metrics)
-        if is_better:
-            run_record.set_result(self._folder, step, metrics, classes)
-        run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
-        with file_io.room_for(self._events), self._writer.as_default(step=step):
-            for key, number in metrics.items():
-                training_log.write_scalar(key, number)
-            self._writer.flush()
-
-    def _is_better(self, value: float, best: float | None) -> bool:
-        """Returns whether a score replaces the best one, which is None before the first.
-
-        Any number is better than None or NaN. Of several NaN the last one counts.
-        """
-        if best is None or np.isnan(best):
-            return True
-        return self._sign * value > self._sign * best
-
-    def since_best(self) -> int:
-        """Returns the number of evaluated checkpoints after the best one."""
-        if self.best_step is None:
-            return 0
-        steps = [block.step for block in self._blocks if block.step is not None]
-        return sum(step > self.best_step for step in steps)
-
-    def _write_results(self, name: str, step: int, metrics: Metrics) -> None:
-        """Writes the results of a checkpoint, and which one is the best.
-
-        Args:
-          name: prefix or name of the checkpoint.
-        """
-        _log(self._folder, name, step, metrics, self._form, is_chief=True, best=self._metric)
-        block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
-        self._blocks = results.put(self._blocks, block)
-        best_step = self.best_step if self._form.has_summary else None
-        results.write_blocks(self._folder, self._blocks, best_step)
-        # Written last: after a kill before this line the same checkpoint is evaluated again.
-        assert self.best_step is not None and self.best_value is not None
-        trial = results.Trial(self.last_step, self.best_step, self.best_value)
-        results.write_trial(self._folder, trial)
-
-
-def _log(
-    folder: str,
-    name: str,
-    step: int,
-    metrics: Metrics,
-    form: results.Form,
-    is_chief: bool,
-    kind: str = run_record.EVAL,
-    best: str | None = None,
-) -> None:
-    """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``.
-
-    On a terminal these are the scores of the reference and the one that chooses the `best`.
-
-    Args:
-      folder: output folder.
-      name: prefix or name of the checkpoint.
-      kind: see `run_record.append_evaluation`.
-      best: metric that chooses the best checkpoint; None: not shown.
-    """
-    if log_format.is_short():
-        text = results.short_line(metrics, form, best)
-    else:
-        text = ", ".join(map(results.in_words, results.lines(metrics, step, form)))
-    logging.info("Results of %s: %s", name, text)
-    if is_chief:
-        run_record.append_evaluation(folder, step, name, metrics, kind)
-
-
 def _stored_step(prefix: str) -> int:
+    """Returns the step of the checkpoint `prefix`; 0 if it has none."""
     return checkpoints.read_step(prefix) or 0
 
 
@@ -324,6 +77,7 @@ def _score_best(engine: Engine, input_fn: InputFn, tracker: BestTracker) -> _Sco
 
 
 def _read_index(prefix: str) -> bytes:
+    """Returns the content of the index file of the checkpoint `prefix`."""
     with file_io.open_file(f"{prefix}.index", "rb") as file:
         return bytes(file.read())
 
@@ -391,7 +145,7 @@ def evaluate_while_training(
         tracker.write_best(scored.metrics, scored.classes)
 
     def on_checkpoint(prefix: str, step: int) -> bool:
-        """Evaluates a new checkpoint; returns whether training must end."""
+        """Evaluates the checkpoint `prefix` if it is new; returns whether training must end."""
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             logging.info("Evaluating %s", os.path.basename(prefix))
             metrics = {**engine.evaluate(input_fn), **(extra or {})}
@@ -421,26 +175,6 @@ def _tracker(engine: Engine, resume: bool) -> BestTracker:
     )
 
 
-def _quarantine_others(folder: str, basis: Basis | None) -> None:
-    """Sets results aside that were measured on another basis, so that they do not compete.
-
-    Args:
-      basis: that of this run; None: unknown.
-    """
-    differences = run_record.read_differences(folder, basis) if basis else []
-    if differences:
-        logging.warning(
-            "The results in %s were measured on something else (%s): they are set aside, and the "
-            "best checkpoint is evaluated again",
-            folder,
-            "; ".join(differences),
-        )
-        results.quarantine(folder)
-        run_record.quarantine_evaluations(folder)
-    if basis:
-        run_record.set_basis(folder, basis)
-
-
 def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> BestTracker:
     """Evaluates every checkpoint of the output folder once.
 
@@ -453,6 +187,7 @@ def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> Bes
     folder = engine.run_config.output_dir
 
     def from_chief(make: Callable[[], T]) -> T:
+        """Returns the result of `make` in the chief, in all workers."""
         return distribution.from_chief(engine.strategy, make)
 
     if not from_chief(
@@ -491,7 +226,7 @@ def _evaluate_next(
 
     Args:
       scored: the existing best checkpoint, whose score is known; None without one.
-      step, prefix: those of the checkpoint.
+      step, prefix: step of the checkpoint, and its path without ending.
     """
     if scored and prefix == scored.prefix:
         tracker.record(prefix, step, scored.metrics, scored.classes)
@@ -508,7 +243,7 @@ def _evaluate_next(
 
 
 def _make_copy(folder: str, prefix: str) -> str | None:
-    """Copies a checkpoint, as a concurrent trainer may delete it.
+    """Copies the checkpoint `prefix` to `folder`, as a concurrent trainer may delete it.
 
     Returns:
       The prefix of the copy in `folder`; None if the checkpoint is missing.
@@ -559,7 +294,7 @@ def _list_steps(folder: str, scored: _ScoredBest | None) -> list[tuple[int, str]
 
 
 def _is_scored(prefix: str | None, scored: _ScoredBest) -> bool:
-    """Returns whether a numbered checkpoint is missing or equals the scored best."""
+    """Returns whether a numbered checkpoint is missing (None) or equals the scored best."""
     try:
         return prefix is None or _read_index(prefix) == scored.index
     except (OSError, tf.errors.NotFoundError):
@@ -574,8 +309,9 @@ def evaluate(
     A single checkpoint is reported in the log and the results file; the best one is not changed.
 
     Args:
-      which: see `checkpoints.choose`; None or "all": all checkpoints.
-      wait_secs: see `evaluate_all`.
+      which: "best", "last" or a path; None or "all": all checkpoints.
+      wait_secs: if all are evaluated, wait for those of a concurrent run until none has appeared
+        for this many seconds.
 
     Returns:
       `results.Block` of the selected or the best checkpoint; None in workers that do not write.
@@ -596,7 +332,7 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
     They do not take part in the choice of the best checkpoint. Afterwards the model has them.
 
     Args:
-      prefix: their checkpoint, see `engine.Engine.train`.
+      prefix: path of their checkpoint, without ending.
     """
     folder, form = engine.run_config.output_dir, engine.task.results_form
     step = distribution.from_chief(engine.strategy, lambda: _stored_step(prefix))
@@ -611,7 +347,7 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
     metrics = engine.evaluate(input_fn)
     is_chief = distribution.is_chief(engine.strategy)
     name = os.path.basename(prefix)
-    _log(folder, name, step, metrics, form, is_chief, run_record.AVERAGE)
+    training_log.log_results(folder, name, step, metrics, form, is_chief, run_record.AVERAGE)
     if is_chief:
         metric = engine.task.best_metric
         results.write_average(folder, results.make_block(metrics, step, form=form, metric=metric))
@@ -623,7 +359,8 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     The results of other checkpoints are kept.
 
     Args:
-      prefix: that of the checkpoint.
+      prefix: path of the checkpoint, without ending.
+      metrics: its scores by name.
 
     Returns:
       `results.Block`; None in workers that do not write.
@@ -632,8 +369,8 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
     if is_chief:
         file_io.make_dirs(folder)
-        _quarantine_others(folder, engine.basis())
-    _log(folder, prefix, step, metrics, form, is_chief)
+        best_checkpoint.quarantine_others(folder, engine.basis())
+    training_log.log_results(folder, prefix, step, metrics, form, is_chief)
     if not is_chief:
         return None
     block = results.make_block(metrics, step, form=form, metric=engine.task.best_metric)
@@ -646,65 +383,3 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     run_record.set_result(folder, step, metrics, engine.classes)
     run_record.set_evaluated(folder, 1, engine.baseline)
     return block
-
-
-# --- checkpoints written in the background --------------------------------------------------------
-
-
-class BackgroundWriter:
-    """A writer that saves checkpoints in sequence while training continues.
-
-    As a context manager it finishes the last checkpoint, even after an error.
-    """
-
-    def __init__(self) -> None:
-        self._pool = futures.ThreadPoolExecutor(1)
-        self._last: futures.Future[None] | None = None
-
-    def __enter__(self) -> "BackgroundWriter":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Waits for the last checkpoint; logs its error if the block ended with another."""
-        if kind is None:
-            self.wait()
-        self._pool.shutdown()
-        if self._last is not None and (error := self._last.exception()):
-            logging.error("%s", error)  # in addition to the error that ends the block
-
-    def save(
-        self,
-        prefix: str,
-        model: contracts.Model,
-        optimizer: optimizers.Optimizer,
-        then: Callable[[], None],
-    ) -> None:
-        """Saves like `checkpoints.save`, but only waits until the values are copied.
-
-        Args:
-          prefix, model, optimizer: see `checkpoints.save`.
-          then: function without arguments, called when the checkpoint is complete.
-        """
-        self.wait()
-        values = checkpoints.values_of(model, optimizer)
-
-        def write() -> None:
-            checkpoints.write_tensors(prefix, values, with_meta=True)
-            then()
-
-        self._last = self._pool.submit(write)
-
-    def wait(self) -> None:
-        """Waits for the last checkpoint.
-
-        Raises:
-          file_io.InputError: the checkpoint could not be written.
-        """
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
-
-    def check(self) -> None:
-        """Raises the error of `wait` if the last checkpoint has already failed; does not wait."""
-        if self._last is not None and self._last.done():
-            self.wait()

@@ -68,7 +68,7 @@ class Basis:
         What is unknown in one of them is not compared.
 
         Args:
-          *parts: the parts to compare beside data and examples: `READING`, `METRIC`.
+          *parts: what to compare in addition to data and examples: `READING`, `METRIC`.
         """
         texts = []
         if None not in (self.sha256, other.sha256) and self.sha256 != other.sha256:
@@ -94,6 +94,7 @@ def choose_examples(flags: Iterable[str]) -> list[str]:
 
 
 def _shown(value: Any) -> str:
+    """Returns a value of JSON as text, cut off if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
@@ -130,7 +131,7 @@ def from_values(
 
 
 def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns labels and columns of the data."""
+    """Returns labels and columns of the data from the content of ``model.json``."""
     parts: dict[str, Any] = {}
     labels = description.get("labels")
     if isinstance(labels, list):
@@ -173,7 +174,7 @@ def check_same(names: Sequence[str], bases: Sequence[Basis], *parts: str) -> Non
     Args:
       names: a name for each run, for messages.
       bases: what the scores of each were measured on.
-      *parts: see `Basis.differences`.
+      *parts: what to compare in addition to data and examples: `READING`, `METRIC`.
 
     Raises:
       DifferenceError: two differ; names them and what differs.

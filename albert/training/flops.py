@@ -95,7 +95,7 @@ def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: 
     Args:
       parts: number of parts of a batch that are computed one after the other.
       skip_padding: whether padding is left out.
-      micro_batches: see `count_work`.
+      micro_batches: number of micro-batches into which B is split.
     """
     if not skip_padding:
         return tf.size(mask)
@@ -116,7 +116,7 @@ def training_flops(model: contracts.Model, work: StepWork) -> int | None:
     """Returns the FLOP of forward and backward pass; None for an unknown model.
 
     Args:
-      model: see `count_work`.
+      model: the model that is trained.
     """
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher
@@ -143,6 +143,7 @@ def num_examples(model: contracts.Model, work: StepWork) -> int:
 
 
 def _student(model: contracts.Model) -> contracts.Model:
+    """Returns the student of a model that has a teacher, else the model."""
     return model.student if isinstance(model, distillation.DistilledModel) else model
 
 

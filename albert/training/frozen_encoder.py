@@ -33,7 +33,7 @@ def freeze(task: contracts.Task) -> contracts.Task:
     def build_model(
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> heads.Model:
-        """Builds the model of the task, whose encoder is not trained."""
+        """Builds the model of the task without training its encoder; `seed`: of its weights."""
         model = cast(heads.Model, task.build_model(config, compute, seed))
         model.freeze_encoder()
         return model
@@ -137,7 +137,7 @@ class OutputCache:
     # --- reading ----------------------------------------------------------------------------
 
     def prepare(self, features: Tensors) -> dict[str, tf.Tensor]:
-        """Adds the outputs to the features of a batch, see `input_options.TrainInput.prepare`.
+        """Adds the outputs to the features of a batch.
 
         Features of texts [B, S] get [B, S', H], S' the longest of them, or [B, H]; those of choices
         [B, C, S] get [B, C, H].
@@ -151,6 +151,7 @@ class OutputCache:
         return {**features, heads.ENCODER_OUTPUT: outputs}
 
     def _look_up(self, *texts: np.ndarray) -> np.ndarray:
+        """Returns the outputs of texts: ids, mask and segments, [N, S] each."""
         shape = texts[0].shape[:-1]
         keys, lengths = text_keys(*(x.reshape(-1, x.shape[-1]) for x in texts))
         rows = 1 if not self._is_sequence else lengths.max()
@@ -179,7 +180,7 @@ class OutputCache:
         return bool(damaged)
 
     def _load_part(self, name: str) -> bool:
-        """Loads a part; returns whether it is valid."""
+        """Loads the part with this file name; returns whether it is valid."""
         path = os.path.join(self.folder, name)
         try:
             index = file_io.read_json(f"{path}.json", "index", max_bytes=None)
@@ -217,7 +218,7 @@ class OutputCache:
           specs: features of their records.
           encode: computes the outputs of texts that are cut to their lengths.
           batch_size: number of full-length texts that are encoded at a time.
-          check: see `contracts.Data`.
+          check: ``(features) -> features`` of a batch as read; rejects invalid values.
 
         Raises:
           file_io.InputError: the disk has too little space (checked before any work) or cannot be
@@ -264,7 +265,7 @@ class OutputCache:
     def _new_texts(
         self, blocks: Iterable[Texts]
     ) -> Iterator[tuple[Texts, list[bytes], np.ndarray, list[int]]]:
-        """Yields (arrays [N, S], keys, lengths, indices of the missing texts)."""
+        """Yields (texts, keys, lengths, indices of the missing ones) of each block of texts."""
         seen: set[bytes] = set()
         for texts in blocks:
             keys, lengths = text_keys(*texts)
@@ -276,7 +277,7 @@ class OutputCache:
             yield texts, keys, lengths, new
 
     def _count_missing(self, blocks: Iterable[Texts]) -> tuple[int, int]:
-        """Counts the texts and rows to compute."""
+        """Counts the missing texts in these blocks, and the rows of their outputs."""
         count = rows = 0
         for _, _, lengths, new in self._new_texts(blocks):
             count += len(new)
@@ -329,7 +330,7 @@ class OutputCache:
             self._write_part(waiting)
 
     def _write_part(self, outputs: Mapping[bytes, np.ndarray]) -> None:
-        """Writes a part; its index, written last, marks it as complete."""
+        """Writes a part, {key of a text: its output}; the index, written last, completes it."""
         numbers = [int(n[5:10]) for n in file_io.listdir(self.folder) if n.startswith("part-")]
         path = os.path.join(self.folder, f"part-{max(numbers, default=-1) + 1:05d}")
         with file_io.atomic_writer(f"{path}.bin", "wb") as file:
@@ -344,6 +345,7 @@ def _data_key(path: str) -> str:
 
 
 def _describe_data(path: str) -> dict[str, Any]:
+    """Returns what identifies the content of a record file."""
     manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
     names = ("num_examples", "settings")
     return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
@@ -357,7 +359,7 @@ def _blocks(
     Args:
       paths: the record files.
       specs: features of their records.
-      check: see `contracts.Data`.
+      check: ``(features) -> features`` of a batch as read; rejects invalid values.
     """
     specs = [spec for spec in specs if spec.name in model_inputs.NAMES]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
@@ -409,7 +411,7 @@ def cached_data(
     batch_size = run.run_config.eval_batch_size
 
     def fill(data: contracts.Data, split: str, paths: list[str]) -> None:
-        """Adds the missing outputs of the texts in the records of a split to the cache."""
+        """Adds the missing outputs of texts in the record files of a split to the cache."""
         with data.reading(paths):
             cache, encode = encoder().cache, encoder().encode
             cache.fill(paths, data.specs(split), encode, batch_size, data.check)
@@ -457,11 +459,12 @@ class _Encoder:
         )
 
     def _outputs(self, *texts: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs of texts: ids, mask and segments, [N, S] each."""
         outputs = self._model.encoder_output(dict(zip(model_inputs.NAMES, texts, strict=True)))
         return tf.bitcast(outputs, tf.uint16) if outputs.dtype == tf.bfloat16 else outputs
 
     def encode(self, *texts: np.ndarray) -> np.ndarray:
-        """See `OutputCache.fill`."""
+        """Returns the outputs of texts: ids, mask and segments, int32 [N, S] each."""
         return self._encode(*(tf.constant(x, tf.int32) for x in texts)).numpy()
 
     def _settings(

@@ -66,6 +66,7 @@ def class_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     classes = outputs["probabilities"].shape[-1]
 
     def count(ids: tf.Tensor) -> tf.Tensor:
+        """Returns [C], the number of times that each of these ids occurs."""
         return tf.reduce_sum(tf.one_hot(ids, classes), axis=0)
 
     return {
@@ -128,7 +129,12 @@ def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
 
 
 def label_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-    """Computes `class_signals` for integer labels, else `number_signals`, with their arguments."""
+    """Computes `class_signals` for integer labels, else `number_signals`.
+
+    Args:
+      outputs: dict with predictions [B] and, for classes, probabilities [B, C].
+      features: dict with label_ids, B integers or numbers.
+    """
     by_kind = class_signals if features["label_ids"].dtype.is_integer else number_signals
     return by_kind(outputs, features)
 

@@ -148,7 +148,7 @@ def report(
     """
 
     def estimate_of(steps: int, recompute: bool) -> Estimate:
-        """Returns the estimate with a number of micro-batches."""
+        """Returns the estimate for `steps` micro-batches, with or without recomputing."""
         return estimate(shapes, make_compute(steps, recompute), steps)
 
     usage = estimate_of(accumulation_steps, recompute)
@@ -175,4 +175,5 @@ def report(
 
 
 def _gib(size: int) -> str:
+    """Returns a number of bytes as text in GiB."""
     return f"{size / 2**30:7.2f} GiB"

@@ -68,11 +68,7 @@ class Settings:
         return dataclasses.replace(self, num_train_steps=1, num_warmup_steps=self.warmup_fraction)
 
     def check(self) -> None:
-        """Checks the optimizer, its arguments and the numbers of steps.
-
-        Raises:
-          file_io.InputError: a value is out of range; names it.
-        """
+        """Checks the optimizer, its arguments and the numbers of steps."""
         check(self.optimizer, self.arguments)
         for name, value, lowest in (
             ("init_lr", self.learning_rate, 0),
@@ -94,9 +90,6 @@ def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
 
     Args:
       settings: {name: value} of constructor arguments; None: none.
-
-    Raises:
-      file_io.InputError: the name or a setting is invalid; the message lists the valid ones.
     """
     if name not in OPTIMIZERS:
         raise file_io.InputError(f"optimizer={name}: expected {format_names()}")
@@ -111,6 +104,7 @@ def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
 
 
 def _quote(names: Iterable[str]) -> str:
+    """Returns the names in backquotes, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
@@ -130,7 +124,7 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def _check_pattern(name: str, pattern: str) -> None:
-    """Checks that an element of the argument `name` is a regular expression that is not empty."""
+    """Checks that an element of the argument `name`, a pattern, is a regular expression, not ""."""
     if not pattern:  # It would match every name.
         raise file_io.InputError(f"{name} has an empty regular expression")
     try:

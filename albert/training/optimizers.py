@@ -71,6 +71,7 @@ class Pace:
         self._plan.assign([float(step), fraction, float(num_train_steps)])
 
     def __call__(self, step: tf.Tensor | float) -> tf.Tensor:
+        """Returns the completed fraction of training after this many steps."""
         start, fraction, last = tf.unstack(tf.convert_to_tensor(self._plan))
         passed = (tf.cast(step, tf.float32) - start) / tf.maximum(last - start, 1.0)
         return fraction + (1.0 - fraction) * tf.minimum(passed, 1.0)
@@ -87,13 +88,15 @@ class Schedule:
         self._settings, self._pace = settings, pace
 
     def _passed(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the number of steps, or the fraction of training, on which the rate depends."""
         return self._pace(step) if self._pace else step
 
     def completed(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the completed fraction of training, a float32 scalar."""
+        """Returns the completed fraction of training after this many steps, a float32 scalar."""
         return tf.cast(self._passed(step), tf.float32) / float(self._settings.num_train_steps)
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the learning rate after this many steps, a float32 scalar."""
         settings = self._settings
         return learning_rate_at(
             self._passed(step),
@@ -323,7 +326,9 @@ class Optimizer(tf.Module):
         """Updates one variable and its slots, unless `skipped` is true.
 
         Args:
-          gradient, factor, rate: see `_new_values`.
+          gradient: tensor of the variable's shape.
+          factor: scalar by which the gradient is multiplied.
+          rate: scalar, the learning rate.
           skipped: bool scalar; None: false.
         """
         slots = self._slots[_name(variable)]
@@ -398,7 +403,7 @@ class AdamBase(Optimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable of Adam; the arguments are those of `Optimizer`."""
+        """Returns the new slots and variable of Adam, see `Optimizer._new_values`."""
         decay = self._decay_rate(variable)
         if self._bias_correction:
             number = tf.cast(self.updates_made() + 1, tf.float32)
@@ -424,9 +429,10 @@ class AdamBase(Optimizer):
         epsilon: tf.Tensor | float,
         decay: float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the new mean, the new square and the update, see `kernels.adam_update`.
+        """Returns the new mean, the new square and the update.
 
         Args:
+          gradient: tensor of the variable's shape.
           slots: mean and square of the gradient.
           factor: scalar by which the gradient is multiplied.
           epsilon: scalar that is added to the root of the square.
@@ -454,6 +460,7 @@ class AdamWeightDecayOptimizer(AdamBase):
 
 
 def _name(variable: tf.Variable) -> str:
+    """Returns the name of a variable in checkpoints."""
     return variable.name.split(":")[0]
 
 
@@ -534,6 +541,7 @@ class LAMB(AdamBase):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[tf.Tensor | None, tf.Variable]]
     ) -> tf.Tensor:
+        """Updates the variables of (gradient, variable) pairs, see `Optimizer.apply_gradients`."""
         self._ratios = []
         return super().apply_gradients(grads_and_vars)
 
@@ -599,6 +607,7 @@ class Muon(AdamWeightDecayOptimizer):
         self._adamw_rate_ratio = adamw_rate_ratio
 
     def _slot_names(self, variable: tf.Variable) -> tuple[str, ...]:
+        """Returns the names of the slots of one variable."""
         return (weight_names.MOMENTUM,) if _is_block_matrix(variable) else self.SLOTS
 
     def _new_values(
@@ -609,7 +618,7 @@ class Muon(AdamWeightDecayOptimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable; the arguments are those of `Optimizer`."""
+        """Returns the new slots and variable, see `Optimizer._new_values`."""
         if not _is_block_matrix(variable):
             rate *= self._adamw_rate_ratio
             return super()._new_values(variable, gradient, slots, factor, rate)
@@ -623,6 +632,7 @@ class Muon(AdamWeightDecayOptimizer):
 
 
 def _is_block_matrix(variable: tf.Variable) -> bool:
+    """Returns whether a variable is a matrix of a block, not an embedding or a vector."""
     return bool(weight_names.BLOCK_MATRICES.match(_name(variable)))
 
 
@@ -698,9 +708,12 @@ def create_optimizer(
 
     Args:
       init_lr: learning rate, see `learning_rate_at`.
-      num_train_steps, num_warmup_steps, optimizer: see `optimizer_table.Settings`.
-      poly_power, start_warmup_step, average_last, product_type: likewise.
-      pace: see `build`.
+      num_train_steps, num_warmup_steps: steps of training, and of its warm-up.
+      optimizer: name in `optimizer_table.OPTIMIZERS`.
+      poly_power, start_warmup_step: see `learning_rate_at`.
+      average_last: last fraction of training over which the weights are averaged; 0: none.
+      product_type: type of the factors of products in Muon.
+      pace: gives the completed fraction of training; None: it is that of the steps.
       **settings: arguments of the optimizer's constructor.
     """
     values = optimizer_table.Settings(

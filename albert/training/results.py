@@ -59,7 +59,7 @@ class Block(NamedTuple):
         return _SUMMARY in self.text
 
 
-class Form(NamedTuple):
+class ResultsFormat(NamedTuple):
     """The format of a task's results, which differs between the scripts of the reference.
 
     Attributes:
@@ -80,8 +80,8 @@ class Form(NamedTuple):
     writes_added: bool = True
 
 
-SHORT = Form(np.float32, "best", has_summary=False)
-SQUAD = Form(float, "best {}", has_summary=True)
+SHORT = ResultsFormat(np.float32, "best", has_summary=False)
+SQUAD = ResultsFormat(float, "best {}", has_summary=True)
 
 
 class Trial(NamedTuple):
@@ -251,6 +251,7 @@ def class_table(classes: Iterable[ClassCount]) -> str:
 
 
 def _is_metric(key: str) -> bool:
+    """Returns whether a key of `eval_results.txt` is the name of a score."""
     return key not in ("global_step", "best") and not key.startswith("best ")
 
 
@@ -264,12 +265,12 @@ def format_value(value: Any, number: type = np.float32) -> str:
     return str(value) if isinstance(value, int) else str(number(value))
 
 
-def lines(metrics: Scores, step: int, form: Form = SHORT) -> list[str]:
+def lines(metrics: Scores, step: int, form: ResultsFormat = SHORT) -> list[str]:
     """Returns the lines ``key = value`` of a checkpoint, without the scores of single classes."""
     return [*_known_lines(metrics, step, form), *_lines(_pick(form.added, metrics), form)]
 
 
-def short_line(metrics: Scores, form: Form, best: str | None = None) -> str:
+def short_line(metrics: Scores, form: ResultsFormat, best: str | None = None) -> str:
     """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits.
 
     Args:
@@ -283,19 +284,20 @@ def short_line(metrics: Scores, form: Form, best: str | None = None) -> str:
 
 
 def _short(value: Any) -> str:
+    """Returns a score as a short text."""
     if isinstance(value, int):
         return str(value)
     return UNDEFINED if np.isnan(value) else f"{value:.4g}"
 
 
-def _known_lines(metrics: Scores, step: int, form: Form) -> list[str]:
+def _known_lines(metrics: Scores, step: int, form: ResultsFormat) -> list[str]:
     """Returns the lines that the reference also writes."""
     added = _added_names(form)
     known = {key: value for key, value in metrics.items() if key not in added}
     return _lines({**known, "global_step": step}, form)
 
 
-def _added_names(form: Form) -> set[str]:
+def _added_names(form: ResultsFormat) -> set[str]:
     """Returns the names of the scores that the reference does not have."""
     return {*form.added, *form.by_class}
 
@@ -305,7 +307,7 @@ def _pick(names: Iterable[str], metrics: Scores) -> Scores:
     return {name: metrics[name] for name in names if name in metrics}
 
 
-def _lines(scores: Scores, form: Form) -> list[str]:
+def _lines(scores: Scores, form: ResultsFormat) -> list[str]:
     """Returns a line ``key = value`` for each score, sorted by key."""
     return [f"{key} = {format_value(value, form.number)}" for key, value in sorted(scores.items())]
 
@@ -314,7 +316,7 @@ def make_block(
     metrics: Scores,
     step: int,
     best_value: float | None = None,
-    form: Form = SHORT,
+    form: ResultsFormat = SHORT,
     metric: str | None = None,
 ) -> Block:
     """Builds the `Block` of a checkpoint, with a line for the best value so far if known.
@@ -323,7 +325,7 @@ def make_block(
       metrics: scores of the checkpoint.
       step: step of the checkpoint.
       best_value: the best value so far; None: unknown, no line.
-      form: `Form`.
+      form: which scores are written, and how.
       metric: the metric by which the best is chosen; needed if the form has its name or does not
         write all scores.
     """
@@ -338,7 +340,7 @@ def make_block(
     return Block(step, dict(metrics), "\n".join(text))
 
 
-def display(block: Block, form: Form = SHORT) -> str:
+def display(block: Block, form: ResultsFormat = SHORT) -> str:
     """Formats the scores and the step of a block under a title, like the reference.
 
     The scores of single classes are left to `class_table`.
@@ -375,9 +377,6 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
 
     Args:
       name: name of the file.
-
-    Raises:
-      file_io.InputError: a value in the file is not a number.
     """
     path = os.path.join(folder, name)
     if not file_io.exists(path):
@@ -447,11 +446,7 @@ def write_average(folder: str, block: Block) -> None:
 
 
 def read_trial(folder: str) -> Trial | None:
-    """Reads the `Trial` of a folder; returns None if its file is missing.
-
-    Raises:
-      file_io.InputError: the file is damaged.
-    """
+    """Reads the `Trial` of a folder; returns None if its file is missing."""
     path = os.path.join(folder, BEST_TRIAL)
     if not file_io.exists(path):
         return None

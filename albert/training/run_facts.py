@@ -35,6 +35,7 @@ def versions() -> dict[str, str | None]:
 
 @functools.cache
 def _installed(name: str) -> str | None:
+    """Returns the version of the distribution `name`; None if it is not installed."""
     import importlib.metadata  # slow to import; commands that end early need no versions
 
     try:

@@ -351,6 +351,7 @@ def rename_damaged(path: str, error: file_io.InputError) -> None:
 
 
 def _line(row: Json) -> str:
+    """Returns a row as a line of JSON."""
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -364,7 +365,7 @@ def _append_row(path: str, row: Json) -> None:
 
 
 def _write_rows(path: str, rows: Iterable[Json]) -> None:
-    """Writes a file of JSON lines."""
+    """Writes rows, one JSON object each, as the lines of a file."""
     file_io.write_text(path, "".join(map(_line, rows)))
 
 
@@ -415,6 +416,7 @@ def change_session(folder: str, change: Callable[[Json, Json], None]) -> None:
     """
 
     def change_record(record: Json) -> None:
+        """Changes the content of ``run.json`` if it has a running session of this process."""
         own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
         if own:
             change(record, own[-1])
@@ -426,6 +428,7 @@ def set_steps(folder: str, step: int) -> None:
     """Records the step that this session's training has reached."""
 
     def change(record: Json, session: Json) -> None:
+        """Sets the step in the content of ``run.json`` and in the entry of the session."""
         if TRAIN in session["stages"]:
             session["last_step"] = step
             if session["first_step"] is None:
@@ -442,6 +445,7 @@ def add_cost(folder: str, spent: Json) -> None:
     """
 
     def change(record: Json, session: Json) -> None:
+        """Adds the cost to the content of ``run.json`` and to the entry of the session."""
         session["cost"] = _sum_costs([session["cost"], spent] if "cost" in session else [spent])
         record.pop("cost", None)
         # Sessions that were killed before they wrote anything count as having no steps.
@@ -482,6 +486,7 @@ def set_basis(folder: str, basis: Basis) -> None:
     """Records what this session and the results of its folder are measured on."""
 
     def change(record: Json, session: Json) -> None:
+        """Sets the basis in the content of ``run.json`` and in the entry of the session."""
         record["measured_on"] = session["measured_on"] = basis.to_dict()
 
     change_session(folder, change)
@@ -515,6 +520,7 @@ def set_result(
     """
 
     def change(record: Json, session: Json) -> None:
+        """Sets the result in the content of ``run.json`` and in the entry of the session."""
         session["result"] = {"step": step, **scores}
         session["classes"] = [row._asdict() for row in classes]
         chosen = session_of_result(record)
@@ -536,10 +542,11 @@ def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) ->
 
     Args:
       count: number of evaluated checkpoints.
-      baseline: {name: score} of the best constant answer, see `contracts.Task.evaluator`; or None.
+      baseline: {name: score} of the best constant answer; None: unknown.
     """
 
     def change(record: Json, session: Json) -> None:
+        """Sets the count in the content of ``run.json`` and in the entry of the session."""
         if describes(record, session) or session_of_result(record) is session:
             record.update(evaluated=count, baseline=baseline or {})
             record["remarks"] = stuck_runs.remarks(folder, record)
@@ -559,6 +566,7 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
     """
 
     def change(record: Json, session: Json) -> None:
+        """Sets the scores in the content of ``run.json`` and in the entry of the session."""
         session["test"] = {"step": step, **scores}
         if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
             record["test"] = session["test"]
@@ -576,6 +584,7 @@ def set_calibration(folder: str, calibration: Json) -> None:
     """
 
     def change(record: Json, session: Json) -> None:
+        """Sets the calibration in the content of ``run.json`` and in the entry of the session."""
         del session
         earlier = record.get("calibration") or {}
         names = () if "temperature" in calibration else ("temperature", "thresholds")
@@ -598,6 +607,7 @@ def set_model(folder: str, task: str, best_metric: str, total: int, trained: int
     """
 
     def change(record: Json, session: Json) -> None:
+        """Sets the model in the content of ``run.json`` and in the entry of the session."""
         if describes(record, session):
             record.update(task=task, best_metric=best_metric)
             record["parameters"] = {"total": total, "trained": trained}

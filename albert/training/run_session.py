@@ -43,7 +43,8 @@ class Recorder:
         Args:
           task: name of the task.
           metric: score that picks the best checkpoint.
-          path, files: see `run_facts.describe_input`.
+          path: name of the input in the record: a file or a folder.
+          files: paths of its files.
         """
         data = run_facts.describe_input(path, files) if files else None
         return evaluation_basis.from_values(self.flags, task, metric, data, self.description)
@@ -54,7 +55,7 @@ class Recorder:
 
         Args:
           stages: from "train", "eval" and "predict".
-          inputs: are added to the recorder's.
+          inputs: {role: (path, its files)} that are added to the recorder's.
 
         Raises:
           OSError: the file cannot be written.
@@ -100,7 +101,9 @@ def _now() -> str:
 def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Inputs) -> Json | None:
     """Writes the facts that are known immediately; returns the earlier record, None without one.
 
-    The arguments are those of `Recorder.session`.
+    Args:
+      stages: from "train", "eval" and "predict".
+      inputs: {role: (path, its files)}.
     """
     path = os.path.join(folder, run_record.RUN)
     earlier = None
@@ -187,13 +190,14 @@ def _describe_inputs(
     """Adds the facts that take time, in a background thread, unless the run `is_over`.
 
     Args:
-      inputs: all inputs of the run.
+      inputs: {role: (path, its files)} of the run.
       earlier: record of the folder before this session; None: none.
     """
     descriptions = {r: run_facts.describe_input(*input) for r, input in inputs.items()}
     new = {"git_commit": run_facts.git_commit(), "inputs": descriptions}
 
     def change(record: Json, session: Json) -> None:
+        """Sets the inputs in the content of ``run.json`` and in the entry of the session."""
         if is_over.is_set():
             return
         if not run_record.describes(record, session):
@@ -219,6 +223,7 @@ def _end(folder: str, status: str, message: str | None = None) -> None:
     """
 
     def change(record: Json, session: Json) -> None:
+        """Ends the session in the content of ``run.json`` and in its entry."""
         ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
         session.update(ended)
         if run_record.describes(record, session):

@@ -201,6 +201,7 @@ def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input
     Args:
       paths: the record files.
       seed: determines the order of the examples.
+      data: has the options of the pipeline.
     """
     return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
 
@@ -263,7 +264,7 @@ def _make_pacer(
     """Makes the hook that plans the steps within a budget of time; None without a budget.
 
     Args:
-      attempt: number of earlier attempts, see `stuck_runs.attempts`.
+      attempt: number of earlier attempts, which were given up.
       watch: gets the number of steps once it is known; None: the run is not judged.
     """
     limits, config, folder = training.limits, run.run_config, run.run_config.output_dir
@@ -383,7 +384,7 @@ def load(engine: Engine, checkpoint: str | None = None) -> str:
     """Loads a checkpoint and returns its prefix.
 
     Args:
-      checkpoint: see `checkpoints.choose`.
+      checkpoint: "best", "last" or a path; None: the best, else the last.
     """
     folder = engine.run_config.output_dir
     prefix = distribution.from_chief(

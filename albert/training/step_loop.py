@@ -1,4 +1,4 @@
-"""The compiled loop over training steps, on all devices of a strategy."""
+"""The compiled loop over training steps, which `engine.Engine.train` calls between checkpoints."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -68,7 +68,7 @@ class StepLoop:
 
     @tf.function(autograph=False)
     def _step(self, iterator: Iterator) -> dict[str, tf.Tensor]:
-        """Takes a step; adds the wait for its batch to the results."""
+        """Takes a step on the next batch of the iterator; adds the wait for it to the results."""
         local = self._strategy.experimental_local_results
         start = tf.timestamp()
         with tf.control_dependencies([start]):
@@ -95,6 +95,10 @@ class StepLoop:
         def body(
             steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor
         ) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
+            """Takes a step;
+
+            returns the number of steps, {name: sum} of results, and whether to continue.
+            """
             results = self._step(iterator)
             # Sums in float64 do not depend on the number of steps per call.
             totals = {name: totals[name] + tf.cast(results[name], tf.float64) for name in totals}

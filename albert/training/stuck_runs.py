@@ -276,6 +276,7 @@ class Watch(contracts.Hook):
         self._first = max(before, warmup, step)
 
     def steps_to_stop(self, step: int) -> int:
+        """Returns the maximum number of steps from a step on before the next judgement."""
         if self._steps is None:
             return super().steps_to_stop(step)
         if step < self._first:
@@ -283,6 +284,7 @@ class Watch(contracts.Hook):
         return self._half - (step - self._first) % self._half
 
     def resume(self, step: int) -> None:
+        """Reads the state that was saved at or before a step."""
         if not file_io.exists(self._path):
             return
         state = _read(self._path)
@@ -297,6 +299,7 @@ class Watch(contracts.Hook):
         )
 
     def save(self, step: int) -> None:
+        """Writes the state at a step whose checkpoint is about to be saved."""
         halves = [
             {name: sums.tolist() for name, sums in half.items()}
             for half in (self._previous, self._signals)
@@ -359,6 +362,7 @@ _ATTEMPTS_SHAPE = {"given_up": [_ATTEMPT], "moving?": bool}
 
 
 def _attempt_folder(number: int) -> str:
+    """Returns the name of the folder of the attempt with this number, from 1."""
     return f"attempt_{number}"
 
 
@@ -372,6 +376,7 @@ def read(folder: str) -> list[dict[str, Any]]:
 
 
 def _read_attempts(folder: str) -> dict[str, Any]:
+    """Reads the file of attempts in an output folder; empty if it is missing."""
     path = os.path.join(folder, ATTEMPTS)
     if not file_io.exists(path):
         return {"given_up": [], "moving": False}
@@ -410,7 +415,7 @@ def give_up(folder: str, seed: int, error: StuckError, on_chief: contracts.OnChi
     Args:
       seed: seed of the attempt.
       error: `StuckError` that ended it.
-      on_chief: see `attempts`.
+      on_chief: ``(make) -> result of make() in the chief``; all workers must make each call.
     """
     # As text, because the error keeps its traceback alive, and with it the model.
     logging.warning("seed=%d: %s", seed, str(error))

@@ -74,7 +74,7 @@ class Fractions:
 
         Args:
           specs: features of the records.
-          split: split of the examples, see `contracts.Data`.
+          split: "train", "dev" or "test".
 
         Returns:
           The path of the copy, which may exist; that of the file if all of it is used.

@@ -46,6 +46,7 @@ def run(
     context = tf.distribute.get_replica_context()
 
     def add_up(values: Any) -> Any:
+        """Returns the sum over replicas of each tensor in a nest."""
         return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
     tokens = {}
@@ -60,7 +61,7 @@ def run(
         step_seed = tf.random.experimental.stateless_fold_in(step_seed, replica)
 
     def compute(features: Tensors, seed: tf.Tensor) -> Part:
-        """Returns the sums of a micro-batch."""
+        """Returns the sums of a micro-batch of features; `seed` [2] determines the dropout."""
         return _gradients(task, model, features, seed, weights, optimizer.gradient_scale())
 
     if accumulation_steps == 1:
@@ -123,6 +124,7 @@ def _accumulate(
     }
 
     def part(number: tf.Tensor) -> Part:
+        """Returns the sums of the micro-batch with this number."""
         batch = {
             name: tf.ensure_shape(x[number], [None, *features[name].shape[1:]])
             for name, x in split.items()
@@ -130,6 +132,7 @@ def _accumulate(
         return compute(batch, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number: tf.Tensor, sums: Part) -> tuple[tf.Tensor, Part]:
+        """Adds the micro-batch with this number to the sums."""
         terms = tf.nest.map_structure(kernels.graph_barrier, part(number))
         return number + 1, tf.nest.map_structure(tf.add, sums, terms)
 

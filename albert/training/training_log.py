@@ -1,4 +1,4 @@
-"""Training reports: log lines, a progress bar, TensorBoard events and ``metrics.jsonl``."""
+"""Reports of training and of scores: log lines, a progress bar, TensorBoard, ``metrics.jsonl``."""
 
 import contextlib
 import time
@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert.io import file_io, log_format, progress
-from albert.training import cost, run_record
+from albert.training import cost, results, run_record
 
 # Keys of the totals: seconds that steps waited for their batches, and tokens without padding.
 INPUT_SECONDS, TOKENS = "input_seconds", "tokens"
@@ -22,7 +22,7 @@ WORK = "work"  # key of `flops.StepWork` in the results of a step
 
 
 def write_scalar(name: str, value: float) -> None:
-    """Writes a number to the TensorBoard events."""
+    """Writes a number to the TensorBoard events under a name."""
     # TensorFlow caches every Python number that becomes a tensor, so memory would grow.
     tf.summary.scalar(name, np.float32(value))
 
@@ -30,6 +30,36 @@ def write_scalar(name: str, value: float) -> None:
 def divide(totals: Totals) -> dict[str, float]:
     """Converts {name: (sum, weight)} to {name: mean}; the mean is 0 if the weight is 0."""
     return {name: float(s / w) if w else 0.0 for name, (s, w) in totals.items()}
+
+
+def log_results(
+    folder: str,
+    name: str,
+    step: int,
+    metrics: Mapping[str, float],
+    form: results.ResultsFormat,
+    is_chief: bool,
+    kind: str = run_record.EVAL,
+    best: str | None = None,
+) -> None:
+    """Writes the results of a checkpoint to the log and, in the chief, to ``metrics.jsonl``.
+
+    On a terminal these are the scores of the reference and the one that chooses the `best`.
+
+    Args:
+      folder: output folder.
+      name: prefix or name of the checkpoint.
+      kind: kind of the line: `run_record.EVAL`, or `AVERAGE` for averaged weights.
+      best: metric that chooses the best checkpoint; None: not shown.
+      metrics: {name: score}.
+    """
+    if log_format.is_short():
+        text = results.short_line(metrics, form, best)
+    else:
+        text = ", ".join(map(results.in_words, results.lines(metrics, step, form)))
+    logging.info("Results of %s: %s", name, text)
+    if is_chief:
+        run_record.append_evaluation(folder, step, name, metrics, kind)
 
 
 class RunningMeans:
@@ -247,7 +277,11 @@ def describe_shortly(
 ) -> str:
     """Returns a line for a terminal: each loss once, scores, rate, speed and the time left.
 
-    The arguments are those of `describe_fully`.
+    Args:
+      step: the last one.
+      last_step: step at which training ends; None: not known.
+      values: {name: mean}, as in ``metrics.jsonl``.
+      time_left: seconds until the last step; None: not known.
     """
     hidden = {*_SPEEDS, "gradient_norm"}
     losses = [name for name in values if name.endswith("_loss")]
@@ -271,6 +305,7 @@ def _place(step: int, last_step: int | None) -> str:
 
 
 def _speed(values: Mapping[str, float]) -> str:
+    """Returns the training speed from {name: mean}, for a line."""
     speed = values["examples_per_second"]
     return f"{speed:.{1 if speed >= 1 else 4}f} examples/s"
 

@@ -51,6 +51,7 @@ class WeightAverage(tf.Module):
         )
 
     def _is_due(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns whether the weights after this many steps are averaged."""
         return self._completed(step) > self._start
 
     def update(self, step: tf.Tensor, variables: dict[str, tf.Variable]) -> None:

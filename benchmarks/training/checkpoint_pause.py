@@ -14,7 +14,7 @@ import time
 from absl import flags
 
 from albert.model import encoder, pretraining_heads
-from albert.training import evaluation, optimizers
+from albert.training import checkpoint_writer, optimizers
 from benchmarks import harness
 
 FLAGS = flags.FLAGS
@@ -32,7 +32,7 @@ def main():
     optimizer = optimizers.create_optimizer(1e-3, 1, 0)
     optimizer.build(model.trained_variables)
     pauses, totals = [], []
-    with tempfile.TemporaryDirectory() as folder, evaluation.BackgroundWriter() as writer:
+    with tempfile.TemporaryDirectory() as folder, checkpoint_writer.BackgroundWriter() as writer:
         prefix = os.path.join(folder, "model.ckpt-1")
         for _ in range(FLAGS.times):
             started = time.perf_counter()

@@ -12,7 +12,7 @@ import pytest
 
 from albert import run_classifier
 from albert.cli import training
-from albert.experiments import seeds
+from albert.experiments import seed_runs
 from albert.io import file_io, tables
 from albert.tasks import custom, glue
 from albert.training import contracts, optimizer_table
@@ -168,7 +168,7 @@ def test_each_seed_is_the_same_command(script, monkeypatch, capsys):
     """The script ends before it imports TensorFlow or looks at its data."""
     studies = []
     monkeypatch.setattr(
-        seeds, "run", lambda study, *numbers: studies.append((study, numbers)) or "the table"
+        seed_runs, "run", lambda study, *numbers: studies.append((study, numbers)) or "the table"
     )
     values = values_of(script, num_seeds=3, seed=7, learning_rate=1e-3, log_every_steps=5)
     importlib.import_module(f"albert.{script}").main(values)
@@ -196,7 +196,7 @@ def test_a_run_is_a_process_of_its_own(status, tmp_path, monkeypatch):
                       f"sys.exit({status})\n")  # fmt: skip
     monkeypatch.setattr(sys, "executable", str(make_interpreter(tmp_path, script)))
     study = types.SimpleNamespace(script="run_race", arguments=lambda *given: [*map(str, given)])
-    assert seeds.start(study, 4, "folder") == status
+    assert seed_runs.start(study, 4, "folder") == status
     found = json.loads((tmp_path / "args").read_text())
     assert found[1:] == ["-m", "albert.run_race", "4", "folder"]
 
@@ -210,9 +210,9 @@ def test_a_run_ends_with_the_program_that_started_it(tmp_path):
     interpreter = make_interpreter(tmp_path, script)
     program = (
         f"import sys, types; sys.executable = {str(interpreter)!r}\n"
-        "from albert.experiments import seeds\n"
+        "from albert.experiments import seed_runs\n"
         "study = types.SimpleNamespace(script='x', arguments=lambda *given: [])\n"
-        "seeds.start(study, 1, '')\n"
+        "seed_runs.start(study, 1, '')\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
     running = tmp_path / "running"

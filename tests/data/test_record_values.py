@@ -31,7 +31,9 @@ def race_data():
 
 def token_data():
     files = token_classification.Files({}, word_files.Columns(), ("O", "B-A", "I-A"))
-    return token_classification.make_data(files, None, LENGTH, CACHE)
+    return token_classification.TokenData(
+        cache=CACHE, sentence_files=files, tokenizer=None, max_seq_length=LENGTH
+    )
 
 
 def squad_data():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.experiments import exported_runs, runs, seeds, sweep_journal
+from albert.experiments import exported_runs, runs, seed_runs, sweep_journal
 from albert.io import file_io
 from albert.training import run_record, stuck_runs
 from tests.support import run_folders
@@ -101,9 +101,9 @@ def test_seeds_inside_of_a_trial_and_one_that_still_runs(tmp_path):
     study = folder / "trial_0000"
     made = [run_folders.make_run(study / f"seed_{seed}", seed=seed) for seed in (1, 2)]
     run_folders.grow_run(made[1], run_record.RUNNING)
-    entry = {"seed": 1, "folder": "seed_1", "status": seeds.FAILED, "restarts": 0, "step": None}
+    entry = {"seed": 1, "folder": "seed_1", "status": seed_runs.FAILED, "restarts": 0, "step": None}
     content = {"metric": "eval_accuracy", "runs": [{**entry, "result": None}]}
-    run_folders.write_json(study / seeds.SEEDS, content)
+    run_folders.write_json(study / seed_runs.SEEDS, content)
     runs, _ = exported_runs.read([str(folder)])
     assert sorted((run.name, run.status) for run in runs) == [
         ("sweep/trial_0000/seed_1", "failed"),

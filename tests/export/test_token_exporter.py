@@ -33,9 +33,8 @@ def load_model(folder):
 def test_texts_and_words(predictor, tmp_path):
     pytest.importorskip("tensorflow_text")
     model = heads.TokenClassifierModel(CONFIG, 3, seed=4)
-    signatures = load_model(
-        saved_model_export.export_text(model, predictor.tokenizer, LENGTH, LABELS, str(tmp_path))
-    )
+    server = saved_model_export.WordServer(model, predictor.tokenizer, LENGTH, LABELS)
+    signatures = load_model(saved_model_export.export_text(server, str(tmp_path)))
     texts = ["The bread was\u2003old .", " ", "\u0301 soup", "2,000 cakes"]
     by_text = signatures["serving_default"](text=tf.constant(texts))
     assert by_text["words"].shape == [4, 5]

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from albert.data import instance_files, instance_shards, instances, masking
-from albert.experiments import seeds, sweep_journal, sweep_plan
+from albert.experiments import seed_runs, sweep_journal, sweep_plan
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder, sources
 from albert.serving import requests, serving_folder, tensorflow_protocol
@@ -70,9 +70,9 @@ def _read_attempts(path):
 
 
 def _read_seeds(path):
-    seeds.describe(folder_of(path))
-    study = seeds.Study(folder_of(path), "run_classifier", "eval_accuracy", lambda *_: [])
-    seeds.run(study, 7, 2, lambda study, seed, folder: 0)
+    seed_runs.describe(folder_of(path))
+    study = seed_runs.Study(folder_of(path), "run_classifier", "eval_accuracy", lambda *_: [])
+    seed_runs.run(study, 7, 2, lambda study, seed, folder: 0)
 
 
 def _read_stuck(path):
@@ -94,10 +94,10 @@ def _notes():
     run = {"seed": 7, "folder": "seed_7", "exit_status": 0, "restarts": 0, "step": 10}
     run |= {"judged": True, "evaluated": 5, "baseline": 0.25, "test": 0.5}
     runs = [
-        {**run, "status": seeds.FINISHED, "result": 0.5},
+        {**run, "status": seed_runs.FINISHED, "result": 0.5},
         {**run, "seed": 8, "status": stuck_runs.STUCK, "result": 0.25},
     ]
-    yield Reader(seeds.SEEDS, to_json(seeds.summarize("eval_accuracy", runs)), _read_seeds)
+    yield Reader(seed_runs.SEEDS, to_json(seed_runs.summarize("eval_accuracy", runs)), _read_seeds)
     signs = {"association": [1.0, 2.0, 3.0, 64.0], "labels": [30.0, 34.0], "correct": 32.0}
     judgement = {"step": 200, "share": 0.2, "effect": 0.1, "deviations": 3.0, "is_stuck": False}
     state = {"told": None, "judgements": [judgement], "signs": {"300": [signs, signs]}}

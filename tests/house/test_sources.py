@@ -1,6 +1,7 @@
 """The rules of the code base, checked on its sources: rooms, imports, file access, sizes."""
 
 import ast
+import collections
 import functools
 import re
 import sys
@@ -17,6 +18,7 @@ from tests.support.sources import (
     ROOMS,
     ROOT,
     parsed,
+    path_of,
     room_of,
     tree_of,
 )
@@ -334,6 +336,60 @@ def test_scripts_define_only_settings_and_a_command_and_share_one_form(name):
 def test_names_say_what_is_inside(name):
     """The three `…_utils` of the reference are doors."""
     assert not re.search(r"utils?$|helpers?$|misc|common$", name)
+
+
+# A name in backquotes with a dot, such as `results.Block` or `Engine.train`.
+_REFERENCE = re.compile(r"(?<!`)`((?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*)`(?!`)")
+
+
+def _bound_names(node):
+    """Names that a module or class binds, with the attributes that methods give `self`."""
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            yield child.name
+        elif isinstance(child, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in child.names)
+        elif isinstance(child, ast.If | ast.With | ast.Try):
+            yield from _bound_names(child)
+        else:
+            yield from (name.id for name in ast.walk(child) if isinstance(name, ast.Name))
+        for part in ast.walk(child) if isinstance(node, ast.ClassDef) else ():
+            if isinstance(part, ast.Attribute) and dotted(part.value) == "self":
+                yield part.attr
+
+
+@functools.cache
+def _names_in_package():
+    """{module or class, without the modules that it is in: names in it}; classes with bases."""
+    names, bases = collections.defaultdict(set), collections.defaultdict(set)
+    for module in (*MODULES, *DOORS):
+        names[module.rpartition(".")[2]].update(_bound_names(tree_of(module)))
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.ClassDef):
+                names[node.name].update(_bound_names(node))
+                bases[node.name].update(dotted(base).rpartition(".")[2] for base in node.bases)
+    for _ in range(5):  # levels of inheritance
+        for name, parents in bases.items():
+            names[name].update(*(names[parent] for parent in parents if parent in names))
+    return names
+
+
+@for_each(MODULES)
+def test_names_in_docstrings_exist(name):
+    names, aliases = _names_in_package(), {}
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.ImportFrom):
+            aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
+    for reference in _REFERENCE.findall(path_of(name).read_text(encoding="utf-8")):
+        owner, *parts = reference.removeprefix("albert.").split(".")
+        if owner in ROOMS and len(parts) > 1:
+            owner, *parts = parts
+        owner = aliases.get(owner, owner)
+        for part in parts if owner in names else ():
+            assert part in names[owner], f"albert.{name}: there is no `{reference}`"
+            owner = part
+            if owner not in names:
+                break
 
 
 @functools.cache

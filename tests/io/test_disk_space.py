@@ -20,7 +20,7 @@ from albert.export import saved_model_export
 from albert.io import archives, file_io, locks
 from albert.model import checkpoints
 from albert.serving import embeddings
-from albert.training import evaluation, run_record, training_log
+from albert.training import best_checkpoint, run_record, training_log
 
 
 @contextlib.contextmanager
@@ -144,7 +144,7 @@ def test_events_and_metrics(tmp_path):
         return training_log.TrainingLog(folder, 0, 9, 1, 0.0)
 
     def make_tracker():
-        return evaluation.BestTracker(folder, "score", True)
+        return best_checkpoint.BestTracker(folder, "score", True)
 
     for path, act in ((folder, log), (f"{folder}/eval", make_tracker)):
         with files_of_at_most(0), pytest.raises(file_io.NoRoomError, match=f"write {path}: "):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, pretraining_heads
-from albert.training import evaluation, optimizers
+from albert.training import checkpoint_writer, optimizers
 from tests.support.builders import assert_same, model_weights
 from tests.support.processes import wait_until
 
@@ -177,7 +177,7 @@ def test_a_background_save_holds_the_values_of_its_moment(model, tmp_path, monke
     monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
     optimizer = optimizers.create_optimizer(0.1, 10, 0)
     optimizer.build(model.trained_variables)
-    with evaluation.BackgroundWriter() as writer:
+    with checkpoint_writer.BackgroundWriter() as writer:
         writer.save(prefix, model, optimizer, lambda: None)
         optimizer.apply_gradients([(tf.ones_like(v), v) for v in model.trained_variables])
         for variable in model.variables:
@@ -198,7 +198,7 @@ def test_an_interrupted_run_lets_its_checkpoint_be_finished(model, tmp_path, mon
 
     monkeypatch.setattr(checkpoints, "write_tensors", slow_write)
     done = []
-    with pytest.raises(KeyboardInterrupt), evaluation.BackgroundWriter() as writer:
+    with pytest.raises(KeyboardInterrupt), checkpoint_writer.BackgroundWriter() as writer:
         writer.save(prefix, model, None, lambda: done.append(checkpoints.prefix_exists(prefix)))
         raise KeyboardInterrupt
     assert done == [True]
@@ -214,7 +214,7 @@ def test_a_failed_background_save_is_reported_without_waiting_for_the_next(
     for report in ("check", "wait", "__exit__"):
         with contextlib.ExitStack() as stack:
             stack.enter_context(pytest.raises(file_io.InputError, match="no space left"))
-            writer = stack.enter_context(evaluation.BackgroundWriter())
+            writer = stack.enter_context(checkpoint_writer.BackgroundWriter())
             writer.save(str(tmp_path / "model.ckpt-7"), model, None, lambda: None)
             if report == "wait":
                 writer.wait()
@@ -277,7 +277,7 @@ def test_a_numbered_checkpoint_has_an_empty_meta_file_before_it_is_there(
         seen[-2:] == [("model.ckpt-5.index", True), ("model.ckpt-5.manifest.json", True)]
         and meta.read_text() == ""
     )
-    with evaluation.BackgroundWriter() as writer:
+    with checkpoint_writer.BackgroundWriter() as writer:
         writer.save(str(tmp_path / "model.ckpt-6"), model, None, lambda: None)
     checkpoints.write_tensors(str(tmp_path / "released"), {"x": tf.zeros([1])})
     metas = sorted(path.name for path in tmp_path.glob("*.meta"))

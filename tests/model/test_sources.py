@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from albert.io import file_io
-from albert.model import sources
+from albert.model import hub_modules, sources
 from albert.text import text_rules
 
 TINY = pathlib.Path(__file__).parent.parent / "testdata" / "tiny.model"
@@ -129,9 +129,9 @@ def test_mistakes_are_named(golden, tmp_path):
     with pytest.raises(file_io.InputError, match="albert_config_file and spm.* be given"):
         sources.locate()
     with pytest.raises(file_io.InputError, match="is not a hub module: .*variables.index"):
-        sources.resolve_hub(str(tmp_path))
+        hub_modules.resolve(str(tmp_path))
     with pytest.raises(file_io.InputError, match="file nowhere does not exist"):
-        sources.resolve_hub("nowhere")
+        hub_modules.resolve("nowhere")
 
 
 def test_a_module_without_assets_is_named(golden, tmp_path):
@@ -166,7 +166,7 @@ def test_an_archive_is_unpacked_once(golden, tmp_path, monkeypatch, inside):
 def test_a_url_without_the_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_hub", None)
     with pytest.raises(file_io.InputError, match=r"pip install tensorflow-hub 'setuptools<82'"):
-        sources.resolve_hub("https://example.org/m")
+        hub_modules.resolve("https://example.org/m")
 
 
 def test_a_url_that_cannot_be_fetched_is_named(monkeypatch):
@@ -177,7 +177,7 @@ def test_a_url_that_cannot_be_fetched_is_named(monkeypatch):
 
     monkeypatch.setattr(tensorflow_hub, "resolve", fail)
     with pytest.raises(file_io.InputError, match="cannot fetch .*example.org/m: no route to host"):
-        sources.resolve_hub("https://example.org/m")
+        hub_modules.resolve("https://example.org/m")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import math
 import random
 
-from albert.experiments import seeds as study
+from albert.experiments import seed_runs as study
 from albert.experiments import sweep_journal, sweep_plan
 from albert.training import run_record, run_session
 

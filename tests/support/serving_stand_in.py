@@ -25,7 +25,7 @@ class EchoModel:
     """
 
     seconds: float = 0.0
-    form: requests.Form = requests.ONE_TEXT
+    form: requests.RequestSchema = requests.ONE_TEXT
     max_seq_length: int = 64
     kind: str = "classifier"
     labels: tuple = ("a", "b")

@@ -25,9 +25,9 @@ MODULES = COMMANDS + sorted(
 # checks of flags, servers of ONNX models and reports start with them. Those of `tasks` and
 # `serving` import it, or modules with it, where a function trains or restores a model.
 PLAIN = """
-    model.batching model.configuration model.decision model.head_config model.huggingface
-    model.label_scale model.model_folder model.pooling model.sources model.weight_matching
-    model.weight_names
+    model.batching model.configuration model.decision model.head_config model.hub_modules
+    model.huggingface model.label_scale model.model_folder model.pooling model.sources
+    model.weight_matching model.weight_names
     data.beam_runner data.input_options data.inspection data.instance_files data.instance_shards
     data.instances
     data.masking data.sentence_pairs data.sequence_formats data.shuffling data.tfrecord
@@ -58,7 +58,7 @@ PLAIN = """
     experiments.predictions experiments.report
     experiments.report_cells experiments.report_curves
     experiments.report_groups experiments.report_predictions experiments.report_sweeps
-    experiments.reproduction experiments.runs experiments.seeds experiments.statistics
+    experiments.reproduction experiments.runs experiments.seed_runs experiments.statistics
     experiments.sweep
     experiments.sweep_comparison
     experiments.sweep_journal experiments.sweep_plan

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import evaluation, results, run_record
+from albert.training import best_checkpoint, evaluation, results, run_record
 from albert.training.evaluation_basis import Basis
 from tests.support import reference_folder
 from tests.support.number_engine import SCORES, best_step, make_engine, recorded, save
@@ -55,10 +55,10 @@ def test_the_best_counts_when_its_numbered_file_is_gone(folder):
 
 
 def test_a_run_killed_while_it_replaced_the_best_goes_on(folder):
-    tracker = evaluation.BestTracker(str(folder), "score", resume=True)
+    tracker = best_checkpoint.BestTracker(str(folder), "score", resume=True)
     tracker.record(str(folder / "model.ckpt-0"), 0, {"score": 0.25})
     checkpoints.delete(str(folder / "model.ckpt-best"))
-    tracker = evaluation.BestTracker(str(folder), "score", resume=True)
+    tracker = best_checkpoint.BestTracker(str(folder), "score", resume=True)
     assert (tracker.last_step, tracker.best_step) == (0, None)
     tracker.record(str(folder / "model.ckpt-10"), 10, {"score": 0.75})
     assert best_step(folder) == 10
@@ -213,7 +213,7 @@ def test_an_empty_folder_and_a_missing_metric_are_named(tmp_path, folder):
     (tmp_path / "empty").mkdir()
     with pytest.raises(file_io.InputError, match="no checkpoint to evaluate in .*empty; train fi"):
         evaluation.evaluate_all(make_engine(tmp_path / "empty"), None)
-    tracker = evaluation.BestTracker(str(folder), "f1", resume=False)
+    tracker = best_checkpoint.BestTracker(str(folder), "f1", resume=False)
     with pytest.raises(file_io.InputError, match=r"no f1 among the results \['score'\]"):
         tracker.record(str(folder / "model.ckpt-0"), 0, {"score": 1.0})
 

@@ -127,6 +127,7 @@ def _check_header(path: str, line: str, settings: dict[str, Any]) -> None:
 
 
 def _features_of_row(row: Any) -> SquadFeatures:
+    """Returns the window of a row of JSON: a list of its values."""
     json_shapes.check(row, list, "a window")
     number, qas_id, example_index, span, length, num_tokens, begin, context, starts, ends = row[:-1]
     if (answer := row[-1]) is not None:

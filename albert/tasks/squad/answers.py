@@ -92,7 +92,7 @@ class _Oddities:
         self._ids.setdefault(what, []).append(key)
 
     def log(self, answers_known: bool) -> None:
-        """Logs the counts; files without gold answers also have empty lists of answers."""
+        """Logs the counts; those of questions without answers only if `answers_known`."""
         for what, keys in self._ids.items():
             if answers_known or what != self.UNANSWERED:
                 logging.warning(
@@ -156,7 +156,7 @@ def _read_question(
     Args:
       place: where the object is in the file, for messages.
       text: text of its paragraph.
-      is_training: see `read_squad_examples`.
+      is_training: whether each question must have exactly one answer or be impossible.
       oddities: counts what is odd about questions.
     """
     is_number = isinstance(question, dict) and type(question.get("id")) is int
@@ -193,7 +193,7 @@ def _set_answers(
     """Sets the answers of a question from (text, first character or None) pairs.
 
     Args:
-      is_training: see `read_squad_examples`.
+      is_training: whether each question must have exactly one answer or be impossible.
       is_stated: whether the file says if the question is impossible.
       oddities: counts what is odd about questions.
     """
@@ -255,7 +255,7 @@ def _where(text: str, context: str) -> str:
 
 
 def answers_known(examples: Sequence[SquadExample]) -> bool:
-    """Returns whether the gold answers are known, so that predictions can be scored.
+    """Returns whether gold answers of the questions are known, so that predictions are scored.
 
     Empty lists of answers alone do not count as known, since files without gold answers also have
     them: unanswerable questions need ``is_impossible``.
@@ -364,6 +364,7 @@ def best_answers_v1(
     """
 
     def candidates(rows: Sequence[WindowScores]) -> squad_spans.Candidates:
+        """Pairs starts and ends in each window of rows, the scores of windows."""
         starts, ends = (_stack(rows, key) for key in ("start_log_prob", "end_log_prob"))
         return squad_spans.candidates_from_logits(starts, ends, n_best_size)
 
@@ -384,12 +385,13 @@ def best_answers_v2(
 ) -> list[list[Answer]]:
     """Finds the best answers of each question by beams of starts and ends.
 
-    Arguments that are not listed are those of `best_answers_v1`.
-
     Args:
-      examples, features: see `best_answers_v1`.
+      examples: the questions.
+      features: their windows, not made for training.
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
         "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
+      n_best_size: number of answers of a question.
+      max_answer_length: maximum number of pieces in an answer.
       start_n_top, end_n_top: K and M.
 
     Returns:
@@ -398,6 +400,7 @@ def best_answers_v2(
     names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index")
 
     def candidates(rows: Sequence[WindowScores]) -> squad_spans.Candidates:
+        """Pairs starts and ends in each window of rows, the scores of windows."""
         columns = []
         for name in names:
             expected = start_n_top * (end_n_top if name.startswith("end") else 1)
@@ -445,7 +448,10 @@ def _best_answers(
 
     Args:
       results: {unique_id: scores of the window}.
-      candidates: pairs starts and ends of some windows, see `squad_spans.candidates_from_logits`.
+      examples, features: the questions and their windows.
+      candidates: pairs starts and ends of some windows, from their scores.
+      n_best_size: maximum number of answers of a question.
+      max_answer_length: maximum number of pieces in an answer.
       none: answer of questions for which no span is possible.
     """
     number_of = {example.qas_id: number for number, example in enumerate(examples)}
@@ -478,6 +484,7 @@ def _check_results(
     Args:
       number_of: {id of a question: its number}.
       results: {unique_id: scores of the window}.
+      features: the windows of the questions.
     """
     missing = [window.unique_id for window in features if window.unique_id not in results]
     if missing:
@@ -517,6 +524,7 @@ def _distinct_texts(
     Args:
       spans: result of `squad_spans.best_spans`.
       n_best_size: maximum number of answers of a question.
+      examples, windows: the questions, and those of their windows that have the spans.
     """
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
@@ -537,6 +545,7 @@ def _distinct_texts(
 
 
 def _with_probabilities(answers: list[Answer]) -> list[Answer]:
+    """Sets the probabilities of the answers of a question, best first; returns them."""
     scores = [answer.start_log_prob + answer.end_log_prob for answer in answers]
     weights = [math.exp(score - scores[0]) for score in scores]  # the first is the largest
     total = sum(weights)
@@ -552,6 +561,7 @@ def _to_nbest(
 
     Args:
       answers: answers of each of the questions, best first.
+      examples: the questions.
     """
     return {
         example.qas_id: [answer.to_json() for answer in nbest]
@@ -568,10 +578,11 @@ def predictions_v1(
 ) -> tuple[dict[str, str], dict[str, list[dict]]]:
     """Answers questions under the rules of SQuAD 1.1.
 
-    Args: see `best_answers_v1`.
-
     Args:
-      examples, features, results, n_best_size, max_answer_length: see `best_answers_v1`.
+      examples, features: the questions and their windows, not made for training.
+      results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays.
+      n_best_size: number of starts and ends of a window, and of answers of a question.
+      max_answer_length: maximum number of pieces in an answer.
 
     Returns:
       ``(predictions, nbest)``: ``{qas_id: text}`` and ``{qas_id: [{"text", "probability",
@@ -594,9 +605,12 @@ def predictions_v2(
 ) -> tuple[dict[str, str], dict[str, list[dict]], dict[str, float]]:
     """Answers questions under the rules of SQuAD 2.0, with "" if predicted to be unanswerable.
 
-    Arguments that are not listed are those of `best_answers_v2`.
-
     Args:
+      examples, features: the questions and their windows, not made for training.
+      results: {unique_id: scores of the window}, see `best_answers_v2`.
+      n_best_size: number of answers of a question.
+      max_answer_length: maximum number of pieces in an answer.
+      start_n_top, end_n_top: numbers of starts, and of ends of each start, in `results`.
       null_score_diff_threshold: null odds from which a question is not answered; by default those
         that maximize F1 on these examples, or 0 if their answers are not known.
 
@@ -626,6 +640,7 @@ def find_null_odds(
 
     Args:
       results: {unique_id: scores of the window}.
+      examples, features: the questions and their windows.
     """
     null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
     for window in features:
@@ -642,6 +657,7 @@ def _best_threshold(
     Args:
       texts: {qas_id: best text}.
       null_odds: {qas_id: score}, high for unanswerable questions.
+      examples: the questions.
     """
     if not answers_known(examples):
         logging.info("The questions' answers are not known; using the threshold 0")

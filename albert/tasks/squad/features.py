@@ -170,6 +170,7 @@ class FeatureReport:
         """Counts the windows of a question.
 
         Args:
+          qas_id: id of the question.
           windows: the windows of a question, or a string: the reason why it has none.
         """
         self.num_questions += 1
@@ -215,7 +216,7 @@ NO_TEXT = "the paragraph has no text"
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Checks that windows of these lengths, in tokens, hold text; see `Featurizer`."""
+    """Checks that windows of these lengths and strides, in tokens, hold text."""
     if max_query_length < 1 or doc_stride < 1:
         raise InputError(
             f"max_query_length and doc_stride must be at least 1; got {max_query_length} and "
@@ -261,6 +262,7 @@ class Featurizer:
         self._paragraph = functools.lru_cache(paragraphs_kept)(self._read_paragraph)
 
     def _normalize_character(self, character: str) -> str:
+        """Returns the text that the tokenizer makes of a character."""
         if not self._has_spaces:
             form = "".join(self._tokenizer.basic_tokenizer.tokenize(character))
             return form or " " * character.isspace()  # no space belongs to a piece
@@ -269,6 +271,7 @@ class Featurizer:
         return tokenization.preprocess_text(character, False, lower, keeps)
 
     def _decomposed(self, character: str) -> str:
+        """Returns the normalized character with accents as characters of their own."""
         return unicodedata.normalize("NFKD", self._form(character))
 
     def _split(self, text: str) -> tuple[list[str], list[str]]:
@@ -331,6 +334,7 @@ class Featurizer:
         """Makes the windows of several questions.
 
         Args:
+          examples: the questions.
           indices: numbers of the questions in the input, which windows for prediction keep.
 
         Returns:
@@ -385,7 +389,7 @@ class Featurizer:
     def _answer_pieces(
         self, example: SquadExample, paragraph: _Paragraph
     ) -> tuple[int, int] | None:
-        """Returns the first and last piece of the (first) answer; None without a known place."""
+        """Returns first and last piece of the (first) answer in its paragraph; None: no place."""
         first, text = example.start_position, example.orig_answer_text
         if not self._is_training:
             first, text = (example.answer_starts or [None])[0], (example.answers or [""])[0]
@@ -431,7 +435,11 @@ def convert_examples_to_features(
     """Converts questions to windows, in order.
 
     Args:
-      max_seq_length, doc_stride, max_query_length, is_training: see `Featurizer`.
+      examples: the questions.
+      max_seq_length: S, places of the model's sequence.
+      doc_stride: pieces from the start of one window to the next.
+      max_query_length: maximum pieces of a question; the rest is cut off.
+      is_training: whether to find the answers' places.
       do_lower_case: must agree with the tokenizer.
       report: questions without windows are counted there and logged.
 
@@ -480,6 +488,7 @@ def numbered(
 
     Args:
       example_batches: results of `batches`.
+      is_training: whether too many questions without windows are an error.
     """
     number = FIRST_UNIQUE_ID
     for batch in example_batches:
@@ -492,6 +501,7 @@ def numbered(
 
 
 def _with_unique_id(item: tuple[int, SquadFeatures]) -> SquadFeatures:
+    """Returns the window of (unique id, window) with this id."""
     number, features = item
     features.unique_id = number
     return features

@@ -32,7 +32,7 @@ def exact_match(prediction: str, answer: str) -> float:
     """Returns 1.0 if both texts are equal after `normalize_answer`, else 0.0.
 
     Args:
-      answer: gold text.
+      prediction, answer: predicted and gold text.
     """
     return float(normalize_answer(prediction) == normalize_answer(answer))
 
@@ -41,7 +41,7 @@ def f1(prediction: str, answer: str, empty_is_an_answer: bool) -> float:
     """Returns the F1 of the words of the normalized texts, 0 to 1.
 
     Args:
-      answer: gold text.
+      prediction, answer: predicted and gold text.
       empty_is_an_answer: whether two texts without words score 1, as in SQuAD 2.0; in SQuAD 1.1
         they score 0.
     """

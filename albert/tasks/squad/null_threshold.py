@@ -99,7 +99,7 @@ def read_file(folder: str) -> dict[str, Any] | None:
 
 
 def read(prefix: str) -> float:
-    """Returns the threshold in the folder of a checkpoint; 0 if there is none."""
+    """Returns the threshold in the folder of the checkpoint `prefix`; 0 if there is none."""
     from albert.model import checkpoints
 
     folder = os.path.dirname(prefix)

@@ -62,11 +62,7 @@ def question_outcomes(
 
 
 def _scores_v1(gold: Sequence[str], text: str) -> tuple[float, float]:
-    """Returns exact match and F1 of a text in percent.
-
-    Args:
-      gold: texts of the answers.
-    """
+    """Returns exact match and F1 of a text in percent; `gold`: texts of the answers."""
     exact = max(metrics.exact_match(text, answer) for answer in gold)
     f1 = max(metrics.f1(text, answer, empty_is_an_answer=False) for answer in gold)
     return 100.0 * exact, 100.0 * f1

@@ -42,10 +42,15 @@ def targets(questions: Questions) -> dict[str, np.ndarray]:
 def make_target_adder(
     get_questions: Callable[[], Questions],
 ) -> Callable[[Tensors], Tensors]:
-    """Returns the ``prepare`` of an evaluation that adds `targets` if they are known."""
+    """Returns the ``prepare`` of an evaluation that adds `targets` if they are known.
+
+    Args:
+      get_questions: returns the questions to answer; called when they are needed.
+    """
     import tensorflow as tf
 
     def prepare(features: Tensors) -> Tensors:
+        """Adds the targets of the windows of a batch to its features."""
         questions = get_questions()
         if not questions.answers_known:
             return features
@@ -59,11 +64,11 @@ def make_target_adder(
 
 
 def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list["tf.Tensor"]:
-    """Returns whether starts and ends are right, as two float32 tensors [B]; see `eval_rows`.
+    """Returns whether starts and ends are right, as two float32 tensors [B].
 
     Args:
       outputs, features: outputs and inputs of the model by name.
-      names: see `eval_rows`.
+      names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     import tensorflow as tf
 
@@ -81,11 +86,11 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
 def train_metrics(
     outputs: Tensors, features: Tensors, names: Sequence[str]
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns the accuracy of both positions by name, as (sum, weight) pairs; see `eval_rows`.
+    """Returns the accuracy of both positions by name, as (sum, weight) pairs.
 
     Args:
       outputs, features: outputs and inputs of the model by name.
-      names: see `eval_rows`.
+      names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     import tensorflow as tf
 

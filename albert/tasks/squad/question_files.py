@@ -56,7 +56,7 @@ class QuestionFiles:
     predict_selection: selection.Selection = selection.ALL
 
     def file(self, split: str) -> str:
-        """Returns the SQuAD file to train on ("train") or to answer."""
+        """Returns the SQuAD file of a split: to train on ("train"), else to answer."""
         path = self.train_file if split == "train" else self.predict_file
         assert path is not None  # the command has checked that the run has it
         return path
@@ -77,7 +77,7 @@ class QuestionFiles:
         """Reads the questions of a file that a selection keeps.
 
         Args:
-          is_training: see `answers.read_squad_examples`.
+          is_training: whether each question must have exactly one answer or be impossible.
         """
         examples = squad_answers.read_squad_examples(path, is_training)
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
@@ -161,15 +161,17 @@ class QuestionFiles:
         return path, left_path
 
     def _default_path(self, ending: str) -> str:
+        """Returns the path in the output folder of the file with this ending."""
         return os.path.join(self.output_dir, self.kind + ending)
 
     def _fingerprint(self, split: str) -> dict[str, Any]:
+        """Returns a JSON-ready dict of what the features of a split depend on."""
         selection = self.train_selection if split == "train" else self.predict_selection
         settings = self.settings.window | selection.settings
         return squad_records.fingerprint(self.file(split), self.tokenizer, settings, split)
 
     def _report_cuts(self, examples: Sequence[SquadExample]) -> None:
-        """Logs how many questions are longer than the model reads; texts have windows."""
+        """Logs how many of the questions are longer than the model reads; texts have windows."""
         most = self.settings.max_query_length
         # A token has at least a byte, so most questions need not be tokenized.
         long = [e.question_text for e in examples if len(e.question_text.encode()) > most]
@@ -185,7 +187,7 @@ class QuestionFiles:
     def _convert(
         self, examples: Sequence[SquadExample], is_training: bool
     ) -> Iterator[tuple[bytes, SquadFeatures | None]]:
-        """Yields (serialized record, window) of questions; the windows are None in training."""
+        """Yields (serialized record, window) of examples; the windows are None in training."""
         self._report_cuts(examples)
         return squad_records.convert_examples_to_records(
             examples,
@@ -202,7 +204,7 @@ class QuestionFiles:
         number.
 
         Args:
-          fingerprint: see `records.fingerprint`.
+          fingerprint: JSON-ready dict of what the records depend on.
           make_rows: returns the serialized records.
         """
         from albert.data import record_files
@@ -254,7 +256,7 @@ class QuestionData(contracts.Data):
         return self.questions.specs(split)
 
     def files(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the paths of the source files of a split."""
         return [self.questions.file(split)]
 
     def dev_requests(self) -> Iterator[dict[str, str]]:
@@ -263,7 +265,7 @@ class QuestionData(contracts.Data):
             yield {"question": example.question_text, "context": example.paragraph_text}
 
     def make_records(self, split: str) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the TFRecord file of a split; makes it if it is missing or outdated."""
         if split == "train":
             return [self.questions.train_records()]
         return [self.questions.predict_records()]
@@ -306,5 +308,6 @@ class QuestionData(contracts.Data):
 
 
 def _make_folders(*paths: str) -> None:
+    """Makes the folders of these files."""
     for path in paths:
         file_io.make_dirs(os.path.dirname(path) or ".")

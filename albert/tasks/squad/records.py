@@ -87,13 +87,18 @@ def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
 
 @functools.cache
 def _specs_of_window(is_training: bool) -> Sequence[tfrecord.FeatureSpec]:
-    """Returns the specifications of all features except ``unique_ids``, which is known last."""
+    """Returns all features except ``unique_ids``, which is known last.
+
+    Args:
+      is_training: whether the records have the places of answers.
+    """
     return feature_specs(0, is_training)[1:]
 
 
 def _to_record(
     item: tuple[int, tuple[bytes, SquadFeatures | None]],
 ) -> tuple[bytes, SquadFeatures | None]:
+    """Returns the record and window of (unique id, (serialized features, window or None))."""
     number, (entries, features) = item
     if features is not None:
         features.unique_id = number
@@ -127,16 +132,17 @@ def convert_examples_to_records(
 
     Args:
       examples: in the order of the records.
-      lengths: (max_seq_length, doc_stride, max_query_length), see `squad_features.Featurizer`.
+      lengths: (S, pieces between starts of windows, maximum pieces of a question).
+      is_training: whether to find the answers' places.
       num_processes: worker processes, among which paragraphs are split. With 1, or for few
         examples, this process does the work.
-      For the rest see `squad_features.convert_examples_to_features`.
+      report: questions without windows are counted there and logged.
 
     Returns:
       Iterator of ``(record bytes, SquadFeatures)``; the features are None in training.
 
     Raises:
-      InputError: as there.
+      InputError: contradictory lengths, or too many questions dropped in training.
       RuntimeError: a worker process ended before its work was done.
     """
     settings = (tokenizer, *lengths, is_training)
@@ -161,7 +167,8 @@ def _batches_of_workers(
     the two pipes cannot block each other; a full pipe makes it wait.
 
     Args:
-      settings: arguments of `squad_features.Featurizer`.
+      examples: the questions.
+      settings: arguments of `squad_features.Featurizer`, the tokenizer first.
     """
     owner: dict[str, int] = {}
     for example in examples:
@@ -192,6 +199,7 @@ def _batches_of_workers(
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends a worker process at once."""
     assert process.stdout
     process.kill()
     process.stdout.close()
@@ -199,6 +207,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _results_of(process: subprocess.Popen[bytes]) -> Iterator[list | str]:
+    """Yields what a worker process writes: windows of a question, or why it has none."""
     assert process.stdout
     while True:
         try:

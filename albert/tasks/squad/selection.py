@@ -58,6 +58,7 @@ class Selection:
         """Returns the questions to keep, in order, and logs their number.
 
         Args:
+          examples: the questions of a file.
           max_query_length: maximum tokens of a question; the rest is cut off.
           path: file of the questions, for messages.
         """
@@ -100,6 +101,7 @@ class Selection:
         """Returns the questions that fit with their paragraph into `drop_longer_than` tokens.
 
         Args:
+          examples: the questions of a file.
           max_query_length: maximum tokens of a question; the rest is cut off.
         """
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))

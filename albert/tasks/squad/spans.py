@@ -31,6 +31,7 @@ class Symbols(dict):
         self._normalize = normalize
 
     def __missing__(self, code_point: int) -> str:
+        """Returns the normalized symbol of a code point, and keeps it."""
         symbol = self._normalize(chr(code_point))
         symbol = symbol if len(symbol) == 1 else NO_MATCH
         self[code_point] = symbol

@@ -20,7 +20,6 @@ from albert.training import contracts, results
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from albert.model import heads
     from albert.model.layers import Compute
 
 # --- settings, questions and answers ------------------------------------------------------------
@@ -164,15 +163,6 @@ class Evaluator:
         return {name: scores[name] for name in _OVERALL if name in scores}
 
 
-def _build_v1(
-    config: AlbertConfig, compute: "Compute", seed: int, settings: Settings
-) -> "heads.SquadV1Model":
-    """Builds the model of SQuAD 1.1; `seed` is that of the new variables."""
-    from albert.model import heads
-
-    return heads.SquadV1Model(config, compute, seed, settings.head)
-
-
 def _eval_outputs_v1(
     outputs: Tensors, features: Tensors, max_seq_length: int
 ) -> dict[str, "tf.Tensor"]:
@@ -189,6 +179,7 @@ def _eval_outputs_v1(
     missing = max_seq_length - tf.shape(is_real)[1]
 
     def whole(logits: "tf.Tensor") -> "tf.Tensor":
+        """Pads logits [B, S'] to [B, S], without places that no answer can have."""
         logits = tf.where(is_real, logits, squad_answers.NO_LOGIT)
         padded = tf.pad(logits, [[0, 0], [0, missing]], constant_values=squad_answers.NO_LOGIT)
         return tf.ensure_shape(padded, [None, max_seq_length])
@@ -222,21 +213,22 @@ def _decode_v1(
 
 
 def _score_v1(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
-    """Returns the scores of answers by name, in percent.
-
-    Args:
-      dataset: articles of the SQuAD file.
-    """
+    """Returns the scores of answers by name, in percent; `dataset`: articles of the SQuAD file."""
     return squad_metrics.evaluate_v1(dataset, answers.texts)
 
 
 def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
     """Returns the task of SQuAD 1.1; `evaluator` makes a new evaluator."""
+    from albert.model import heads
     from albert.training import learning_signals
+
+    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        return heads.SquadV1Model(config, compute, seed, settings.head)
 
     return contracts.Task(
         name=V1,
-        build_model=functools.partial(_build_v1, settings=settings),
+        build_model=build_model,
         eval_outputs=functools.partial(_eval_outputs_v1, max_seq_length=settings.max_seq_length),
         evaluator=evaluator,
         train_metrics=functools.partial(positions.train_metrics, names=_LOGITS),
@@ -248,18 +240,8 @@ def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contract
     )
 
 
-def _build_v2(
-    config: AlbertConfig, compute: "Compute", seed: int, settings: Settings
-) -> "heads.SquadV2Model":
-    """Builds the model of SQuAD 2.0; `seed` is that of the new variables."""
-    from albert.model import heads
-
-    rate = settings.dropout_prob or 0.0
-    return heads.SquadV2Model(config, *settings.beams, rate, compute, seed, settings.head)
-
-
 def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns ids [B] and the scores of beams of windows by name, see `heads.SquadV2Model`.
+    """Returns ids [B] and the scores of beams of windows by name.
 
     Args:
       outputs, features: outputs and inputs of the model by name.
@@ -295,21 +277,23 @@ def _decode_v2(
 
 
 def _score_v2(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
-    """Returns the scores of answers by name, in percent, see `metrics.evaluate_v2`.
-
-    Args:
-      dataset: articles of the SQuAD file.
-    """
+    """Returns the scores of answers by name, in percent; `dataset`: articles of the SQuAD file."""
     return squad_metrics.evaluate_v2(dataset, answers.texts, answers.null_odds)
 
 
 def _make_v2(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
     """Returns the task of SQuAD 2.0; `evaluator` makes a new evaluator."""
+    from albert.model import heads
     from albert.training import learning_signals
+
+    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        rate = settings.dropout_prob or 0.0
+        return heads.SquadV2Model(config, *settings.beams, rate, compute, seed, settings.head)
 
     return contracts.Task(
         name=V2,
-        build_model=functools.partial(_build_v2, settings=settings),
+        build_model=build_model,
         eval_outputs=_eval_outputs_v2,
         evaluator=evaluator,
         train_metrics=functools.partial(positions.train_metrics, names=_LOG_PROBS),

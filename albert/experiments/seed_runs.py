@@ -53,7 +53,11 @@ class Study:
 
 
 def start(study: Study, seed: int, folder: str) -> int:
-    """Runs one seed and waits for its end; returns the exit status."""
+    """Runs one seed and waits for its end; returns the exit status.
+
+    Args:
+      folder: output folder of the run.
+    """
     return signals.wait(trial_processes.start(study.script, study.arguments(seed, folder)))
 
 
@@ -147,11 +151,12 @@ def summarize(metric: str, runs: list[dict]) -> dict:
 
 
 def _number(value: float | None) -> str:
+    """Returns a number as text; "" for None."""
     return "" if value is None else f"{value:.4f}"
 
 
 def to_text(summary: dict) -> str:
-    """Returns a summary as a table in Markdown, with a line about all runs."""
+    """Returns a summary of `summarize` as a table in Markdown, with a line about all runs."""
     metric, runs = summary["metric"], summary["runs"]
     name = results.best_of(metric, [run.get("evaluated") for run in runs])
     is_tested = summary["test_mean"] is not None
@@ -194,7 +199,7 @@ def _cautions(runs: Sequence[Entry]) -> Iterator[str]:
 
 
 def _state(metric: str, run: Entry) -> Iterator[str]:
-    """Yields the parts of the text about a run in the table."""
+    """Yields the parts of the text about a run, of which `metric` is the score, in the table."""
     is_judged = run.get("judged", True) or run["status"] != FINISHED
     judged = "" if is_judged else stuck_runs.NOT_JUDGED
     return filter(None, [run["status"], judged, _remark(metric, run)])
@@ -217,6 +222,7 @@ def _spread_text(summary: dict[str, Any], prefix: str) -> str:
 
 
 def _best_text(summary: dict[str, Any]) -> str:
+    """Returns the best score of a summary of `summarize`, as text."""
     if summary["best"] is None:
         return "none is better than a constant answer"
     return f"best {_number(summary['best'])} ({summary['best_folder']})"
@@ -354,7 +360,7 @@ def run(
     Args:
       first_seed: seed of the first run; each later run has the next seed.
       count: number of runs.
-      start_run: replaces `start`.
+      start_run: ``(study, seed, folder) -> exit status``; replaces `start`.
 
     Raises:
       file_io.InputError: all runs failed, another process makes them, or the folder has another
@@ -370,7 +376,7 @@ def _run(study: Study, seeds: Sequence[int], start_run: Callable) -> str:
 
     Args:
       seeds: seeds of all runs of the study.
-      start_run: ``(study, seed, folder) -> exit status``, see `start`.
+      start_run: ``(study, seed, folder) -> exit status`` of a run.
     """
     path, count = os.path.join(study.folder, SEEDS), len(seeds)
     earlier_runs = _known(path, study.metric)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from albert.experiments import seeds
+from albert.experiments import seed_runs
 from albert.io import file_io
 from albert.training import results, run_record, run_session
 
@@ -17,7 +17,7 @@ SCORES = {7: 0.5, 8: 0.75, 9: 0.7, 10: 0.9}
 
 
 def start_run(made, failing=(), told=(), scores=SCORES, short=(), steps=(), test=None):
-    """A `seeds.start` that writes what a run leaves, and notes the seeds that it made."""
+    """A `seed_runs.start` that writes what a run leaves, and notes the seeds that it made."""
 
     def start(study, seed, folder):
         made.append((seed, study.arguments(seed, folder)))
@@ -47,11 +47,11 @@ def record(folder, step, score):
 
 
 def study(folder, metric="f1"):
-    return seeds.Study(str(folder), "run_x", metric, lambda seed, path: [f"{seed} {path}"])
+    return seed_runs.Study(str(folder), "run_x", metric, lambda seed, path: [f"{seed} {path}"])
 
 
 def start_recorded(made, data, **flags):
-    """A `seeds.start` whose runs record flags and the hashes of their data."""
+    """A `seed_runs.start` whose runs record flags and the hashes of their data."""
 
     def start(study, seed, folder):
         made.append(seed)
@@ -81,7 +81,7 @@ def test_runs_with_other_settings_are_refused_by_name(tmp_path, data):
     def run(count, **changes):
         changed = {**flags, **changes}
         several = dataclasses.replace(study(folder), flags=changed)
-        return seeds.run(several, 7, count, start_recorded(made, data, **changed))
+        return seed_runs.run(several, 7, count, start_recorded(made, data, **changed))
 
     run(2)
     with pytest.raises(file_io.InputError, match=r"seed_7 .* learning_rate=9 .* optimizer=la"):
@@ -92,24 +92,24 @@ def test_runs_with_other_settings_are_refused_by_name(tmp_path, data):
 
 def test_scores_on_data_that_has_changed_are_measured_again(tmp_path, data, caplog):
     made, folder = [], tmp_path / "runs"
-    seeds.run(study(folder), 7, 2, start_recorded(made, data))
+    seed_runs.run(study(folder), 7, 2, start_recorded(made, data))
     data["eval_data"].write_text("other text")
     with caplog.at_level("INFO", logger="absl"):
-        seeds.run(study(folder), 7, 3, start_recorded(made, data))
+        seed_runs.run(study(folder), 7, 3, start_recorded(made, data))
     assert made == [7, 8, 7, 8, 9]
     assert "seed_7: eval_data has changed: it is evaluated again" in caplog.text
     data["train_data"].write_text("other text")
     with pytest.raises(file_io.InputError, match="seed_7 was trained on .*train.csv, "):
-        seeds.run(study(folder), 7, 3, start_recorded(made, data))
+        seed_runs.run(study(folder), 7, 3, start_recorded(made, data))
 
 
 def test_a_second_process_in_the_folder_is_refused(tmp_path):
     def start(given, seed, folder):
         with pytest.raises(file_io.InputError, match=f"process {os.getpid()} .* writes to"):
-            seeds.run(given, 7, 1, start)
+            seed_runs.run(given, 7, 1, start)
         return start_run([])(given, seed, folder)
 
-    seeds.run(study(tmp_path), 7, 1, start)
+    seed_runs.run(study(tmp_path), 7, 1, start)
 
 
 def read(folder):
@@ -118,7 +118,7 @@ def read(folder):
 
 def test_runs_are_made_once_and_summarized(tmp_path):
     made = []
-    text = seeds.run(study(tmp_path), 7, 3, start_run(made))
+    text = seed_runs.run(study(tmp_path), 7, 3, start_run(made))
     assert made == [(seed, [f"{seed} {tmp_path}/seed_{seed}"]) for seed in (7, 8, 9)]
     found = read(tmp_path)
     values = [SCORES[seed] for seed in (7, 8, 9)]
@@ -134,14 +134,14 @@ def test_runs_are_made_once_and_summarized(tmp_path):
     assert "| 8 | 0.7500 | 50 | 0 | finished |" in text
     assert "standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
     assert "f1: mean 0.6500 (95% interval 0.3214 to 0.9786), " in text  # 2.4841 sd t(2) / sqrt(3)
-    more = seeds.run(study(tmp_path), 7, 4, start_run(made))
+    more = seed_runs.run(study(tmp_path), 7, 4, start_run(made))
     assert [seed for seed, _ in made] == [7, 8, 9, 10]
     assert "best 0.9000 (seed_10), over 4 runs" in more
 
 
 def test_without_scipy_the_table_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
-    text = seeds.run(study(tmp_path), 7, 3, start_run([]))
+    text = seed_runs.run(study(tmp_path), 7, 3, start_run([]))
     assert "f1: mean 0.6500, standard deviation 0.1323, best 0.7500 (seed_8), over 3 runs" in text
     assert text.endswith("\nIntervals and comparisons need SciPy: pip install 'scipy>=1.15'")
 
@@ -149,13 +149,13 @@ def test_without_scipy_the_table_says_what_to_install(tmp_path, monkeypatch):
 def test_restarts_are_counted_in_words():
     run = {"folder": "a", "status": "finished", "restarts": 2, "step": 5}
     runs = [{**run, "seed": seed, "result": 0.5 + seed / 10} for seed in (1, 2)]
-    text = seeds.to_text(seeds.summarize("f1", runs))
+    text = seed_runs.to_text(seed_runs.summarize("f1", runs))
     assert "4 restarts with other seeds: the scores are those of the attempts that" in text
 
 
 def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
     made = []
-    text = seeds.run(study(tmp_path), 7, 4, start_run(made, failing=(8,), told=(7,)))
+    text = seed_runs.run(study(tmp_path), 7, 4, start_run(made, failing=(8,), told=(7,)))
     found = read(tmp_path)
     assert [run["status"] for run in found["runs"]] == ["stuck", "failed", "finished", "finished"]
     assert found["failures"] == 2 and found["mean"] == pytest.approx(0.8)
@@ -164,7 +164,7 @@ def test_failures_and_stuck_runs_are_counted_and_left_out(tmp_path):
         "| 8 |  |  | 0 | failed |" in text
         and "Left out of the mean: 1 stuck, 1 failed, of 4 runs." in text
     )
-    seeds.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
+    seed_runs.run(study(tmp_path), 7, 4, start_run(made))  # failed ones are tried again
     assert [seed for seed, _ in made] == [7, 8, 9, 10, 8]
     assert read(tmp_path)["failures"] == 1
 
@@ -173,18 +173,18 @@ def test_an_undefined_score_is_shown_and_its_run_not_repeated(tmp_path):
     made, undefined = [], dict.fromkeys((7, 8), math.nan)
     for scores in (undefined, {**SCORES, 7: math.nan}):
         folder = tmp_path / str(len(made))
-        text = seeds.run(study(folder), 7, 2, start_run(made, scores=scores))
+        text = seed_runs.run(study(folder), 7, 2, start_run(made, scores=scores))
         assert "| 7 |  |  | 0 | undefined |" in text
-        seeds.run(study(folder), 7, 2, start_run(made, scores=scores))
+        seed_runs.run(study(folder), 7, 2, start_run(made, scores=scores))
     assert [seed for seed, _ in made] == [7, 8, 7, 8]
     assert "Left out of the mean: 1 undefined, of 2 runs." in text
-    text = seeds.to_text(read(tmp_path / "0"))
+    text = seed_runs.to_text(read(tmp_path / "0"))
     assert text.endswith("f1: no run has a score: 2 undefined")
 
 
 def test_what_has_learned_nothing_does_not_win(tmp_path):
     start = start_run([], steps=[(10, 0)], short=(8,), test={7: 0.5, 8: 0.7, 9: 0.6, 10: 0.9})
-    text = seeds.run(study(tmp_path), 7, 4, start)
+    text = seed_runs.run(study(tmp_path), 7, 4, start)
     found = read(tmp_path)
     assert found["best_folder"] == "seed_8" and found["failures"] == 1
     assert found["test_mean"] == pytest.approx(0.6)
@@ -198,16 +198,16 @@ def test_what_has_learned_nothing_does_not_win(tmp_path):
     assert last == "| 10 | 0.9000 | 0.9000 | 0 | 0 | best at step 0 |"
     assert f"{name}: mean 0.6500 (95% interval " in text and "mean: 1 best at step 0, of 4" in text
     assert "f1 (test): mean 0.6000 (95% interval 0.3516 to 0.8484), standard deviation" in text
-    text = seeds.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
+    text = seed_runs.run(study(tmp_path / "stuck"), 7, 2, start_run([], told=(7, 8)))
     assert text.endswith("f1: no run has learned: 2 stuck")
-    text = seeds.run(study(tmp_path / "bad"), 7, 1, start)
+    text = seed_runs.run(study(tmp_path / "bad"), 7, 1, start)
     assert read(tmp_path / "bad")["best"] is None and "none is better than a constant" in text
 
 
 def test_the_lowest_loss_is_the_best(tmp_path):
-    text = seeds.run(study(tmp_path, "eval_loss"), 7, 1, start_run([]))
+    text = seed_runs.run(study(tmp_path, "eval_loss"), 7, 1, start_run([]))
     assert read(tmp_path)["best"] == 0.5 and "standard deviation unknown" in text
-    seeds.run(study(tmp_path, "eval_loss"), 7, 3, start_run([]))
+    seed_runs.run(study(tmp_path, "eval_loss"), 7, 3, start_run([]))
     assert read(tmp_path)["best_folder"] == "seed_7"
 
 
@@ -216,7 +216,7 @@ def test_restarts_are_counted(tmp_path):
     attempts = {"given_up": [attempt], "moving": False}
     (tmp_path / "seed_7").mkdir()
     file_io.write_json(str(tmp_path / "seed_7" / "attempts.json"), attempts)
-    text = seeds.run(study(tmp_path), 7, 1, start_run([]))
+    text = seed_runs.run(study(tmp_path), 7, 1, start_run([]))
     assert read(tmp_path)["runs"][0]["restarts"] == 1 and "| 7 | 0.5000 | 50 | 1 |" in text
 
 
@@ -230,16 +230,16 @@ def test_what_an_interrupted_call_has_done_is_kept(tmp_path):
         return begin(study, seed, folder)
 
     with pytest.raises(KeyboardInterrupt):
-        seeds.run(study(tmp_path), 7, 3, interrupted)
-    seeds.run(study(tmp_path), 7, 3, begin)
+        seed_runs.run(study(tmp_path), 7, 3, interrupted)
+    seed_runs.run(study(tmp_path), 7, 3, begin)
     assert [seed for seed, _ in made] == [7, 8, 9]
 
 
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(file_io.InputError, match="all 2 runs failed; see"):
-        seeds.run(study(tmp_path), 7, 2, start_run([], failing=(7, 8)))
+        seed_runs.run(study(tmp_path), 7, 2, start_run([], failing=(7, 8)))
     with pytest.raises(file_io.InputError, match="compares runs by f1, not by loss"):
-        seeds.run(study(tmp_path, "loss"), 7, 1, start_run([]))
+        seed_runs.run(study(tmp_path, "loss"), 7, 1, start_run([]))
     (tmp_path / "seeds.json").write_text("[]")
     with pytest.raises(file_io.InputError, match="seeds.json: expected object, found list"):
-        seeds.run(study(tmp_path), 7, 1, start_run([]))
+        seed_runs.run(study(tmp_path), 7, 1, start_run([]))
