@@ -403,7 +403,7 @@ class AdamBase(Optimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable of Adam, see `Optimizer._new_values`."""
+        """Returns the new slots and variable of Adam at this rate; `factor`: of the gradient."""
         decay = self._decay_rate(variable)
         if self._bias_correction:
             number = tf.cast(self.updates_made() + 1, tf.float32)
@@ -618,7 +618,7 @@ class Muon(AdamWeightDecayOptimizer):
         factor: tf.Tensor | float,
         rate: tf.Tensor,
     ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable, see `Optimizer._new_values`."""
+        """Returns the new slots and variable at this rate; `factor`: of the gradient."""
         if not _is_block_matrix(variable):
             rate *= self._adamw_rate_ratio
             return super()._new_values(variable, gradient, slots, factor, rate)

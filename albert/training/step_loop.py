@@ -95,10 +95,7 @@ class StepLoop:
         def body(
             steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor
         ) -> tuple[tf.Tensor, dict[str, tf.Tensor], tf.Tensor]:
-            """Takes a step;
-
-            returns the number of steps, {name: sum} of results, and whether to continue.
-            """
+            """Takes a step; returns steps taken, {name: sum}, and whether to continue."""
             results = self._step(iterator)
             # Sums in float64 do not depend on the number of steps per call.
             totals = {name: totals[name] + tf.cast(results[name], tf.float64) for name in totals}

@@ -252,7 +252,7 @@ class QuestionData(contracts.Data):
         return places | {"p_mask": 2, "is_impossible": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """See `contracts.Data`."""
+        """Returns the features of the records of a split."""
         return self.questions.specs(split)
 
     def files(self, split: str) -> list[str]:
