@@ -24,8 +24,8 @@ from albert.tasks.glue import (
     make_example,
     make_task,
 )
-from albert.training.learning_signals import (
-    label_signals as signs,
+from albert.tasks.glue import (
+    learning_signals as signs,
 )
 
 __all__ = [

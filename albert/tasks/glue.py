@@ -710,6 +710,17 @@ def batch_accuracy(
     return {"accuracy": (tf.reduce_sum(correct * real), tf.reduce_sum(real))}
 
 
+def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
+    """Returns the statistics of a batch of class ids or numbers that show whether a model learns.
+
+    Args:
+      outputs, features: outputs and inputs of the model by name.
+    """
+    from albert.training import learning_signals as signals
+
+    return signals.label_signals(outputs, features)
+
+
 def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_scale.LabelScale:
     """Measures the train labels of a regression, and logs their range, mean and deviation.
 
@@ -753,7 +764,6 @@ def make_task(
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
     from albert.model import heads
-    from albert.training import learning_signals
 
     partial, labels = functools.partial, glue_task.labels
     class_names = (*class_scores.average_names(labels), *class_scores.names_by_class(labels))
@@ -785,7 +795,7 @@ def make_task(
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
         best_metric=glue_task.best_metric,
         metrics=(*dict(glue_task.scores), "eval_loss", "loss", *(class_names if labels else ())),
-        learning_signals=learning_signals.label_signals,
+        learning_signals=learning_signals,
         results_form=class_scores.add_to_form(form, labels, is_own) if labels else form,
     )
 
