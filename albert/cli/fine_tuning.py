@@ -185,7 +185,7 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     if calibrate := prepared.calibrate:
 
         def calibrated(rows: contracts.Rows, prefix: str) -> tuple[contracts.Task, contracts.Data]:
-            """Returns them with a decision fitted to rows, the outputs of the checkpoint `prefix`."""
+            """Returns them with a decision fitted to rows, outputs of the checkpoint `prefix`."""
             nonlocal prepared
             if distribution.is_chief(strategy):  # the decision is kept in the description
                 stages_run.complete_folder(False)

@@ -345,8 +345,7 @@ def multi_bootstrap(
       paired_seeds: whether row i of a and of b are paired.
       minimize: whether lower scores are better.
       level: level of the interval and of the claim.
-      resamples: number of bootstrap samples.
-      names: names of a and b, for the verdict.
+      resamples, names: number of bootstrap samples; names of a and b, for the verdict.
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined; None: the
         mean itself.
       clusters: groups of examples, which are then drawn in place of single ones.

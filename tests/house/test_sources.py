@@ -173,7 +173,7 @@ def test_doors_only_import(door):
 
 def test_plain_modules_do_not_name_tensorflow():
     assert set(PLAIN) <= set(MODULES)
-    free = {"io.file_io", "model.sources", *COMMANDS, *CLI}
+    free = {"io.file_io", "model.hub_modules", *COMMANDS, *CLI}
     for name in set(PLAIN_MODULES) - free - {name for name in PLAIN if room_of(name) == "tasks"}:
         modules = {
             module.split(".")[0] for module, _ in imports_of(tree_of(name), at_run_time=True)
