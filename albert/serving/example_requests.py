@@ -37,7 +37,7 @@ def _is_short(example: dict[str, Any]) -> bool:
     return all(map(str.strip, texts)) and sum(map(len, texts)) <= _MAX_CHARACTERS
 
 
-def read(folder: str, form: requests.Form) -> tuple[dict[str, Any], ...]:
+def read(folder: str, form: requests.RequestSchema) -> tuple[dict[str, Any], ...]:
     """Returns the examples in the folder of a model; none if it has no such file.
 
     Raises:
