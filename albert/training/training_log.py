@@ -36,7 +36,7 @@ def log_results(
     folder: str,
     name: str,
     step: int,
-    metrics: Mapping[str, float],
+    metrics: results.Scores,
     form: results.ResultsFormat,
     is_chief: bool,
     kind: str = run_record.EVAL,
