@@ -5,6 +5,7 @@ Benchmarks are run from the top folder of the clone, as modules:
     python -m benchmarks.training.start_up --help
 """
 
+import json
 import os
 import pathlib
 import platform
@@ -15,7 +16,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from absl import app
+from absl import app, flags
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -23,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def run(main: Callable[[], Any], define_flags: Callable[[], None]) -> None:
     """Parses the flags and runs a benchmark."""
     define_flags()
+    flags.DEFINE_string("figures_file", None, "File to which figures are added, a JSON a line.")
     app.run(lambda _: main())
 
 
@@ -72,6 +74,20 @@ def compare(label: str, rates: Mapping[str, float], unit: str = "examples/s") ->
     return line
 
 
+def show(label: str, figures: Mapping[str, float], unit: str = "examples/s") -> None:
+    """Prints the figures of sides, see `compare`, and records them."""
+    print(compare(label, figures, unit), flush=True)
+    record(label, figures, unit)
+
+
+def record(label: str, figures: Mapping[str, float], unit: str) -> None:
+    """Adds the figures of sides to the file of --figures_file, if it is given."""
+    if path := flags.FLAGS.figures_file:
+        line = {"label": label, "unit": unit, "figures": dict(figures)}
+        with open(path, "a", encoding="utf-8") as file:
+            print(json.dumps(line), file=file)
+
+
 # --- whole commands -------------------------------------------------------------------------------
 
 
@@ -92,11 +108,13 @@ def check_output(
     arguments: list[str],
     tree: str | os.PathLike = ROOT,
     variables: Mapping[str, str] = types.MappingProxyType({}),
+    timeout: float | None = None,
 ) -> str:
     """Runs a command in a source tree, with further environment variables; returns what it prints.
 
     Raises:
       SystemExit: it failed; with the end of its log.
+      TimeoutExpired: it took more than `timeout` seconds.
     """
     result = subprocess.run(
         arguments,
@@ -105,6 +123,7 @@ def check_output(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        timeout=timeout,
     )
     if result.returncode:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{result.stderr[-3000:]}")

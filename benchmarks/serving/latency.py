@@ -5,6 +5,8 @@
     python -m benchmarks.serving.latency --model_dir=sst2 --data_dir=glue \\
         --peer_python=peer/bin/python \\
         --serving_dirs=sst2_onnx:onnxruntime,sst2_onnx:openvino,sst2_int8:onnxruntime
+    python -m benchmarks.serving.latency --spm_model_file=30k-clean.model --data_dir=glue \\
+        --exports=float32:onnxruntime,int8:openvino
 
 Every side is a process of its own that answers in turns, all bound to `--cores`. Peers run the same
 weights: `export_to_huggingface` writes them, and `peer_sides.py` makes ONNX files, dynamic int8
@@ -23,6 +25,7 @@ probability.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -54,6 +57,7 @@ def define_flags():
     flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.", required=True)
     flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Ours, with TensorFlow.")
     flags.DEFINE_list("serving_dirs", [], "Ours, exported: folder:runtime of export_serving.")
+    flags.DEFINE_list("exports", [], "Ours, to export as ONNX and to run: precision:runtime.")
     flags.DEFINE_string("peer_python", None, "Python of the peers; without it they are left out.")
     flags.DEFINE_list("peers", _PEERS, "Which of them.")
     flags.DEFINE_list("requests", [], "Which kinds of requests, see the tables; by default all.")
@@ -164,6 +168,25 @@ def random_model(folder):
     checkpoints.save(os.path.join(folder, "model.ckpt-best"), model)
 
 
+def export(model, folder, precision):
+    """Exports a model as ONNX and returns the folder; int8 is calibrated with texts of SST-2."""
+    output = os.path.join(folder, f"onnx_{precision}")
+    values = {"model_dir": model, "output_dir": output, "precision": precision}
+    if precision != "float32":  # The weights may be random: agreement is printed, not demanded.
+        values |= {"min_agreement": 0, "max_metric_drop": 100}
+        for flag, split, count in (("calibration", "train", 300), ("check", "dev", 32)):
+            path = os.path.join(FLAGS.data_dir, "SST-2", f"{split}.tsv")
+            with open(path, encoding="utf-8") as file:
+                lines = list(itertools.islice(file, 1 + count))
+            values[f"{flag}_file"] = os.path.join(folder, f"{flag}.tsv")
+            with open(values[f"{flag}_file"], "w", encoding="utf-8") as file:
+                file.writelines(lines)
+        if "int8" not in precision:
+            del values["calibration_file"]
+    harness.check_output(harness.command("export_serving", **values))
+    return output
+
+
 def make_sides(model, folder, requests_file):
     """All sides, ready."""
     own = [sys.executable, "-m", "benchmarks.serving.own_side"]
@@ -176,6 +199,11 @@ def make_sides(model, folder, requests_file):
     for each in FLAGS.serving_dirs:
         path, _, runtime = each.rpartition(":")
         commands[f"albert {each}"] = [*own, path, "exported", runtime, threads]
+    exports = [each.split(":") for each in FLAGS.exports]
+    paths = {precision: export(model, folder, precision) for precision in dict(exports)}
+    for precision, runtime in exports:
+        command = [*own, paths[precision], "exported", runtime, threads]
+        commands[f"albert {runtime} {precision}"] = command
     if FLAGS.peer_python:
         exported = os.path.join(folder, "exported")
         os.mkdir(exported)
@@ -251,6 +279,8 @@ def print_table(name, times_of_sides, texts):
         values = np.median(times.milliseconds), np.percentile(times.milliseconds, 99)
         print(f"{side:45}{values[0]:10.1f}{values[1]:10.1f}{times.ratio(first):8.2f}{last}")
     sys.stdout.flush()
+    medians = {side: np.median(times.milliseconds) for side, times in times_of_sides.items()}
+    harness.record(name, medians, "ms")
 
 
 def print_agreement(sides):

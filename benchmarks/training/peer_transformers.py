@@ -2,10 +2,12 @@
 
     python peer_transformers.py batches.npz config.json train|infer float32|bfloat16 eager|compile
 
-For each line of standard input it computes all batches once and prints how many seconds that took.
+A folder of transformers may take the place of ``config.json``; weights are random in any case. For
+each line of standard input it computes all batches once and prints how many seconds that took.
 """
 
 import json
+import os
 import sys
 import time
 
@@ -14,14 +16,19 @@ import torch
 import transformers
 
 
-def main():
-    path, config_path, mode, dtype, how = sys.argv[1:]
-    with open(config_path, encoding="utf-8") as file:
+def _config(path):
+    if os.path.isdir(path):
+        return transformers.AutoConfig.from_pretrained(path, num_labels=2)
+    with open(path, encoding="utf-8") as file:
         values = json.load(file)
     values["hidden_act"] = "gelu_new"  # the tanh approximation
-    config = transformers.AlbertConfig(**values, num_labels=2)
+    return transformers.AlbertConfig(**values, num_labels=2)
+
+
+def main():
+    path, config_path, mode, dtype, how = sys.argv[1:]
     torch.manual_seed(0)
-    model = transformers.AlbertForSequenceClassification(config)
+    model = transformers.AutoModelForSequenceClassification.from_config(_config(config_path))
     model.train(mode == "train")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     call = torch.compile(model) if how == "compile" else model

@@ -4,10 +4,13 @@
         --keras_hub_python=keras/bin/python
     python -m benchmarks.training.training_step --task_name=RTE --data_dir=glue \\
         --spm_model_file=30k-clean.model
+    python -m benchmarks.training.training_step --task_name=SST-2 --data_dir=glue \\
+        --model_dir=all-MiniLM-L6-v2 --transformers_python=peer/bin/python
 
 Without a task: random tokens at full length, 16 x 128. With one: its training examples in batches
 of 32 as they come, padded by both sides to the longest of each batch (ours then computes the real
-tokens alone). `--transformers_python` and `--keras_hub_python` are the Pythons of environments that
+tokens alone). `--model_dir` is a folder of transformers whose sizes and vocabulary are taken, such
+as a BERT. `--transformers_python` and `--keras_hub_python` are the Pythons of environments that
 have them; without one that peer is skipped. Weights are random: speed does not depend on them.
 
 With `--trees=.,../before` source trees are compared instead: each runs its own copy of this file,
@@ -28,9 +31,8 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert.model import encoder, heads, layers
+from albert.model import encoder, heads, layers, model_folder, sources
 from albert.tasks import glue
-from albert.text import tokenization
 from albert.training import distribution, optimizers
 from benchmarks import harness
 
@@ -45,6 +47,7 @@ def define_flags():
     flags.DEFINE_string("task_name", None, "GLUE task whose training examples are taken.")
     flags.DEFINE_string("data_dir", None, "Folder of the GLUE tasks.")
     flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
+    flags.DEFINE_string("model_dir", None, "Folder of transformers with sizes and vocabulary.")
     flags.DEFINE_string("transformers_python", None, "Python that has torch and transformers.")
     flags.DEFINE_string("keras_hub_python", None, "Python that has keras-hub and tensorflow.")
     flags.DEFINE_list("modes", ["train", "infer"], "What is timed.")
@@ -87,7 +90,7 @@ def compare_trees():
             }
             rates_of_rounds = harness.in_turns(sides, FLAGS.rounds, warm_up=False)
             rates = {tree: statistics.median(values) for tree, values in rates_of_rounds.items()}
-            print(harness.compare(f"{mode:6s} {dtype:9s}", rates), flush=True)
+            harness.show(f"{mode:6s} {dtype:9s}", rates)
 
 
 def full_batches():
@@ -101,8 +104,18 @@ def full_batches():
         }
 
 
+def _source(needs_vocabulary=False):
+    """Finds the files of the model that gives sizes and vocabulary."""
+    given = sources.Given()
+    if not FLAGS.model_dir:
+        given = sources.Given(FLAGS.albert_config_file, FLAGS.spm_model_file)
+    return sources.locate(given, FLAGS.model_dir, needs_vocabulary=needs_vocabulary)
+
+
 def task_batches():
-    tokenizer = tokenization.FullTokenizer(spm_model_file=FLAGS.spm_model_file)
+    source = _source(needs_vocabulary=True)
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    tokenizer = model_folder.load_tokenizer(source, config)
     glue_task = glue.get_task(FLAGS.task_name)
     examples = glue_task.examples(FLAGS.data_dir, "train")
     order = np.random.default_rng(1).permutation(len(examples))[: 32 * FLAGS.batches]
@@ -119,7 +132,7 @@ class Ours:
     """Our side; `run` computes all batches once and returns the seconds that took."""
 
     def __init__(self, batches, mode, dtype):
-        config = encoder.AlbertConfig.from_json_file(FLAGS.albert_config_file)
+        config = encoder.AlbertConfig.from_json_file(_source().config_file)
         compute = layers.Compute(dtype, skip_padding=True, parts=2)
         distribution.use_one_core_per_part(compute)
         model = heads.ClassifierModel(config, 2, compute, seed=1)
@@ -159,7 +172,7 @@ class Peer:
 
     def __init__(self, name, python, how, mode, dtype, batches_file):
         command = [python, os.path.join(_HERE, f"peer_{name}.py"), batches_file]
-        command += [FLAGS.albert_config_file, mode, dtype, how]
+        command += [FLAGS.model_dir or FLAGS.albert_config_file, mode, dtype, how]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -225,7 +238,7 @@ def main():
         for mode in FLAGS.modes:
             for dtype in FLAGS.dtypes:
                 rates = measure(batches, mode, dtype, path)
-                print(harness.compare(f"{mode:6s} {dtype:9s}", rates), flush=True)
+                harness.show(f"{mode:6s} {dtype:9s}", rates)
 
 
 if __name__ == "__main__":
