@@ -33,7 +33,6 @@ _UNITS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_f
 _NORM_LANES, _SOFTMAX_LANES = 64, 16
 _COLUMN_PARTS = 4
 _COMPILED_WIDTH = 192  # minimum last axis of a tensor that is worth compiling for
-_COMPILED_SIZE = 2**18  # minimum elements of a variable whose update is worth compiling
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
@@ -442,7 +441,7 @@ def for_block(
     return PLAIN if few_rows else COMPILED
 
 
-# --- losses and updates --------------------------------------------------------------------------
+# --- losses ------------------------------------------------------------------------------------
 
 
 @_compiled
@@ -505,58 +504,3 @@ def graph_barrier(x: tf.Tensor) -> tf.Tensor:
     not saved with a module.
     """
     return tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
-
-
-def adam_update(
-    variable: tf.Tensor,
-    gradient: tf.Tensor,
-    mean: tf.Tensor,
-    square: tf.Tensor,
-    factor: tf.Tensor | float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: tf.Tensor | float,
-    decay: float,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Computes an update of Adam without bias correction, with decoupled weight decay.
-
-    Args:
-      variable, gradient, mean, square: float32 tensors of one shape; mean and square are the
-        running means of the gradient and of its square.
-      factor: scalar that the gradient is multiplied by.
-
-    Returns:
-      The new mean, the new square, and the update: the learning rate times it is subtracted from
-      the variable.
-    """
-    shape, constants = variable.shape, (beta_1, beta_2, epsilon, decay)
-    tensors = (variable, gradient, mean, square)
-    if shape.num_elements() < _COMPILED_SIZE:
-        return _adam_update_traced(*tensors, factor, *constants)
-    # Flattened to vectors, so that all variables of one size share the compiled code.
-    vectors = [tf.reshape(x, [-1]) for x in tensors]
-    new = _adam_update_compiled(*vectors, factor, *constants)
-    new_mean, new_square, update = (tf.reshape(x, shape) for x in new)
-    return new_mean, new_square, update
-
-
-def _adam_update(
-    variable: tf.Tensor,
-    gradient: tf.Tensor,
-    mean: tf.Tensor,
-    square: tf.Tensor,
-    factor: tf.Tensor | float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: tf.Tensor | float,
-    decay: float,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    gradient *= factor
-    mean = beta_1 * mean + (1.0 - beta_1) * gradient
-    square = beta_2 * square + (1.0 - beta_2) * tf.square(gradient)
-    update = mean / (tf.sqrt(square) + epsilon)
-    return mean, square, update + decay * variable if decay else update
-
-
-_adam_update_compiled = tf.function(_adam_update, jit_compile=True, autograph=False)
-_adam_update_traced = tf.function(_adam_update, autograph=False)  # once per shape

@@ -9,11 +9,11 @@ import abc
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from albert.model import kernels, weight_names
+from albert.model import weight_names
 from albert.training import optimizer_table, weight_average
 
 # Normalization parameters and biases are not decayed (patterns searched in variable names).
@@ -153,6 +153,40 @@ class LossScale(tf.Module):
 
 # --- what all optimizers share --------------------------------------------------------------------
 
+# Minimum elements of a variable whose update is worth compiling: as separate operations, each step
+# of an update reads and writes the whole variable.
+_COMPILED_SIZE = 2**16
+
+
+class Rule(NamedTuple):
+    """How one variable is updated; variables of one rule and shape share compiled code.
+
+    Attributes:
+      decay: fraction of the weights that is added to their update.
+      is_adapted: whether LAMB multiplies the rate by the trust ratio.
+      is_orthogonal: whether Muon makes the update orthogonal.
+    """
+
+    decay: float
+    is_adapted: bool = False
+    is_orthogonal: bool = False
+
+
+class Step(NamedTuple):
+    """What all variables of an update share, scalars.
+
+    Attributes:
+      factor: that gradients are multiplied by.
+      rate: the learning rate.
+      number: updates made, with this one.
+      skipped: whether nothing may change; None: false.
+    """
+
+    factor: tf.Tensor | float
+    rate: tf.Tensor
+    number: tf.Tensor
+    skipped: tf.Tensor | None
+
 
 class Optimizer(tf.Module):
     """Base class of the optimizers: learning rate, clipping, loss scale, slots and their names.
@@ -189,6 +223,7 @@ class Optimizer(tf.Module):
         self.average: weight_average.WeightAverage | None = None
         self.product_type = "float32"
         self._slots: dict[str, tuple[tf.Variable, ...]] = {}  # by variable, in the order of SLOTS
+        self._ratios: list[tf.Tensor] = []  # trust ratios of the last update
         self.global_step = tf.Variable(0, dtype=tf.int64, name=weight_names.STEP, trainable=False)
 
     @classmethod
@@ -308,56 +343,60 @@ class Optimizer(tf.Module):
             norm = tf.where(skipped, 0.0, norm)
         if self._clip_norm is not None:
             factor *= self._clip_norm / tf.maximum(norm, self._clip_norm)
-        for variable, gradient in zip(variables, gradients, strict=True):
-            self._update(variable, gradient, factor, rate, skipped)
+        number = tf.cast(self.updates_made() + 1, tf.float32)
+        step = Step(tf.convert_to_tensor(factor), rate, number, skipped)
+        ratios = [self._update(v, g, step) for v, g in zip(variables, gradients, strict=True)]
+        self._ratios = [ratio for ratio in ratios if ratio is not None]
         self.global_step.assign_add(1)
         if self.average is not None:
             self.average.update(self.global_step, {_name(v): v for v in variables})
         return norm
 
-    def _update(
-        self,
-        variable: tf.Variable,
-        gradient: tf.Tensor,
-        factor: tf.Tensor | float,
-        rate: tf.Tensor,
-        skipped: tf.Tensor | None,
-    ) -> None:
-        """Updates one variable and its slots, unless `skipped` is true.
+    def _update(self, variable: tf.Variable, gradient: tf.Tensor, step: Step) -> tf.Tensor | None:
+        """Updates one variable and its slots; returns its trust ratio if the rule has one."""
+        rule, targets = self._rule(variable), (*self._slots[_name(variable)], variable)
+        # Products are faster outside compiled code.
+        is_compiled = variable.shape.num_elements() >= _COMPILED_SIZE and not rule.is_orthogonal
+        assign = self._assign_compiled if is_compiled else self._assign
+        return assign(rule, targets, gradient, step)
 
-        Args:
-          gradient: tensor of the variable's shape.
-          factor: scalar by which the gradient is multiplied.
-          rate: scalar, the learning rate.
-          skipped: bool scalar; None: false.
-        """
-        slots = self._slots[_name(variable)]
-        values = self._new_values(variable, gradient, slots, factor, rate)
-        for target, value in zip((*slots, variable), values, strict=True):
-            target.assign(value if skipped is None else tf.where(skipped, target, value))
+    def _assign(
+        self, rule: Rule, targets: Sequence[tf.Variable], gradient: tf.Tensor, step: Step
+    ) -> tf.Tensor | None:
+        """Assigns the new values of slots and weights, the `targets`; returns the trust ratio."""
+        *slots, weights = map(tf.convert_to_tensor, targets)
+        values, ratio = self._new_values(rule, weights, gradient, slots, step)
+        for target, old, value in zip(targets, (*slots, weights), values, strict=True):
+            target.assign(value if step.skipped is None else tf.where(step.skipped, old, value))
+        return ratio
 
-    def _decay_rate(self, variable: tf.Variable) -> float:
-        """Returns the fraction of a variable's weights that is added to its update."""
-        return (
-            0.0 if matches(self._exclude_from_weight_decay, variable) else self._weight_decay_rate
-        )
+    # One pass over memory, which writes to the memory of the variables.
+    _assign_compiled = tf.function(_assign, jit_compile=True, autograph=False)
+
+    def _rule(self, variable: tf.Variable) -> Rule:
+        """Returns how a variable is updated."""
+        is_excluded = matches(self._exclude_from_weight_decay, variable)
+        return Rule(0.0 if is_excluded else self._weight_decay_rate)
 
     @abc.abstractmethod
     def _new_values(
         self,
-        variable: tf.Variable,
+        rule: Rule,
+        weights: tf.Tensor,
         gradient: tf.Tensor,
-        slots: Sequence[tf.Variable],
-        factor: tf.Tensor | float,
-        rate: tf.Tensor,
-    ) -> Sequence[tf.Tensor]:
-        """Returns the new values of the slots, in their order, and of the variable.
+        slots: Sequence[tf.Tensor],
+        step: Step,
+    ) -> tuple[Sequence[tf.Tensor], tf.Tensor | None]:
+        """Computes an update; may be compiled, so it depends on its arguments and constants alone.
 
         Args:
+          weights: the value of the variable.
           gradient: tensor of the variable's shape.
-          slots: the variable's slots, in order.
-          factor: scalar by which the gradient is multiplied.
-          rate: scalar, the learning rate.
+          slots: the values of the variable's slots, in order.
+
+        Returns:
+          The new values of the slots, in their order, and of the variable; the trust ratio, None
+          without one.
         """
 
 
@@ -397,62 +436,38 @@ class AdamBase(Optimizer):
 
     def _new_values(
         self,
-        variable: tf.Variable,
+        rule: Rule,
+        weights: tf.Tensor,
         gradient: tf.Tensor,
-        slots: Sequence[tf.Variable],
-        factor: tf.Tensor | float,
-        rate: tf.Tensor,
-    ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable of Adam at this rate; `factor`: of the gradient."""
-        decay = self._decay_rate(variable)
+        slots: Sequence[tf.Tensor],
+        step: Step,
+    ) -> tuple[Sequence[tf.Tensor], tf.Tensor | None]:
+        """Returns the new values of Adam; the arguments are those of `Optimizer`."""
+        gradient = gradient * step.factor
+        mean = self._beta_1 * slots[0] + (1.0 - self._beta_1) * gradient
+        square = self._beta_2 * slots[1] + (1.0 - self._beta_2) * tf.square(gradient)
         if self._bias_correction:
-            number = tf.cast(self.updates_made() + 1, tf.float32)
-            mean_weight = _total_weight(self._beta_1, number)
-            root_weight = tf.sqrt(_total_weight(self._beta_2, number))
+            mean_weight = _total_weight(self._beta_1, step.number)
+            root_weight = tf.sqrt(_total_weight(self._beta_2, step.number))
             # m / s_1 / (sqrt(v / s_2) + e) = m / (sqrt(v) + e sqrt(s_2)) * sqrt(s_2) / s_1
-            settings = (self._epsilon * root_weight, 0.0)
-            mean, square, update = self._adam_update(variable, gradient, slots, factor, *settings)
+            update = mean / (tf.sqrt(square) + self._epsilon * root_weight)
             update *= root_weight / mean_weight
-            update = update + decay * variable if decay else update
         else:
-            settings = (self._epsilon, decay)
-            mean, square, update = self._adam_update(variable, gradient, slots, factor, *settings)
-        update *= rate * self._trust_ratio(variable, update)
-        return mean, square, variable - update
+            update = mean / (tf.sqrt(square) + self._epsilon)
+        update = update + rule.decay * weights if rule.decay else update
+        ratio = self._trust_ratio(rule, weights, update)
+        rate = step.rate if ratio is None else step.rate * ratio
+        return (mean, square, weights - update * rate), ratio
 
-    def _adam_update(
-        self,
-        variable: tf.Variable,
-        gradient: tf.Tensor,
-        slots: Sequence[tf.Variable],
-        factor: tf.Tensor | float,
-        epsilon: tf.Tensor | float,
-        decay: float,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the new mean, the new square and the update.
+    def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
+        """Returns the scalar by which the rate of one variable is multiplied; None: 1.
 
         Args:
-          gradient: tensor of the variable's shape.
-          slots: mean and square of the gradient.
-          factor: scalar by which the gradient is multiplied.
-          epsilon: scalar that is added to the root of the square.
-          decay: fraction of the variable that is added to the update.
-        """
-        weights, gradient, mean, square, factor = map(
-            tf.convert_to_tensor, (variable, gradient, *slots, factor)
-        )
-        return kernels.adam_update(
-            weights, gradient, mean, square, factor, self._beta_1, self._beta_2, epsilon, decay
-        )
-
-    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
-        """Returns the scalar by which the rate of one variable is multiplied.
-
-        Args:
+          weights: the value of the variable.
           update: tensor of the variable's shape, before the rate.
         """
-        del variable, update
-        return 1.0
+        del rule, weights, update
+        return None
 
 
 class AdamWeightDecayOptimizer(AdamBase):
@@ -536,14 +551,10 @@ class LAMB(AdamBase):
             if exclude_from_layer_adaptation is None
             else exclude_from_layer_adaptation
         )
-        self._ratios: list[tf.Tensor] = []  # trust ratios of the last update
 
-    def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[tf.Tensor | None, tf.Variable]]
-    ) -> tf.Tensor:
-        """Updates the variables of (gradient, variable) pairs, see `Optimizer.apply_gradients`."""
-        self._ratios = []
-        return super().apply_gradients(grads_and_vars)
+    def _rule(self, variable: tf.Variable) -> Rule:
+        is_adapted = not matches(self._exclude_from_layer_adaptation, variable)
+        return super()._rule(variable)._replace(is_adapted=is_adapted)
 
     def report(self) -> dict[str, tf.Tensor]:
         """Adds the minimum, median and maximum of the trust ratios."""
@@ -558,15 +569,13 @@ class LAMB(AdamBase):
             "trust_ratio_highest": ratios[-1],
         }
 
-    def _trust_ratio(self, variable: tf.Variable, update: tf.Tensor) -> tf.Tensor | float:
+    def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
         """Returns the trust ratio of a variable and its update, a scalar."""
-        if matches(self._exclude_from_layer_adaptation, variable):
-            return 1.0
-        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+        if not rule.is_adapted:
+            return None
+        weight_norm, update_norm = tf.norm(weights), tf.norm(update)
         both = tf.logical_and(weight_norm > 0, update_norm > 0)
-        ratio = tf.where(both, tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
-        self._ratios.append(ratio)
-        return ratio
+        return tf.where(both, tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
 
 
 # --- Muon -----------------------------------------------------------------------------------------
@@ -610,25 +619,28 @@ class Muon(AdamWeightDecayOptimizer):
         """Returns the names of the slots of one variable."""
         return (weight_names.MOMENTUM,) if _is_block_matrix(variable) else self.SLOTS
 
+    def _rule(self, variable: tf.Variable) -> Rule:
+        return super()._rule(variable)._replace(is_orthogonal=_is_block_matrix(variable))
+
     def _new_values(
         self,
-        variable: tf.Variable,
+        rule: Rule,
+        weights: tf.Tensor,
         gradient: tf.Tensor,
-        slots: Sequence[tf.Variable],
-        factor: tf.Tensor | float,
-        rate: tf.Tensor,
-    ) -> Sequence[tf.Tensor]:
-        """Returns the new slots and variable at this rate; `factor`: of the gradient."""
-        if not _is_block_matrix(variable):
-            rate *= self._adamw_rate_ratio
-            return super()._new_values(variable, gradient, slots, factor, rate)
-        gradient, beta = gradient * factor, self._momentum
+        slots: Sequence[tf.Tensor],
+        step: Step,
+    ) -> tuple[Sequence[tf.Tensor], tf.Tensor | None]:
+        """Returns the new values; the arguments are those of `Optimizer`."""
+        if not rule.is_orthogonal:
+            step = step._replace(rate=step.rate * self._adamw_rate_ratio)
+            return super()._new_values(rule, weights, gradient, slots, step)
+        gradient, beta = gradient * step.factor, self._momentum
         mean = beta * slots[0] + (1.0 - beta) * gradient
         # The mean as it would be after the same gradient once more (Nesterov).
         update = orthogonalize(beta * mean + (1.0 - beta) * gradient, self.product_type)
-        update *= _UPDATE_SIZE * math.sqrt(max(variable.shape))
-        update += self._decay_rate(variable) * variable
-        return mean, variable - rate * update
+        update *= _UPDATE_SIZE * math.sqrt(max(weights.shape))
+        update += rule.decay * weights
+        return (mean, weights - step.rate * update), None
 
 
 def _is_block_matrix(variable: tf.Variable) -> bool:

@@ -31,7 +31,7 @@ _GROUPS = ("products", "attention", "normalization", "gelu and biases", "bias gr
 # The first pattern that is found in "function or scope/name:Type" of an operation decides.
 _PATTERNS = (
     ("bias gradients", "column_sums"),
-    ("optimizer", "optimizer/|adam_update"),
+    ("optimizer", "optimizer/|_assign"),
     ("attention", r"softmax|:\w*(BatchMatMul|Softmax|GatherV2|Transpose|Unpack|Pack)"),
     ("products", r"MatMul\w*$"),
     ("normalization", "residual_norm"),

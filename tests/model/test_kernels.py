@@ -144,21 +144,6 @@ def test_masked_softmax_and_its_gradient_equal_the_plain_ones(masked, length):
     assert kernels.masked_softmax(tf.cast(scores, tf.bfloat16), bias).dtype == tf.bfloat16
 
 
-@pytest.mark.parametrize("shape", [(3,), (4, 8), (512, 512)])
-@pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_adam_update_follows_its_formula(shape, decay):
-    rng = np.random.default_rng(0)
-    variable, gradient, mean = (rng.normal(size=shape) for _ in range(3))
-    square = rng.uniform(size=shape)
-    tensors = [tf.constant(x, tf.float32) for x in (variable, gradient, mean, square, 0.5)]
-    found = kernels.adam_update(*tensors, beta_1=0.9, beta_2=0.99, epsilon=1e-6, decay=decay)
-    mean = 0.9 * mean + 0.1 * gradient / 2
-    square = 0.99 * square + 0.01 * (gradient / 2) ** 2
-    expected = (mean, square, mean / (np.sqrt(square) + 1e-6) + decay * variable)
-    for ours, value in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, value, rtol=1e-5, atol=1e-6)
-
-
 def test_what_is_kept_apart_has_all_gradients():
     x = tf.Variable(3.0)
     with tf.GradientTape() as outer:

@@ -17,9 +17,9 @@ class Momentum(optimizers.Optimizer):
 
     SLOTS = ("momentum",)
 
-    def _new_values(self, variable, gradient, slots, factor, rate):
-        mean = 0.5 * slots[0] + gradient * factor
-        return mean, variable - rate * mean
+    def _new_values(self, rule, weights, gradient, slots, step):
+        mean = 0.5 * slots[0] + gradient * step.factor
+        return (mean, weights - step.rate * mean), None
 
 
 @pytest.fixture

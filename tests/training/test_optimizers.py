@@ -219,6 +219,7 @@ def plain_step(weight, gradient, mean, square, rate, decays, is_lamb):
 def test_steps_equal_a_plain_version(name):
     rng = np.random.default_rng(0)
     shapes = {"dense/kernel": (4, 3), "dense/bias": (3,), "x/LayerNorm/gamma": (3,), "zero": (2,)}
+    shapes["wide"] = (260, 260)  # compiled
     weights = {key: rng.normal(size=shape) for key, shape in shapes.items()}
     weights["zero"][:] = 0
     variables = {k: tf.Variable(v, dtype=tf.float32, name=k) for k, v in weights.items()}
@@ -232,9 +233,30 @@ def test_steps_equal_a_plain_version(name):
         optimizer.apply_gradients(pairs)
         for key, (weight, mean, square) in state.items():
             clipped = gradients[key] / max(1.0, norm)
-            decays = key in ("dense/kernel", "zero")
+            decays = key in ("dense/kernel", "zero", "wide")
             state[key] = plain_step(weight, clipped, mean, square, rate, decays, name == "lamb")
             np.testing.assert_allclose(variables[key].numpy(), state[key][0], atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb", "adam", "muon"])
+def test_values_read_before_an_update_stay(name):
+    """Compiled updates write to the memory of the variable, unless somebody still reads it."""
+    weights = np.random.default_rng(0).normal(size=(260, 260)).astype(np.float32)
+    variable = tf.Variable(weights, name="wide")
+    optimizer = optimizers.create_optimizer(0.1, 20, 0, optimizer=name, clip_norm=None)
+    optimizer.build([variable])
+
+    @tf.function(autograph=False)
+    def step():
+        before = tf.convert_to_tensor(variable)
+        optimizer.apply_gradients([(tf.ones_like(weights), variable)])
+        return before
+
+    for _ in range(2):
+        expected, held = variable.numpy().copy(), tf.convert_to_tensor(variable)
+        np.testing.assert_array_equal(step(), expected)
+        np.testing.assert_array_equal(held, expected)
+        assert np.abs(variable - expected).min() > 1e-3
 
 
 def test_which_variables_decay():
@@ -399,7 +421,9 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from albert import heads, modeling, optimization
+from albert.training import optimizers
 
+optimizers._COMPILED_SIZE = 100
 config = modeling.AlbertConfig(
     vocab_size=30, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, max_position_embeddings=8,
