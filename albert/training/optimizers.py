@@ -155,7 +155,7 @@ class LossScale(tf.Module):
 
 # Minimum elements of a variable whose update is worth compiling: as separate operations, each step
 # of an update reads and writes the whole variable.
-_COMPILED_SIZE = 2**16
+COMPILED_SIZE = 2**16
 
 
 class Rule(NamedTuple):
@@ -356,7 +356,7 @@ class Optimizer(tf.Module):
         """Updates one variable and its slots; returns its trust ratio if the rule has one."""
         rule, targets = self._rule(variable), (*self._slots[_name(variable)], variable)
         # Products are faster outside compiled code.
-        is_compiled = variable.shape.num_elements() >= _COMPILED_SIZE and not rule.is_orthogonal
+        is_compiled = variable.shape.num_elements() >= COMPILED_SIZE and not rule.is_orthogonal
         assign = self._assign_compiled if is_compiled else self._assign
         return assign(rule, targets, gradient, step)
 
