@@ -53,7 +53,7 @@ def _number(text: str) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What was measured of one thing.
+    """The figures of one measurement.
 
     Attributes:
       unit: of all figures: examples/s, or ms, of which fewer are better.
