@@ -173,7 +173,7 @@ class Rule(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What all variables of an update share, scalars.
+    """Scalars of an update that all variables share.
 
     Attributes:
       factor: that gradients are multiplied by.

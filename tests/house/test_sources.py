@@ -452,7 +452,7 @@ def _third_party(folder):
             continue
         for module, _ in imports_of(parsed(path)):
             top = module.split(".")[0]
-            if top not in sys.stdlib_module_names and top not in ("albert", "tests"):
+            if top not in sys.stdlib_module_names and top not in ("albert", "benchmarks", "tests"):
                 found.add(DISTRIBUTIONS.get(top, top))
     return found
 
