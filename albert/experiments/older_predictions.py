@@ -90,7 +90,12 @@ def _probabilities_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_guesses(path: str) -> dict[str, _Guess]:
-    """Reads {id: prediction} of a table that has a column with a probability of each label."""
+    """Reads {id: prediction}.
+
+    Args:
+      path: tab-separated, comma-separated or jsonl by its ending, with the columns ``id``,
+        ``prediction`` and, but for numbers, a ``probability_<label>`` for each label.
+    """
     labels: tuple[str, ...] | None = None
     rows = []
     for place, row in tables.read_file(path, "predictions"):
@@ -308,6 +313,7 @@ def read_answers(path: str, data: str, is_v2: bool | None, is_part: bool) -> lis
     """Reads the outcomes of questions from a file of answers, and from those next to it.
 
     Args:
+      path: JSON, {id of the question: answer}.
       data: the SQuAD file.
       is_v2: None: whether a question has no answer says so.
       is_part: whether only a part of the questions was to be answered.
@@ -364,7 +370,11 @@ def _read_by_question(
 
 
 def read_words(path: str) -> list[Outcome]:
-    """Reads the outcomes of sentences from words, labels and predicted labels."""
+    """Reads the outcomes of sentences.
+
+    Args:
+      path: lines of a word, its label and its predicted label; an empty line between sentences.
+    """
     columns = (word_files.Columns(label=str(number)) for number in (2, 3))
     try:
         labels, predictions = (

@@ -353,7 +353,7 @@ def read_labels(folder: str) -> tuple[str, ...] | None:
 
 
 def _read_labels(path: str) -> list[str]:
-    """Reads the list of label names in a file."""
+    """Reads the label names in a file: JSON, a list of strings."""
     labels = file_io.read_json(path, "labels")
     if not _are_labels(labels):
         raise file_io.InputError(

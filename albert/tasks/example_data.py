@@ -171,8 +171,9 @@ class ExampleData(contracts.Data, Generic[E]):
         """Writes the files of predictions, and that of `outcomes` if labels are known.
 
         Args:
-          rows, ids: outputs of the model, and ids of the examples, in the order of the records.
-          prefix: path of the checkpoint that computed the outputs.
+          rows: {name: array [B, …]}, outputs of the model for each record.
+          ids: of the examples, in the order of the records.
+          prefix: path, without ending, of the checkpoint that computed the outputs.
         """
         outcomes.remove(output_dir)
         scores = self.write_files(output_dir, rows, ids)

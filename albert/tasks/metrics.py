@@ -280,7 +280,7 @@ class TextEvaluator:
 
     Args:
       make: makes the evaluator of one row per text.
-      answers: kind of answers of the model.
+      answers: kind of answers of the model, such as `long_texts.Classes()`.
     """
 
     def __init__(

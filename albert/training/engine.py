@@ -425,7 +425,8 @@ class Engine:
     def _pending_request(self, save_time: float) -> int:
         """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all of them.
 
-        The last checkpoint was written at the time `save_time`.
+        Args:
+          save_time: `time.monotonic()` when the last checkpoint was written, in seconds.
         """
         requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
         requests.answered = requests.terminate

@@ -250,7 +250,7 @@ def read_metrics(folder: str) -> list[Json]:
 
 
 def _read_rows(path: str) -> tuple[list[Json], bool]:
-    """Reads the rows of a metrics file, and whether its last line is complete."""
+    """Reads the JSON lines of a metrics file, and whether the last of them is complete."""
     if not file_io.exists(path):
         return [], True
     with file_io.open_input(path, "metrics", "rb") as file:
