@@ -197,8 +197,7 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     engine = stages.run(distilled.with_teacher(task), data, stages_run)
     if settings.export_dir:
         command.export(settings.export_dir, inputs, prepared, engine)
-        remarks = run_record.read_remarks(settings.output_dir)
-        run_record.log_remarks(settings.output_dir, remarks)
+        run_record.log_remarks(settings.output_dir, run_record.read_remarks(settings.output_dir))
     if not calibrate:  # which has completed it
         stages.complete_folder(stages_run)
     stages.leave_checkpoints(stages_run, settings.schedule.keep_only_best)
