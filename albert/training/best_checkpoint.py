@@ -162,7 +162,7 @@ class BestTracker:
             results.remove_trial(self._folder)
             checkpoints.replace_best(self._folder, prefix)
         self._write_results(os.path.basename(prefix), step, metrics)
-        if is_better:
+        if step == self.best_step:  # also if it was the best before this session
             run_record.set_result(self._folder, step, metrics, classes)
         run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
         with file_io.room_for(self._events), self._writer.as_default(step=step):

@@ -98,6 +98,8 @@ def test_later_runs_read_texts_as_the_training_did(inputs, trained, tmp_path, ru
     assert step == "6"
     record = json.loads((trained / "run.json").read_text())
     assert sum(row["labels"] for row in record["classes"]) == NUMBER
+    assert record["sessions"][-1]["classes"] == record["classes"]
+    assert "class  precision  recall     f1  support" in caplog.text
 
     half = own_flags(
         inputs, tmp_path / "half", do_eval=True, do_predict=True, predict_on="dev",
