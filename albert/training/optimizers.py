@@ -357,7 +357,7 @@ class Optimizer(tf.Module):
         rule, targets = self._rule(variable), (*self._slots[_name(variable)], variable)
         # Products are faster outside compiled code.
         is_compiled = variable.shape.num_elements() >= COMPILED_SIZE and not rule.is_orthogonal
-        assign = self._assign_compiled if is_compiled else self._assign
+        assign = self._assign_compiled if is_compiled else self._assign_traced
         return assign(rule, targets, gradient, step)
 
     def _assign(
@@ -372,6 +372,7 @@ class Optimizer(tf.Module):
 
     # One pass over memory, which writes to the memory of the variables.
     _assign_compiled = tf.function(_assign, jit_compile=True, autograph=False)
+    _assign_traced = tf.function(_assign, autograph=False)  # once per rule and shape
 
     def _rule(self, variable: tf.Variable) -> Rule:
         """Returns how a variable is updated."""
