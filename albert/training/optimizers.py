@@ -355,6 +355,9 @@ class Optimizer(tf.Module):
     def _update(self, variable: tf.Variable, gradient: tf.Tensor, step: Step) -> tf.Tensor | None:
         """Updates one variable and its slots; returns its trust ratio if the rule has one."""
         rule, targets = self._rule(variable), (*self._slots[_name(variable)], variable)
+        # As arguments of a function, the copies of several replicas would get wrong updates.
+        if isinstance(variable, tf.distribute.DistributedValues):
+            return self._assign(rule, targets, gradient, step)
         # Products are faster outside compiled code.
         is_compiled = variable.shape.num_elements() >= COMPILED_SIZE and not rule.is_orthogonal
         assign = self._assign_compiled if is_compiled else self._assign_traced

@@ -423,7 +423,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 from albert import heads, modeling, optimization
 from albert.training import optimizers
 
-optimizers.COMPILED_SIZE = 100
+optimizers.COMPILED_SIZE = 1
 config = modeling.AlbertConfig(
     vocab_size=30, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, max_position_embeddings=8,
