@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from albert.experiments import statistics
 from albert.experiments.runs import Run
+from albert.training import stuck_runs
 from albert.training.results import ClassCount
 
 _PERCENT = ("f1", "exact_match", "exact")  # of questions, in percent
@@ -43,7 +44,10 @@ def sentences(run: Run) -> Iterator[str]:
         yield _of_classes(counts, f"{what} of {_data_name(run)}")
     elif run.score is not None:
         yield _of_score(run)
-    yield from (f"{remark[:1].upper()}{remark[1:]}." for remark in run.remarks)
+    in_words = {stuck_runs.NOT_JUDGED: "the run was too short to tell whether its model learns"}
+    for remark in run.remarks:
+        text = in_words.get(remark, remark)
+        yield f"{text[:1].upper()}{text[1:]}."
 
 
 def _data_name(run: Run) -> str:

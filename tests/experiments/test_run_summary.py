@@ -1,5 +1,7 @@
 """Sentences about a run: what its model is worth."""
 
+import json
+
 import pytest
 
 from albert.experiments import run_summary, runs
@@ -33,6 +35,15 @@ def test_a_classifier_is_compared_with_its_best_constant_answer(tmp_path):
         "gives 72.0%."
     )
     assert remark == "Never predicted: complaint, urgent (0 of 23)."
+
+
+def test_a_verdict_is_a_sentence(tmp_path):
+    result = {"step": 40, "eval_accuracy": 0.795}
+    state = {"judgements": [], "warning": None, "signs": {}}
+    describe(tmp_path / "a", result=result)
+    (tmp_path / "a" / "stuck.json").write_text(json.dumps(state))
+    *_, last = run_summary.sentences(runs.read_run(str(tmp_path / "a"), "run"))
+    assert last == "The run was too short to tell whether its model learns."
 
 
 @pytest.mark.parametrize(
