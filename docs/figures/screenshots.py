@@ -1,11 +1,10 @@
 """Takes pictures of a report and of the server's page, in a headless Chromium.
 
     python -m albert.report --runs=topics --output=report.html
-    python docs/figures/screenshots.py sst_int8 report.html
+    python docs/figures/screenshots.py topics report.html
 
-The run is that of the first command in README.md, the model that of docs/exporting.md (in the
-picture its folder is called reviews). Needs the extras `onnx`, `serve` and `dev`, and Chromium on
-the PATH.
+The run is that of the first command in README.md with `--do_predict --predict_on=dev`. Needs the
+extras `serve` and `dev`, and Chromium on the PATH.
 """
 
 import base64
@@ -21,7 +20,10 @@ from playwright import sync_api
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = ["report.webp", "server_page.webp", "server_page_dark.webp"]
-TEXTS = ("A dull and lifeless story.", "A warm, funny film with a splendid cast.")
+TEXTS = (
+    "The hat is too tight, I would like a bigger one.",
+    "You took forty dollars from my card instead of fourteen.",
+)
 
 
 def _save(page: sync_api.Page, file: str, top: float, bottom: float) -> None:
