@@ -112,7 +112,7 @@ def test_the_search_runs_in_pages_opened_from_a_folder(tmp_path):
         page.wait_for_function("document.title === '2,46'")
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", TEXTS.DOORS)
 def test_examples_of_the_python_pages_run(door, monkeypatch):
     monkeypatch.chdir(ROOT)
     found = doctest.testmod(importlib.import_module(f"albert.{door}"))

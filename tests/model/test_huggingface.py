@@ -503,7 +503,8 @@ def test_the_script(tmp_path, run_script):
     assert 'pipeline_tag: "text-classification"\n' in card
     assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["yes"] == 2
     prefix = tmp_path / "ours" / "model.ckpt-best.index"
-    run_script(export_to_huggingface, checkpoint=prefix, output_dir=tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["label2id"]["LABEL_2"] == 2
+    run_script(export_to_huggingface, checkpoint=prefix, output_dir=tmp_path / "unnamed")
+    written = json.loads((tmp_path / "unnamed" / "config.json").read_text())
+    assert written["label2id"]["LABEL_2"] == 2
     with pytest.raises(file_io.InputError, match="give --model_dir or --checkpoint"):
         run_script(export_to_huggingface, output_dir=tmp_path / "out")
