@@ -141,7 +141,8 @@ def main():
                 statistics.median(phases[phase] for phases in phases_of_trees[tree])
                 for tree in FLAGS.trees
             ]
-            ratio = f"   {medians[1] / medians[0]:.2f}" if len(medians) > 1 else ""
+            is_compared = len(medians) > 1 and medians[0] > 0
+            ratio = f"   {medians[1] / medians[0]:.2f}" if is_compared else ""
             print(f"  {phase:38s}" + "".join(f"{value:8.2f} s" for value in medians) + ratio)
 
 

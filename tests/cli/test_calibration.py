@@ -98,6 +98,7 @@ def probabilities(folder, **given):
     return [*found]
 
 
+@pytest.mark.slow
 def test_the_temperature_and_threshold_are_kept_and_used(made, plain, calibrated):
     before, after = probabilities(plain), probabilities(calibrated)
     logits = calibration.to_logits(np.array([list(row.probabilities.values()) for row in before]))
@@ -203,6 +204,7 @@ def test_servers_and_exported_folders_abstain_alike(calibrated, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_new_temperature_drops_the_promise(made, calibrated, tmp_path, caplog, run_script):
     shutil.copytree(calibrated, tmp_path / "run")
     before = model_folder.described_decision(str(calibrated))

@@ -9,6 +9,7 @@ from albert.experiments import equivalence, example_statistics, statistics
 from albert.io import file_io
 
 
+@pytest.mark.slow
 def test_at_the_margin_equality_is_claimed_as_rarely_as_promised():
     rng, claims = np.random.default_rng(0), {0.02: 0, 0.0: 0}
     for gap in claims:

@@ -133,6 +133,7 @@ def test_npz_of_single_vectors(folder, expected, texts_file, tmp_path, run_scrip
         np.testing.assert_allclose(np.load(tmp_path / "out.npz")["vectors"], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_says_the_vectors_of_its_texts(folder, texts_file, tmp_path, run_script):
     shutil.copytree(folder, tmp_path / "model")
     flags = {"init_checkpoint": tmp_path / "model", "input_file": texts_file, "max_seq_length": 32}

@@ -434,6 +434,7 @@ def test_glue_tasks_take_no_files(inputs, tmp_path, run_script, changes, message
         run_script(run_classifier, **flags)
 
 
+@pytest.mark.slow
 def test_extra_pieces_are_recorded_and_get_rows_that_are_trained(tmp_path, run_script):
     config = builders.tiny_config()
     start = pretraining_heads.PretrainingModel(config, seed=3)

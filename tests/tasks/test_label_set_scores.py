@@ -23,6 +23,7 @@ def arrays(rows):
 
 @settings(deadline=None)
 @given(ROWS)
+@pytest.mark.slow
 def test_scores_equal_those_of_scikit_learn(rows):
     labels, predictions, probabilities = arrays(rows)
     found = label_set_scores.measure(NAMES, labels, predictions, probabilities)
@@ -53,6 +54,7 @@ def test_scores_equal_those_of_scikit_learn(rows):
 
 @settings(deadline=None)
 @given(ROWS)
+@pytest.mark.slow
 def test_the_constant_answer(rows):
     labels, _, _ = arrays(rows)
     found = label_set_scores.constant_answer(NAMES, labels)

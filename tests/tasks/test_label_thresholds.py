@@ -114,6 +114,7 @@ def flags_of(root, **changes):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_keeps_thresholds_that_answers_use(made, run_script, caplog):
     caplog.set_level("INFO", logger="absl")
     root, texts, before = made

@@ -141,6 +141,7 @@ def accuracy(folder):
     return float(builders.read_results(folder)[0]["eval_accuracy"])
 
 
+@pytest.mark.slow
 def test_a_folder_is_evaluated_and_used_as_it_is(theirs, tmp_path, run_script):
     path, texts, labels = theirs
     assert len(set(labels)) > 1
@@ -167,6 +168,7 @@ def test_a_folder_is_evaluated_and_used_as_it_is(theirs, tmp_path, run_script):
     assert model_labels.read_folder(str(tmp_path / "copy")).labels == ("yes", "no", "maybe")
 
 
+@pytest.mark.slow
 def test_training_goes_on_with_the_head_or_with_a_new_one(theirs, tmp_path, run_script, caplog):
     path, texts, labels = theirs
 
