@@ -80,6 +80,7 @@ class Flag:
 
 
 _Kind = TypeVar("_Kind", bound="Group")
+_Count = TypeVar("_Count", int, None)
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
@@ -94,9 +95,14 @@ def flag(default: Any, help: str, **rest: Any) -> Any:
     return dataclasses.field(default=default, metadata={_FLAG: row})
 
 
-def count(default: int | None, help: str, **rest: Any) -> Any:
-    """Returns the field of a flag for a whole number that must be at least 1; None: no default."""
-    return flag(default, help, check=positive, **rest)
+def count(default: _Count, help: str, **rest: Any) -> _Count:
+    """Returns the field of a flag for a whole number that must be at least 1; None: no default.
+
+    Args:
+      rest: further arguments of `flag`.
+    """
+    field: _Count = flag(default, help, check=positive, **rest)
+    return field
 
 
 def group(kind: type, **defaults: Any) -> Any:

@@ -243,7 +243,7 @@ class RequestSchema:
         return f"{'the fields' if len(names) > 1 else 'the field'} {', '.join(names)}{more}"
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def texts_of(value: object) -> Iterator[str]:
     """Yields all texts in the fields of an example."""
     if isinstance(value, str):
         yield value
@@ -418,9 +418,15 @@ def parse(body: bytes) -> Any:
         raise file_io.InputError(f"the request: not valid JSON: {error}") from error
 
 
-def read_all(values: Any, name: str, form: RequestSchema, limits: Limits) -> list[dict]:
-    """Reads a list of examples, see `RequestSchema.read`; `name`: of the list, in messages."""
+def read_all(values: object, name: str, form: RequestSchema, limits: Limits) -> list[dict]:
+    """Reads a list of examples, see `RequestSchema.read`.
+
+    Args:
+      values: what a request gives as the list, not checked yet.
+      name: of the list, in messages.
+    """
     json_shapes.check(values, list, name)
+    assert isinstance(values, list)
     if not 1 <= len(values) <= limits.examples:
         raise file_io.InputError(
             f"{name}: expected 1 to {limits.examples} examples, found {len(values)}"

@@ -114,21 +114,28 @@ def read(body: bytes, form: requests.RequestSchema, limits: requests.Limits) -> 
     return Request(examples, has_columns=True)
 
 
-def _named(form: requests.RequestSchema, value: Any) -> dict[str, Any]:
+def _named(form: requests.RequestSchema, value: object) -> dict[str, Any]:
     """Adds the name of the only field to an example without it."""
-    is_named = isinstance(value, dict) and value.keys() != {"b64"}
-    return value if is_named else {str(form.bare): value}
+    if isinstance(value, dict) and value.keys() != {"b64"}:
+        return value
+    return {str(form.bare): value}
 
 
 def _unnamed(result: dict[str, Any]) -> Any:
     return next(iter(result.values())) if len(result) == 1 else result
 
 
-def _rows(inputs: Any, form: requests.RequestSchema) -> list[dict]:
-    """Converts columns to rows."""
+def _rows(inputs: object, form: requests.RequestSchema) -> list[dict]:
+    """Converts columns to rows.
+
+    Args:
+      inputs: what a request gives as {field: values}, or as the values of the only field; not
+        checked yet.
+    """
     if form.bare and isinstance(inputs, list):
         return [_named(form, value) for value in inputs]
     json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")
+    assert isinstance(inputs, dict)
     sizes = {name: len(column) for name, column in inputs.items()}
     if len(set(sizes.values())) != 1:
         counts = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
