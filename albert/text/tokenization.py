@@ -194,13 +194,6 @@ def _any_of(pieces: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if pieces else None
 
 
-def _strip_marks(piece: str, is_mark: Callable[[str], object]) -> str:
-    """Returns a piece without its marks; composed as it was where it has none."""
-    decomposed = unicodedata.normalize("NFD", piece)
-    without = "".join(c for c in decomposed if not is_mark(c))
-    return piece if without == decomposed else without
-
-
 class FullTokenizer:
     """Text -> pieces -> ids, with SentencePiece if a model is given, else with WordPiece.
 
@@ -330,12 +323,13 @@ class FullTokenizer:
         Special and extra pieces do not count.
         """
         is_mark = unicodedata.combining if self.sp_model else wordpiece.is_accent
-        return [
-            piece
-            for piece in self._text_pieces()
-            if (self.do_lower_case and piece.lower() != piece)
-            or (not self.keep_accents and _strip_marks(piece, is_mark) != piece)
-        ]
+        pieces = list(self._text_pieces())
+        lost = {
+            c for c in set().union(*pieces)
+            if (self.do_lower_case and c.lower() != c)
+            or (not self.keep_accents and any(map(is_mark, unicodedata.normalize("NFD", c))))
+        }  # fmt: skip
+        return [piece for piece in pieces if not lost.isdisjoint(piece)]
 
     def _text_pieces(self) -> Iterator[str]:
         """Yields the pieces that texts may give, by their names."""
