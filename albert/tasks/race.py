@@ -64,12 +64,16 @@ class RaceExample:
 
     @property
     def text(self) -> str:
-        """The begin of the article and the choices, for people to read."""
+        """The choices and the begin of the article, for people to read."""
+        # Each ending repeats the question, whose words before the choices are shown once.
+        common = os.path.commonprefix(self.endings)
+        common = common[: common.rfind(" ") + 1]
+        endings = (text[len(common) :] for text in self.endings)
+        choices = (f"{a}: {text}" for a, text in zip(_LETTERS, endings, strict=False))
         article = " ".join(self.article.split())
         if len(article) > _SHOWN_OF_ARTICLE:
             article = article[:_SHOWN_OF_ARTICLE] + "…"
-        choices = (f"{a}: {text}" for a, text in zip(_LETTERS, self.endings, strict=True))
-        return f"{article} — {' | '.join(choices)}"
+        return f"{common}{' | '.join(choices)} — {article}"
 
 
 # --- reading ----------------------------------------------------------------------------------

@@ -85,6 +85,17 @@ def test_examples(tmp_path):
     assert raw[0].article == PASSAGE["article"]
 
 
+def test_people_see_all_choices_and_the_question_once(tmp_path):
+    long = {**PASSAGE, "article": "word " * 100, "questions": ["What now ?", "What _ ?"]}
+    write_passages(tmp_path, passages=[long])
+    first, second = (
+        row.text for row in race.iter_race_examples(str(tmp_path), "dev", middle_only=True)
+    )
+    article = "word " * 32 + "…"
+    assert first == f"what now ? A: soup | B: bread | C: cake | D: tea — {article}"
+    assert second == f"what A: a ? | B: b ? | C: c ? | D: d ? — {article}"
+
+
 def test_a_task_cleans_each_text_up_once(tmp_path, tokenizer, monkeypatch):
     """Readers of a task leave that to the tokenizer; its features are those of cleaned texts."""
     write_passages(tmp_path)
