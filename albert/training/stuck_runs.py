@@ -179,11 +179,13 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
     start = results.find_better_start(blocks, result.get(metric), metric)
     if start is not None:
         texts.append(f"worse than before training ({start:.4f} at step 0)")
-    counts = (results.ClassCount(**row) for row in record.get("classes", ()))
-    texts.append(results.remark_on_classes(counts))
+    calibration = record.get("calibration") or {}
+    if "thresholds" not in calibration:  # else labels were counted without them
+        counts = (results.ClassCount(**row) for row in record.get("classes", ()))
+        texts.append(results.remark_on_classes(counts))
     if metric in result and result[metric] is None:
         texts.append(f"its {metric} is {results.UNDEFINED}: any answers score the same")
-    abstention = (record.get("calibration") or {}).get("abstention") or {}
+    abstention = calibration.get("abstention") or {}
     if abstention and abstention["threshold"] is None:
         texts.append(f"no threshold keeps its errors within {abstention['max_error']:.2%}")
     return list(filter(None, texts))

@@ -174,6 +174,17 @@ def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy
     assert (f"The model of {path}: {remarks[0]}" in caplog.text) if remarks else not caplog.text
 
 
+def test_classes_that_only_a_threshold_finds_are_not_missed(tmp_path):
+    path = str(tmp_path)
+    with recorder(tmp_path).session(path, ["train"], {}):
+        run_record.set_model(path, "custom", "micro_f1", 10, 5)
+        classes = [results.ClassCount("rare", 9, 0, 0)]
+        run_record.set_result(path, 2, {"micro_f1": 0.5}, classes)
+        assert run_record.read_remarks(path) == ["never predicted: rare (0 of 9)"]
+        run_record.set_calibration(path, {"step": 2, "thresholds": {"rows": []}})
+    assert run_record.read(path)["remarks"] == run_record.read_remarks(path) == []
+
+
 @pytest.mark.parametrize(
     ("accuracy", "macro_f1", "remark"),
     [
