@@ -18,6 +18,8 @@ from typing import Any
 
 from absl import app, flags
 
+from benchmarks import STARTED_WITH
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -100,8 +102,8 @@ def command(script: str, *switches: str, **values: Any) -> list[str]:
 
 def environment(tree: str | os.PathLike = ROOT) -> dict[str, str]:
     """Returns the environment in which Python imports the package of a source tree."""
-    paths = [os.path.abspath(tree), os.environ.get("PYTHONPATH")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    paths = [os.path.abspath(tree), STARTED_WITH.get("PYTHONPATH")]
+    return {**STARTED_WITH, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def check_output(

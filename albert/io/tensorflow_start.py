@@ -69,7 +69,8 @@ def install() -> None:
     os.environ.setdefault(KEEP_MEMORY, "1")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     os.environ.setdefault(_MEMORY_LIMIT, str(memory >> 20))
-    sys.meta_path.insert(0, _Finder())
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:

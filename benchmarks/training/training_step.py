@@ -174,7 +174,11 @@ class Peer:
         command = [python, os.path.join(_HERE, f"peer_{name}.py"), batches_file]
         command += [FLAGS.model_dir or FLAGS.albert_config_file, mode, dtype, how]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=harness.environment(),
         )
 
     def run(self):
