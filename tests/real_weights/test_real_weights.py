@@ -26,7 +26,9 @@ FOLDERS = {
 # Largest difference of hidden states. Those of monpa reach 8 in its eight layers, where both
 # programs differ from the same in float64 by 1.1e-5 (50 texts of 60 random tokens).
 AGREES = {"minilm": 1e-5, "tiny": 1e-5, "monpa": 3e-5}
-LOSSES_AGREE, NORMS_AGREE = 2.5e-6, 1.6e-5  # of training steps; measured 2.4e-7 and 3.8e-6 in 30
+# Of 150 training steps: losses, and norms of gradients relative to their size. Measured 1.9e-6 and
+# 1.3e-5 with AVX512; twice as much is left for the kernels of other processors.
+LOSSES_AGREE, NORMS_AGREE = 5e-6, 3.2e-5
 TEXTS = [
     "The old harbour lies at the end of the town, and nobody goes there any more.",
     "It rained.",
@@ -149,16 +151,15 @@ def batches_of(minilm, path, steps, size, length):
 
 @pytest.mark.slow
 def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
-    """30 losses and norms of gradients, with the same batches, head and rates and no dropout."""
+    """150 losses and norms of gradients, with the same batches, head and rates and no dropout."""
     import tensorflow as tf
 
     from albert.model import head_config
     from albert.tasks import glue
     from albert.training import optimizers, train_step
 
-    passes, steps, rate, warmup = 3, 30, 5e-5, 3
-    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", steps // passes, 4, 24)
-    arrays = {name: np.concatenate([array] * passes) for name, array in arrays.items()}
+    steps, rate, warmup = 150, 5e-5, 15
+    arrays = batches_of(minilm, shared / "data/glue/SST-2/train.tsv", steps, 32, 24)
     source = sources.locate(checkpoint=minilm)
     sizes = encoder.AlbertConfig.from_json_file(source.config_file).to_dict()
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -182,9 +183,9 @@ def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
         found.append([results["loss"][0].numpy(), results["gradient_norm"][0].numpy()])
     theirs = np.load(paths["outputs"])
     losses, norms = np.transpose(found)
-    assert losses[-10:].mean() < losses[:10].mean()  # the same batches
+    assert losses[-10:].mean() < 0.6 < losses[:10].mean()
     np.testing.assert_allclose(losses, theirs["losses"], atol=LOSSES_AGREE, rtol=0)
-    np.testing.assert_allclose(norms, theirs["norms"], atol=NORMS_AGREE, rtol=0)
+    np.testing.assert_allclose(norms, theirs["norms"], atol=0, rtol=NORMS_AGREE)
 
 
 @pytest.fixture(scope="module")
