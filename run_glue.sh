@@ -79,7 +79,7 @@ find_model() {
   folder=${ALBERT_DIR:-${ALBERT_ROOT:-}}
   [[ -n $folder || -n ${INIT_CHECKPOINT:-} ]] ||
     fail "ALBERT_DIR or ALBERT_HUB must name the model (see --help)"
-  [[ -z $folder || -d $folder || $folder != */* && $folder == albert_*_@(v1|v2|zh) ]] ||
+  [[ -z $folder || -d $folder || $folder != */* && $folder == albert_@(mini|*_@(v1|v2|zh)) ]] ||
     fail "ALBERT_DIR: the folder $folder does not exist"
   model=(--init_checkpoint="${INIT_CHECKPOINT:-$folder}")
   [[ -n $folder && -n ${INIT_CHECKPOINT:-} ]] || return 0

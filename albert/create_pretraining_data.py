@@ -247,9 +247,10 @@ def main(values: flags.FlagValues) -> None:
     given = {"input_file": records, flag: job.spm_model_file or job.vocab_file or ""}
     rest = (
         f"--albert_config_file=albert_config.json --max_seq_length={settings.max_seq_length} "
-        f"--max_predictions_per_seq={settings.masks.max_predictions_per_seq} --output_dir=model"
+        f"--max_predictions_per_seq={settings.masks.max_predictions_per_seq} --output_dir=model "
+        f"{settings.given_text_flags()}"
     )
-    next_steps.show(next_steps.line("run_pretraining", rest, **given))
+    next_steps.show(next_steps.line("run_pretraining", rest.rstrip(), **given))
 
 
 if __name__ == "__main__":

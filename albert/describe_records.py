@@ -37,14 +37,16 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.require("input_file")
-    from albert.model import published
+    from albert.model import published, sources
 
     pieces = None
     if settings.spm_model_file or settings.vocab_file:
         spm_model_file, vocab_file = published.vocabularies(
             settings.spm_model_file, settings.vocab_file
         )
-        tokenizer = tokenization.FullTokenizer(vocab_file, True, spm_model_file)
+        # Whether text was lower-cased does not change the pieces of ids.
+        rules = sources.rules_beside(spm_model_file or vocab_file, {"do_lower_case": True})
+        tokenizer = tokenization.FullTokenizer(vocab_file, True, spm_model_file, rules)
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
     paths = tfrecord.named_files(settings.input_file, "--input_file")
     description = inspection.describe(paths, settings.num_examples)

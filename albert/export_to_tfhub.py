@@ -86,6 +86,7 @@ def main(values: flags.FlagValues) -> None:
     folder = published.local_path(settings.albert_directory)
     checkpoint = os.path.join(folder, settings.checkpoint_name)
     source = sources.locate(sources.Given(rules=settings.text_rules()), checkpoint=checkpoint)
+    hub_export.check(source, *filter(None, (settings.export_path, settings.preprocessing_path)))
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
     model = read_model(source.checkpoint or checkpoint, config)

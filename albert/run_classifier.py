@@ -532,7 +532,10 @@ class Classifier(fine_tuning.Command):
         saved_model_export.export_classifier(model, specs, export_dir, threshold)
         if settings.export_text:
             length, labels = settings.max_seq_length, task.labels
-            server = saved_model_export.TextServer(model, tokenizer, length, labels, task.is_pair)
+            decision = model_folder.described_decision(settings.output_dir)
+            server = saved_model_export.TextServer(
+                model, tokenizer, length, labels, task.is_pair, decision
+            )
             saved_model_export.export_text(server, export_dir)
 
 

@@ -31,6 +31,7 @@ from albert.experiments.runs import find_folders
 from albert.io import file_io, signals
 
 _RESUMES = "the same command resumes from the last checkpoints"
+_METRIC = "metric_for_best"  # flag of the scripts
 
 
 def _is_above_0(name: str, value: float) -> None:
@@ -176,17 +177,41 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
     """Checks the arguments of all trials; returns {flag: text} of the flags that all have."""
     _check_given_once(plan)
     seeds = [sweep_plan.argument("seed", seed) for seed in plan.seeds]
-    for own in plan.trials.values():
-        command_flags.read_trial_flags(plan.script, [*plan.arguments, *own, *seeds])
     points = [_arguments(point) for point in _points_that_name_all(plan)]
-    for own in points:
-        command_flags.read_trial_flags(plan.script, [*plan.arguments, *own, *seeds])
+    for own in (*plan.trials.values(), *points):
+        given = command_flags.read_trial_flags(plan.script, [*plan.arguments, *own, *seeds])
+        if seeds and "num_seeds" in given:
+            raise file_io.InputError(
+                f"seeds: each trial would draw num_seeds={given['num_seeds']} seeds of its own, "
+                "some of them twice; give seeds or num_seeds, not both"
+            )
     if plan.trials:
         return {}
     # A script may accept the common arguments only together with parameters.
     first = points[0] if points else []
     values = command_flags.read_trial_flags(plan.script, [*plan.arguments, *first])
     return {name: value for name, value in values.items() if name not in plan.parameters}
+
+
+def find_metric(plan: sweep_plan.Plan, common: Mapping[str, str]) -> str | None:
+    """Returns the metric by which all trials pick checkpoints; None if their task decides.
+
+    Args:
+      common: {flag: text} of the flags that all have, see `check_trials`.
+    """
+    if plan.metric or not plan.trials:
+        return plan.metric or common.get(_METRIC)
+    found = {
+        command_flags.read_trial_flags(plan.script, [*plan.arguments, *own]).get(_METRIC)
+        for own in plan.trials.values()
+    }
+    if len(found) > 1:
+        names = ", ".join(sorted(name or "their task's" for name in found))
+        raise file_io.InputError(
+            f"trials differ in {_METRIC} ({names}), so their scores cannot be compared; name one "
+            "score for all with metric"
+        )
+    return found.pop()
 
 
 def _check_given_once(plan: sweep_plan.Plan) -> None:
@@ -277,7 +302,7 @@ def main(values: flags.FlagValues) -> None:
     plan = make_plan(settings)
     common = check_trials(plan)
     check_baseline(plan, settings.output_dir, settings.baseline)
-    plan = plan.scored_by(common.get("metric_for_best"))  # trials pick checkpoints by it
+    plan = plan.scored_by(find_metric(plan, common))
     if settings.plan:
         print(app.with_flag_names(describe_plan(settings, plan, common), values), end="")
         return

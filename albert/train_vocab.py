@@ -184,7 +184,10 @@ def main(values: flags.FlagValues) -> None:
         flags_of_next["vocab_file"] = f"{prefix}.txt"
     else:
         flags_of_next["spm_model_file"] = f"{prefix}.model"
-    next_steps.show(next_steps.line("create_pretraining_data", **flags_of_next))
+    rest = "--keep_accents" if settings.keep_accents else ""
+    if not settings.do_lower_case:
+        rest = f"--nodo_lower_case {rest}".rstrip()
+    next_steps.show(next_steps.line("create_pretraining_data", rest, **flags_of_next))
 
 
 if __name__ == "__main__":

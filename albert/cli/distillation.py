@@ -65,8 +65,8 @@ class Teacher(options.Group):
             return tuple(float(part) for part in self.distill_weights.split(","))
         except ValueError:
             raise file_io.InputError(
-                f"--distill_weights={self.distill_weights}: three numbers with commas between them "
-                "were expected, such as 5,2,1"
+                f"--distill_weights={self.distill_weights}: three to five numbers with commas "
+                "between them were expected, such as 5,2,1"
             ) from None
 
     def check(self, settings: training.Settings) -> None:
@@ -119,7 +119,7 @@ class Teacher(options.Group):
         from albert.training import distillation
 
         assert teacher.checkpoint is not None  # a teacher has weights
-        distillation.check_vocabulary(teacher.checkpoint, source)
+        distillation.check_vocabulary(teacher, source)
         config = encoder.AlbertConfig.from_json_file(teacher.config_file)
         terms = distillation.DistillationConfig(
             config, teacher.checkpoint, term, logits, self.weights, self.distill_temperature

@@ -310,7 +310,7 @@ def check_teacher(settings: Settings, teacher: distillation.Teacher) -> None:
     if settings.frozen.freeze_encoder and any(teacher.weights[2:]):
         raise file_io.InputError(
             f"--distill_weights={teacher.distill_weights}: with --freeze_encoder the hidden states "
-            "do not change, so the third weight must be 0"
+            "do not change, so all weights from the third on must be 0"
         )
 
 

@@ -1,6 +1,7 @@
 """Flags that say how texts become pieces; what they do not say the model does."""
 
 import dataclasses
+import shlex
 from typing import Any
 
 from albert.cli import options
@@ -46,3 +47,13 @@ class TextFlags(options.Group):
             "extra_pieces": self.extra_pieces,
         }
         return {name: value for name, value in values.items() if name in self.given}
+
+    def given_text_flags(self) -> str:
+        """Returns the flags of this group that the user gave, to paste into a shell."""
+        words = []
+        for name, value in self.text_rules().items():
+            if isinstance(value, bool):
+                words.append(f"--{name}" if value else f"--no{name}")
+            else:
+                words.append(f"--{name}={shlex.quote(','.join(value))}")
+        return " ".join(words)

@@ -29,6 +29,7 @@ from albert.text import model_inputs, tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # random streams
+_EVALUATION_SEED = 12345  # of all runs, so that their scores compare
 _SAMPLED_FILES, _SAMPLED_RECORDS = 16, 1024  # for the mean length
 REMAKE = "make the records again, with the vocabulary of the model"
 INVALID = "a record is longer than the sequence, or holds an impossible value"
@@ -185,6 +186,7 @@ class Masker:
     ) -> masking.MaskedBatch:
         """Masks [B, S] arrays; every token but [CLS] and [SEP] may be masked."""
         vocabulary = self.vocabulary
+        seed = self.seed if stream[0] == _TRAINING else _EVALUATION_SEED
         special = (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
         return masking.mask_batch(
             input_ids,
@@ -194,7 +196,7 @@ class Masker:
             self.config,
             len(vocabulary.word_starts),
             vocabulary.mask_id,
-            np.random.default_rng([self.seed, *map(int, stream)]),
+            np.random.default_rng([seed, *map(int, stream)]),
         )
 
     def read(self, serialized: tf.Tensor, seq_length: int) -> dict[str, tf.Tensor]:

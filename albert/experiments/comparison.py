@@ -195,15 +195,12 @@ def compare(
     else:
         first_side = next(side for side in sides if side.name == baseline)
         two_sides = [(first_side, side) for side in sides if side is not first_side]
-    named = None
-    if cluster_column:
-        run = next((run for side in sides for run in side.counted), None)
-        if run is None:
-            raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
-        named = predictions.read_clusters(run, kept(run), cluster_column, id_column)
+    if cluster_column and not any(side.counted for side in sides):
+        raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
     settings = _Settings(
-        name, minimize, level, random_seed, kept, equivalence_margin, len(two_sides), named
-    )
+        name, minimize, level, random_seed, kept, equivalence_margin, len(two_sides),
+        cluster_column, id_column,
+    )  # fmt: skip
     pairs = [_compare_pair(a, b, settings) for a, b in two_sides]
     if not any(pair.seeds or pair.examples for pair in pairs):
         first = pairs[0]
@@ -291,7 +288,8 @@ class _Settings:
 
     Attributes:
       pairs: number of pairs.
-      groups: groups of examples by `cluster_column`; None: those that the task knows.
+      cluster_column, id_column: columns that name the group and the id of each example, see
+        `predictions.read_clusters`; None: groups that the task knows, and the ids of the run.
     """
 
     metric: str
@@ -301,7 +299,8 @@ class _Settings:
     predictions_of: Callable[[Run], Predictions]
     margin: float | None
     pairs: int
-    groups: clusters.Clusters | None
+    cluster_column: str | None
+    id_column: str | None
 
     def find(self, test: equivalence.Test, count: int, unit: str) -> Finding:
         """Compares two sides, whose p is not adjusted yet, and tests whether they are equal.
@@ -386,8 +385,11 @@ def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
         )
     elif max(map(len, groups)) == 1:
         notes.append("one run of each side: the result says nothing about other seeds")
-    one = groups[0][0][1]
-    groups_of_examples = settings.groups or one.clusters
+    run, one = groups[0][0]
+    groups_of_examples = one.clusters
+    if settings.cluster_column:
+        columns = settings.cluster_column, settings.id_column
+        groups_of_examples = predictions.read_clusters(run, one, *columns)
     if groups_of_examples:
         notes.append(groups_of_examples.describe())
     test = functools.partial(

@@ -119,11 +119,12 @@ def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGro
       labels: file of the right answers; None: the run in its folder knows them.
       columns: names of the columns in that file.
     """
-    folder = os.path.dirname(path) or "."
-    if file_io.exists(os.path.join(folder, run_record.RUN)) and not labels:
+    folder, name = os.path.dirname(path) or ".", os.path.basename(path)
+    is_kept = name in kept_predictions.FILES and not labels
+    if is_kept and file_io.exists(os.path.join(folder, run_record.RUN)):
         return _side(path, folder, [runs.read_run(folder, os.path.basename(folder))])
     own = kept_predictions.read_file(path, labels, columns)
-    return RunGroup(path, path, (PredictionFile(os.path.basename(path), path, predictions=own),))
+    return RunGroup(path, path, (PredictionFile(name, path, predictions=own),))
 
 
 def _find_point(folder: str, text: str) -> sweep_journal.Point:

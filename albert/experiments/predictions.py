@@ -8,6 +8,7 @@ examples: accuracy is the mean of 0 and 1, F1 follows from the means of three co
 is undefined, its value is NaN, as `tasks.metrics` defines it for training.
 """
 
+import collections
 import dataclasses
 import math
 import os
@@ -37,6 +38,7 @@ from albert.training import results
 NUM_WORST, NUM_BEST = 10, 5  # examples that are shown
 _NO_LABEL = "no label"
 _ANSWERS = older_predictions.ANSWERS
+FILES = (outcomes.EXAMPLES, _ANSWERS, CONLL_NAME, prediction_files.PREDICTIONS)  # of a run
 # {script: (file of predictions, flags that keep it)}
 _KEPT_BY = {
     "run_classifier": (prediction_files.PREDICTIONS, "--do_predict --test_file"),
@@ -111,8 +113,7 @@ def find_file(run: Run) -> str | None:
     """Finds the file with the predictions of a run; None if it keeps none."""
     if not run.predicted:
         return None
-    names = (outcomes.EXAMPLES, _ANSWERS, CONLL_NAME, prediction_files.PREDICTIONS)
-    paths = (os.path.join(run.folder, name) for name in names)
+    paths = (os.path.join(run.folder, name) for name in FILES)
     return next(filter(file_io.exists, paths), None)
 
 
@@ -193,7 +194,8 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
         return _predictions(older_predictions.read_words(path), path, path, None)
     if not labels:
         raise file_io.InputError(
-            f"{path} has no run.json next to it: name the file of its right answers with --labels"
+            f"{path} is not a file that a run keeps of its test data: name the file of its right "
+            "answers with --labels"
         )
     if not file_io.exists(labels):
         raise file_io.InputError(f"labels={labels}: there is no such file")
@@ -251,6 +253,13 @@ def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | No
       data: path of the predicted data.
       sha256: hash of that data; None: it is not known.
     """
+    ids = collections.Counter(row.guid for row in rows)
+    if repeated := [item for item in ids.most_common(1) if item[1] > 1]:
+        guid, count = repeated[0]
+        raise file_io.InputError(
+            f"{path}: {count} examples have the id {guid!r}, so runs cannot be "
+            "compared by example; predict with another id_column, or without it"
+        )
     with damage_named(path):
         return Predictions(
             path, data, sha256,
@@ -278,17 +287,14 @@ def _answer_text(value: str | float | Sequence[str]) -> str:
 
 def _read_examples(path: str) -> list[Outcome]:
     """Reads ``examples.jsonl``."""
-    rows: dict[str, Outcome] = {}
+    rows = []
     for place, row in tables.read_file(path, "predictions"):
         json_shapes.check(row, _OUTCOME, place)
         for key in ("label", "prediction"):
             if isinstance(row[key], list):
                 json_shapes.check(row[key], [str], f"{place}.{key}")
-        guid = row.pop("id")
-        if guid in rows:
-            raise file_io.InputError(f"{place}: the id {guid!r} is already that of another line")
-        rows[guid] = Outcome(guid=guid, **row)
-    return list(rows.values())
+        rows.append(Outcome(guid=row.pop("id"), **row))
+    return rows
 
 
 # --- metrics --------------------------------------------------------------------------------------

@@ -109,9 +109,13 @@ def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Bl
         ends = [comparison["points"][place]["interval"] for place in order]
         means = [e and (point["mean"], *e) for e, point in zip(ends, own, strict=True)]
         columns[interval] = [*report_cells.intervals(means, bounds)]
-    costs = {side.name: side.mean_cost() for side in sides}
+    costs = {
+        _trial_folder(sweep, run.folder): cost
+        for side, cost in [(side, side.mean_cost()) for side in sides]
+        for run in recorded([side])
+    }
     for name in comparison_text.cost_names(costs.values()):
-        spent = [costs.get(point["name"], {}).get(name) for point in own]
+        spent = [costs.get(folder, {}).get(name) for folder in _first_folders(sweep, own)]
         columns.append([comparison_text.cost(name, value) for value in spent])
         header.append(comparison_text.COSTS[name])
     places = [*first, *(i for i in range(len(header)) if i not in first)]
@@ -136,14 +140,24 @@ def _links(
     """
     runs = recorded(sides)
     targets = {
-        os.path.relpath(folder, sweep.folder).split(os.sep)[0]: target
+        _trial_folder(sweep, folder): target
         for folder, target in reversed(report_groups.page_ids(runs).items())
     }
-    trials = [sweep.summary["trials"][point["trials"][0]]["name"] for point in own]
     return [
         Link(point["name"], targets[trial]) if trial in targets and len(runs) > 1 else point["name"]
-        for point, trial in zip(own, trials, strict=True)
+        for point, trial in zip(own, _first_folders(sweep, own), strict=True)
     ]
+
+
+def _trial_folder(sweep: sweep_results.Sweep, folder: str) -> str:
+    """Returns the folder in that of the sweep which holds a folder of a run."""
+    return os.path.relpath(folder, sweep.folder).split(os.sep)[0]
+
+
+def _first_folders(sweep: sweep_results.Sweep, own: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns the folder of the first trial of each point, see `_trial_folder`."""
+    trials = [sweep.summary["trials"][point["trials"][0]]["name"] for point in own]
+    return [trial.split("/")[0] for trial in trials]
 
 
 def effects(sweep: sweep_results.Sweep) -> Iterator[Block]:

@@ -105,8 +105,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.minimize is None:
-            is_loss = results.is_loss(self.metric or "") or (self.metric or "").endswith("loss")
-            object.__setattr__(self, "minimize", is_loss)
+            object.__setattr__(self, "minimize", results.is_loss(self.metric or ""))
         if bool(self.parameters) == bool(self.trials):
             raise file_io.InputError(
                 "a sweep needs parameters (a grid or a specification) or trials, not both"

@@ -192,6 +192,14 @@ def _save(root: tf.train.Checkpoint, signatures: dict[str, Any], target: str) ->
     return saved_model_export.save_model(root, signatures, parent or ".", name)
 
 
+def check(source: sources.Source, *paths: str) -> None:
+    """Checks before any work that a model can become a module, and that its folders are new."""
+    folders = [*map(_new_folder, paths)]
+    if len({*folders}) < len(folders):
+        raise file_io.InputError(f"{folders[0]} is named twice: give each output its own folder")
+    _check_rules(source)
+
+
 def export_module(
     model: pretraining_heads.PretrainingModel, source: sources.Source, path: str
 ) -> str:

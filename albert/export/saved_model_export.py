@@ -20,6 +20,7 @@ from albert.data import input_pipeline, tfrecord
 from albert.export import graphs, litert_export
 from albert.io import file_io, manifests, tables
 from albert.model import checkpoints, encoder, layers, model_folder, tensor_batching
+from albert.model import decision as decisions
 from albert.serving import serving_folder
 from albert.tasks import race, token_classification
 from albert.tasks.squad import task as squad_task
@@ -326,6 +327,7 @@ class TextServer(TextPacker):
       max_seq_length: S; longer texts are cut as `glue.convert_example` does.
       labels: K label names by id; empty for regression.
       is_pair: whether the model takes two texts.
+      decision: tells where the model abstains: its answer is then `decision.ABSTAINS`.
 
     Attributes:
       serve: the function of its signature: text [B], and text_pair [B] if `is_pair`, to prediction
@@ -340,9 +342,10 @@ class TextServer(TextPacker):
         max_seq_length: int,
         labels: Sequence[str],
         is_pair: bool,
+        decision: decisions.Decision = decisions.PLAIN,
     ) -> None:
         super().__init__(tokenizer, max_seq_length)
-        self._model = model
+        self._model, self._decision = model, decision
         self._labels = tuple(labels)
         names = ("text", "text_pair") if is_pair else ("text",)
         signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
@@ -353,12 +356,15 @@ class TextServer(TextPacker):
         if not self._labels:
             return {"prediction": outputs["predictions"]}
         labels, predictions = tf.constant(self._labels), outputs["predictions"]
-        has_several = predictions.shape.rank == 2
-        named = (
-            {"predictions": predictions}
-            if has_several
-            else {"prediction": tf.gather(labels, predictions)}
-        )
+        if predictions.shape.rank == 2:  # several labels per text
+            named = {"predictions": predictions}
+        else:
+            answers = tf.gather(labels, predictions)
+            if self._decision.may_abstain:
+                highest = tf.reduce_max(outputs["probabilities"], axis=-1)
+                abstains = highest < self._decision.min_probability
+                answers = tf.where(abstains, decisions.ABSTAINS, answers)
+            named = {"prediction": answers}
         return {
             **named,
             "probabilities": outputs["probabilities"],
@@ -603,7 +609,7 @@ def _text_server(
         return WordServer(*settings, exported.labels)
     check_cut(trained.long_text_rule)
     is_pair = trained.setting("columns", tables.are_columns)["text_pair"] is not None
-    return TextServer(*settings, exported.labels, is_pair)
+    return TextServer(*settings, exported.labels, is_pair, trained.decision)
 
 
 def _save(module: tf.Module, signatures: dict[str, Any], path: str) -> None:

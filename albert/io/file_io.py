@@ -128,6 +128,20 @@ def check_regular(path: str) -> None:
         raise InputError(f"{path} is {kind}, a regular file was expected")
 
 
+def _is_stream(path: str) -> bool:
+    """Tells whether a path is a device, a pipe or an open file, which no file may replace."""
+    if is_remote(path):
+        return False
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    # /dev/stdout may lead to a regular file.
+    is_open_file = os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith("/proc/")
+    is_open_file |= os.path.abspath(path) in ("/dev/stdout", "/dev/stderr")
+    return is_open_file or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def open_file(path: str, mode: str = "r") -> IO[Any]:
     """Opens `path`; text is UTF-8, line ends are kept as they are.
 
@@ -387,7 +401,14 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _rename_on_success(path: str, count: int | None) -> Iterator[str]:
-    """Yields a temporary name, which becomes `path` only if the block succeeds."""
+    """Yields a temporary name, which becomes `path` only if the block succeeds.
+
+    Devices and pipes, such as /dev/stdout, are written to themselves.
+    """
+    if _is_stream(path):
+        with room_for(path, count):
+            yield path
+        return
     temporary = temporary_name(path)
     with room_for(path, count):
         try:
@@ -417,7 +438,8 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
         yield file
         if not is_remote(path):
             file.flush()
-            os.fsync(file.fileno())
+            if temporary != path:  # a stream cannot be synchronized
+                os.fsync(file.fileno())
 
 
 def check_folder_of(path: str, flag: str) -> None:

@@ -19,6 +19,7 @@ from albert.text import library_ids, sentencepiece_json, text_rules, tokenizatio
 CONFIG_NAME, FAST_NAME = "tokenizer_config.json", "tokenizer.json"
 _ADDED_NAME = "added_tokens.json"
 SPM_NAME = "spiece.model"  # of the model that is made of a tokenizer.json
+_COMPARED = "compared"  # empty file of a model whose ids are those of the library
 FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME))
 # Classes that make pieces as this package does; those without a kind leave that to tokenizer.json.
 _CLASSES = (
@@ -130,16 +131,22 @@ def sentencepiece_model(path: str) -> str | None:
         if not file_io.exists(os.path.join(folder, text_rules.FILE_NAME)):
             content = sentencepiece_json.model_of(path, fast)
             with file_io.atomic_folder(folder, last=text_rules.FILE_NAME) as new:
-                made = os.path.join(new, SPM_NAME)
-                file_io.write_bytes(made, content)
-                _check_same_ids(path, made, rules)
+                file_io.write_bytes(os.path.join(new, SPM_NAME), content)
+                _check_same_ids(path, new, rules)
                 file_io.write_json(os.path.join(new, text_rules.FILE_NAME), rules.to_json())
+        elif not file_io.exists(os.path.join(folder, _COMPARED)):
+            _check_same_ids(path, folder, rules)
     return os.path.join(folder, SPM_NAME)
 
 
-def _check_same_ids(path: str, made: str, rules: text_rules.TextRules) -> None:
-    """Rejects a model, made of the file at a path, that gives other ids than the library."""
+def _check_same_ids(path: str, folder: str, rules: text_rules.TextRules) -> None:
+    """Rejects the model in a folder, made of the file at a path, if the library gives other ids.
+
+    Marks the folder if the ids are the same. Without the library, a warning says each time that
+    they were not compared.
+    """
     try:
+        made = os.path.join(folder, SPM_NAME)
         tokenizer = tokenization.FullTokenizer(spm_model_file=made, rules=rules)
         library_ids.compare(file_io.read_text(path, "Hugging Face tokenizer", None), tokenizer)
     except ImportError as error:
@@ -151,6 +158,8 @@ def _check_same_ids(path: str, made: str, rules: text_rules.TextRules) -> None:
             f"{path} cannot be used as a SentencePiece model, which gives {error}: give "
             "spm_model_file"
         ) from error
+    else:
+        file_io.write_text(os.path.join(folder, _COMPARED), "")
 
 
 def _is_alone(folder: str) -> bool:

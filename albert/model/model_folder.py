@@ -106,6 +106,11 @@ class ModelFolder:
         return _checked(self.path, label_scale.LabelScale.from_settings, self.settings)
 
     @property
+    def min_length(self) -> int:
+        """Returns the least number of tokens of an input: a model of SQuAD 2.0 has beams."""
+        return max(self.settings.get(name) or 1 for name in ("start_n_top", "end_n_top"))
+
+    @property
     def decision(self) -> decisions.Decision:
         """Returns how scores become answers; `decisions.PLAIN` unless the model was calibrated."""
         return _checked(self.path, decisions.Decision.from_settings, self.settings)
@@ -326,7 +331,7 @@ def _differing_files(
         recorded = configuration.AlbertConfig.from_json_file(name).to_dict()
         differing = _differing_entries(recorded, config.to_dict())
     ours, there = cast(str, source.vocabulary), _vocabulary_in(path, description)
-    if file_io.exists(there) and not _are_same_vocabularies(ours, there):
+    if file_io.exists(there) and not are_same_vocabularies(ours, there):
         differing.append(f"the vocabulary {there} (here {ours})")
     return differing
 
@@ -342,8 +347,10 @@ def copy_vocabulary(path: str, source: sources.Source) -> None:
         _copy(vocabulary, target)
 
 
-def _are_same_vocabularies(one: str, other: str) -> bool:
-    if one.endswith(".json"):
+def are_same_vocabularies(one: str, other: str) -> bool:
+    """Returns whether two files of vocabularies have the same pieces and ids."""
+    kinds = {os.path.splitext(path)[1] for path in (one, other)}
+    if ".json" in kinds and ".model" not in kinds:
         return wordpiece.load_vocab(one) == wordpiece.load_vocab(other)
     return file_io.sha256(one) == file_io.sha256(other)
 
@@ -527,7 +534,7 @@ def check_same_pretrained(path: str, source: sources.Source) -> None:
             f"{path} holds checkpoints of a fine-tuned model; give another output_dir"
         )
     ours, theirs = source.vocabulary, sources.vocabularies_in(path)
-    if ours and theirs and not any(_are_same_vocabularies(ours, there) for there in theirs):
+    if ours and theirs and not any(are_same_vocabularies(ours, there) for there in theirs):
         raise file_io.InputError(
             f"{path} holds checkpoints of a model with another vocabulary: {', '.join(theirs)} "
             f"(here {ours}); give another output_dir"

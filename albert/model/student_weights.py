@@ -95,7 +95,8 @@ def check_equal(
         if getattr(student, name) != getattr(teacher, name)
     ]
     if differing:
-        note = " (or set the weight of the hidden states to 0)" if "hidden_size" in names else ""
+        reads_states = hint == "distill_weights" and differing[-1].startswith("hidden_size ")
+        note = " (or set the weights of the hidden states to 0)" if reads_states else ""
         raise file_io.InputError(
             f"{purpose} must have the same sizes, but has {', '.join(differing)}{note}; see {hint}"
         )

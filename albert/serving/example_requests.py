@@ -5,6 +5,7 @@ copies them. Everybody who reaches a server of the model can read them.
 """
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ from albert.serving import requests
 NAME = "example_requests.json"
 MAX_EXAMPLES = 3
 _MAX_CHARACTERS = 2000  # of the texts of an example: it is read on a page
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a cut text; files cannot hold it
 
 
 def write(folder: str, examples: Iterable[dict[str, Any]]) -> None:
@@ -34,7 +36,8 @@ def write(folder: str, examples: Iterable[dict[str, Any]]) -> None:
 def _is_short(example: dict[str, Any]) -> bool:
     """Returns whether a person can read the texts of an example, and none is empty."""
     texts = list(requests.texts_of(example))
-    return all(map(str.strip, texts)) and sum(map(len, texts)) <= _MAX_CHARACTERS
+    is_whole = not any(_HALF_CHARACTER.search(text) for text in texts)
+    return is_whole and all(map(str.strip, texts)) and sum(map(len, texts)) <= _MAX_CHARACTERS
 
 
 def read(folder: str, form: requests.RequestSchema) -> tuple[dict[str, Any], ...]:

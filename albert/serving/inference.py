@@ -49,6 +49,7 @@ class FoundModel:
             return self.function
         if self.serving:
             return runtimes.load(self.serving, runtime, threads)
+        runtimes.check_tensorflow(runtime, self.folder.path)
         # It imports TensorFlow, which serving folders may not need.
         from albert.serving import trained_model
 

@@ -403,9 +403,10 @@ def _ids(inputs: dict[str, _Array], ids: tensors.IdModel) -> requests.Ids:
                 f"inputs: expected {name} of 0 to {limit - 1}, found {low if low < 0 else high}"
             )
         arrays[name] = np.array(array.values, np.int32).reshape(shape)
-    if shape[1] > ids.max_length:
+    if not ids.min_length <= shape[1] <= ids.max_length:
         raise file_io.InputError(
-            f"inputs: expected at most {ids.max_length} ids in a sequence, found {shape[1]}"
+            f"inputs: expected {ids.min_length} to {ids.max_length} ids in a sequence, found "
+            f"{shape[1]}"
         )
     return requests.Ids(arrays)
 

@@ -166,8 +166,7 @@ def load(
     except Exception as error:  # each runtime raises its own types
         raise file_io.InputError(f"{name} cannot load {folder.model_file}: {error}") from error
     longest = folder.model.config.max_position_embeddings
-    settings = folder.model.settings
-    shortest = max(settings.get("start_n_top") or 1, settings.get("end_n_top") or 1)
+    shortest = folder.model.min_length
 
     def checked(features: batching.Arrays) -> batching.Arrays:
         length = features["input_ids"].shape[1]
@@ -183,6 +182,15 @@ def load(
         return score(features)
 
     return checked
+
+
+def check_tensorflow(runtime: str, path: str) -> None:
+    """Refuses a choice of runtimes for a model that TensorFlow computes, in the folder `path`."""
+    if runtime != "auto":
+        raise file_io.InputError(
+            f"runtime={runtime}: TensorFlow computes the model of {path}; only folders of "
+            "export_serving have a choice"
+        )
 
 
 def module_of(name: str) -> ModuleType:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from absl import logging
 
+from albert.io import file_io
 from albert.model import batching, model_folder
 from albert.model import decision as decisions
 from albert.serving import example_requests, inference, predictors, requests, tensors
@@ -111,8 +112,9 @@ def load(
 
         trained_model.set_threads(threads)
     if pretrained:
-        from albert.serving import served_words
+        from albert.serving import runtimes, served_words
 
+        runtimes.check_tensorflow(runtime, model_dir)
         return served_words.ServedWords(pretrained, max_batch_tokens)
     assert model is not None
     model = dataclasses.replace(model, max_batch_tokens=max_batch_tokens)
@@ -128,6 +130,7 @@ def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> tens
         tensors.id_outputs(folder.kind, labels),
         {tensor.name: limits.get(tensor.name, 2) for tensor in inputs},  # masks are 0 or 1
         config.max_position_embeddings,
+        folder.min_length,
     )
 
 
@@ -170,7 +173,10 @@ def warm(
     for rows, tokens in tried:
         if not should_continue():
             return
-        model.answer([_sample(model.form, tokens)] * rows)
+        try:
+            model.answer([_sample(model.form, tokens)] * rows)
+        except file_io.InputError as error:  # where a word of the sample is several tokens
+            logging.debug("not tried with %d tokens: %s", tokens, error)
     gc.collect()
     gc.freeze()
     logging.info("Tried %d shapes in %.1f s", len(tried), time.monotonic() - started)

@@ -45,13 +45,14 @@ class IdModel:
 
     Attributes:
       limits: {name of an input: number of its possible values, from 0}.
-      max_length: maximum number of ids in a sequence.
+      max_length, min_length: maximum and minimum number of ids in a sequence.
     """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     limits: dict[str, int]
     max_length: int
+    min_length: int
 
 
 def text_inputs(form: requests.RequestSchema) -> tuple[Tensor, ...]:

@@ -66,6 +66,8 @@ def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
 def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> dict[str, float]:
     """Returns each score of its best constant answer, `RANKINGS` if there are two classes.
 
+    There is none for the recall of a class: a constant answer has the highest, 1.
+
     Args:
       positive: id of the class, of two, whose probability ranks the examples.
     """
@@ -85,6 +87,7 @@ def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> 
     for row in counts:
         own = row._replace(predictions=total, right=row.labels)
         scores |= {f"{score}_{row.name}": getattr(own, score) for score in _OF_A_CLASS}
+        del scores[f"recall_{row.name}"]
     if len(counts) == 2:
         is_defined = all(row.labels for row in counts)
         values = (0.5, counts[positive].labels / total) if is_defined else (math.nan, math.nan)

@@ -129,8 +129,8 @@ def _named(names: Sequence[str], precisions: np.ndarray) -> Mapping[str, float]:
 def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float]:
     """Returns each score of its best constant answer.
 
-    For scores of labels and their means, all texts have a label or none has it. For the other
-    scores all texts have the most frequent set of labels.
+    For scores of labels and their means, all texts have a label or none has it; there is none for
+    recall, which is then 1. For the other scores all texts have the most frequent set of labels.
 
     Args:
       names: K label names by id.
@@ -142,6 +142,9 @@ def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float
     by_set = score_counts(count(names, labels, frequent)) | score_sets(labels, frequent)
     micro = {name: value for name, value in by_set.items() if name.startswith("micro_")}
     sets_only = {name: value for name, value in by_set.items() if name not in by_label}
+    recalls = {"macro_recall", "weighted_recall", *(f"recall_{name}" for name in names)}
+    for name in recalls:
+        del by_label[name]
     least = np.minimum(labels.mean(axis=0), 1 - labels.mean(axis=0))
     return {
         **by_label, **micro, **sets_only, "hamming_loss": float(least.mean()),

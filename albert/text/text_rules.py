@@ -59,6 +59,30 @@ class TextRules:
         extra = dict.fromkeys((*self.extra_pieces, *values.get("extra_pieces", ())))
         return dataclasses.replace(self, **{**values, "extra_pieces": tuple(extra)})
 
+    def differences(self, other: "TextRules", sentencepiece: bool) -> str:
+        """Lists the rules that give other pieces than those of `other`, with both values; ""
+        without any.
+
+        Args:
+          sentencepiece: the kind of the vocabulary, which both share.
+        """
+        sides = [
+            {
+                "do_lower_case": rules.lower,
+                "keep_accents": not rules.strips_accents(sentencepiece),
+                "split_ideographs": sentencepiece or rules.split_ideographs,
+                "extra_pieces": list(rules.extra_pieces),
+                "as_huggingface": sentencepiece and rules.as_huggingface,
+                "quotes": sentencepiece and rules.quotes,
+            }
+            for rules in (self, other)
+        ]
+        return ", ".join(
+            f"{name} is {value} (there {sides[1][name]})"
+            for name, value in sides[0].items()
+            if value != sides[1][name]
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON-ready entries of a description; `do_lower_case` is true or false.
 

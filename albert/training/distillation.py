@@ -16,7 +16,15 @@ from absl import logging
 
 from albert.data.input_options import Tensors
 from albert.io import file_io
-from albert.model import checkpoints, configuration, heads, layers, sources, student_weights
+from albert.model import (
+    checkpoints,
+    configuration,
+    heads,
+    layers,
+    model_folder,
+    sources,
+    student_weights,
+)
 from albert.training.contracts import Model, Task
 
 # Loss terms that come from the teacher, in the order of their weights.
@@ -91,6 +99,12 @@ class DistillationConfig:
         student_weights.check_equal(
             self.config, config, names, "a student of this teacher", "distill_weights"
         )
+        layers = config.num_hidden_layers, self.config.num_hidden_layers
+        if "hidden_error_loss" in self.factors and layers[0] > layers[1]:
+            raise file_io.InputError(
+                f"the student's num_hidden_layers={layers[0]} must be at most the teacher's, "
+                f"{layers[1]}, or the fourth of distill_weights 0"
+            )
         if config.max_position_embeddings > self.config.max_position_embeddings:
             raise file_io.InputError(
                 f"the student's max_position_embeddings={config.max_position_embeddings} must be "
@@ -98,24 +112,29 @@ class DistillationConfig:
             )
 
 
-def check_vocabulary(checkpoint: str, source: sources.Source) -> None:
-    """Checks that a student has the same vocabulary as its teacher.
+def check_vocabulary(teacher: sources.Source, source: sources.Source) -> None:
+    """Checks that a student reads texts as its teacher does, with the same vocabulary.
 
     Args:
-      checkpoint: the teacher's prefix; its vocabulary is in the same folder.
+      teacher: files of the teacher; its vocabulary is in the folder of its checkpoint.
       source: files of the student.
     """
     ours = source.vocabulary
-    theirs = sources.vocabularies_in(os.path.dirname(checkpoint) or ".")
+    theirs = sources.vocabularies_in(os.path.dirname(teacher.checkpoint or "") or ".")
     if not (ours and theirs):
         logging.warning(
             "The vocabulary of the %s is unknown: only the numbers of entries are compared",
             "student" if theirs else "teacher",
         )
-    elif file_io.sha256(ours) not in map(file_io.sha256, theirs):
+    elif not any(model_folder.are_same_vocabularies(ours, path) for path in theirs):
         raise file_io.InputError(
             f"`teacher`: its vocabulary {' or '.join(theirs)} differs from the student's, {ours}; "
             "both models must use the same ids"
+        )
+    elif differing := source.rules.differences(teacher.rules, bool(source.spm_model_file)):
+        raise file_io.InputError(
+            f"`teacher`: texts become pieces by other rules than the teacher's: {differing}; give "
+            "the flags of texts that the teacher was trained with"
         )
 
 
@@ -356,7 +375,13 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
         # Without probabilities to teach, it needs no head.
         build_teacher = task.build_model if settings.weights[0] else HeadlessTeacher
         teacher = cast(heads.Model, build_teacher(settings.config, inference, seed))
-        checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
+        try:
+            checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
+        except file_io.InputError as error:
+            raise file_io.InputError(
+                f"teacher: {error} (a teacher needs the heads of its student: one that was "
+                "pre-trained without sentences needs sentence_task=none)"
+            ) from error
         return DistilledModel(student, teacher, settings)
 
     return dataclasses.replace(task, build_model=build_model)

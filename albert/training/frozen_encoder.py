@@ -432,9 +432,9 @@ class _Encoder:
         config, folder = run.run_config, run.run_config.output_dir
         compute = engine.compute_on(config.compute, run.strategy)
         self._model = cast(heads.Model, task.build_model(run.model_config, compute, config.seed))
-        last = checkpoints.numbered(folder)[-1:]
+        last = checkpoints.last_whole(folder) if file_io.is_dir(folder) else None
         if last:
-            checkpoints.restore(self._model, last[0], allow_new_heads=False)
+            checkpoints.restore(self._model, last, allow_new_heads=False)
         elif run.init_checkpoint:
             checkpoints.restore(
                 self._model, run.init_checkpoint, view=run.view, new_head=run.new_head

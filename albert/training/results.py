@@ -28,6 +28,7 @@ UNDEFINED = "undefined"  # a score that is the same for any answers
 _RULE = "=" * 50
 _SUMMARY = "best perf happened at step:"
 _OF_LOSSES = ("_loss", "_brier", "_ece")  # ends of names of scores that are better if lower
+_OF_CLASSES = ("f1_", "precision_", "recall_", "average_precision_", "support_")  # their begins
 _FRACTIONS = ("accuracy", "f1", "precision", "recall", "exact")  # parts of names of scores
 _NEVER_NEGATIVE = ("learning_rate", "gradient_norm", "examples_per_second")
 _MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
@@ -94,6 +95,8 @@ class Trial(NamedTuple):
 
 def is_loss(metric: str) -> bool:
     """Returns whether lower values of a metric are better, judged by its name."""
+    if metric.startswith(_OF_CLASSES):  # the name of a label follows
+        return False
     return metric in ("loss", "MSE", "MAE") or metric.endswith(_OF_LOSSES)
 
 
@@ -105,6 +108,8 @@ def bounds(metric: str, in_percent: bool = False) -> tuple[float, float]:
     """
     if metric == "R2":
         return -math.inf, 1.0
+    if metric.startswith(_OF_CLASSES) and not metric.startswith("support"):
+        return 0.0, 1.0
     if is_loss(metric) or metric in _NEVER_NEGATIVE:
         return 0.0, math.inf
     if any(word in metric for word in ("pearson", "spearman", "corr")):

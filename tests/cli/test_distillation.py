@@ -131,7 +131,10 @@ def test_two_devices_teach_as_one(corpus, tmp_path):
         ({"do_train": False, "do_eval": True}, "--teacher: only for --do_train"),
         ({"estimate_memory": True}, "--estimate_memory does not count the --teacher"),
         ({"distill_weights": "5,2"}, "distill_weights must be three"),
-        ({"distill_weights": "5;2;1"}, "--distill_weights=5;2;1: three numbers with commas"),
+        (
+            {"distill_weights": "5;2;1"},
+            "--distill_weights=5;2;1: three to five numbers with commas",
+        ),
         ({"distill_temperature": 0}, "distill_temperature must be above 0"),
         (
             {"init_from_teacher": True, "from_scratch": True},
@@ -152,6 +155,29 @@ def test_a_teacher_of_another_vocabulary_is_refused(inputs, tmp_path):
     (tmp_path / "other.model").write_bytes(builders.SPM.read_bytes() + b"\x1a\x00")
     flags = student_flags(inputs, tmp_path, spm_model_file=tmp_path / "other.model")
     with pytest.raises(file_io.InputError, match="vocabulary .* differs from the student's"):
+        builders.run(run_classifier, **flags)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keep_accents": True}, "keep_accents is True .there False."),
+        ({"do_lower_case": False}, "do_lower_case is False .there True."),
+        ({"extra_pieces": "<x>"}, "extra_pieces is .'<x>'. .there ..."),
+    ],
+)
+def test_a_teacher_that_reads_texts_by_other_rules_is_refused(inputs, tmp_path, changes, message):
+    flags = student_flags(inputs, tmp_path, spm_model_file=builders.SPM, **changes)
+    with pytest.raises(file_io.InputError, match=f"by other rules than the teacher's: --{message}"):
+        builders.run(run_classifier, **flags)
+
+
+def test_a_student_with_more_layers_cannot_learn_those_of_the_teacher(inputs, tmp_path):
+    deeper = dataclasses.replace(TEACHER, num_hidden_layers=TEACHER.num_hidden_layers + 1)
+    (tmp_path / "deeper.json").write_text(deeper.to_json_string())
+    flags = student_flags(inputs, tmp_path / "out", distill_weights="1,1,0,1")
+    flags["albert_config_file"] = tmp_path / "deeper.json"
+    with pytest.raises(file_io.InputError, match="num_hidden_layers=.* at most the teacher's, "):
         builders.run(run_classifier, **flags)
 
 

@@ -4,7 +4,8 @@ import shlex
 
 import pytest
 
-from albert.cli import next_steps
+from albert import create_pretraining_data
+from albert.cli import next_steps, options
 from albert.tasks import kinds
 from tests.support import command_lines
 
@@ -23,6 +24,16 @@ def test_lines_after_fine_tuning(kind):
     assert use[0] == ("albert.ask" if kind.startswith("squad") else "albert.predict")
     assert use[1].model_dir == serve[1].model_dir == folder and serve[0] == "albert.serve"
     assert report[1].runs == [folder]
+
+
+def test_flags_of_texts_are_repeated():
+    given = ("--keep_accents", "--nodo_lower_case", "--extra_pieces=A b,it's")
+    needed = ("--input_file=a.txt", "--output_file=b", "--output_dir=out")
+    first = command_lines.parse("create_pretraining_data", *needed[:2], *given)
+    words = options.read(create_pretraining_data.Settings, first).given_text_flags()
+    again = command_lines.parse("run_pretraining", *needed[::2], *shlex.split(words))
+    assert (again.keep_accents, again.do_lower_case) == (True, False)
+    assert [*again.extra_pieces] == ["A b", "it's"]
 
 
 def test_lines_after_pretraining(capsys):

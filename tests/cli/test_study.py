@@ -76,7 +76,10 @@ def test_random_weights_of_another_seed_are_not_those_of_the_cache():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"distill_weights": "5,2,1"}, "--distill_weights=5,2,1: .* third weight must be 0"),
+        (
+            {"distill_weights": "5,2,1"},
+            "--distill_weights=5,2,1: .* weights from the third on must be 0",
+        ),
         ({"cache_encoder_outputs": True}, "the --teacher reads each text at every step"),
     ],
 )

@@ -182,9 +182,9 @@ def test_batches_of_training_are_cut_or_of_one_shape(paths):
     assert widths <= {8, 16, 24, 32} and len(widths) > 1
 
 
-def evaluated(paths, **params):
+def evaluated(paths, seed=1, **params):
     """{place of the record: its features} of an evaluation."""
-    rewrite = functools.partial(masker().rewrite, seq_length=LENGTH)
+    rewrite = functools.partial(masker(seed=seed).rewrite, seq_length=LENGTH)
     input_fn = input_pipeline.eval_input_fn(
         paths, static_specs(), input_options.EvalInput(rewrite=rewrite)
     )
@@ -204,6 +204,7 @@ def test_an_evaluation_always_sees_the_same_masks(paths, monkeypatch):
     expected = evaluated(paths)
     assert sorted(expected) == list(range(50))
     assert evaluated(paths, batch_size=3) == expected
+    assert evaluated(paths, seed=7) == expected
     assert evaluated(paths, replicas_per_pipeline=2) == expected
     together = {}
     for i in range(2):

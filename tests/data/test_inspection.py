@@ -9,9 +9,11 @@ import sys
 import numpy as np
 import pytest
 
+from albert import create_pretraining_data, describe_records
 from albert.data import inspection, instance_files, instances, masking, tfrecord
 from albert.io import file_io
 from albert.text import tokenization
+from tests.support import builders
 from tests.support.sources import ROOT
 
 TEXT = "the boats leave before the sun is up\nit rained all night\nnobody knew who\n\n" * 30
@@ -110,6 +112,24 @@ def test_nothing_to_describe(tmp_path):
     (tmp_path / "records").write_bytes(b"".join(tfrecord.frame([b"\x0a\xff\xff\xff\xff"])))
     with pytest.raises(file_io.InputError, match="record 0 is bad: it is not an Example"):
         inspection.describe([str(tmp_path / "records")])
+
+
+def test_words_are_those_that_records_were_made_of(tmp_path, capsys):
+    """Beside the configuration of a BERT, ids are numbers of lines, also where pieces repeat."""
+    words = sorted({*TEXT.split()})
+    lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", words[0], *words]
+    (tmp_path / "vocab.txt").write_text("\n".join(lines))
+    (tmp_path / "bert_config.json").write_text("{}")
+    (tmp_path / "text").write_text("the boats leave\nbefore the sun\n")
+    flags = {"vocab_file": tmp_path / "vocab.txt"}
+    builders.run(
+        create_pretraining_data, **flags, input_file=tmp_path / "text",
+        output_file=tmp_path / "records", max_seq_length=16, mask_in_training=True,
+        sentence_task="none", sequence_format="doc_sentences",
+    )  # fmt: skip
+    capsys.readouterr()
+    builders.run(describe_records, **flags, input_file=tmp_path / "records")
+    assert "the boats leave before the sun" in capsys.readouterr().out
 
 
 def test_the_script(make):

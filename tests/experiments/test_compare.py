@@ -10,7 +10,8 @@ import scipy.stats
 from absl import flags
 
 from albert import compare
-from albert.experiments import comparison_text
+from albert.experiments import comparison_text, predictions
+from albert.experiments.runs import read_run
 from albert.io import file_io
 from tests.support import command_lines, compared_runs, run_folders
 
@@ -183,6 +184,32 @@ def test_equality_within_a_margin_is_shown_or_what_it_needs(runs, tmp_path, caps
 # --- files of predictions -------------------------------------------------------------------------
 
 
+def test_a_new_file_in_the_folder_of_a_run_does_not_stand_for_the_run(tmp_path, capsys):
+    data = compared_runs.write_data(tmp_path / "data.tsv")
+    for name in "ab":
+        folder = compared_runs.make_run(tmp_path / name, 0.8, data=data, wrong=range(12))
+        compared_runs.write_predictions(folder / "new.tsv", range(3))
+    files = [f"{tmp_path}/{name}/new.tsv" for name in "ab"]
+    with pytest.raises(file_io.InputError, match="a/new.tsv is not a file that a run keeps"):
+        call(capsys, f"--runs={','.join(files)}")
+    kept = f"--runs={files[0].replace('new.tsv', 'predictions.tsv')},{tmp_path}/b"
+    found = json.loads(call(capsys, kept, "--format=json"))
+    assert [side["mean"]["estimate"] for side in found["sides"]] == [0.8, 0.8]
+
+
+def test_examples_with_one_id_are_reported_but_not_compared(tmp_path, capsys):
+    data = compared_runs.write_data(tmp_path / "data.tsv")
+    row = {"id": "7", "text": "x", "label": "no", "prediction": "no", "right": True,
+           "probabilities": {"no": 0.75, "yes": 0.25}}  # fmt: skip
+    for name in "ab":
+        folder = compared_runs.make_run(tmp_path / name, 0.8, data=data)
+        (folder / "examples.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    run = read_run(str(tmp_path / "a"), "a")
+    assert len(predictions.read_outcomes(run, predictions.find_file(run))) == 2
+    with pytest.raises(file_io.InputError, match="2 examples have the id '7'.*id_column"):
+        call(capsys, f"--runs={tmp_path}/a,{tmp_path}/b")
+
+
 def test_files_of_predictions_with_their_answers(tmp_path, capsys):
     data = compared_runs.write_data(tmp_path / "data.tsv")
     for name, wrong in (("a", range(12)), ("b", (0, 1, 20))):
@@ -193,7 +220,7 @@ def test_files_of_predictions_with_their_answers(tmp_path, capsys):
     assert [side["mean"]["estimate"] for side in found["sides"]] == pytest.approx([0.8, 0.95])
     for given, message in (
         ([f"--runs={tmp_path}/a.tsv,{tmp_path}/a.tsv", arguments[1]], "a.tsv is named twice"),
-        (arguments[:1], "a.tsv has no run.json next to it: name .* with --labels"),
+        (arguments[:1], "a.tsv is not a file that a run keeps .*: name .* with --labels"),
         ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
         ([*arguments, "--id_column=text"], "predictions of other examples .*--id_column"),
     ):

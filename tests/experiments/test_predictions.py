@@ -242,7 +242,7 @@ def test_kept_outcomes_hold_when_their_data_changes(tmp_path):
     [
         ("[]", "examples.jsonl line 2"),
         ('{"id": "1", "text": "x", "label": "no"}', "line 2.*prediction"),
-        ('{"id": "0", "text": "", "label": 1, "prediction": 2}', "line 2.*already"),
+        ('{"id": "0", "text": "", "label": 1, "prediction": 2}', "2 examples have the id .0."),
         (
             '{"id": "1", "text": "", "label": "no", "prediction": "x", "probabilities": {"x": 1}}',
             "examples.jsonl does not hold what was expected",

@@ -256,6 +256,27 @@ def test_a_trial_that_is_killed_from_outside_is_tried_again_and_then_given_up(tm
     assert "killed from outside 3 times (status -9)" in summary["trials"][0]["error"][0]
 
 
+def test_named_trials_are_ranked_by_the_metric_that_picks_their_checkpoints():
+    def find(*own, metric=None):
+        trials = {name: list(flags) for name, flags in zip("ab", own, strict=True)}
+        plan = sweep_plan.Plan("run_classifier", ("--task_name=RTE",), trials=trials, metric=metric)
+        return plan.scored_by(run_sweep.find_metric(plan, {}))
+
+    by_loss = ["--metric_for_best=eval_loss"]
+    assert find(by_loss, [*by_loss, "--seed=1"]).minimize
+    assert find([], []).metric is None
+    with pytest.raises(file_io.InputError, match="eval_loss, their task's.*with metric"):
+        find(by_loss, [])
+    assert not find(by_loss, [], metric="f1").minimize
+
+
+def test_seeds_are_drawn_by_the_sweep_or_by_its_trials():
+    arguments = ("--task_name=RTE", "--num_seeds=2")
+    plan = sweep_plan.Plan("run_classifier", arguments, trials={"a": []}, seeds=(1, 2))
+    with pytest.raises(file_io.InputError, match="num_seeds=2 .*seeds or num_seeds, not both"):
+        run_sweep.check_trials(plan)
+
+
 def test_a_metric_that_is_not_there_is_named(tmp_path):
     _sweep(tmp_path, "--grid=rate=0.3", "--metric=f1")
     table = (tmp_path / "sweep_results.md").read_text()

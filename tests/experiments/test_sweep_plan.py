@@ -130,6 +130,7 @@ def test_low_losses_are_good():
     assert plan.scored_by("eval_loss").minimize and not plan.scored_by("f1").minimize
     assert _plan(parameters={"a": [1]}, metric="eval_loss").minimize
     assert _plan(parameters={"a": [1]}, metric="MSE").minimize
+    assert not _plan(parameters={"a": [1]}, metric="f1_weight_loss").minimize  # of a label
     assert _plan(parameters={"a": [1]}, prune=True).metric is None
     kept = _plan(parameters={"a": [1]}, metric="eval_loss", minimize=False)
     assert not kept.minimize and kept.scored_by("f1") is kept

@@ -301,8 +301,12 @@ def test_an_option_without_effect_is_said_to_be_one(
     trained, tmp_path, run_script, monkeypatch, caplog
 ):
     made = []
-    monkeypatch.setattr(hub_export, "export_module", lambda *arguments: made.append(arguments))
-    (tmp_path / "x").mkdir()
+
+    def export(*arguments):
+        made.append(arguments)
+        (tmp_path / "x").mkdir()
+
+    monkeypatch.setattr(hub_export, "export_module", export)
     with caplog.at_level("INFO", logger="absl"):
         run_script(
             export_to_tfhub, albert_directory=trained[0], export_path=tmp_path / "x",
@@ -342,6 +346,15 @@ def test_strings_become_inputs_of_the_module(loaded, tmp_path, vocabulary, reque
         hub_export.export_preprocessing(tokenizer, 16, path)
 
 
+def test_outputs_are_checked_before_any_is_written(trained, tmp_path, run_script):
+    flags = {"albert_directory": trained[0], "preprocessing_path": tmp_path / "p"}
+    (tmp_path / "there").mkdir()
+    for path, message in (("there", "there already exists"), ("p/", "p is named twice")):
+        with pytest.raises(file_io.InputError, match=message):
+            run_script(export_to_tfhub, **flags, export_path=f"{tmp_path}/{path}")
+    assert not (tmp_path / "p").exists()
+
+
 def export_with(task, folder, run_script, **flags):
     """Exports a model with a sentence task and a WordPiece vocabulary; returns the model."""
     config = dataclasses.replace(CONFIG, num_hidden_layers=1)
@@ -373,8 +386,12 @@ def test_casing_wordpiece_and_the_lack_of_a_sentence_task_are_kept(tmp_path, run
 
 def test_what_a_head_has_learned_is_said(tmp_path, run_script, monkeypatch, caplog):
     made = []
-    monkeypatch.setattr(hub_export, "export_module", lambda model, *_: made.append(model))
-    (tmp_path / "module").mkdir()
+
+    def export(model, *_):
+        made.append(model)
+        (tmp_path / "module").mkdir()
+
+    monkeypatch.setattr(hub_export, "export_module", export)
     with caplog.at_level("INFO", logger="absl"):
         export_with("nsp", tmp_path, run_script)
     assert made[0].sentence_name == "next_sentence"

@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert import run_classifier
 from albert.export import saved_model_export
 from albert.io import file_io
+from albert.model import decision as decisions
 from albert.model import heads
 from albert.tasks import glue
 from albert.text import model_inputs, tokenization
@@ -60,6 +61,18 @@ def test_features_are_those_of_the_records(tokenizer, model, is_pair, max_seq_le
         for name, values in found.items():
             np.testing.assert_array_equal(values[number], expected[name][:width], err_msg=name)
             assert not expected[name][width:].any()
+
+
+def test_a_model_that_may_abstain_does(tokenizer, model):
+    settings = (model, tokenizer, 32, ("a", "b", "c"), False)
+    texts = tf.constant(ODD_TEXTS)
+    plain = saved_model_export.TextServer(*settings).serve(texts)
+    highest = plain["probabilities"].numpy().max(axis=1)
+    decision = decisions.Decision(min_probability=float(np.sort(highest)[2]))
+    found = saved_model_export.TextServer(*settings, decision).serve(texts)["prediction"].numpy()
+    is_sure = highest >= decision.min_probability
+    assert not is_sure.all() and is_sure.any()
+    np.testing.assert_array_equal(found, np.where(is_sure, plain["prediction"], b"abstains"))
 
 
 def test_lengths_of_pairs_are_those_of_model_inputs():

@@ -20,6 +20,7 @@ import pytest
 from albert.io import archives, file_io
 from albert.model import checkpoints, model_folder
 from tests.support import processes
+from tests.support.sources import ROOT
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -156,6 +157,20 @@ def test_interrupted_write_keeps_the_old_file(folder):
         raise KeyboardInterrupt
     assert file_io.listdir(folder) == ["file"]
     assert file_io.read_text(f"{folder}/file", "--x") == "old"
+
+
+def test_pipes_and_open_files_are_written_to_and_stay(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    file_io.write_text(str(pipe), "text")
+    assert os.read(reader, 10) == b"text" and pipe.is_fifo()
+    os.close(reader)
+    code = "from albert.io import file_io; file_io.write_text('/dev/stdout', 'text')"
+    with open(tmp_path / "out", "wb") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True, cwd=ROOT)
+    assert (tmp_path / "out").read_text() == "text"
+    assert os.path.islink("/dev/stdout")
 
 
 def test_written_file_appears_only_when_whole(folder):

@@ -260,3 +260,16 @@ def test_mistakes_are_named(tmp_path):
     (tmp_path / "out" / "model.json").write_text('{"version": 7}')
     with pytest.raises(file_io.InputError, match="not a model description of version 1"):
         model_folder.read(str(tmp_path / "out"))
+
+
+def test_vocabularies_are_compared_by_pieces_where_one_is_a_tokenizer(tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    for name, rows in (("same.txt", pieces), ("other.txt", [*pieces, "b"])):
+        (tmp_path / name).write_text("\n".join(rows))
+    model = {"type": "WordPiece", "vocab": {piece: i for i, piece in enumerate(pieces)}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    (tmp_path / "a.model").write_bytes(b"\xff")
+    there = f"{tmp_path}/tokenizer.json"
+    for name, same in (("same.txt", True), ("other.txt", False), ("a.model", False)):
+        assert model_folder.are_same_vocabularies(there, f"{tmp_path}/{name}") is same
+        assert model_folder.are_same_vocabularies(f"{tmp_path}/{name}", there) is same

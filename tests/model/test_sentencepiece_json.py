@@ -9,6 +9,7 @@ from albert.export import huggingface_export, tokenizer_json
 from albert.io import file_io
 from albert.model import model_folder, published, sources
 from albert.text import (
+    library_ids,
     sample_lines,
     sentencepiece_json,
     sentencepiece_proto,
@@ -143,6 +144,23 @@ def test_korean_pieces_are_refused_where_marks_are_stripped(tmp_path, place, val
     (path / "tokenizer.json").write_text(json.dumps(content), "utf-8")
     with pytest.raises(file_io.InputError, match=r"can spell Korean \((\uc790|byte_fallback)\)"):
         sources.vocabularies_in(str(path))
+
+
+def test_ids_are_compared_as_soon_as_the_library_is_there(tmp_path, monkeypatch, caplog):
+    def missing(*arguments):
+        raise ImportError("no tokenizers")
+
+    path = folder_of(tmp_path / "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(library_ids, "compare", missing)
+        for _ in range(2):
+            caplog.clear()
+            (made,) = sources.vocabularies_in(str(path))
+            assert "were not compared" in caplog.text
+    caplog.clear()
+    assert sources.vocabularies_in(str(path)) == [made] and not caplog.text
+    monkeypatch.setattr(library_ids, "compare", missing)
+    assert sources.vocabularies_in(str(path)) == [made] and not caplog.text
 
 
 def test_other_ids_are_refused(tmp_path, monkeypatch):

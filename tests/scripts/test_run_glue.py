@@ -161,8 +161,9 @@ def test_the_names_of_the_reference(fake, tmp_path):
     assert {name: command[name] for name in names if name in command} == {
         "init_checkpoint": "w/model.ckpt-5"
     }
-    _sweep({**fake, "ALBERT_DIR": "albert_base_v2", "TASKS": "MRPC"})
-    assert _commands(tmp_path)["MRPC"]["init_checkpoint"] == "albert_base_v2"
+    for name in ("albert_base_v2", "albert_mini"):
+        _sweep({**fake, "ALBERT_DIR": name, "TASKS": "MRPC"})
+        assert _commands(tmp_path)["MRPC"]["init_checkpoint"] == name
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ IDS = tensors.IdModel(
     tensors.id_outputs("classifier", ("no", "yes")),
     {"input_ids": 50, "input_mask": 2, "segment_ids": 2},
     8,
+    2,
 )
 
 
@@ -224,7 +225,8 @@ BAD = [
     ({"inputs": of_ids([50])}, "inputs: expected input_ids of 0 to 49, found 50"),
     ({"inputs": of_ids([-1])}, "inputs: expected input_ids of 0 to 49, found -1"),
     ({"inputs": of_ids([10**30])}, "inputs: expected input_ids of 0 to 49, found 1000"),
-    ({"inputs": of_ids([1] * 9)}, "inputs: expected at most 8 ids in a sequence, found 9"),
+    ({"inputs": of_ids([1] * 9)}, "inputs: expected 2 to 8 ids in a sequence, found 9"),
+    ({"inputs": of_ids([1])}, "inputs: expected 2 to 8 ids in a sequence, found 1"),
     ({"inputs": of_ids([True])}, "inputs[0].data[0]: expected whole number, found true or false"),
     ({"inputs": [*of_ids([1]), of_texts("a")]}, "inputs: expected input_ids, input_mask"),
 ]  # fmt: skip

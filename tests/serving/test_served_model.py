@@ -81,6 +81,8 @@ def test_labels_of_texts_and_pairs(tmp_path, monkeypatch):
         assert list(row["probabilities"]) == ["no", "yes"]
         values = list(other.probabilities.values())
         np.testing.assert_allclose(list(row["probabilities"].values()), values, atol=1e-5)
+    with pytest.raises(file_io.InputError, match="runtime=onnxruntime: TensorFlow computes"):
+        served_model.load(folder, runtime="onnxruntime")
     asked = []
     served_model.warm(model, 4, lambda: asked.append(1) or len(asked) < 4)
     assert len(asked) == 4

@@ -47,6 +47,19 @@ def test_answers_are_those_of_fill_mask(folder, model):
     served_model.warm(model, 2)
 
 
+def test_a_model_that_refuses_the_longest_sample_starts(model, monkeypatch):
+    """As where the word of the sample is several tokens."""
+    tried = []
+
+    def answer(examples):
+        tried.append(len(examples[0]["text"].split()))
+        raise file_io.InputError("the text has too many tokens")
+
+    monkeypatch.setattr(model, "answer", answer)
+    served_model.warm(model, 2)
+    assert len(tried) == len(served_model.shapes(24, 2))
+
+
 def test_every_protocol(folder, model):
     wanted = masked_words.MaskedWords.load(folder).fill(TEXTS[0], 3)
 

@@ -120,7 +120,7 @@ def grow_run(folder, status=run_record.DONE, **settings):
     return folder
 
 
-def make_sweep(folder, parameters, score, seeds=(), **spec):
+def make_sweep(folder, parameters, score, seeds=(), cost=None, **spec):
     """Writes the journal and the folders of a grid whose trials have all ended.
 
     Args:
@@ -128,6 +128,7 @@ def make_sweep(folder, parameters, score, seeds=(), **spec):
       parameters: {name: list of values}.
       score: function of a point and a seed; None: the trial failed.
       seeds: of each point.
+      cost: what each run has cost, see `make_run`.
       **spec: further keys of the specification.
     """
     fields = {"script": "run_classifier", "parameters": parameters, "seeds": list(seeds), **spec}
@@ -148,7 +149,8 @@ def make_sweep(folder, parameters, score, seeds=(), **spec):
             )  # fmt: skip
             name = folder / f"trial_{number:04d}"
             if value is not None:
-                make_run(name, seed=seed or 1, **{k: v for k, v in point.items() if k != "seed"})
+                own = {k: v for k, v in point.items() if k != "seed"}
+                make_run(name, seed=seed or 1, cost=cost, **own)
     journal.write()
     return folder
 

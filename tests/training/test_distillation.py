@@ -325,7 +325,7 @@ def test_wrong_settings_are_refused(settings, message):
     ("changes", "message"),
     [
         ({"vocab_size": 39}, "vocab_size 39 .teacher: 40"),
-        ({"hidden_size": 6}, "hidden_size 6 .teacher: 12.* weight of the hidden states"),
+        ({"hidden_size": 6}, "hidden_size 6 .teacher: 12.* weights of the hidden states"),
         ({"max_position_embeddings": 32}, "max_position_embeddings=32 must be at most"),
     ],
 )

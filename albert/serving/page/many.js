@@ -5,16 +5,16 @@ function lineNames() {
   return Object.keys(fields).filter(name => name !== "num_answers");
 }
 
-/** Returns the cells of each row of comma- or tab-separated values; quotes may hide separators. */
-function cellsOf(text, separator) {
-  const cell = `"(?:[^"]|"")*"|[^${separator}\\r\\n]*`;
-  const pattern = new RegExp(`(${cell})(${separator}|\\r?\\n|$)`, "g");
+/** Returns the cells of each row of a csv file; commas and line breaks may be within quotes. */
+function cellsOf(text) {
+  const pattern = /("(?:[^"]|"")*"|[^,\r\n]*)(,|\r?\n|$)/g;
   const rows = [];
   let row = [];
   for (const [whole, cell, end] of text.matchAll(pattern)) {
     if (!whole && !row.length) break;
-    row.push(cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell);
-    if (end === separator) continue;
+    const isQuoted = /^"(?:[^"]|"")*"$/.test(cell);
+    row.push(isQuoted ? cell.slice(1, -1).replaceAll('""', '"') : cell);
+    if (end === ",") continue;
     rows.push(row);
     row = [];
   }
@@ -23,7 +23,9 @@ function cellsOf(text, separator) {
 
 /** Returns the table in a file, whose first row has the names of the columns; null for lines. */
 function tableIn(text, name) {
-  if (/\.(csv|tsv)$/i.test(name)) return cellsOf(text, /csv$/i.test(name) ? "," : "\t");
+  if (/\.csv$/i.test(name)) return cellsOf(text);
+  // As in commands, quotation marks are plain characters of a tsv file.
+  if (/\.tsv$/i.test(name)) return text.trimEnd().split(/\r?\n/).map(line => line.split("\t"));
   if (!/\.jsonl$/i.test(name)) return null;
   const objects = text.split("\n").filter(line => line.trim()).map(line => JSON.parse(line));
   const names = Object.keys(objects[0] ?? {});
