@@ -11,7 +11,6 @@ from albert.cli.fine_tuning_settings import Settings, has_checkpoints
 from albert.io import file_io
 from albert.model import decision as decisions
 from albert.model import model_folder
-from albert.tasks import calibration, label_thresholds
 from albert.training import contracts, results, run_record
 
 if TYPE_CHECKING:
@@ -116,6 +115,7 @@ def run(
       folder: folder of the model.
     """
     from albert.model import checkpoints
+    from albert.tasks import calibration
     from albert.training import distribution
 
     def fit_and_keep() -> dict[str, Any]:
@@ -144,6 +144,8 @@ def _fit(
       names: label names by id.
       rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
     """
+    from albert.tasks import calibration, label_thresholds
+
     probabilities, labels = rows["probabilities"], rows["label_ids"]
     scores: dict[str, float] = {}
     record: dict[str, Any] = {}

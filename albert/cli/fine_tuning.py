@@ -20,7 +20,6 @@ from albert.model import (
     sources,
     weight_names,
 )
-from albert.serving import example_requests
 from albert.tasks import class_weights, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, run_session, subsets
@@ -208,6 +207,8 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
 
 def _keep_examples(settings: Settings, prepared: Prepared) -> None:
     """Keeps dev examples with an evaluated model; removes them if they are not wanted."""
+    from albert.serving import example_requests
+
     if not settings.examples:
         example_requests.write(settings.output_dir, ())
     elif prepared.do_eval:
