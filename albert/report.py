@@ -110,7 +110,9 @@ def main(values: flags.FlagValues) -> None:
     report.check_installed()
     page = make_page(settings)
     file_io.write_text(settings.output, page)
-    print(f"Written to {settings.output}: {len(page.encode()) / 1024:.0f} KiB")
+    size = f"{len(page.encode()) / 1024:.0f} KiB"
+    if not file_io.is_stream(settings.output):
+        print(f"Written to {settings.output}: {size}")
 
 
 if __name__ == "__main__":

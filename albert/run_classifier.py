@@ -515,7 +515,8 @@ class Classifier(fine_tuning.Command):
         model = fine_tuning.model_to_export(self.settings, inputs, prepared.task, engine)
         if model:
             specs = glue.feature_specs(self.settings.max_seq_length, self.task.is_regression)
-            self.write_saved_models(export_dir, model, inputs.tokenizer, specs)
+            decision = decisions.Decision.from_settings(prepared.description)
+            self.write_saved_models(export_dir, model, inputs.tokenizer, specs, decision)
 
     def write_saved_models(
         self,
@@ -523,6 +524,7 @@ class Classifier(fine_tuning.Command):
         model: contracts.Model,
         tokenizer: tokenization.FullTokenizer,
         specs: Sequence["FeatureSpec"],
+        decision: decisions.Decision,
     ) -> None:
         """Writes a SavedModel that takes ids, and with --export_text one that takes texts."""
         from albert.export import saved_model_export
@@ -532,7 +534,6 @@ class Classifier(fine_tuning.Command):
         saved_model_export.export_classifier(model, specs, export_dir, threshold)
         if settings.export_text:
             length, labels = settings.max_seq_length, task.labels
-            decision = model_folder.described_decision(settings.output_dir)
             server = saved_model_export.TextServer(
                 model, tokenizer, length, labels, task.is_pair, decision
             )

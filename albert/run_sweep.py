@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 from albert.cli import app, command_flags, next_steps, options, path_flags
 from albert.experiments import (
@@ -180,7 +180,7 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
     points = [_arguments(point) for point in _points_that_name_all(plan)]
     for own in (*plan.trials.values(), *points):
         given = command_flags.read_trial_flags(plan.script, [*plan.arguments, *own, *seeds])
-        if seeds and "num_seeds" in given:
+        if seeds and int(given.get("num_seeds", 1)) > 1:
             raise file_io.InputError(
                 f"seeds: each trial would draw num_seeds={given['num_seeds']} seeds of its own, "
                 "some of them twice; give seeds or num_seeds, not both"
@@ -194,7 +194,7 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
 
 
 def find_metric(plan: sweep_plan.Plan, common: Mapping[str, str]) -> str | None:
-    """Returns the metric by which all trials pick checkpoints; None if their task decides.
+    """Returns the metric by which all trials pick checkpoints; None if their tasks decide.
 
     Args:
       common: {flag: text} of the flags that all have, see `check_trials`.
@@ -207,10 +207,12 @@ def find_metric(plan: sweep_plan.Plan, common: Mapping[str, str]) -> str | None:
     }
     if len(found) > 1:
         names = ", ".join(sorted(name or "their task's" for name in found))
-        raise file_io.InputError(
-            f"trials differ in {_METRIC} ({names}), so their scores cannot be compared; name one "
-            "score for all with metric"
+        logging.warning(
+            "Trials differ in %s (%s): the table ranks higher scores first, whatever they are; "
+            "--metric names one for all",
+            *(_METRIC, names),
         )
+        return None
     return found.pop()
 
 

@@ -195,12 +195,19 @@ def compare(
     else:
         first_side = next(side for side in sides if side.name == baseline)
         two_sides = [(first_side, side) for side in sides if side is not first_side]
-    if cluster_column and not any(side.counted for side in sides):
-        raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
+    clusters_of: Callable[[Run], clusters.Clusters] | None = None
+    if cluster_column:
+        columns = cluster_column, id_column
+        clusters_of = functools.cache(
+            lambda run: predictions.read_clusters(run, kept(run), *columns)
+        )
+        any_run = next((run for side in sides for run in side.counted), None)
+        if any_run is None:
+            raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
+        clusters_of(any_run)  # A wrong column is an error.
     settings = _Settings(
-        name, minimize, level, random_seed, kept, equivalence_margin, len(two_sides),
-        cluster_column, id_column,
-    )  # fmt: skip
+        name, minimize, level, random_seed, kept, equivalence_margin, len(two_sides), clusters_of
+    )
     pairs = [_compare_pair(a, b, settings) for a, b in two_sides]
     if not any(pair.seeds or pair.examples for pair in pairs):
         first = pairs[0]
@@ -288,8 +295,7 @@ class _Settings:
 
     Attributes:
       pairs: number of pairs.
-      cluster_column, id_column: columns that name the group and the id of each example, see
-        `predictions.read_clusters`; None: groups that the task knows, and the ids of the run.
+      clusters_of: finds the groups of the examples of a run; None: those that the task knows.
     """
 
     metric: str
@@ -299,8 +305,7 @@ class _Settings:
     predictions_of: Callable[[Run], Predictions]
     margin: float | None
     pairs: int
-    cluster_column: str | None
-    id_column: str | None
+    clusters_of: Callable[[Run], clusters.Clusters] | None
 
     def find(self, test: equivalence.Test, count: int, unit: str) -> Finding:
         """Compares two sides, whose p is not adjusted yet, and tests whether they are equal.
@@ -386,10 +391,7 @@ def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
     elif max(map(len, groups)) == 1:
         notes.append("one run of each side: the result says nothing about other seeds")
     run, one = groups[0][0]
-    groups_of_examples = one.clusters
-    if settings.cluster_column:
-        columns = settings.cluster_column, settings.id_column
-        groups_of_examples = predictions.read_clusters(run, one, *columns)
+    groups_of_examples = settings.clusters_of(run) if settings.clusters_of else one.clusters
     if groups_of_examples:
         notes.append(groups_of_examples.describe())
     test = functools.partial(

@@ -193,10 +193,9 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
     if path.endswith(".conll"):
         return _predictions(older_predictions.read_words(path), path, path, None)
     if not labels:
-        raise file_io.InputError(
-            f"{path} is not a file that a run keeps of its test data: name the file of its right "
-            "answers with --labels"
-        )
+        is_kept = os.path.basename(path) in FILES
+        why = "has no run.json next to it" if is_kept else "is not a file that a run itself writes"
+        raise file_io.InputError(f"{path} {why}: name the file of its right answers with --labels")
     if not file_io.exists(labels):
         raise file_io.InputError(f"labels={labels}: there is no such file")
     digest = file_io.sha256(labels)

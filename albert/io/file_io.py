@@ -17,6 +17,7 @@ import itertools
 import json
 import mmap
 import os
+import re
 import shutil
 import socket
 import stat
@@ -29,6 +30,7 @@ from types import ModuleType
 from typing import IO, Any
 
 # The disk is full, or a quota or a limit of the size of files is reached.
+_OPEN_FILE = re.compile(r"/dev/fd/(\d+)|/dev/std(out|err)")
 _CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHUNK = 1 << 20  # bytes read at a time
 _PACKED = {b"\x1f\x8b": "a gzip file does", b"PK\x03\x04": "a zip archive or an Excel file does"}
@@ -128,18 +130,31 @@ def check_regular(path: str) -> None:
         raise InputError(f"{path} is {kind}, a regular file was expected")
 
 
-def _is_stream(path: str) -> bool:
-    """Tells whether a path is a device, a pipe or an open file, which no file may replace."""
+def is_stream(path: str) -> bool:
+    """Tells whether a path is a device, a pipe or an open file such as /dev/stdout, which no file
+    may replace."""
     if is_remote(path):
         return False
     try:
-        mode = os.stat(path).st_mode
+        kind = os.stat(path).st_mode
     except (OSError, ValueError):
         return False
-    # /dev/stdout may lead to a regular file.
-    is_open_file = os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith("/proc/")
-    is_open_file |= os.path.abspath(path) in ("/dev/stdout", "/dev/stderr")
-    return is_open_file or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    is_open_file = _OPEN_FILE.fullmatch(os.path.abspath(path)) is not None
+    return is_open_file or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def _open_stream(path: str, mode: str) -> IO[Any]:
+    name = _OPEN_FILE.fullmatch(os.path.abspath(path))
+    if not name:
+        return open(path, mode, **_text_options(mode))
+    # At its own position: opened by its name, a regular file would be cut.
+    sys.stdout.flush()
+    descriptor = int(name[1] or ("out", "err").index(name[2]) + 1)
+    return open(os.dup(descriptor), mode, **_text_options(mode))
+
+
+def _text_options(mode: str) -> dict[str, Any]:
+    return {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
 
 
 def open_file(path: str, mode: str = "r") -> IO[Any]:
@@ -152,9 +167,7 @@ def open_file(path: str, mode: str = "r") -> IO[Any]:
         return _gfile().GFile(path, mode)
     if mode.startswith("r"):
         check_regular(path)
-    if "b" in mode:
-        return open(path, mode)
-    return open(path, mode, encoding="utf-8", newline="")
+    return open(path, mode, **_text_options(mode))
 
 
 def open_input(path: str, what: str, mode: str = "r") -> IO[Any]:
@@ -401,14 +414,8 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _rename_on_success(path: str, count: int | None) -> Iterator[str]:
-    """Yields a temporary name, which becomes `path` only if the block succeeds.
-
-    Devices and pipes, such as /dev/stdout, are written to themselves.
-    """
-    if _is_stream(path):
-        with room_for(path, count):
-            yield path
-        return
+    """Yields a temporary name, which becomes `path` only if the block succeeds."""
+    check_regular(path)  # It would be replaced.
     temporary = temporary_name(path)
     with room_for(path, count):
         try:
@@ -428,18 +435,23 @@ def atomic_writer_or_stdout(path: str | None) -> contextlib.AbstractContextManag
 def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Iterator[IO[Any]]:
     """Opens a temporary file that replaces `path` only if the block succeeds.
 
+    A stream, see `is_stream`, is written to itself.
+
     Args:
       count: number of bytes that will be written, if known.
 
     Raises:
       NoRoomError: the disk is full.
     """
+    if is_stream(path):
+        with room_for(path, count), _open_stream(path, mode) as stream:
+            yield stream
+        return
     with _rename_on_success(path, count) as temporary, open_file(temporary, mode) as file:
         yield file
         if not is_remote(path):
             file.flush()
-            if temporary != path:  # a stream cannot be synchronized
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
 
 
 def check_folder_of(path: str, flag: str) -> None:

@@ -134,7 +134,7 @@ def check_vocabulary(teacher: sources.Source, source: sources.Source) -> None:
     elif differing := source.rules.differences(teacher.rules, bool(source.spm_model_file)):
         raise file_io.InputError(
             f"`teacher`: texts become pieces by other rules than the teacher's: {differing}; give "
-            "the flags of texts that the teacher was trained with"
+            "the flags of texts that the teacher was trained with, or the vocabulary in its folder"
         )
 
 
@@ -375,13 +375,7 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
         # Without probabilities to teach, it needs no head.
         build_teacher = task.build_model if settings.weights[0] else HeadlessTeacher
         teacher = cast(heads.Model, build_teacher(settings.config, inference, seed))
-        try:
-            checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
-        except file_io.InputError as error:
-            raise file_io.InputError(
-                f"teacher: {error} (a teacher needs the heads of its student: one that was "
-                "pre-trained without sentences needs sentence_task=none)"
-            ) from error
+        checkpoints.restore(teacher, settings.checkpoint, allow_new_heads=False)
         return DistilledModel(student, teacher, settings)
 
     return dataclasses.replace(task, build_model=build_model)

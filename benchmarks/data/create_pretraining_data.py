@@ -75,6 +75,7 @@ def run(arguments, cores):
     process = subprocess.Popen(
         arguments,
         cwd=harness.ROOT,
+        env=harness.environment(),
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: os.sched_setaffinity(0, cores),

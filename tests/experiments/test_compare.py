@@ -190,7 +190,7 @@ def test_a_new_file_in_the_folder_of_a_run_does_not_stand_for_the_run(tmp_path, 
         folder = compared_runs.make_run(tmp_path / name, 0.8, data=data, wrong=range(12))
         compared_runs.write_predictions(folder / "new.tsv", range(3))
     files = [f"{tmp_path}/{name}/new.tsv" for name in "ab"]
-    with pytest.raises(file_io.InputError, match="a/new.tsv is not a file that a run keeps"):
+    with pytest.raises(file_io.InputError, match="a/new.tsv is not a file that a run itself"):
         call(capsys, f"--runs={','.join(files)}")
     kept = f"--runs={files[0].replace('new.tsv', 'predictions.tsv')},{tmp_path}/b"
     found = json.loads(call(capsys, kept, "--format=json"))
@@ -220,7 +220,7 @@ def test_files_of_predictions_with_their_answers(tmp_path, capsys):
     assert [side["mean"]["estimate"] for side in found["sides"]] == pytest.approx([0.8, 0.95])
     for given, message in (
         ([f"--runs={tmp_path}/a.tsv,{tmp_path}/a.tsv", arguments[1]], "a.tsv is named twice"),
-        (arguments[:1], "a.tsv is not a file that a run keeps .*: name .* with --labels"),
+        (arguments[:1], "a.tsv is not a file that a run itself writes: name .* with --labels"),
         ([*arguments, "--label_column=x"], "data.tsv line 2: there is no column 'x'"),
         ([*arguments, "--id_column=text"], "predictions of other examples .*--id_column"),
     ):

@@ -155,6 +155,9 @@ def test_rows_of_the_readme_come_from_all_tables():
         title: speed_tables.Row(title, "examples/s", 28.0, "", {"transformers": 7.0}, "today")
         for title in (speed_tables.SST2, speed_tables.SST2_BERT)
     }
+    padded = speed_tables.PADDED
+    assert all_benchmarks.runs(False)["base_train_float32"].title == padded
+    training[padded] = speed_tables.Row(padded, "", 6.0, "", {"`torch.compile`": 4.0}, "")
     answers = {
         title: speed_tables.Row(title, "ms", 30.4, "x", {"`torch.compile`": 60.0}, "today")
         for title in (speed_tables.ONE_TEXT, speed_tables.ONE_TEXT_INT8)
@@ -162,8 +165,9 @@ def test_rows_of_the_readme_come_from_all_tables():
     tables = {"AMX": speed_tables.Table("m", training | answers)}
     tables["AVX2"] = speed_tables.Table("n", answers)
     rows = speed_tables.readme_rows(tables)
-    assert "base model [4.0 (AMX)](" in rows["Fast training"]
-    assert rows["Fast training"].endswith("BERT of 6 x 384 4.0 (AMX)")
+    assert "base model [1.5 (AMX)](" in rows["Fast training"]
+    assert "`torch.compile`), 4.0 (AMX) on the texts" in rows["Fast training"]
+    assert rows["Fast training"].endswith("BERT of 6 x 384 there 4.0 (AMX)")
     assert "[30 (AMX), 30 (AVX2)](" in rows["Fast answers"]
     assert "`torch.compile` 60 (AMX), 60 (AVX2); in int8 30 (AMX)" in rows["Fast answers"]
     readme = "| a | b |\n| **Fast answers** | old |\n| **Other** | c |\n"

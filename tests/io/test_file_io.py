@@ -166,11 +166,18 @@ def test_pipes_and_open_files_are_written_to_and_stay(tmp_path):
     file_io.write_text(str(pipe), "text")
     assert os.read(reader, 10) == b"text" and pipe.is_fifo()
     os.close(reader)
-    code = "from albert.io import file_io; file_io.write_text('/dev/stdout', 'text')"
-    with open(tmp_path / "out", "wb") as out:
+    code = (
+        "from albert.io import file_io; print('before'); file_io.write_text('/dev/stdout', 'text')"
+        "; print(' after')"
+    )
+    (tmp_path / "out").write_text("old ")
+    with open(tmp_path / "out", "ab") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True, cwd=ROOT)
-    assert (tmp_path / "out").read_text() == "text"
+    assert (tmp_path / "out").read_text() == "old before\ntext after\n"
     assert os.path.islink("/dev/stdout")
+    with pytest.raises(file_io.InputError, match="pipe is a pipe, a regular file was expected"):
+        file_io.copy(str(tmp_path / "out"), str(pipe))
+    assert pipe.is_fifo()
 
 
 def test_written_file_appears_only_when_whole(folder):
