@@ -210,7 +210,8 @@ def find_metric(plan: sweep_plan.Plan, common: Mapping[str, str]) -> str | None:
         logging.warning(
             "Trials differ in %s (%s): the table ranks higher scores first, whatever they are; "
             "--metric names one for all",
-            *(_METRIC, names),
+            _METRIC,
+            names,
         )
         return None
     return found.pop()

@@ -195,16 +195,9 @@ def compare(
     else:
         first_side = next(side for side in sides if side.name == baseline)
         two_sides = [(first_side, side) for side in sides if side is not first_side]
-    clusters_of: Callable[[Run], clusters.Clusters] | None = None
+    clusters_of = None
     if cluster_column:
-        columns = cluster_column, id_column
-        clusters_of = functools.cache(
-            lambda run: predictions.read_clusters(run, kept(run), *columns)
-        )
-        any_run = next((run for side in sides for run in side.counted), None)
-        if any_run is None:
-            raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
-        clusters_of(any_run)  # A wrong column is an error.
+        clusters_of = _reader_of_clusters(sides, kept, cluster_column, id_column)
     settings = _Settings(
         name, minimize, level, random_seed, kept, equivalence_margin, len(two_sides), clusters_of
     )
@@ -218,6 +211,27 @@ def compare(
     pairs = _adjust(pairs, level, minimize)
     scored = tuple(score_side(side, name, level) for side in sides)
     return Compared(name, minimize, level, scored, tuple(pairs), _notes(scored, pairs))
+
+
+def _reader_of_clusters(
+    sides: Sequence[RunGroup],
+    kept: Callable[[Run], Predictions],
+    cluster_column: str,
+    id_column: str | None,
+) -> Callable[[Run], clusters.Clusters]:
+    """Returns what reads the groups of the examples of a run, once for each run.
+
+    Raises:
+      InputError: no run has finished, or the data of the first has no such groups.
+    """
+    first = next((run for side in sides for run in side.counted), None)
+    if first is None:
+        raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
+    read = functools.cache(
+        lambda run: predictions.read_clusters(run, kept(run), cluster_column, id_column)
+    )
+    read(first)
+    return read
 
 
 def compare_two(

@@ -12,6 +12,7 @@ from albert.data import record_files
 from albert.export import saved_model_export
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads, layers
+from albert.model import decision as decisions
 from albert.tasks import glue
 
 CONFIG = encoder.AlbertConfig(
@@ -106,7 +107,7 @@ def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
     command = run_classifier.Classifier(values, glue.get_task("SST-2"))
     task = glue.make_task(command.task)
     model = saved_model_export.model_to_serve(task, CONFIG, prefix)
-    command.write_saved_models(str(tmp_path / "export"), model, None, specs)
+    command.write_saved_models(str(tmp_path / "export"), model, None, specs, decisions.PLAIN)
     (folder,) = (tmp_path / "export").iterdir()
     found = _serve(str(folder))(input=_examples(specs, rows))["probabilities"]
     np.testing.assert_allclose(found, expected, atol=1e-6)
