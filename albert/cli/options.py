@@ -95,13 +95,13 @@ def flag(default: Any, help: str, **rest: Any) -> Any:
     return dataclasses.field(default=default, metadata={_FLAG: row})
 
 
-def count(default: _Count, help: str, **rest: Any) -> _Count:
+def count(default: _Count, help: str, shown_default: str = "") -> _Count:
     """Returns the field of a flag for a whole number that must be at least 1; None: no default.
 
     Args:
-      rest: further arguments of `flag`.
+      shown_default: see `Flag`.
     """
-    field: _Count = flag(default, help, check=positive, **rest)
+    field: _Count = flag(default, help, check=positive, shown_default=shown_default)
     return field
 
 

@@ -99,11 +99,11 @@ class DistillationConfig:
         student_weights.check_equal(
             self.config, config, names, "a student of this teacher", "distill_weights"
         )
-        layers = config.num_hidden_layers, self.config.num_hidden_layers
-        if "hidden_error_loss" in self.factors and layers[0] > layers[1]:
+        depth, teacher_depth = config.num_hidden_layers, self.config.num_hidden_layers
+        if "hidden_error_loss" in self.factors and depth > teacher_depth:
             raise file_io.InputError(
-                f"the student's num_hidden_layers={layers[0]} must be at most the teacher's, "
-                f"{layers[1]}, or the fourth of distill_weights 0"
+                f"the student's num_hidden_layers={depth} must be at most the teacher's, "
+                f"{teacher_depth}, or the fourth of distill_weights 0"
             )
         if config.max_position_embeddings > self.config.max_position_embeddings:
             raise file_io.InputError(
