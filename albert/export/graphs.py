@@ -194,6 +194,7 @@ class WordPiece(_GraphTokenizer):
         self._text = tensorflow_text
         self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         self._splits_ideographs = tokenizer.rules.split_ideographs
+        self._longest_word = tokenizer.rules.longest_word
         self._dropped = tokenization.character_class(wordpiece.is_dropped) + "+"
         self._ideograph = f"({tokenization.character_class(wordpiece.is_ideograph)})"
         self._accent = tokenization.character_class(wordpiece.is_accent) + "+"
@@ -203,7 +204,7 @@ class WordPiece(_GraphTokenizer):
         self._encoder = self._text.FastWordpieceTokenizer(
             vocab=list(tokenizer.vocab),  # in the order of their ids
             unknown_token=self._unknown,
-            max_bytes_per_word=_MAX_BYTES_PER_CHARACTER * wordpiece.MAX_WORD_CHARACTERS,
+            max_bytes_per_word=_MAX_BYTES_PER_CHARACTER * self._longest_word,
             token_out_type=tf.int32,
             no_pretokenization=True,
         )
@@ -230,6 +231,6 @@ class WordPiece(_GraphTokenizer):
         """Returns the ids of strings [B]: a ragged tensor [B, (tokens)]."""
         words = tf.strings.split(self.preprocess(texts))  # [B, (words)]
         lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
-        too_long = lengths > wordpiece.MAX_WORD_CHARACTERS
+        too_long = lengths > self._longest_word
         words = words.with_flat_values(tf.where(too_long, self._unknown, words.flat_values))
         return self._encoder.tokenize(words).merge_dims(1, 2)

@@ -370,7 +370,7 @@ def _wordpiece(
             "type": "WordPiece",
             "unk_token": tokenizer.inv_vocab[tokenizer.unk_id],
             "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": wordpiece.MAX_WORD_CHARACTERS,
+            "max_input_chars_per_word": tokenizer.rules.longest_word,
             "vocab": dict(list(tokenizer.vocab.items())[: tokenizer.base_size]),
         },
     }

@@ -59,6 +59,7 @@ _NORMALIZER_RULES = {
     "strip_accents": ("keep_accents", True),
     "handle_chinese_chars": ("split_ideographs", False),
 }
+_LONGEST_WORD = 100  # characters of a word that transformers splits, unless a file has another
 _SPECIAL = frozenset(("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>"))
 
 
@@ -82,6 +83,7 @@ def read_rules(folder: str) -> dict[str, Any]:
     _check_fixed(config_path, config)
     _check_special(config_path, config)
     rules |= _values(config_path, config, _RULES)
+    rules |= _longest_word(folder, fast)
     added = _added_tokens(folder)
     extra = sorted(added, key=lambda name: added[name]["id"])
     for name in extra:
@@ -236,6 +238,26 @@ def _values(
         if value is not None:
             own_rules[rule] = value != is_opposite
     return own_rules
+
+
+def _longest_word(folder: str, fast: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the rule of the longest word in a folder with WordPiece, else {}.
+
+    Args:
+      fast: content of ``tokenizer.json``.
+    """
+    model = fast.get("model")
+    model = model if isinstance(model, dict) else {}
+    if model.get("type") != "WordPiece":
+        without = file_io.exists(os.path.join(folder, "vocab.txt")) and _is_alone(folder)
+        return {"longest_word": _LONGEST_WORD} if without and not model else {}
+    longest = model.get("max_input_chars_per_word", _LONGEST_WORD)
+    if type(longest) is not int or longest < 1:
+        raise file_io.InputError(
+            f"{os.path.join(folder, FAST_NAME)}: max_input_chars_per_word is {longest!r}, expected "
+            "a number of characters"
+        )
+    return {"longest_word": longest}
 
 
 def _added_tokens(folder: str) -> dict[str, dict[str, Any]]:

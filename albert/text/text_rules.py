@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from albert.io import file_io
+from albert.text import wordpiece
 
 FILE_NAME = "text_rules.json"  # in folders of models without another description
-_OPTIONAL = ("as_huggingface", "quotes")
+_OPTIONAL = ("as_huggingface", "quotes", "longest_word")  # not recorded with their defaults
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,8 @@ class TextRules:
         numbers before a comma are not split again, all marks count as accents, and the lower case
         of a letter does not depend on its place.
       quotes: whether two backticks or apostrophes become a quotation mark, before SentencePiece.
+      longest_word: characters of the longest word that WordPiece splits; longer words are [UNK].
+        In transformers these are 100.
     """
 
     do_lower_case: bool | None = None
@@ -41,6 +44,7 @@ class TextRules:
     extra_pieces: tuple[str, ...] = ()
     as_huggingface: bool = False
     quotes: bool = False
+    longest_word: int = wordpiece.MAX_WORD_CHARACTERS
 
     @property
     def lower(self) -> bool:
@@ -74,6 +78,7 @@ class TextRules:
                 "extra_pieces": list(rules.extra_pieces),
                 "as_huggingface": sentencepiece and rules.as_huggingface,
                 "quotes": sentencepiece and rules.quotes,
+                "longest_word": sentencepiece or rules.longest_word,
             }
             for rules in (self, other)
         ]
@@ -86,11 +91,11 @@ class TextRules:
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON-ready entries of a description; `do_lower_case` is true or false.
 
-        The rules of transformers are left out where they do not hold, as older versions did.
+        Those that older versions did not know are left out where they have their defaults.
         """
         values = dataclasses.asdict(self)
         for name in _OPTIONAL:
-            if not values[name]:
+            if values[name] == getattr(TextRules, name):
                 del values[name]
         return values | {"do_lower_case": self.lower, "extra_pieces": list(self.extra_pieces)}
 
@@ -108,6 +113,8 @@ def from_json(description: Mapping[str, Any], path: str) -> TextRules:
     for name, value in values.items():
         if name == "extra_pieces":
             valid = isinstance(value, list) and all(isinstance(p, str) and p for p in value)
+        elif name == "longest_word":
+            valid = type(value) is int and value > 0
         else:
             valid = isinstance(value, bool) or (value is None and name == "keep_accents")
         if not valid:

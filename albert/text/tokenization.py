@@ -258,7 +258,9 @@ class FullTokenizer:
             self.basic_tokenizer = BasicTokenizer(
                 self.do_lower_case, not self.keep_accents, self.rules.split_ideographs
             )
-            self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, self.inv_vocab[self.unk_id])
+            self.wordpiece_tokenizer = WordpieceTokenizer(
+                self.vocab, self.inv_vocab[self.unk_id], self.rules.longest_word
+            )
 
     @classmethod
     def from_scratch(

@@ -14,15 +14,16 @@ def test_entries_become_rules(tmp_path):
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": False}
     config["tokenize_chinese_chars"] = False
     path = folder_with(tmp_path / "a", tokenizer_config=config)
-    expected = text_rules.TextRules(True, True, False, ids_by_line=True)
+    expected = text_rules.TextRules(True, True, False, ids_by_line=True, longest_word=100)
     assert sources.rules_beside(str(path / "model.safetensors")) == expected
     fast = {"normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}}
     path = folder_with(tmp_path / "b", tokenizer=fast)
-    assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": False}
+    others = {"longest_word": 100}
+    assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": False} | others
     path = folder_with(tmp_path / "c", tokenizer=fast, tokenizer_config={"do_lower_case": True})
-    assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": True}
+    assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": True} | others
     path = folder_with(tmp_path / "d", tokenizer_config={"keep_accents": True})
-    assert huggingface_tokenizer.read_rules(str(path)) == {"keep_accents": True}
+    assert huggingface_tokenizer.read_rules(str(path)) == {"keep_accents": True} | others
 
 
 @pytest.mark.parametrize(
@@ -148,3 +149,32 @@ def test_ids_are_those_of_the_library(tmp_path, lowercase, strip_accents, handle
     theirs = tokenizers.Tokenizer.from_file(fast)
     for line in sample_lines.lines(made):
         assert theirs.encode(line, add_special_tokens=False).ids == made.encode(line), line
+
+
+@pytest.mark.parametrize("longest", [100, 7, 300])
+def test_words_too_long_for_the_library_are_unknown(tmp_path, longest):
+    """As in scripts without spaces: Thai, Lao, Khmer."""
+    tokenizers = pytest.importorskip("tokenizers")
+    content = fast_file(version="1.0", added_tokens=[])
+    content["normalizer"] |= {"clean_text": True, "handle_chinese_chars": True}
+    pieces = [*SPECIAL, "a", "##a", "ม", "##ม"]
+    content["model"] |= {"vocab": {piece: i for i, piece in enumerate(pieces)}}
+    content["model"] |= {"unk_token": "[UNK]", "max_input_chars_per_word": longest}
+    path = folder_with(tmp_path / "a", tokenizer=content)
+    (path / "vocab.txt").unlink()
+    fast = str(path / "tokenizer.json")
+    made = tokenization.load(fast, sources.rules_beside(fast))
+    theirs = tokenizers.Tokenizer.from_file(fast)
+    for letter in "aม":
+        for count in (7, 8, 100, 101, 200, 201, 300, 301):
+            ids = theirs.encode(letter * count, add_special_tokens=False).ids
+            assert made.encode(letter * count) == ids
+            assert (ids == [1]) == (count > longest)
+
+
+def test_the_longest_word_must_be_a_number(tmp_path):
+    content = fast_file()
+    content["model"]["max_input_chars_per_word"] = "100"
+    path = folder_with(tmp_path / "a", tokenizer=content)
+    with pytest.raises(file_io.InputError, match="max_input_chars_per_word is '100', expected"):
+        huggingface_tokenizer.read_rules(str(path))
