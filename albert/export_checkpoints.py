@@ -50,7 +50,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    from albert.model import checkpoints, huggingface, model_folder, published, sources
+    from albert.model import checkpoints, huggingface, model_folder, pooling, published, sources
 
     folder = published.local_path(settings.albert_directory)
     source = os.path.join(folder, settings.checkpoint_name)
@@ -81,6 +81,9 @@ def main(values: flags.FlagValues) -> None:
             file_io.copy(path, os.path.join(new, os.path.basename(path)))
         if rules and not is_described:
             model_folder.write_rules(new, rules)
+        for path in pooling.files(os.path.dirname(prefix)):
+            file_io.make_dirs(os.path.dirname(os.path.join(new, path)))
+            file_io.copy(os.path.join(os.path.dirname(prefix), path), os.path.join(new, path))
     model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)
 

@@ -44,8 +44,8 @@ class Settings(text_flags.TextFlags):
         None,
         "Kind of model to write; by default the one that its folder or its variables show.",
         choices=(
-            *("encoder", "pretraining", "masked_lm", "classification", "regression"),
-            *("token_classification", "multiple_choice", "squad_v1"),
+            *("encoder", "pretraining", "masked_lm", "classification", "multi_label"),
+            *("regression", "token_classification", "multiple_choice", "squad_v1"),
         ),
     )
     architecture: str | None = options.flag(

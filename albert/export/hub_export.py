@@ -171,11 +171,12 @@ def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.So
 
 def _check_rules(source: sources.Source) -> None:
     """Rejects rules of texts that modules do not record; programs would make other pieces."""
-    known = text_rules.TextRules(source.rules.do_lower_case, ids_by_line=source.rules.ids_by_line)
-    if source.rules != known:
+    rules = source.rules
+    known = text_rules.TextRules(rules.do_lower_case, longest_word=rules.longest_word)
+    if differing := rules.differences(known, bool(source.spm_model_file)):
         raise file_io.InputError(
             "a hub module only records do_lower_case; the texts of this model become pieces by "
-            f"further rules: {source.rules}"
+            f"further rules: {differing}"
         )
 
 

@@ -31,6 +31,8 @@ from albert.training import run_record
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
 _SPM_NAME = "spiece.model"
 _WITH_LABELS = ("classification", "multi_label", "token_classification")
+_ON_TEXTS = ("classification", "multi_label", "regression")  # heads with a pooling
+_WITHOUT_TASK = ("encoder", "masked_lm", "pretraining")
 _DEFAULT_DROPOUT = 0.1  # for a classifier whose folder does not have the rate
 
 
@@ -61,7 +63,8 @@ def export(
       Name of the head, a key of `huggingface.HEADS`.
     """
     prefix = choose(model_dir, checkpoint)
-    described_head, described_labels, dropout_prob = _read_description(model_dir)
+    folder = os.path.dirname(prefix) or "."
+    described_head, described_labels, dropout_prob = _read_description(folder, head)
     source = sources.locate(given, checkpoint=prefix)
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -70,26 +73,29 @@ def export(
     names = _find_architecture(architecture, tensors)
     huggingface.check_architecture(config, names)
     _check_no_hidden_layer(prefix, tensors)
-    _check_pooling(prefix)
     head = head or described_head or huggingface.find_head(tensors)
     bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
     outputs = len(tensors[bias]) if bias in tensors else None
     head = _check_head(head, outputs)
+    described_pooling = model_folder.described_pooling(folder) or pooling.CLS
+    _check_pooling(prefix, head, described_pooling)
     labels = _check_labels(labels or described_labels, head, outputs or 0)
     own = _with_folded_answers(tensors, prefix, head)
     weights = {
         name: _to_type(name, value, weights_type)
         for name, value in huggingface.convert_weights(own, config, head, names).items()
     }
-    with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as folder:
-        huggingface.write_weights(folder, weights)
-        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+    with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as new:
+        huggingface.write_weights(new, weights)
+        write_tokenizer(new, tokenizer, _longest_input(folder, config))
+        if described_pooling != pooling.CLS:
+            pooling.write(new, described_pooling, config.hidden_size)
         about = (config, head, labels, tokenizer, names, dropout_prob)
         described = huggingface.convert_config(*about)
         if weights_type != "float32":  # else transformers would compute in the type of the weights
             described["dtype"] = "float32"
-        huggingface.write_config(folder, described)
-        manifests.write(folder)
+        huggingface.write_config(new, described)
+        manifests.write(new)
     if model_dir:
         run_record.log_remarks(model_dir, run_record.read_remarks(model_dir))
     return head
@@ -136,39 +142,48 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
     return checkpoints.choose(model_dir, checkpoint)
 
 
-def _read_description(model_dir: str | None) -> tuple[str | None, list[str], float]:
+def _longest_input(folder: str, config: encoder.AlbertConfig) -> int:
+    """Returns the tokens that the model of a folder reads of a text."""
+    length = (model_folder.described_settings(folder) or {}).get("max_seq_length")
+    return length if isinstance(length, int) else config.max_position_embeddings
+
+
+def _read_description(folder: str, head: str | None) -> tuple[str | None, list[str], float]:
     """Reads the description of a fine-tuned model's folder, or its ``config.json``.
+
+    Args:
+      head: the head to write; None: that of the description.
 
     Returns:
       Head, labels, and the dropout rate before the output layer.
     """
-    if not model_dir or model_labels.read_folder(model_dir) is None:
+    if head in _WITHOUT_TASK or model_labels.read_folder(folder) is None:
         return None, [], _DEFAULT_DROPOUT
-    folder = kinds.read_folder(model_dir)
-    kind = kinds.KINDS.get(folder.kind)
+    model = kinds.read_folder(folder)
+    kind = kinds.KINDS.get(model.kind)
     if not (kind and kind.huggingface_head):
         names = [row.name for row in kinds.KINDS.values() if row.huggingface_head]
         raise file_io.InputError(
-            f"{model_dir} holds a model of kind {folder.kind}, for which transformers has no "
-            f"class; expected {', '.join(names)} or a pre-trained model"
+            f"{folder} holds a model of kind {model.kind}, for which transformers has no class; "
+            f"expected {', '.join(names)} or a pre-trained model, or head=encoder"
         )
-    if folder.long_text_rule != long_texts.ALL_CUT:
+    if model.long_text_rule != long_texts.ALL_CUT:
         logging.warning(
             "%s: long_texts=%s, but transformers cuts texts that are longer than the input",
-            model_dir,
-            folder.long_text_rule.mode,
+            folder,
+            model.long_text_rule.mode,
         )
-    if folder.decision.thresholds or folder.decision.may_abstain:
+    if model.decision.thresholds or model.decision.may_abstain:
         logging.warning(
             "%s: transformers has no place for %s; the model card names them",
-            model_dir,
-            "the thresholds of its labels" if folder.decision.thresholds else "its abstention",
+            folder,
+            "the thresholds of its labels" if model.decision.thresholds else "its abstention",
         )
-    labels = list(custom.names_of(folder)) if kind.has_labels else []
+    labels = list(custom.names_of(model)) if kind.has_labels else []
     head = kind.huggingface_head
     if head == "classification" and not labels:
         head = "regression"
-    rates = [folder.settings.get(name) for name in ("classifier_dropout_prob", "dropout_prob")]
+    rates = [model.settings.get(name) for name in ("classifier_dropout_prob", "dropout_prob")]
     rate = next((rate for rate in rates if isinstance(rate, (int, float))), _DEFAULT_DROPOUT)
     return head, labels, rate
 
@@ -213,14 +228,14 @@ def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> No
         )
 
 
-def _check_pooling(prefix: str) -> None:
-    """Rejects a head that reads the mean of a text's tokens."""
-    head = model_folder.described_head(os.path.dirname(prefix))
-    if head and head.pooling != pooling.CLS:
+def _check_pooling(prefix: str, head: str, kind: str) -> None:
+    """Rejects a head on texts that does not read the first token, but another kind of pooling."""
+    if head in _ON_TEXTS and kind != pooling.CLS:
         raise file_io.InputError(
-            f"{prefix} has a head that reads the {head.pooling} of all tokens; the classes of "
+            f"{prefix} has a head that reads the {kind} of all tokens; the classes of "
             "transformers for classification and regression read the first token through the "
-            "pooler: train with pooling=cls, or write another form with export_serving"
+            "pooler: train with pooling=cls, write another form with export_serving, or only the "
+            "encoder (head=encoder)"
         )
 
 

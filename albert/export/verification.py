@@ -90,8 +90,7 @@ def _check_folder(folder: str) -> Iterator[Item]:
         yield _check_saved_model(folder)
         return
     if manifests.NAME in names:
-        damage = manifests.export_mismatch(folder)
-        yield Item(folder, "files of an exported model", damage)
+        yield _check_export(folder, "files of an exported model")
     bases = {name[: -len(_MANIFEST)] for name in names if name.endswith(_MANIFEST)}
     bases -= {manifests.NAME[: -len(_MANIFEST)]}
     indices = {name[: -len(".index")] for name in names if name.endswith(".index")}
@@ -113,13 +112,27 @@ def _check_folder(folder: str) -> Iterator[Item]:
             yield checker(path)
 
 
+def _failed(path: str, what: str, error: Exception) -> Item:
+    """Returns the item of a check that ended with an error."""
+    denied = isinstance(error, (file_io.UnreadableError, OSError))
+    return Item(path, what, str(error), is_unreadable=denied)
+
+
+def _check_export(folder: str, what: str) -> Item:
+    """Compares the files of a folder with its manifest."""
+    try:
+        return Item(folder, what, manifests.export_mismatch(folder))
+    except file_io.UnreadableError as error:
+        return _failed(folder, what, error)
+
+
 def _check_shards(prefix: str, only: str | None = None) -> Iterator[Item]:
     """Yields an `Item` for each shard, or for one, and one for a damaged manifest."""
     try:
         for path, count, damage in instance_shards.check_sums(prefix, only):
             yield Item(path, "shard" if damage else f"shard of {count} records", damage)
     except file_io.InputError as error:
-        yield Item(instance_shards.manifest_path(prefix), "manifest of shards", str(error))
+        yield _failed(instance_shards.manifest_path(prefix), "manifest of shards", error)
 
 
 def _check_orphan_manifest(path: str) -> Iterator[Item]:
@@ -140,7 +153,7 @@ def _check_checkpoint(prefix: str) -> Item:
     try:
         damage = checkpoints.damage_of(prefix)
     except file_io.UnreadableError as error:
-        return Item(prefix, what, str(error), is_unreadable=True)
+        return _failed(prefix, what, error)
     if not damage:
         step = checkpoints.read_step(prefix)
         count = len(checkpoints.reader(prefix).get_variable_to_shape_map())
@@ -161,7 +174,7 @@ def _check_records(path: str) -> Item:
                 count += len(batch)
         damage = record_files.mismatch(path, count)
     except (file_io.InputError, tf.errors.OpError) as error:
-        return Item(path, "records", str(error))
+        return _failed(path, "records", error)
     what = f"{count} records{'' if has_manifest else ', without a manifest'}"
     return Item(path, "records" if damage else what, damage)
 
@@ -170,7 +183,7 @@ def _check_weights(path: str) -> Item:
     try:
         count = len(huggingface.Reader(path).get_variable_to_shape_map())
     except file_io.InputError as error:
-        return Item(path, "weights", str(error))
+        return _failed(path, "weights", error)
     return Item(path, f"weights, {count} variables", None)
 
 
@@ -178,16 +191,18 @@ def _check_lite(path: str) -> Item:
     try:
         with file_io.open_file(path, "rb") as file, warnings.catch_warnings(action="ignore"):
             tf.lite.Interpreter(model_content=file.read())
-    except (ValueError, RuntimeError) as error:
-        return Item(path, "TensorFlow Lite model", str(error))
+    except (ValueError, RuntimeError, OSError) as error:
+        return _failed(path, "TensorFlow Lite model", error)
     return Item(path, "TensorFlow Lite model", None)
 
 
 def _check_saved_model(folder: str) -> Item:
     has_manifest = file_io.exists(os.path.join(folder, manifests.NAME))
     what = f"SavedModel{'' if has_manifest else ', without a manifest'}"
-    damage = manifests.export_mismatch(folder) or _damage_of_saved_model(folder)
-    return Item(folder, what, damage)
+    item = _check_export(folder, what)
+    if not item.damage:
+        item = dataclasses.replace(item, damage=_damage_of_saved_model(folder))
+    return item
 
 
 def _damage_of_saved_model(folder: str) -> str | None:

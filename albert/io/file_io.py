@@ -507,7 +507,13 @@ def _new_files(source: str, target: str) -> list[str]:
 
 
 def _are_equal(one: str, other: str) -> bool:
-    return not is_dir(other) and size(one) == size(other) and sha256(one) == sha256(other)
+    """Returns whether a file, or all files in a folder, equal their namesakes."""
+    if is_dir(one) and is_dir(other):
+        pairs = [(os.path.join(one, name), os.path.join(other, name)) for name in listdir(one)]
+        return all(exists(theirs) and _are_equal(ours, theirs) for ours, theirs in pairs)
+    return (
+        is_dir(one) == is_dir(other) and size(one) == size(other) and sha256(one) == sha256(other)
+    )
 
 
 def create(path: str, text: str) -> bool:

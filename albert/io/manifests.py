@@ -101,6 +101,9 @@ def export_mismatch(folder: str, name: str | None = None) -> str | None:
     Args:
       folder: the folder; files that were added later are ignored.
       name: name of the only file to check; by default all.
+
+    Raises:
+      file_io.UnreadableError: the system denies reading a file, which may be undamaged.
     """
     path = os.path.join(folder, NAME)
     if not file_io.exists(path):
@@ -109,5 +112,7 @@ def export_mismatch(folder: str, name: str | None = None) -> str | None:
         files = read(path, VERSION)
         entries = {file: sums for file, sums in files.items() if name in (None, file)}
         return mismatch(f"{folder}/", entries)
+    except file_io.UnreadableError:
+        raise
     except file_io.InputError as error:
         return str(error)

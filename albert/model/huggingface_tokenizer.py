@@ -91,6 +91,19 @@ def read_rules(folder: str) -> dict[str, Any]:
     return rules | ({"extra_pieces": tuple(extra)} if extra else {})
 
 
+def read_max_length(folder: str) -> int | None:
+    """Returns the most tokens that a folder's tokenizer makes of a text; None if it is not said."""
+    path = os.path.join(folder, CONFIG_NAME)
+    length = _read(path).get("model_max_length")
+    if length is None:
+        return None
+    if not (isinstance(length, (int, float)) and length >= 3):
+        raise file_io.InputError(
+            f"{path}: model_max_length is {length!r}, expected a number of tokens from 3 on"
+        )
+    return int(length)
+
+
 def holds_wordpiece(path: str) -> bool:
     """Returns whether a ``tokenizer.json`` has the vocabulary of a WordPiece model.
 

@@ -32,17 +32,48 @@ def read(folder: str) -> str | None:
 
     None for other folders; and, with a warning, for a kind that this package does not compute.
     """
+    modules = _modules(folder)
+    if "Pooling" not in modules:
+        return None
+    if others := sorted(modules.keys() - _HARMLESS):
+        path = os.path.join(folder, _MODULES)
+        logging.warning("%s also has %s, which is not computed here", path, ", ".join(others))
+    return _read_kind(os.path.join(folder, modules["Pooling"], _CONFIG))
+
+
+def files(folder: str) -> list[str]:
+    """Lists the files that `read` reads, relative to the folder."""
+    modules = _modules(folder)
+    return [_MODULES, os.path.join(modules["Pooling"], _CONFIG)] if "Pooling" in modules else []
+
+
+def _modules(folder: str) -> dict[str, str]:
+    """Returns {kind of module: its path in the folder}; {} for other folders."""
     path = os.path.join(folder, _MODULES)
     if not file_io.exists(path):
-        return None
+        return {}
     modules = file_io.read_json(path, "list of modules", list)
-    kinds = {_kind(module): module for module in modules if isinstance(module, dict)}
-    module = kinds.get("Pooling")
-    if module is None:
-        return None
-    if others := sorted(kinds.keys() - _HARMLESS):
-        logging.warning("%s also has %s, which is not computed here", path, ", ".join(others))
-    return _read_kind(os.path.join(folder, str(module.get("path")), _CONFIG))
+    return {
+        _kind(module): str(module.get("path")) for module in modules if isinstance(module, dict)
+    }
+
+
+def write(folder: str, kind: str, hidden_size: int) -> None:
+    """Writes into a model's folder what sentence-transformers, and `read`, read of its pooling.
+
+    Args:
+      kind: one of `KINDS`.
+      hidden_size: of the model.
+    """
+    name, (entry,) = "1_Pooling", (entry for entry, mode in _MODES.items() if mode == kind)
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}
+        for i, (path, module) in enumerate((("", "Transformer"), (name, "Pooling")))
+    ]
+    config = {"word_embedding_dimension": hidden_size, entry: True}
+    file_io.make_dirs(os.path.join(folder, name))
+    file_io.write_json(os.path.join(folder, name, _CONFIG), config)
+    file_io.write_json(os.path.join(folder, _MODULES), modules)
 
 
 def _kind(module: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ _CONFIG_NAMES = (CONFIG_NAME, BERT_CONFIG_NAME, huggingface.CONFIG_NAME)
 VOCAB_NAME = "vocab.txt"  # in WordPiece models
 VOCAB_NAMES = (VOCAB_NAME, "vocab_chinese.txt")  # the second in published Chinese models
 DESCRIPTION_NAME = "model.json"  # in fine-tuned models
+THRESHOLD_NAME = "null_score_diff_threshold.json"  # in models of questions without an answer
 LABELS_NAME = "labels.json"  # in fine-tuned models with labels
 RECORDED_CONFIG = "config"  # entry of the description: the configuration at training
 PRETRAINING_NAME = "pretraining.json"  # description of pre-trained models
@@ -278,7 +279,7 @@ def _rules_in(folder: str) -> text_rules.TextRules:
     names = file_io.listdir(folder) if file_io.is_dir(folder) else []
     config = next((name for name in _CONFIG_NAMES if name in names), CONFIG_NAME)
     rules = text_rules.TextRules(ids_by_line=config != CONFIG_NAME)
-    if not huggingface_tokenizer.FILES.isdisjoint(names):
+    if config == huggingface.CONFIG_NAME or not huggingface_tokenizer.FILES.isdisjoint(names):
         rules = rules.changed(huggingface_tokenizer.read_rules(folder))
         if rules.extra_pieces:
             huggingface_tokenizer.check_ids(folder, rules, vocabularies_in(folder))
@@ -379,10 +380,11 @@ def _warn_of_difference(setting: str, own_path: str, model_path: str) -> None:
 def files_beside(checkpoint: str) -> list[str]:
     """Lists the existing files of a model in a checkpoint's folder.
 
-    These are its configuration, vocabulary and description.
+    These are its configuration, vocabulary and description, and the threshold of questions without
+    an answer.
     """
     folder = os.path.dirname(checkpoint) or "."
-    descriptions = (PRETRAINING_NAME, DESCRIPTION_NAME, LABELS_NAME)
+    descriptions = (PRETRAINING_NAME, DESCRIPTION_NAME, LABELS_NAME, THRESHOLD_NAME)
     vocabularies = vocabularies_in(folder)
     names = {*_CONFIG_NAMES, *descriptions, *map(os.path.basename, vocabularies)}
     there = [

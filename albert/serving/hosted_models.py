@@ -1,10 +1,11 @@
 """The models of one server: each with its name, its state and its queue."""
 
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from albert.serving import batcher
+from albert.model import decision as decisions
+from albert.serving import batcher, requests
 
 if TYPE_CHECKING:
     from albert.serving.served_model import ServedModel
@@ -42,6 +43,7 @@ class HostedModel:
         self._is_only = is_only
         self._options = options | {"on_batch": on_batch}
         self._batcher: batcher.Batcher | None = None
+        self._texts = self._answered = 0
 
     def __len__(self) -> int:
         """Returns the number of waiting rows."""
@@ -50,9 +52,20 @@ class HostedModel:
     def start(self, model: "ServedModel") -> None:
         """Starts answering requests."""
         self.model = model
-        self._batcher = batcher.Batcher(model.answer, **self._options)
+        answer = self._answer_counted if model.abstention() else model.answer
+        self._batcher = batcher.Batcher(answer, **self._options)
         if self.state == LOADING:
             self.state = READY
+
+    def _answer_counted(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
+        """Answers examples with a model that may abstain; counts the texts and its answers."""
+        assert self.model is not None
+        results = self.model.answer(examples)
+        for example, result in zip(examples, results, strict=True):
+            if not isinstance(example, requests.Ids):
+                self._texts += 1
+                self._answered += result["prediction"] != decisions.ABSTAINS
+        return results
 
     def stop(self) -> None:
         """Rejects new requests; those that were accepted are still answered."""
@@ -93,10 +106,11 @@ class HostedModel:
         description = {"name": self.name, "version": VERSION, "state": self.state}
         if self.model is None:
             return description
+        counts = {"texts": self._texts, "answered": self._answered}
         abstention = self.model.abstention()
         return (
             description
-            | ({"abstention": abstention} if abstention else {})
+            | ({"abstention": abstention | counts} if abstention else {})
             | {
                 "kind": self.model.kind,
                 "labels": list(self.model.labels) or None,

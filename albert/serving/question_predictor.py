@@ -251,7 +251,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
         if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
         length, most = self._length_of(example.question_text), self._settings.max_query_length
-        if length > most:
+        if place and length > most:  # replies without a place say it themselves
             logging.warning(
                 "%sThe question has %d tokens; the model reads the first %d", at, length, most
             )

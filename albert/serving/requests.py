@@ -77,17 +77,19 @@ def _masked(value: Any, place: str) -> str:
 
 
 def _words(value: Any, place: str) -> list[str]:
-    if not isinstance(value, list):
-        value = _text(value, place).split()
-    if not value:
+    if isinstance(value, list):
+        words = [_text(word, f"{place}[{number}]") for number, word in enumerate(value)]
+    else:
+        words = _text(value, place).split()
+    if not words:
         raise file_io.InputError(f"{place}: expected at least one word, found none")
-    for number, word in enumerate(value):
-        if not tables.is_name(_text(word, f"{place}[{number}]")):
+    for number, word in enumerate(words):
+        if not tables.is_name(word):
             raise file_io.InputError(
                 f"{place}[{number}]: expected a word without tabs, line breaks and halves of "
                 f"surrogate pairs, found {word!r}"
             )
-    return value
+    return words
 
 
 def _options(value: Any, place: str) -> list[str]:

@@ -13,7 +13,6 @@ from absl import logging
 
 from albert.io import file_io
 from albert.model import batching, model_folder
-from albert.model import decision as decisions
 from albert.serving import example_requests, inference, predictors, requests, tensors
 from albert.tasks import custom, kinds
 
@@ -40,8 +39,7 @@ class ServedModel(Protocol):
     ids: tensors.IdModel | None
 
     def abstention(self) -> dict[str, Any] | None:
-        """Returns a JSON-ready dict of when the model abstains and how often it has answered; None
-        if it always answers."""
+        """Returns a JSON-ready dict of when the model abstains; None if it always answers."""
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
         """Returns the results of examples, computed together; `requests.Ids` are computed apart."""
@@ -61,15 +59,13 @@ class LoadedModel:
         self.outputs = (*predictor.tensors(), tensors.RESULT)
         self.ids: tensors.IdModel | None = _id_model(folder, self.labels)
         self._decision = folder.decision
-        self._texts = self._answered = 0
 
     def abstention(self) -> dict[str, Any] | None:
         """See `ServedModel`; coverage is that of the dev data."""
         if not self._decision.may_abstain:
             return None
         names = ("max_error", "min_probability", "coverage")
-        facts = {name: getattr(self._decision, name) for name in names}
-        return facts | {"texts": self._texts, "answered": self._answered}
+        return {name: getattr(self._decision, name) for name in names}
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
         """See `ServedModel`."""
@@ -85,9 +81,6 @@ class LoadedModel:
         examples = [predictor.read_request(fields) for fields in texts]
         results = predictor.predict(examples, predictor.batch_size(examples))
         rows = [*map(predictor.to_json, results)]
-        if self._decision.may_abstain:
-            self._texts += len(rows)
-            self._answered += sum(row["prediction"] != decisions.ABSTAINS for row in rows)
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
 

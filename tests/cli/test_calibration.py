@@ -14,7 +14,7 @@ from albert.experiments import model_card, report, runs
 from albert.export import serving_export
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder
-from albert.serving import served_model, text_predictor
+from albert.serving import batcher, hosted_models, served_model, text_predictor
 from albert.tasks import calibration
 from albert.training import run_record
 from tests.support import builders
@@ -189,11 +189,18 @@ def test_predict_reports_coverage(calibrated, tmp_path, caplog, run_script):
 
 
 def test_servers_and_exported_folders_abstain_alike(calibrated, tmp_path):
+    hosted = hosted_models.HostedModel(
+        "a", True, lambda rows, seconds: None, max_batch_size=32, delay=0.0, capacity=200
+    )
     model = served_model.load(str(calibrated))
+    served_model.warm(model, 4)
+    hosted.start(model)
     expected = probabilities(calibrated)
-    found = model.answer([{"text": text} for text in texts(200, 0)])
+    rows = [batcher.Row({"text": text}, length=9, weight=1) for text in texts(200, 0)]
+    found = hosted.submit(rows).result()
+    hosted.close()
     assert [row["prediction"] for row in found] == [row.prediction for row in expected]
-    facts = model.abstention()
+    facts = hosted.described()["abstention"]
     assert (facts["max_error"], facts["texts"]) == (0.1, 200)
     assert facts["answered"] == sum(row.prediction != "abstains" for row in expected)
     assert facts["coverage"] == model_folder.described_decision(str(calibrated)).coverage

@@ -5,7 +5,7 @@ import pytest
 
 from albert import export_checkpoints
 from albert.io import file_io
-from albert.model import checkpoints, encoder, pretraining_heads, sources
+from albert.model import checkpoints, encoder, pooling, pretraining_heads, sources
 from tests.support import builders, huggingface_samples
 from tests.support.builders import weights
 
@@ -35,15 +35,21 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
     builders.write_model(folder, pretraining_heads.PretrainingModel(config, seed=1), config)
     (folder / "eval_results.txt").write_text("")
     (folder / "pretraining.json").write_text("{}")
+    (folder / sources.THRESHOLD_NAME).write_text("{}")
+    pooling.write(str(folder), "mean", 8)
     run_script(export_checkpoints, albert_directory=folder, export_path=f"{tmp_path}/out/")
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert pooling.read(str(tmp_path / "out")) == "mean"
     assert names == [
+        "1_Pooling",
         "30k-clean.model",
         "README.md",
         "albert_config.json",
         "model.ckpt-best.data-00000-of-00001",
         "model.ckpt-best.index",
         "model.ckpt-best.manifest.json",
+        "modules.json",
+        "null_score_diff_threshold.json",
         "pretraining.json",
         "text_rules.json",
     ]

@@ -11,7 +11,14 @@ import pytest
 
 from albert.export import huggingface_export
 from albert.io import file_io, manifests
-from albert.model import checkpoints, encoder, huggingface, pretraining_heads
+from albert.model import (
+    checkpoints,
+    encoder,
+    huggingface,
+    model_folder,
+    pooling,
+    pretraining_heads,
+)
 from albert.text import tokenization
 from tests.support import builders
 from tests.support.builders import SPM, write_model
@@ -105,6 +112,9 @@ def test_a_head_that_reads_the_mean_is_refused(tmp_path):
     for flags in ({"model_dir": folder}, {"checkpoint": f"{folder}/model.ckpt-best"}):
         with pytest.raises(file_io.InputError, match="reads the mean of all tokens.*pooling=cls"):
             huggingface_export.export(**flags, output_dir=str(tmp_path / "out"))
+    out = str(tmp_path / "out")
+    assert huggingface_export.export(folder, output_dir=out, head="encoder") == "encoder"
+    assert pooling.read(out) == model_folder.described_pooling(out) == "mean"
 
 
 def test_files_of_another_model_stay(tmp_path, model_dir):

@@ -72,11 +72,16 @@ def test_a_text_server_gives_members_and_names(trained):
 
 def test_hugging_face_folders_both_ways(trained, tmp_path):
     out = str(tmp_path / "hub")
+    best = f"{trained}/model.ckpt-best"
+    assert huggingface_export.export(checkpoint=best, output_dir=f"{out}2") == "multi_label"
     assert huggingface_export.export(trained, output_dir=out) == "multi_label"
     config = json.loads((tmp_path / "hub" / "config.json").read_text())
     assert config["problem_type"] == "multi_label_classification"
+    assert config == json.loads((tmp_path / "hub2" / "config.json").read_text())
     assert config["id2label"] == {str(i): name for i, name in enumerate(builders.LABELS)}
     folder = kinds.read_folder(out)
+    length = kinds.read_folder(trained).settings["max_seq_length"]
+    assert folder.settings["max_seq_length"] == length < folder.config.max_position_embeddings
     assert folder.kind == label_sets.KIND and folder.settings["labels"] == [*builders.LABELS]
     # The temperature is in the weights.
     expected = [row.probabilities for row in predictors.load(trained).predict(TEXTS)]

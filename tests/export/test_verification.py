@@ -103,14 +103,16 @@ def test_what_cannot_be_read_is_not_called_damaged(folder, run_script, capsys, m
     sha256 = file_io.sha256
 
     def refused(path):
-        if path.endswith("best.index"):
+        if path.endswith(("best.index", "saved_model.pb")):
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return sha256(path)
 
     monkeypatch.setattr(file_io, "sha256", refused)
-    with pytest.raises(file_io.InputError, match="^0 of 4 are damaged, 1 cannot be read$"):
+    with pytest.raises(file_io.InputError, match="^0 of 4 are damaged, 2 cannot be read$"):
         run_script(verify, path=folder)
-    assert "best (checkpoint): NOT READ: cannot read" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "best (checkpoint): NOT READ: cannot read" in out
+    assert "1 (SavedModel): NOT READ: cannot read" in out
 
 
 @pytest.mark.parametrize("name", [

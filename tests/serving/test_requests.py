@@ -35,6 +35,7 @@ def reply_of(request, results):
         (TWO_TEXTS, {"text_pair": "b", "text": "a"}, {"text": "a", "text_pair": "b"}),
         (WORDS, {"words": ["New", "York"]}, {"words": ["New", "York"]}),
         (WORDS, {"text": " New  York\n"}, {"words": ["New", "York"]}),
+        (WORDS, {"words": [{"b64": "TmV3"}, "York"]}, {"words": ["New", "York"]}),
         (CHOICE, RACE, RACE),
         (QUESTION, {"question": "q", "context": "c"},
          {"question": "q", "context": "c", "num_answers": 3}),

@@ -8,9 +8,10 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io, json_shapes
+from albert.model import sources
 
 THRESHOLD = "null_score_diff_threshold"
-FILE_NAME = f"{THRESHOLD}.json"
+FILE_NAME = sources.THRESHOLD_NAME
 
 
 def apply(
