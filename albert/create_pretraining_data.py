@@ -245,10 +245,13 @@ def main(values: flags.FlagValues) -> None:
     records = f"{settings.output_file}-*" if settings.num_shards else settings.output_file
     flag = "spm_model_file" if job.spm_model_file else "vocab_file"
     given = {"input_file": records, flag: job.spm_model_file or job.vocab_file or ""}
+    masks = settings.masks.config()
+    slots = masks.max_predictions_per_seq if settings.mask_in_training else masks.num_slots
+    task = {"reference": "sop"}.get(settings.task(), settings.task())
     rest = (
         f"--albert_config_file=albert_config.json --max_seq_length={settings.max_seq_length} "
-        f"--max_predictions_per_seq={settings.masks.max_predictions_per_seq} --output_dir=model "
-        f"{settings.given_text_flags()}"
+        f"--max_predictions_per_seq={slots} {'' if task == 'sop' else f'--sentence_task={task} '}"
+        f"--output_dir=model {settings.given_text_flags()}"
     )
     next_steps.show(next_steps.line("run_pretraining", rest.rstrip(), **given))
 

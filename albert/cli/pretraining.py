@@ -171,7 +171,11 @@ class Settings(training.Settings):
     )
     num_train_steps: int = options.count(125000, "Total number of steps.")
     num_warmup_steps: int = options.flag(3125, "Steps over which the learning rate rises from 0.")
-    start_warmup_step: int = options.flag(0, "Step at which the warm-up starts.")
+    start_warmup_step: int = options.flag(
+        0,
+        "Step at which the warm-up starts; only for a run that resumes from this step, as the rate "
+        "is below 0 before it.",
+    )
     average_last: float = options.flag(
         0.0,
         "Above 0: also average the weights over this last fraction of the steps, and save them as "
@@ -272,7 +276,8 @@ def find_masker(
     if settings.masked_lm_budget:
         config = dataclasses.replace(config, masked_lm_prob=settings.masked_lm_budget)
     if warning := masking.limit_warning(config, settings.max_seq_length):
-        logging.warning("%s", warning)
+        remade = "" if lacking else ", in records that are made again with it"
+        logging.warning("%s%s", warning, remade)
     try:
         source = settings.model.find()
     except file_io.InputError as error:

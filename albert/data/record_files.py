@@ -341,11 +341,11 @@ def check_files(paths: Sequence[str], specs: Sequence[FeatureSpec], hint: str) -
     for path, count in of_file.items():
         if damage := mismatch(path, count):
             raise file_io.InputError(f"{path} has changed: {damage}; restore it or make it again")
+    if not any(of_file.values()):
+        raise file_io.InputError(f"no records in {', '.join(paths)}")
     for path in paths:
         if (example := first_example(path)) is not None:
             check_example(example, path, specs, hint)
-            return
-    raise file_io.InputError(f"no records in {', '.join(paths)}")
 
 
 def first_example(path: str) -> tf.train.Example | None:

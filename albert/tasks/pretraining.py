@@ -22,7 +22,10 @@ from albert.model import encoder, pretraining_heads
 from albert.training import contracts, results
 
 _NO_PREDICTIONS = "pre-training predicts nothing"
-_HINT = "Give the max_seq_length and max_predictions_per_seq that the records were made with"
+_HINT = (
+    "Give the max_seq_length and max_predictions_per_seq that the records were made with (of the "
+    "latter twice the number, if they were made with do_permutation)"
+)
 
 
 def limits(config: encoder.AlbertConfig) -> dict[str, int]:

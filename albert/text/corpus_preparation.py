@@ -132,7 +132,7 @@ def _unfinished(
 ) -> Iterator[str]:
     """Makes the folder for the parts; it stays, for the next run, if this run is killed or ended.
 
-    It also stays if a file cannot be read, which the user may repair or skip.
+    It also stays if a file cannot be read, which the user may repair or skip, or a worker was lost.
     """
     folder = f"{output_dir.rstrip('/')}{_UNFINISHED}"
     if file_io.exists(output_dir):  # It may be its own file system.
@@ -157,7 +157,7 @@ def _unfinished(
                         file_io.remove(os.path.join(folder, name))
                 file_io.write_json(path, description)
             yield folder
-        except corpus_cleaning.BadFile:
+        except (corpus_cleaning.BadFile, processes.WorkerLost):
             raise
         except Exception:
             file_io.remove(folder)

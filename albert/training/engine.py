@@ -255,6 +255,8 @@ class Engine:
                 return self._save_average(optimizer)
             for hook in hooks:
                 self._end_at(hook.resume(step))
+            if warning := settings.find_warning(step):
+                logging.warning("%s", warning)
             dataset = self._training_data(input_fn, step)
             last = self._last_step()
             until = "" if last is None else f" to {last}"
@@ -411,7 +413,9 @@ class Engine:
                 request, is_saved = self._pending_request(save_time), config.is_saved(step)
                 if is_saved or request:
                     log.before_checkpoint()
-                    ended = self._save(step, optimizer, on_checkpoint if is_saved else None)
+                    # Where only one of several workers got a signal, none must begin to evaluate.
+                    is_evaluated = is_saved and request != _TERMINATE
+                    ended = self._save(step, optimizer, on_checkpoint if is_evaluated else None)
                     if request == _TERMINATE:
                         self._writer.wait()
                         raise signals.Terminated(

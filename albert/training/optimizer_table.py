@@ -67,6 +67,23 @@ class Settings:
         """Returns the settings with numbers of steps as fractions of training."""
         return dataclasses.replace(self, num_train_steps=1, num_warmup_steps=self.warmup_fraction)
 
+    def find_warning(self, step: int) -> str | None:
+        """Returns what is unusual about the learning rate of a run that begins at a step, if any.
+
+        Both settings can be meant, and the reference has them, so that they are no errors.
+        """
+        if step < self.start_warmup_step:
+            return (
+                f"start_warmup_step={self.start_warmup_step}, but training begins at step {step}: "
+                "until then the learning rate is below 0, which makes the loss larger"
+            )
+        if self.warmup_fraction >= 1:
+            return (
+                "the warm-up takes all steps of the training or more, so that the learning rate "
+                "only rises: give fewer num_warmup_steps (warmup_step) or more steps"
+            )
+        return None
+
     def check(self) -> None:
         """Checks the optimizer, its arguments and the numbers of steps."""
         check(self.optimizer, self.arguments)

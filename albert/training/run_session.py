@@ -193,6 +193,7 @@ def _describe_inputs(
       inputs: {role: (path, its files)} of the run.
       earlier: record of the folder before this session; None: none.
     """
+    inputs_now = {role: path for role, (path, _) in inputs.items()}
     descriptions = {r: run_facts.describe_input(*input) for r, input in inputs.items()}
     new = {"git_commit": run_facts.git_commit(), "inputs": descriptions}
 
@@ -210,6 +211,12 @@ def _describe_inputs(
             old_facts = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
             changed = run_record.differences(old_facts, new, tuple(old_facts))
             session["changed"].update(changed)
+            if f"inputs.{run_record.TRAIN_DATA}" in changed and run_record.trains(session):
+                logging.warning(
+                    "Training resumes with other data than before; the order of the examples "
+                    "continues in %s",
+                    inputs_now[run_record.TRAIN_DATA],
+                )
 
     run_record.change_session(folder, change)
 

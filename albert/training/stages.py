@@ -113,6 +113,8 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
     check_start(run)
     run = _with_basis(run, task, data)
     with _locking_folder(run) as run, _recording(run, data, splits):
+        if run.do_train:
+            _check_not_left_alone(run.run_config.output_dir)
         paths = {split: data.records(split) for split in splits}
         if run.do_train and distribution.is_chief(run.strategy):
             run.complete_folder(True)
@@ -136,6 +138,19 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
                 folder = run.run_config.output_dir
                 run_record.log_remarks(folder, run_record.read_remarks(folder))
     return engine
+
+
+def _check_not_left_alone(folder: str) -> None:
+    """Rejects training in the folder of a finished run that has only its best checkpoint left."""
+    if checkpoints.numbered(folder) or not checkpoints.find_best(folder):
+        return
+    trial = results.read_trial(folder)
+    if trial and trial.last_step > 0:
+        raise file_io.InputError(
+            f"{folder} holds a finished run of which only the best checkpoint is left, so that it "
+            "cannot be resumed, and a new training would replace its results: give another "
+            "output_dir (the folder can be its init_checkpoint)"
+        )
 
 
 def _log_results(run: Run, engine: Engine, block: results.Block) -> None:

@@ -242,6 +242,7 @@ def test_a_run_of_full_sentences_reports_padding_and_pieces(tmp_path):
         r"pieces: 2 sentences of more than 30 tokens were cut into \d+ .in 2 ", result.stdout
     )
     assert "label 1" not in result.stdout
+    assert " --max_predictions_per_seq=5 --sentence_task=none " in result.stdout
 
 
 def test_a_text_without_line_breaks_is_noticed(tmp_path):

@@ -169,6 +169,17 @@ def test_the_first_record_is_compared_with_the_specs(path, spec, message):
         record_files.check_files([path], (spec,), "the hint")
 
 
+def test_the_first_record_of_every_file_is_compared(path, tmp_path):
+    other = str(tmp_path / "other")
+    with tf.io.TFRecordWriter(other) as writer:
+        ids = tf.train.Feature(int64_list=tf.train.Int64List(value=range(8)))
+        features = tf.train.Features(feature={"input_ids": ids})
+        writer.write(tf.train.Example(features=features).SerializeToString())
+    with pytest.raises(file_io.InputError, match=f"{other}: .*input_ids has 8 values"):
+        spec = input_pipeline.FeatureSpec("input_ids", "int64", (16,))
+        record_files.check_files([path, other], (spec,), "the hint")
+
+
 def test_a_cut_file_is_named(path):
     with open(path, "r+b") as file:
         file.truncate(1000)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from albert.io import file_io, locks
+from albert.io import file_io, locks, processes
 from albert.text import contamination, corpus_cleaning, corpus_preparation, words
 from albert.text.corpus_cleaning import Cleaning
 from albert.text.corpus_preparation import Preparation
@@ -334,6 +334,19 @@ def test_a_run_that_was_killed_goes_on(tmp_path, exists, caplog):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "whole"))
     assert not [name for name in os.listdir(tmp_path) if "unfinished" in name]
+
+
+def test_a_lost_worker_leaves_what_is_done(tmp_path, monkeypatch):
+    def lose(*arguments):
+        yield from read(*arguments)
+        raise processes.WorkerLost("a worker was killed")
+
+    read = processes.run
+    paths = [write(tmp_path / f"{n}.txt", [document(random.Random(n))] * 2) for n in range(2)]
+    with monkeypatch.context() as patch, pytest.raises(processes.WorkerLost):
+        patch.setattr(processes, "run", lose)
+        prepare(paths, tmp_path / "out")
+    assert len(os.listdir(tmp_path / "out.unfinished")) > 2
 
 
 def test_only_what_fits_is_gone_on_with(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The table of optimizers: one class and one row are all that a new one needs."""
 
 import importlib.util
+import re
 
 import pytest
 import tensorflow as tf
@@ -20,6 +21,23 @@ class Momentum(optimizers.Optimizer):
     def _new_values(self, rule, weights, gradient, slots, step):
         mean = 0.5 * slots[0] + gradient * step.factor
         return (mean, weights - step.rate * mean), None
+
+
+@pytest.mark.parametrize(
+    ("warmup", "start", "step", "words"),
+    [
+        (3125, 0, 0, "the warm-up takes all steps"),
+        (100, 0, 0, "the warm-up takes all steps"),
+        (99, 0, 0, None),
+        (10, 50, 49, "training begins at step 49: .* below 0"),
+        (10, 50, 50, None),
+    ],
+)
+def test_unusual_rates_are_told(warmup, start, step, words):
+    settings = optimizer_table.Settings(1e-3, 100, warmup, start_warmup_step=start)
+    for given in (settings, settings.in_fractions()):
+        warning = given.find_warning(step)
+        assert re.search(words, warning) if words else warning is None
 
 
 @pytest.fixture
