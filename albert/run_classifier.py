@@ -319,7 +319,10 @@ def find_decision(settings: Settings, task: glue.ClassifierTask) -> decisions.De
 def keep_answers(model: contracts.Model, report: "LoadReport") -> None:
     """Lets a regression that starts from another one begin with its answers."""
     from albert.model import heads
+    from albert.training import distillation as teaching
 
+    if isinstance(model, teaching.DistilledModel):
+        model = model.student
     if isinstance(model, heads.RegressionModel) and label_scale.HEAD[0] in report.loaded:
         model.keep_answers(model_folder.described_scale(os.path.dirname(report.path)))
 
@@ -401,12 +404,14 @@ class Classifier(fine_tuning.Command):
             return None
         from albert.tasks import kinds
 
-        if self.kind != glue.KIND:
-            raise file_io.InputError("--teacher: only for one label per text")
-        if task.is_regression:
+        if not settings.weights[0]:  # any encoder can teach hidden states
+            with settings.errors_named():
+                return sources.locate(checkpoint=settings.teacher, needs_vocabulary=False)
+        if task.is_regression or self.kind != glue.KIND:
+            what = "a regression" if task.is_regression else "for several labels per text"
             raise file_io.InputError(
-                f"--teacher: task {task.name} is a regression; only probabilities of classes are "
-                "learned"
+                f"--teacher: task {task.name} is {what}; only probabilities of classes are learned, "
+                "or hidden states: --distill_weights=0,1,0,1,1"
             )
         with settings.errors_named():
             folder = kinds.read_folder(settings.teacher, glue.KIND)

@@ -35,8 +35,9 @@ class Teacher(options.Group):
 
     teacher: str | None = options.flag(
         None,
-        "Train a student of this model: folder of a training run, or in pre-training any "
-        "checkpoint with its configuration next to it. The teacher is neither trained nor saved.",
+        "Train a student of this model: folder of a training run; in pre-training, and where only "
+        "hidden states are learned, any checkpoint with its configuration next to it. The teacher "
+        "is neither trained nor saved.",
         path=path_flags.FOLDER,
     )
     distill_weights: str = options.flag(

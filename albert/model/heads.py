@@ -512,12 +512,12 @@ class RegressionModel(_LabelModel):
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns a dict: logits and predictions [B], probabilities [B, 1]; all hold the scores."""
-        scores, _ = self._scores(features, training, seed, "classifier")
+        scores, further = self._scores(features, training, seed, "classifier")
         if not self.scale.is_raw:
             scores = self.scale.mean + self.scale.deviation * scores
         logits = scores[:, 0]
         outputs = {"logits": logits, "probabilities": scores, "predictions": logits}
-        return self._with_losses(outputs, features)
+        return self._with_losses(outputs | further, features)
 
 
 class _SequenceModel(Model):

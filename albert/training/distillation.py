@@ -255,7 +255,7 @@ class DistilledModel(tf.Module):
         weights = self._student.loss_weights(features)
         tokens = tf.reduce_sum(_real_tokens(features))
         totals = {
-            "distillation_loss": weights[self._settings.term],
+            "distillation_loss": weights.get(self._settings.term),  # a regression has no such term
             "hidden_cosine_loss": tokens,
             "hidden_error_loss": tokens,
             "mean_cosine_loss": tf.reduce_sum(heads.real_examples(features)),

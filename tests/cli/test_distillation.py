@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from albert import run_classifier, run_pretraining
 from albert.data import record_files
 from albert.io import file_io
-from albert.model import encoder, pretraining_heads
+from albert.model import encoder, label_scale, model_folder, pretraining_heads
 from tests.support import builders, forked, processes
 from tests.support.builders import glue_flags, pretraining_flags, tiny_config, write_glue
 from tests.support.sources import ROOT
@@ -60,6 +61,24 @@ def test_a_classifier_learns_from_its_teacher_and_is_used_without_it(inputs, tmp
         data_dir=inputs / "glue", max_seq_length=16,
     )  # fmt: skip
     assert (tmp_path / "out" / "predictions.tsv").exists()
+
+
+def test_any_encoder_teaches_hidden_states_to_a_regression(inputs, tmp_path, caplog):
+    flags = student_flags(inputs, tmp_path / "out", task_name="STS-B", distill_weights="0,1,0,1,1")
+    flags |= {"do_eval": True, "standardize_labels": True}
+    with caplog.at_level("INFO", logger="absl"):
+        builders.run(run_classifier, **flags, from_scratch=True)
+    assert re.search(r"step 1/2 .*regression_loss .* hidden_error_loss .* mean_cosine", caplog.text)
+    # A student that starts from a regression keeps its answers.
+    first = builders.weights(tmp_path / "out" / "model.ckpt-2")
+    flags |= {"output_dir": tmp_path / "next", "init_checkpoint": tmp_path / "out"}
+    builders.run(run_classifier, **flags | {"standardize_labels": False})
+    scale = model_folder.described_scale(str(tmp_path / "out"))
+    raw = label_scale.convert_head(first, scale, label_scale.RAW)
+    start = builders.weights(tmp_path / "next" / "model.ckpt-0")
+    for name in label_scale.HEAD:
+        np.testing.assert_allclose(start[name], raw[name], rtol=1e-6)
+        assert (first[name] != raw[name]).any()
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +159,7 @@ def test_two_devices_teach_as_one(corpus, tmp_path):
             {"init_from_teacher": True, "from_scratch": True},
             "--from_scratch: only for a run without --init_from_teacher",
         ),
-        ({"task_name": "STS-B"}, "task sts-b is a regression"),
+        ({"task_name": "STS-B"}, "task sts-b is a regression; .* --distill_weights=0,1,0,1,1"),
         ({"task_name": "RTE"}, "has the labels 0, 1; those of task rte are"),
         ({"teacher": "no/such"}, "--teacher=no/such: there is no model folder no/such"),
     ],

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert.io import file_io
-from albert.model import checkpoints, encoder, layers, student_weights
+from albert.model import checkpoints, encoder, heads, layers, student_weights
 from albert.tasks import glue, pretraining
 from albert.training import distillation, optimizers, train_step
 
@@ -353,3 +353,28 @@ def test_a_teacher_without_the_head_only_teaches_hidden_states(tmp_path):
     expected *= features["input_mask"].numpy()[..., None]
     np.testing.assert_allclose(outputs["teacher_sequence_output"], expected, atol=1e-5)
     assert "teacher_logits" not in outputs
+
+
+@pytest.mark.parametrize(
+    ("make", "labels"),
+    [
+        (lambda compute: heads.RegressionModel(STUDENT, compute, 1), [0.5, 2.0, 1.0]),
+        (lambda compute: heads.MultiLabelModel(STUDENT, 2, compute, 1), [[0, 1], [1, 1], [0, 0]]),
+    ],
+    ids=["regression", "several labels"],
+)
+def test_other_heads_learn_hidden_states(tmp_path, make, labels):
+    prefix, _ = save_teacher(tmp_path, "classifier")
+    settings = make_settings(prefix, "classifier", weights=(0, 2, 1, 1, 1))
+    student = make(layers.Compute(whole_sequence=True))
+    teacher = distillation.HeadlessTeacher(TEACHER, student.albert.compute, 5)
+    checkpoints.restore(teacher, prefix, allow_new_heads=False)
+    model = distillation.DistilledModel(student, teacher, settings)
+    features = make_features("classifier") | {"label_ids": tf.constant(labels)}
+    losses = model.losses(model(features, training=True), features)
+    (own,) = losses.keys() - settings.factors.keys()
+    assert losses.keys() == {own, *settings.factors}
+    assert own in ("regression_loss", "classification_loss")
+    parts = [2 * losses[own], *(losses[name] for name in settings.factors)]
+    np.testing.assert_allclose(model.total(losses), sum(parts), rtol=1e-6)
+    assert all(float(losses[name]) > 0 for name in settings.factors)
