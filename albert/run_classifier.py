@@ -410,8 +410,8 @@ class Classifier(fine_tuning.Command):
         if task.is_regression or self.kind != glue.KIND:
             what = "a regression" if task.is_regression else "for several labels per text"
             raise file_io.InputError(
-                f"--teacher: task {task.name} is {what}; only probabilities of classes are learned, "
-                "or hidden states: --distill_weights=0,1,0,1,1"
+                f"--teacher: task {task.name} is {what}; only probabilities of classes are "
+                "learned, or hidden states: --distill_weights=0,1,0,1,1"
             )
         with settings.errors_named():
             folder = kinds.read_folder(settings.teacher, glue.KIND)
