@@ -2,31 +2,29 @@
 
     ./experiments/albert_mini.sh --teacher=all-MiniLM-L6-v2 --data=DATA --work=WORK
 
-Every step is a command of this package; a finished one is skipped, and an interrupted training
-resumes. Fine-tuning is that of the study `real_weights`, with three seeds, so that the scores
-compare with those of the teacher. `--install` puts the model into the package; its card, README.md,
-is written by hand.
+After the pre-training, the model learns in rounds to compare two texts that it reads together, and
+then again what the teacher makes of single texts, which the former disturbs. Every step is a
+command of this package; a finished one is skipped, and an interrupted training resumes. Fine-tuning
+is that of the study `real_weights`, with three seeds, so that the scores compare with those of the
+teacher. `--install` puts the model into the package; its card, README.md, is written by hand.
 """
 
 import argparse
 import json
 import pathlib
 import shutil
+from collections.abc import Sequence
+from typing import Any
 
-from experiments import real_weights, study
+from experiments import real_weights, sentence_pairs, study
 
 HERE = pathlib.Path(__file__).resolve().parent
 TASKS = ("MRPC", "STS-B", "RTE", "SST-2", "QNLI")
 RATES = (1e-4, 2e-4, 3e-4)  # more than those of models whose layers are not shared
 # Texts that may only be used for research; the model is for everyone.
 _NON_COMMERCIAL = ("others_07", "others_08")
+_ROUNDS = ((1000, 6), (1800, 12))  # steps on pairs, and minutes of pre-training after them
 _RECORDS = {"max_seq_length": 128, "sentence_task": "none", "mask_in_training": True}
-# What says to readers of sentence-transformers, and to ours, that a vector is the mean of tokens.
-_MODULES = [
-    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-]
-_POOLING = {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True}
 
 
 def write_sentences(paths: list[pathlib.Path], target: pathlib.Path) -> None:
@@ -40,11 +38,16 @@ def write_sentences(paths: list[pathlib.Path], target: pathlib.Path) -> None:
     partial.rename(target)
 
 
+def find_texts(data: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files of text that the model may be trained on."""
+    source = data / "corpus_large"
+    found = (path for kind in ("books", "others") for path in source.glob(f"{kind}_*"))
+    return sorted(path for path in found if path.name.split(".")[0] not in _NON_COMMERCIAL)
+
+
 def make_records(options: study.Options, commands: study.Commands, vocab: pathlib.Path) -> str:
     """Returns the mixture to train on: half single sentences, half pairs of longer texts."""
-    source, folder = options.data / "corpus_large", options.work / "data"
-    found = (path for kind in ("books", "others") for path in source.glob(f"{kind}_*"))
-    paths = sorted(path for path in found if path.name.split(".")[0] not in _NON_COMMERCIAL)
+    folder, paths = options.work / "data", find_texts(options.data)
     sentences = folder / "sentences.txt"
     if not (sentences.exists() or options.dry_run):
         write_sentences(paths, sentences)
@@ -63,21 +66,82 @@ def make_records(options: study.Options, commands: study.Commands, vocab: pathli
     return ",".join(f"{folder}/{kind}-*-of-*:0.5" for kind in kinds)
 
 
-def write_model(options: study.Options, commands: study.Commands) -> pathlib.Path:
-    """Writes the averaged weights as a folder of Hugging Face; returns the folder."""
+def train(
+    options: study.Options, commands: study.Commands, name: str, flags: dict[str, Any]
+) -> pathlib.Path:
+    """Pre-trains with the teacher in a folder of this name; returns the averaged weights."""
+    folder = options.work / name
+    flags = {"flagfile": "recipes/albert_mini.flags", **flags, "output_dir": folder}
+    commands.run(name, "run_pretraining", flags, folder / f"{study.AVERAGE}.index")
+    return folder / study.AVERAGE
+
+
+def learn_pairs(
+    options: study.Options, commands: study.Commands, start: pathlib.Path, number: int,
+    teacher: pathlib.Path,
+) -> pathlib.Path:  # fmt: skip
+    """Trains weights to tell the similarity of two texts; returns the prefix of the new weights.
+
+    The teacher's hidden states are learned at the same time, so that they stay.
+
+    Args:
+      number: the round, from 0 on.
+    """
+    data, folder = options.work / "data", options.work / f"pairs_{number}"
+    files = (data / "pairs_train.csv", data / "pairs_dev.csv")
+    if not (options.dry_run or all(file.exists() for file in files)):
+        sentence_pairs.write(find_texts(options.data), teacher, *files)
+    steps = _ROUNDS[number][0]
+    flags = {
+        **{"task_name": "custom", "train_file": files[0], "validation_file": files[1]},
+        **{"text_column": "a", "text_pair_column": "b", "label_column": "score"},
+        **{"label_type": "regression", "standardize_labels": True, "init_checkpoint": start},
+        **{"teacher": teacher, "distill_weights": "0,1,0,1,1", "pooling": "mean"},
+        **{"albert_config_file": "configs/albert_mini.json", "do_train": True, "do_eval": True},
+        **{"max_seq_length": 128, "train_batch_size": 64, "learning_rate": 3e-4},
+        **{"train_step": steps, "warmup_step": 100, "save_checkpoints_steps": 500},
+        **{"bias_correction": True, "precision": "bfloat16", "seed": number},
+        "output_dir": folder,
+    }
+    commands.run(f"pairs_{number}", "run_classifier", flags, folder / "eval_results.txt")
+    return folder / "model.ckpt-best"
+
+
+def join(head: pathlib.Path, encoder: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """Writes a model with the masked-LM head of one checkpoint and the encoder of another.
+
+    Args:
+      folder: gets the checkpoint and the files beside `head`.
+    """
+    from albert.model import checkpoints, sources
+
+    target = folder / "model.ckpt-0"
+    if not target.with_suffix(".index").exists():
+        tensors, trained = (checkpoints.read_tensors(str(path)) for path in (head, encoder))
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in map(pathlib.Path, sources.files_beside(str(head))):
+            shutil.copy(path, folder / path.name)
+        shared = {name: value for name, value in trained.items() if name in tensors}
+        checkpoints.write_tensors(str(target), tensors | shared)
+    return target
+
+
+def write_model(
+    options: study.Options, commands: study.Commands, checkpoint: pathlib.Path
+) -> pathlib.Path:
+    """Writes weights as a folder of Hugging Face and sentence-transformers; returns the folder."""
     folder = options.work / "albert_mini"
     flags = {
-        "checkpoint": options.work / "model" / study.AVERAGE,
+        "checkpoint": checkpoint,
         "output_dir": folder,
         "head": "masked_lm",
         "weights": "float16",
     }
     commands.run("export", "export_to_huggingface", flags, folder / "config.json")
     if not options.dry_run:
-        (folder / "1_Pooling").mkdir(exist_ok=True)
-        contents = {"modules.json": _MODULES, "1_Pooling/config.json": _POOLING}
-        for name, content in contents.items():
-            (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+        from albert.model import pooling
+
+        pooling.write(str(folder), pooling.MEAN, 384)
     return folder
 
 
@@ -125,7 +189,8 @@ def fine_tune(options: study.Options, commands: study.Commands, model: pathlib.P
     commands.run("SQuAD", squad["script"], flags, folder / "seeds.json")
 
 
-def read_options() -> tuple[argparse.Namespace, study.Options]:
+def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, study.Options]:
+    """Returns the options; without `arguments` they are those of the process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--teacher", type=pathlib.Path, required=True, help="folder of the BERT")
     parser.add_argument("--data", type=pathlib.Path, default=HERE.parent.parent / "shared" / "data")
@@ -134,28 +199,33 @@ def read_options() -> tuple[argparse.Namespace, study.Options]:
     parser.add_argument("--init_checkpoint", help="continue from these weights, not the teacher's")
     parser.add_argument("--install", action="store_true", help="put the model into the package")
     parser.add_argument("--dry_run", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     return given, study.Options(given.data, given.work, given.work, dry_run=given.dry_run)
 
 
-def main() -> None:
-    given, options = read_options()
+def main(arguments: Sequence[str] | None = None) -> None:
+    given, options = read_options(arguments)
     commands = study.Commands(options)
     vocab = given.teacher / "vocab.txt"
     flags = {
         "input_file": make_records(options, commands, vocab),
-        "flagfile": "recipes/albert_mini.flags",
         "teacher": given.teacher,
         "vocab_file": vocab,
         "train_batch_tokens": 2048,
-        "budget_minutes": given.minutes,
-        "output_dir": options.work / "model",
     }
+    first = flags | {"budget_minutes": given.minutes}
     if given.init_checkpoint:
-        flags |= {"init_checkpoint": given.init_checkpoint, "init_from_teacher": False}
-    done = options.work / "model" / f"{study.AVERAGE}.index"
-    commands.run("pretraining", "run_pretraining", flags, done)
-    model = write_model(options, commands)
+        first |= {"init_checkpoint": given.init_checkpoint, "init_from_teacher": False}
+    best = train(options, commands, "model", first)
+    for number, (_, minutes) in enumerate(_ROUNDS):
+        pairs = learn_pairs(options, commands, best, number, given.teacher)
+        start = options.work / f"joined_{number}" / "model.ckpt-0"
+        if not options.dry_run:
+            start = join(best, pairs, start.parent)
+        again = {"init_checkpoint": start, "init_from_teacher": False, "budget_minutes": minutes}
+        again |= {"learning_rate": 5e-4, "distill_weights": "0,0.5,0,1,1"}
+        best = train(options, commands, f"model_{number}", flags | again)
+    model = write_model(options, commands, best)
     if not options.dry_run:
         scores = score_mean_vectors(model, options.data / "glue" / "STS-B" / "dev.tsv")
         print(f"mean vectors on STS-B: {scores}", flush=True)
