@@ -68,7 +68,7 @@ def test_files_of_pairs_have_the_cosines_of_the_teacher(tmp_path):
     (tmp_path / "text").write_text("\n".join([*lines[:30], "", *lines[30:]]) + "\n")
     files = (tmp_path / "train.csv", tmp_path / "dev.csv")
     sentence_pairs.write([tmp_path / "text"], folder, *files, count=40, held_out=10)
-    train, dev = ([*csv.DictReader(open(file, newline=""))] for file in files)
+    train, dev = ([*csv.DictReader(file.read_text().splitlines())] for file in files)
     assert len(dev) == 10 and len(train) > 40
     vectors = [sentence_pairs.unit_vectors(folder, [row[x] for row in train]) for x in "ab"]
     expected = (vectors[0] * vectors[1]).sum(axis=1)
