@@ -248,6 +248,8 @@ def find_glue_task(settings: Settings) -> glue.GlueTask:
     own = ("train_file", "validation_file", "test_file", "text_pair_column", "id_column")
     settings.require("data_dir")
     settings.refuse_given("--task_name=custom", *own, "label_type", *_MULTI_LABEL_FLAGS)
+    if columns := sorted({"text_column", "label_column"} & settings.given):
+        raise file_io.InputError(f"--{columns[0]}: only for --task_name=custom")
     task = glue.get_task(settings.task_name)
     if task.is_regression:
         return task

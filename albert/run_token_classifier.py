@@ -8,8 +8,8 @@ Example:
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -20,8 +20,10 @@ from albert.cli import (
     model_settings,
     options,
     path_flags,
+    training,
 )
 from albert.io import file_io
+from albert.model import model_folder
 from albert.tasks import (
     class_weights,
     custom,
@@ -29,7 +31,6 @@ from albert.tasks import (
     token_classification,
     word_files,
 )
-from albert.text import tokenization
 from albert.training import contracts, subsets
 
 if TYPE_CHECKING:
@@ -66,6 +67,17 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         0.1, "Dropout of the encoder's output.", check=options.fraction
     )
 
+    def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
+        values = super().described_values(description)
+        columns = description.get("columns")
+        if word_files.are_columns(columns):
+            path = self.validation_file or self.test_file or ""
+            fitting = word_files.Columns(**columns).fitting(word_files.format_of(path))
+            found = {"words_column": fitting.words, "label_column": fitting.label}
+            values |= {name: value for name, value in found.items() if value is not None}
+        return values
+
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
@@ -88,22 +100,30 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
     return token_classification.Files(files, columns, labels)
 
 
-def count_sentences(settings: Settings) -> int:
-    """Returns the number of sentences to train on."""
+def count_inputs(settings: Settings) -> int:
+    """Returns the number of sentences to train on, of long ones that of their parts."""
     if not settings.train_file:
         raise file_io.InputError("--train_file must be given")
     columns = word_files.Columns(settings.words_column, settings.label_column)
-    return sum(1 for _ in word_files.read(settings.train_file, "train_file", columns, False))
+    sentences = [*word_files.read(settings.train_file, "train_file", columns, False)]
+    length = settings.max_seq_length
+    # A word has a piece for each byte, and one for its start, at most.
+    longer = [s for s in sentences if sum(len(w.encode()) + 1 for w in s.words) > length - 2]
+    if not longer:
+        return len(sentences)
+    kind = token_classification.KIND
+    source = settings.model.find_for_run(True, settings.output_dir, kind)
+    tokenizer = model_folder.load_tokenizer(source, training.read_config(settings, source))
+    parts = (token_classification.parts_of(s, 0, (), length, tokenizer) for s in longer)
+    return len(sentences) - len(longer) + sum(1 for some in parts for _ in some)
 
 
-def read_labels(
-    settings: Settings, files: token_classification.Files, tokenizer: tokenization.FullTokenizer
-) -> Iterator[str]:
+def read_labels(settings: Settings, files: token_classification.Files) -> Iterator[str]:
     """Yields the labels of the words of the training data that are used."""
     fraction, seed = settings.fractions.train_fraction, settings.loop.seed
-    parts = list(files.parts("train", settings.max_seq_length, tokenizer))
-    for index in subsets.choose_indices(len(parts), fraction, seed):
-        yield from (files.labels[i] for i in parts[index].label_ids)
+    sentences = list(files.sentences("train"))
+    for index in subsets.choose_indices(len(sentences), fraction, seed):
+        yield from sentences[index].labels or ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +154,7 @@ class TokenClassifier(fine_tuning.Command):
         files = find_files(settings, inputs.source.checkpoint)
         length, dropout_prob = settings.max_seq_length, settings.classifier_dropout_prob
         labels, train_file = files.labels, settings.train_file or ""
-        words = read_labels(settings, files, inputs.tokenizer)
+        words = read_labels(settings, files)
         weights = fine_tuning.find_class_weights(
             settings, lambda source: class_weights.of_examples(source, labels, words, train_file)
         )
@@ -176,7 +196,7 @@ class TokenClassifier(fine_tuning.Command):
 def main(values: flags.FlagValues) -> None:
     settings = fine_tuning_settings.read(Settings, values)
     settings.check()
-    settings = settings.with_steps(lambda: count_sentences(settings), is_own_data=True)
+    settings = settings.with_steps(lambda: count_inputs(settings), is_own_data=True)
     fine_tuning.run(TokenClassifier(settings), values, "run_token_classifier")
 
 

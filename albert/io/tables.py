@@ -105,11 +105,16 @@ def _rows_below_header(
     numbered_fields: Iterable[tuple[int, list[str]]], name: str
 ) -> Iterator[Row]:
     """Yields (place, {column: text}) of the rows below the header."""
-    header = None
+    header: list[str] | None = None
+    empty: list[str] = []  # places of rows without a text, if the texts are the only column
     for number, fields in numbered_fields:
         place = f"{name} line {number}"
         if not fields:
+            empty += [place] if header and len(header) == 1 else []
             continue
+        if header and empty:  # not at the end of the file
+            yield from ((earlier, {header[0]: ""}) for earlier in empty)
+            empty = []
         if header is None:
             header = fields
             counts = collections.Counter(header)
@@ -275,6 +280,11 @@ def match_label(name: str, labels: Iterable[str]) -> str | None:
 def is_name(value: Any) -> bool:
     """Returns whether a value is text that `name_of` accepts."""
     return isinstance(value, str) and bool(value) and not re.search(NOT_IN_NAMES, value)
+
+
+def is_blank(value: Any) -> bool:
+    """Returns whether a cell, or a value of JSON, holds nothing."""
+    return value is None or value == [] or (isinstance(value, str) and not value.strip())
 
 
 def json_line(value: Any) -> str:

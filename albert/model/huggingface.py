@@ -17,6 +17,7 @@ from albert.model import configuration, weight_names
 from albert.text import tokenization
 
 CONFIG_NAME = "config.json"
+TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 WEIGHTS_NAME = "model.safetensors"
 _IDS = "_ids"  # ends the names of integer tensors that are no weights, such as position_ids
 _INDEX_ENDING = ".safetensors.index.json"
@@ -125,6 +126,18 @@ def class_ending(config: dict[str, Any]) -> str | None:
 
 def _is_token_classifier(config: dict[str, Any]) -> bool:
     return class_ending(config) == HEADS["token_classification"][0]
+
+
+def read_max_length(folder: str) -> int | None:
+    """Returns the most tokens that a folder's tokenizer makes of a text; None if it is not said."""
+    path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
+    config = file_io.read_json(path, "tokenizer", dict) if file_io.exists(path) else {}
+    length = config.get("model_max_length")
+    if length is not None and not (isinstance(length, (int, float)) and length >= 3):
+        raise file_io.InputError(
+            f"{path}: model_max_length is {length!r}, expected a number of tokens from 3 on"
+        )
+    return None if length is None else int(length)
 
 
 def default_labels(count: int) -> tuple[str, ...]:

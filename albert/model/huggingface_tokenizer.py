@@ -13,10 +13,10 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io, locks
-from albert.model import published
+from albert.model import huggingface, published
 from albert.text import library_ids, sentencepiece_json, text_rules, tokenization
 
-CONFIG_NAME, FAST_NAME = "tokenizer_config.json", "tokenizer.json"
+CONFIG_NAME, FAST_NAME = huggingface.TOKENIZER_CONFIG_NAME, "tokenizer.json"
 _ADDED_NAME = "added_tokens.json"
 SPM_NAME = "spiece.model"  # of the model that is made of a tokenizer.json
 _COMPARED = "compared"  # empty file of a model whose ids are those of the library
@@ -89,19 +89,6 @@ def read_rules(folder: str) -> dict[str, Any]:
     for name in extra:
         _check_found_as_written(folder, name, added[name], rules.get("do_lower_case") is not False)
     return rules | ({"extra_pieces": tuple(extra)} if extra else {})
-
-
-def read_max_length(folder: str) -> int | None:
-    """Returns the most tokens that a folder's tokenizer makes of a text; None if it is not said."""
-    path = os.path.join(folder, CONFIG_NAME)
-    length = _read(path).get("model_max_length")
-    if length is None:
-        return None
-    if not (isinstance(length, (int, float)) and length >= 3):
-        raise file_io.InputError(
-            f"{path}: model_max_length is {length!r}, expected a number of tokens from 3 on"
-        )
-    return int(length)
 
 
 def holds_wordpiece(path: str) -> bool:

@@ -49,11 +49,13 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         self, lines: Iterable[bytes], name: str, form: str, *, skipped: list[str] | None = None
     ) -> Iterator[word_files.Sentence]:
         """Yields the sentences of a file, whose labels are optional; see `Predictor`."""
-        return word_files.read_lines(lines, name, form, self.columns, skipped=skipped)
+        columns = self.columns.fitting(form)
+        return word_files.read_lines(lines, name, form, columns, skipped=skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[word_files.Sentence], list | None]:
         """Returns the sentences of a file and their labels; see `Predictor`."""
-        sentences = list(word_files.read(path, "check_file", self.columns, labeled or None))
+        columns = self.columns.fitting(word_files.format_of(path))
+        sentences = list(word_files.read(path, "check_file", columns, labeled or None))
         if not sentences:
             raise file_io.InputError(f"{path}: there is no sentence")
         unknown = {name for s in sentences for name in s.labels or ()} - set(self.labels)

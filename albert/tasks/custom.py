@@ -27,6 +27,7 @@ UNKNOWN = "correct the row, or train with examples of this label"  # remedy for 
 SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")
+_RARE = 10  # names among measured numbers are a mistake if at most one row of this many has one
 _MAX_NUMBERED_CLASSES = 20  # more whole numbers with a decimal point are measurements
 
 
@@ -120,9 +121,11 @@ class _Counts:
         """Guesses the kind of labels, and logs why: measurements are a regression."""
         numbers = {name: float(name) for name in self.rows if glue.is_number(name)}
         broken = [name for name, value in numbers.items() if not value.is_integer()]
-        is_regression = len(numbers) == len(self.rows) and (
-            bool(broken) or self._measures(set(numbers.values()))
-        )
+        is_measured = bool(numbers) and (bool(broken) or self._measures(set(numbers.values())))
+        others = [name for name in self.rows if name not in numbers]
+        if is_measured and others:
+            self._check_mostly_names(others)
+        is_regression = is_measured and not others
         reason = ""
         if is_regression and broken:
             count = sum(self.rows[name] for name in broken)
@@ -139,6 +142,17 @@ class _Counts:
             change if len(numbers) == len(self.rows) else "",
         )
         return KINDS[is_regression]
+
+    def _check_mostly_names(self, others: Sequence[str]) -> None:
+        """Rejects some names among measured numbers; `others`: the labels that are names."""
+        count = sum(self.rows[name] for name in others)
+        if _RARE * count > self.total:
+            return
+        raise file_io.InputError(
+            f"{self.places[others[0]]}: the label {others[0]!r} is not a number, as in {count} of "
+            f"{self.total} rows; the others are. Correct or remove these rows, or give "
+            "label_type=classification if the numbers are names"
+        )
 
     def _measures(self, values: set[float]) -> bool:
         """Returns whether these values of labels, whole numbers, are measurements, not classes."""
@@ -438,12 +452,18 @@ class CustomTask:
         }
 
     def is_labeled(self, split: str) -> bool:
-        """Returns whether a split has labels; test data has them if its first row does."""
-        return split != "test" or self.has_labels(_first_row(self.files, split))
+        """Returns whether a split has labels; test data has them if one of its rows does."""
+        if split != "test":
+            return True
+        path = self.files[split]
+        if any(self.has_labels(row) for _, row in tables.read_file(path, SPLIT_FLAGS[split])):
+            return True
+        logging.info("%s has no labels: there are predictions, but no scores", path)
+        return False
 
     def has_labels(self, row: Mapping[str, Any]) -> bool:
-        """Returns whether a row has the column of labels."""
-        return self.columns.label in row
+        """Returns whether a row has a label."""
+        return not tables.is_blank(row.get(self.columns.label or ""))
 
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True

@@ -9,14 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from albert.io import file_io, tables
-from albert.model import (
-    configuration,
-    head_config,
-    huggingface,
-    huggingface_tokenizer,
-    model_folder,
-    sources,
-)
+from albert.model import configuration, head_config, huggingface, model_folder, sources
 from albert.tasks import (
     custom,
     glue,
@@ -306,7 +299,7 @@ def _read_huggingface(path: str, names: Sequence[str]) -> model_folder.ModelFold
         )
     source = sources.locate(checkpoint=path)
     config = configuration.AlbertConfig.from_json_file(source.config_file)
-    longest = huggingface_tokenizer.read_max_length(path) or config.max_position_embeddings
+    longest = huggingface.read_max_length(path) or config.max_position_embeddings
     settings = row.settings(head.labels, min(longest, config.max_position_embeddings))
     return model_folder.ModelFolder(path, row.name, config, source, settings)
 

@@ -36,8 +36,11 @@ class LabelFormat:
     columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.separator:
-            raise file_io.InputError("label_separator must not be empty")
+        if not tables.is_name(self.separator):
+            raise file_io.InputError(
+                "label_separator must be a text without tabs and line breaks, which divide files "
+                f"of predictions; found {self.separator!r}"
+            )
         if len(set(self.columns)) < len(self.columns) or not all(map(tables.is_name, self.columns)):
             raise file_io.InputError(
                 f"label_columns must be different names, found {tables.name_list(self.columns)}"
@@ -57,7 +60,9 @@ class LabelFormat:
 
     def is_in(self, row: Mapping[str, Any], column: str | None) -> bool:
         """Returns whether a row, a dict by column, has labels; `column`: that of their lists."""
-        return all(name in row for name in self.columns or (column,))
+        if self.columns:
+            return all(name in row for name in self.columns)
+        return not tables.is_blank(row.get(column or ""))
 
     def read(self, row: Mapping[str, Any], column: str | None, place: str) -> list[str]:
         """Returns the names of the labels of a row, as it spells them; [] if it has none.
@@ -258,7 +263,7 @@ class LabelSetTask(custom.CustomTask):
         return super().fingerprint(data_dir, split) | self.form.settings
 
     def has_labels(self, row: Mapping[str, Any]) -> bool:
-        """Returns whether a row has the columns of labels."""
+        """Returns whether a row has labels: with columns of them also if all are 0."""
         return self.form.is_in(row, self.columns.label)
 
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:

@@ -35,7 +35,7 @@ from albert.tasks import (
     word_files,
 )
 from albert.text import model_inputs, tokenization
-from albert.training import contracts, results
+from albert.training import contracts, results, subsets
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -220,7 +220,7 @@ def convert_part(
         "segment_ids": segment_ids,
         "label_ids": label_ids,
         "first_pieces": first_pieces,
-        "sentence": np.int64(part.sentence),
+        subsets.SENTENCE: np.int64(part.sentence),
         "part": np.int64(part.part),
     }
 
@@ -231,7 +231,7 @@ def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
     sequences = (*model_inputs.NAMES, "label_ids", "first_pieces")
     return (
         *(spec(name, "int64", (seq_length,), sequence=True) for name in sequences),
-        spec("sentence", "int64"),
+        spec(subsets.SENTENCE, "int64"),
         spec("part", "int64"),
     )
 
@@ -273,7 +273,7 @@ def eval_outputs(
     return {
         **{name: whole(values) for name, values in rows.items()},
         "token_loss": tf.reduce_sum(losses * starts, axis=1),
-        "sentence": features["sentence"],
+        subsets.SENTENCE: features[subsets.SENTENCE],
         "part": features["part"],
     }
 
@@ -288,8 +288,8 @@ def by_sentence(rows: contracts.Rows, *names: str) -> Iterator[tuple[list, ...]]
     Yields:
       For each sentence a tuple of lists, one for each name.
     """
-    order = np.lexsort([rows["part"], rows["sentence"]])
-    for _, group in itertools.groupby(order, lambda place: rows["sentence"][place]):
+    order = np.lexsort([rows["part"], rows[subsets.SENTENCE]])
+    for _, group in itertools.groupby(order, lambda place: rows[subsets.SENTENCE][place]):
         places = list(group)
         starts = [rows["first_pieces"][place] == 1 for place in places]
         yield tuple(

@@ -38,6 +38,18 @@ class Columns:
     words: str | None = None
     label: str | None = None
 
+    def fitting(self, form: str) -> "Columns":
+        """Returns the columns that files of a format can have: numbers, in jsonl keys."""
+        names = {
+            name: value if value and _is_number(value) == (form != "jsonl") else None
+            for name, value in dataclasses.asdict(self).items()
+        }
+        return Columns(**names)
+
+
+def _is_number(column: str) -> bool:
+    return re.fullmatch(r"-?\d+", column) is not None
+
 
 def are_columns(value: Any) -> bool:
     """Returns whether a JSON value has the entries of `Columns`."""

@@ -193,7 +193,6 @@ def _describe_inputs(
       inputs: {role: (path, its files)} of the run.
       earlier: record of the folder before this session; None: none.
     """
-    inputs_now = {role: path for role, (path, _) in inputs.items()}
     descriptions = {r: run_facts.describe_input(*input) for r, input in inputs.items()}
     new = {"git_commit": run_facts.git_commit(), "inputs": descriptions}
 
@@ -207,15 +206,16 @@ def _describe_inputs(
         record.update(new)
         if earlier:
             # A run that was killed early has not recorded the hashes of its inputs.
-            inputs = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
-            old_facts = {"inputs": inputs, "git_commit": earlier["git_commit"] or new["git_commit"]}
+            known = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
+            old_facts = {"inputs": known, "git_commit": earlier["git_commit"] or new["git_commit"]}
             changed = run_record.differences(old_facts, new, tuple(old_facts))
             session["changed"].update(changed)
-            if f"inputs.{run_record.TRAIN_DATA}" in changed and run_record.trains(session):
+            path, _ = inputs.get(run_record.TRAIN_DATA, (None, None))
+            if path and changed.get(f"inputs.{run_record.TRAIN_DATA}", {}).get("before"):
                 logging.warning(
                     "Training resumes with other data than before; the order of the examples "
                     "continues in %s",
-                    inputs_now[run_record.TRAIN_DATA],
+                    path,
                 )
 
     run_record.change_session(folder, change)

@@ -15,6 +15,9 @@ from albert.text import long_texts
 if TYPE_CHECKING:
     import tensorflow as tf
 
+# Features with a number that the records of one text or sentence share: all or none are chosen.
+SENTENCE = "sentence"
+_GROUPS = (long_texts.TEXT_NUMBER, SENTENCE)
 _T = TypeVar("_T")
 
 
@@ -88,11 +91,14 @@ class Fractions:
         target = f"{path}.share-{fraction:g}-seed-{self.seed}"
         manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
         made_with = {**manifest["settings"], name: fraction, "seed": self.seed}
+        group = next((spec.name for spec in specs if spec.name in _GROUPS), None)
+        if group == SENTENCE:  # older versions chose parts of sentences
+            made_with["whole"] = group
 
         def make_rows() -> Iterator[bytes]:
             numbers: Sequence[int] = range(record_files.count_records([path]))
-            if any(spec.name == long_texts.TEXT_NUMBER for spec in specs):
-                numbers = list(record_files.read_integers([path], long_texts.TEXT_NUMBER))
+            if group:
+                numbers = list(record_files.read_integers([path], group))
             chosen = set(self.choose(range(numbers[-1] + 1), split))
             records = record_files.serialized_examples([path]).as_numpy_iterator()
             pairs = zip(numbers, records, strict=True)

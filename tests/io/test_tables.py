@@ -54,6 +54,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(form):
     assert rows_of(b"\xef\xbb\xbftext\nx\n", form) == [("data line 2", {"text": "x"})]
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_an_empty_line_is_a_row_without_a_text_where_texts_are_alone(form):
+    found = rows_of(b"\ntext\na\n\n\nb\n\n\n", form)
+    places = [f"data line {number}" for number in (3, 4, 5, 6)]
+    assert found == [*zip(places, [{"text": text} for text in ("a", "", "", "b")], strict=True)]
+    two = b"t,u\n\na,b\n\nc,d\n".replace(b",", b"," if form == "csv" else b"\t")
+    assert [row for _, row in rows_of(two, form)] == [{"t": "a", "u": "b"}, {"t": "c", "u": "d"}]
+
+
 @pytest.mark.parametrize(
     ("form", "content", "message"),
     [

@@ -12,7 +12,7 @@ from albert.cli import options
 from albert.io import file_io, tables
 from albert.model import checkpoints, pretraining_heads
 from albert.serving import text_predictor
-from albert.tasks import custom, glue, kinds
+from albert.tasks import custom, glue, kinds, label_sets
 from albert.training import run_record
 from tests.support import builders, command_lines
 from tests.support.builders import glue_flags, read_results
@@ -118,6 +118,35 @@ def test_a_missing_label_is_not_a_class(tmp_path, others):
         custom.find_task(files, TEXT, str(tmp_path / "out"))
     task = custom.find_task(files, TEXT, str(tmp_path / "out"), "classification")
     assert len(task.labels) == 4
+
+
+def test_few_names_among_measured_numbers_are_a_mistake(tmp_path):
+    labels = [i / 2 for i in range(19)]
+    write_jsonl(tmp_path / "train.jsonl", [*labels, "N/A"])
+    files = {"train": str(tmp_path / "train.jsonl")}
+    message = r"jsonl line 20: the label 'N/A' is not a number, as in 1 of 20 rows; the others are"
+    with pytest.raises(file_io.InputError, match=message):
+        custom.find_task(files, TEXT, str(tmp_path / "out"))
+    task = custom.find_task(files, TEXT, str(tmp_path / "out"), "classification")
+    assert len(task.labels) == 20
+    for others in (["low", "high", "N/A"], ["low"] * 3):  # more than a tenth
+        write_jsonl(tmp_path / "train.jsonl", [*labels, *others])
+        assert not custom.find_task(files, TEXT, str(tmp_path / "other")).is_regression
+
+
+@pytest.mark.parametrize("form", [None, label_sets.LabelFormat()])
+def test_a_test_file_whose_labels_are_blank_has_none(tmp_path, form, caplog):
+    (tmp_path / "train.csv").write_text('text,label\na,x\nb,"y,x"\n')
+    (tmp_path / "test.csv").write_text("text,label\na,\nb, \n")
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    arguments = (files, tables.Columns(), str(tmp_path / "out"))
+    task = label_sets.find_task(*arguments, form) if form else custom.find_task(*arguments)
+    with caplog.at_level("INFO", logger="absl"):
+        assert not task.is_labeled("test")
+    assert "test.csv has no labels: there are predictions, but no scores" in caplog.text
+    assert len(list(task.iter_examples("", "test"))) == 2
+    (tmp_path / "test.csv").write_text("text,label\na,\nb,x\n")
+    assert task.is_labeled("test")
 
 
 @pytest.mark.parametrize("label", ["1e39", "-4e38"])

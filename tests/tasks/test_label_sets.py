@@ -123,8 +123,9 @@ def test_a_label_that_training_lacks_is_named(tmp_path):
 
 
 def test_formats_that_cannot_be_are_refused(tmp_path):
-    with pytest.raises(file_io.InputError, match="label_separator must not be empty"):
-        label_sets.LabelFormat("")
+    for separator in ("", "\t", "\n"):
+        with pytest.raises(file_io.InputError, match="label_separator must be a text without tabs"):
+            label_sets.LabelFormat(separator)
     with pytest.raises(file_io.InputError, match="must be different names, found a, a"):
         label_sets.LabelFormat(columns=("a", "a"))
     form = label_sets.LabelFormat(columns=("fine", "text"))

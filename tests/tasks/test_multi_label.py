@@ -205,7 +205,7 @@ def test_a_run_starts_from_the_head_of_another(trained, inputs, tmp_path, run_sc
         ({"label_type": "classification", "label_separator": ";"}, "--label_separator: only for"),
         ({"label_columns": "a,b", "label_column": "c"}, "give --label_columns or --label_column"),
         ({"standardize_labels": True}, "--standardize_labels: only for regressions"),
-        ({"teacher": "somewhere"}, "--teacher: only for one label per text"),
+        ({"teacher": "somewhere"}, "--teacher: task custom is for several labels per text"),
         ({"label_column": "text"}, "must be different; found text, text"),
         ({"label_type": "classification"}, "must be one label, found a list; .*multi_label"),
     ],

@@ -9,14 +9,16 @@ import pytest
 import tensorflow as tf
 
 from albert import export_checkpoints, export_to_huggingface, predict, run_token_classifier
+from albert.cli import options
 from albert.experiments import model_card, reproduction, runs
 from albert.experiments.predictions import read as read_predictions
 from albert.io import file_io
 from albert.model import checkpoints, encoder, heads
 from albert.serving import example_requests, requests, token_predictor
-from albert.tasks import entities
+from albert.tasks import entities, token_classification, word_files
+from albert.text import tokenization
 from albert.training import run_record
-from tests.support import builders, token_samples
+from tests.support import builders, command_lines, token_samples
 
 LENGTH = 20
 HAS_TEXT = importlib.util.find_spec("tensorflow_text") is not None
@@ -138,6 +140,45 @@ def one_by_one(trained, words):
     probabilities = model({"input_ids": [[*ids, tokenizer.sep_id]]})["probabilities"][0].numpy()
     best = probabilities[starts].argmax(axis=1)
     return [token_samples.LABELS[i] for i in best], probabilities[starts].max(axis=1)
+
+
+def test_epochs_count_the_parts_of_long_sentences(trained, tmp_path):
+    rows = list(token_samples.sentences(20, seed=3))
+    token_samples.write(tmp_path / "long.conll", [*rows[:4], sum(rows[:15], [])])
+    flags = flags_of(trained, tmp_path / "out", train_file=tmp_path / "long.conll")
+    values = command_lines.define(run_token_classifier)
+    values(["x", *(f"--{name}={value}" for name, value in flags.items())])
+    settings = options.read(run_token_classifier.Settings, values)
+    columns = word_files.Columns()
+    files = token_classification.Files({"train": flags["train_file"]}, columns, ("O",))
+    sentences = word_files.read(str(flags["train_file"]), "train_file", columns, False)
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(builders.SPM))
+    parts = [
+        [*token_classification.parts_of(s, 0, files.labels, LENGTH, tokenizer)] for s in sentences
+    ]
+    assert run_token_classifier.count_inputs(settings) == sum(map(len, parts))
+    assert [len(some) for some in parts[:4]] == [1] * 4 and len(parts[4]) > 2
+
+
+def test_the_columns_are_those_of_the_training(trained, tmp_path, run_script):
+    for split in ("train", "dev"):
+        lines = (trained / f"{split}.conll").read_text().splitlines()[:200]
+        numbered = [f"{i} {line}" if line else "" for i, line in enumerate(lines)]
+        (tmp_path / f"{split}.conll").write_text("\n".join(numbered[2:]) + "\n")
+    flags = flags_of(tmp_path, tmp_path / "out", train_step=1, from_scratch=True)
+    flags |= {"albert_config_file": trained / "config.json", "test_file": None}
+    chosen = {"do_train": True, "words_column": 2, "validation_file": None}
+    run_script(run_token_classifier, **{k: v for k, v in (flags | chosen).items() if v})
+    later = {"do_predict": True, "output_dir": tmp_path / "out", "max_seq_length": LENGTH}
+    run_script(run_token_classifier, **later, test_file=tmp_path / "dev.conll")
+    words = [row[0] for rows in read_conll(tmp_path / "out/predictions.conll") for row in rows]
+    assert words and not any(word.isdigit() for word in words)
+    (tmp_path / "new.jsonl").write_text('{"words": ["anna", "sleeps"]}\n')
+    run_script(
+        predict, model_dir=tmp_path / "out", input_file=tmp_path / "new.jsonl",
+        output_file=tmp_path / "out.jsonl",
+    )  # fmt: skip
+    assert len(json.loads((tmp_path / "out.jsonl").read_text())["labels"]) == 2
 
 
 def test_predictions_of_plain_texts(trained, tmp_path, run_script, capsys):

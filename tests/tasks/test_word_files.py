@@ -32,6 +32,12 @@ def read(content, form="conll", columns=ALL, labeled=None):
     ]
 
 
+def test_columns_of_one_format_do_not_fit_the_other():
+    columns = word_files.Columns("2", "tags")
+    assert columns.fitting("conll") == word_files.Columns("2", None)
+    assert columns.fitting("jsonl") == word_files.Columns(None, "tags")
+
+
 def test_columns_of_conll():
     expected = [
         ("0", ("EU", "rejects"), ("I-ORG", "O"), "f line 3"),

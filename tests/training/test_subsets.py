@@ -53,3 +53,16 @@ def test_records_of_a_share(tmp_path):
     assert small == subsets.choose_indices(40, 0.1, 5) and set(small) < set(large)
     assert manifest["settings"] == {"of": "x", "train_fraction": 0.1, "seed": 5}
     assert numbers(0.1, "dev")[0] == list(range(40))
+
+
+def test_records_of_one_sentence_are_chosen_together(tmp_path):
+    specs = tuple(input_pipeline.FeatureSpec(name, "int64") for name in ("x", subsets.SENTENCE))
+    rows = [{"x": i, subsets.SENTENCE: i // 3} for i in range(60)]
+    record_files.write(str(tmp_path / "dev"), specs, rows, {"of": "x"})
+    shares = {"dev": ("eval_fraction", 0.2)}
+    data = data_samples.RecordData(paths=[str(tmp_path / "dev")], features=specs)
+    (path,) = data.subset(subsets.Fractions(shares, 5, tf.distribute.get_strategy())).records("dev")
+    found = record_files.serialized_examples([path]).as_numpy_iterator()
+    numbers = [int(input_pipeline.parse(specs, [row])["x"][0]) for row in found]
+    chosen = subsets.choose_indices(20, 0.2, 5)
+    assert numbers == [3 * sentence + part for sentence in chosen for part in range(3)]
