@@ -88,12 +88,6 @@ class Model:
         self._add_head(self, graph, encoder)
         return graph
 
-    def block_weights(self) -> dict[tuple[int, str], tuple[str, np.ndarray]]:
-        """Returns {(depth, part): (name, array [in, out])} of the products of all blocks."""
-        recorder = _Recorder()
-        self.graph(recorder)
-        return recorder.weights
-
     @property
     def head(self) -> head_config.Head:
         return self.folder.settings_as(head_config.Head)
@@ -107,20 +101,6 @@ class Model:
         """The metadata of the file: {key: text}."""
         values = {"kind": self.folder.kind, **self.folder.settings}
         return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-
-
-class _Recorder(Arithmetic):
-    """Records the weights of the products."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights: dict[tuple[int, str], tuple[str, np.ndarray]] = {}
-
-    def product(
-        self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
-    ) -> str:
-        self.weights[depth, part] = weight
-        return super().product(graph, x, weight, depth, part)
 
 
 def write(

@@ -55,6 +55,15 @@ class Observations:
 
 
 @dataclasses.dataclass(frozen=True)
+class Observed:
+    """A kernel [C, O] of a part of the blocks, and {depth: `Observations`} of its inputs."""
+
+    kernel: np.ndarray
+    part: str
+    inputs: dict[int, Observations] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Scale:
     """The quantization of activations to uint8: ``round(x / scale) + zero_point``.
 
@@ -197,11 +206,8 @@ def write(
     """
     model = onnx_export.Model(trained)
     observed, answers = observe(model, calibration)
-    products = {
-        name: quantize(kernel, {depth: observed[depth, part] for depth in depths})
-        for name, (kernel, part, depths) in _group_by_weight(model).items()
-    }
-    errors = _errors(model, products)
+    products = {name: quantize(weight.kernel, weight.inputs) for name, weight in observed.items()}
+    errors = _errors(model, observed, products)
     parts = sorted(errors, key=errors.__getitem__)
     for count in range(len(parts), 0, -1):
         int8_parts = parts[:count]
@@ -230,21 +236,13 @@ def write(
     }
 
 
-def _group_by_weight(
-    model: onnx_export.Model,
-) -> dict[str, tuple[np.ndarray, str, list[int]]]:
-    """Returns {name of a weight: (kernel, part, depths at which it is used)}."""
-    groups: dict[str, tuple[np.ndarray, str, list[int]]] = {}
-    for (depth, part), (name, kernel) in model.block_weights().items():
-        groups.setdefault(name, (kernel, part, []))[2].append(depth)
-    return groups
-
-
-def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str, float]:
+def _errors(
+    model: onnx_export.Model, observed: dict[str, Observed], products: dict[str, Product]
+) -> dict[str, float]:
     """Returns {part: mean error of its products at all depths, or of the table of words}."""
     errors: dict[str, list[float]] = {part: [] for part in onnx_export.PARTS}
-    for (depth, part), (name, _) in model.block_weights().items():
-        errors[part].append(products[name].errors[depth])
+    for name, weight in observed.items():
+        errors[weight.part] += products[name].errors.values()
     table = model.weights[f"bert/embeddings/{TABLE}"]
     rows, scales = quantize_rows(table)
     energy = max(float(np.sum(table**2)), 1e-12)
@@ -254,59 +252,53 @@ def _errors(model: onnx_export.Model, products: dict[str, Product]) -> dict[str,
 
 def observe(
     model: onnx_export.Model, examples: agreement.Examples
-) -> tuple[dict[tuple[int, str], Observations], list]:
+) -> tuple[dict[str, Observed], list]:
     """Answers examples in float32, and observes the inputs of the products of the blocks.
 
     Returns:
-      {(depth, part): `Observations`}, and the answers.
+      {name: `Observed`} of the blocks, and the answers.
     """
     runtime = runtimes.module_of("onnxruntime")
     arithmetic = _WithOutputs()
     content = model.graph(arithmetic).to_bytes({})
-    sites = arithmetic.sites
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     inputs = [entry.name for entry in session.get_inputs()]
     names = [entry.name for entry in session.get_outputs()]
-    observed = {site: Observations() for site in sites.values()}
-
-    def infer_rows(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        outputs = dict(zip(names, session.run(names, features), strict=True))
-        real = features["input_mask"].astype(bool)  # [B, S]
-        for name, site in sites.items():
-            x = outputs.pop(name)  # [B, S, C], or [B, 1, C] if only the first position is computed
-            observed[site].add(x[real[:, : x.shape[1]]])
-        return outputs
 
     def infer(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        rows, length = features["input_ids"].shape
-        step = max(1, _TOKENS // length)
-        parts = [
-            infer_rows({name: features[name][start : start + step] for name in inputs})
-            for start in range(0, rows, step)
-        ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        results = session.run(names, {name: features[name] for name in inputs})
+        outputs = dict(zip(names, results, strict=True))
+        real = features["input_mask"].astype(bool)  # [B, S]
+        for name, observations in arithmetic.observed.items():
+            x = outputs.pop(name)  # [B, S, C], or [B, 1, C] if only the first position is computed
+            observations.add(x[real[:, : x.shape[1]]])
+        return outputs
 
-    observer = inference.FoundModel(model.folder, function=infer)
-    return observed, examples.answers(observer)
+    observer = inference.FoundModel(model.folder, function=infer, max_batch_tokens=_TOKENS)
+    return arithmetic.weights, examples.answers(observer)
 
 
 class _WithOutputs(onnx_export.Arithmetic):
     """Makes the input of each product an output of the graph.
 
     Attributes:
-      sites: {name of the output: (depth, part)}.
+      weights: {name: `Observed`}.
+      observed: {name of the output: the `Observations` to fill}.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.sites: dict[str, tuple[int, str]] = {}
+        self.weights: dict[str, Observed] = {}
+        self.observed: dict[str, Observations] = {}
 
     def product(
         self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str
     ) -> str:
-        name = f"input of {part} {depth}"
-        graph.output(name, x, np.float32, ("batch", None, len(weight[1])))
-        self.sites[name] = (depth, part)
+        output, (name, kernel) = f"input of {part} {depth}", weight
+        graph.output(output, x, np.float32, ("batch", None, len(kernel)))
+        self.observed[output] = Observations()
+        used = self.weights.setdefault(name, Observed(kernel, part))
+        used.inputs[depth] = self.observed[output]
         return super().product(graph, x, weight, depth, part)
 
 

@@ -37,10 +37,11 @@ def test_real_tokens_alone_are_watched(tmp_path):
         serving_samples.features(squad_task.V2, 3, 12)
     )
     np.testing.assert_allclose(answers, expected["cls_logits"], atol=1e-5)
-    assert set(observed) == {(depth, part) for depth in (0, 1) for part in onnx_export.PARTS}
+    sites = {(depth, one.part): x for one in observed.values() for depth, x in one.inputs.items()}
+    assert set(sites) == {(depth, part) for depth in (0, 1) for part in onnx_export.PARTS}
     tokens = 12 + 10 + 8  # rows are kept as long as there are few
-    assert {one.rows.shape[0] for one in observed.values()} == {tokens}
-    assert observed[0, "output"].rows.shape[1] == trained.config.intermediate_size
+    assert {one.rows.shape[0] for one in sites.values()} == {tokens}
+    assert sites[0, "output"].rows.shape[1] == trained.config.intermediate_size
 
 
 def test_parts_with_the_largest_errors_stay_in_float32_first(tmp_path):
