@@ -5,7 +5,7 @@ Texts are read and cut as those of `glue`. Letters in shapes: see the docstring 
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from albert.tasks import (
     label_set_scores,
     label_sets,
     metrics,
-    outcomes,
     prediction_files,
 )
 from albert.text import long_texts
@@ -164,13 +163,6 @@ class MultiLabelData(glue.ClassifierData):
         if self.predicted != "test" or not self.task.is_labeled("test"):
             return None
         return prediction_files.write_scores(output_dir, Evaluator(self.task.labels), rows)
-
-    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """Yields the outcomes of texts with these outputs and ids; None without labels."""
-        if not self.task.is_labeled(self.predicted):
-            return None
-        texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
-        return outcomes.label_set_outcomes(self.task.labels, ids, texts, rows)
 
 
 def settings_of(

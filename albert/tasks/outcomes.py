@@ -92,35 +92,17 @@ def texts_of(ids: Iterable[str], examples: Iterable[tuple[str, str]]) -> Iterato
 def class_outcomes(
     labels: Sequence[str], ids: Sequence[str], texts: Iterable[str], rows: Rows
 ) -> Iterator[Outcome]:
-    """Yields the outcomes of a classifier or a regression.
+    """Yields the outcomes of a classifier, of texts with several labels, or of a regression.
 
     Args:
       labels: K label names by id; empty for a regression.
       ids, texts: ids and texts of the B examples.
-      rows: {name: array}: label_ids and predictions [B]; probabilities [B, K].
+      rows: {name: array}: label_ids and predictions [B], of several labels [B, K]; probabilities
+        [B, K].
     """
     columns = (ids, rows["predictions"], rows["probabilities"])
     predictions = prediction_files.predictions(labels, *columns)
     for row, text, label_id in zip(predictions, texts, rows["label_ids"], strict=True):
-        label = labels[label_id] if labels else prediction_files.plain_number(label_id)
+        label = prediction_files.answer_of(labels, label_id)
         right = label == row.prediction if labels else None
         yield Outcome(row.guid, text, label, row.prediction, right, row.probabilities)
-
-
-def label_set_outcomes(
-    labels: Sequence[str], ids: Sequence[str], texts: Iterable[str], rows: Rows
-) -> Iterator[Outcome]:
-    """Yields the outcomes of texts with several labels.
-
-    Args:
-      labels: K label names by id.
-      ids, texts: ids and texts of the B examples.
-      rows: {name: array}: label_ids, predictions and probabilities [B, K].
-    """
-    columns = (ids, rows["predictions"], rows["probabilities"])
-    predictions = prediction_files.predictions(labels, *columns)
-    for row, text, members in zip(predictions, texts, rows["label_ids"], strict=True):
-        true, found = prediction_files.names_of_set(labels, members), row.prediction
-        assert isinstance(found, tuple)
-        right = true == found
-        yield Outcome(row.guid, text, list(true), list(found), right, row.probabilities)

@@ -81,22 +81,23 @@ def predictions(
     """
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
-        if not labels:
-            yield Prediction(guid, plain_number(index), {}, is_cut)
-            continue
-        named = dict(zip(labels, map(plain_number, row), strict=True))
-        answer = names_of_set(labels, index) if np.ndim(index) else labels[index]
-        yield Prediction(guid, answer, named, is_cut, separator)
+        named = dict(zip(labels, map(plain_number, row), strict=True)) if labels else {}
+        yield Prediction(guid, answer_of(labels, index), named, is_cut, separator)
 
 
-def names_of_set(labels: Sequence[str], members: Sequence[int]) -> tuple[str, ...]:
-    """Returns the names of the members of a set of labels.
+def answer_of(labels: Sequence[str], value: Any) -> str | float | tuple[str, ...]:
+    """Returns a label or a prediction as `Prediction.prediction` has it.
 
     Args:
-      labels: K label names by id.
-      members: [K], 1 for members of the set.
+      labels: K label names by id; empty for regression.
+      value: label id; for regression the number; of several labels per text [K], 1 for those of the
+        text.
     """
-    return tuple(label for label, is_in in zip(labels, members, strict=True) if is_in)
+    if not labels:
+        return plain_number(value)
+    if not np.ndim(value):
+        return labels[value]
+    return tuple(label for label, is_in in zip(labels, value, strict=True) if is_in)
 
 
 def _tsv_lines(

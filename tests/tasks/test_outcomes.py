@@ -37,6 +37,10 @@ def test_classes_and_numbers(tmp_path):
     }
     (line,) = written(tmp_path, outcomes.class_outcomes((), ["a"], ["x"], numbers))
     assert line == {"id": "a", "text": "x", "label": 2.5, "prediction": 0.1}
+    sets = {**rows, "label_ids": np.int64([[0, 0], [1, 1]]), "predictions": np.int64([[0, 0]] * 2)}
+    lines = written(tmp_path, outcomes.class_outcomes(("no", "yes"), ["a", "c"], "xy", sets))
+    found = [(line["label"], line["prediction"], line["right"]) for line in lines]
+    assert found == [([], [], True), (["no", "yes"], [], False)]
     outcomes.remove(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
