@@ -70,22 +70,13 @@ class ExampleData(contracts.Data, Generic[E]):
         """Reads the examples of a split."""
 
     @abc.abstractmethod
-    def featurize(self, example: E, cuts: model_inputs.Cuts) -> Features:
-        """Returns the features of an example: arrays by name, of one record.
-
-        Args:
-          cuts: counts what is cut, for the log.
-        """
-
     def inputs(self, number: int, example: E, cuts: model_inputs.Cuts) -> Iterable[Features]:
-        """Returns the features of each record of an example; of one record by default.
+        """Returns the features of each record of an example: arrays by name.
 
         Args:
           number: number of the example in its split.
           cuts: counts what is cut, for the log.
         """
-        del number
-        return [self.featurize(example, cuts)]
 
     @abc.abstractmethod
     def fingerprint(self, split: str) -> Mapping[str, Any]:

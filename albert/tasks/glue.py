@@ -898,14 +898,6 @@ class ClassifierData(example_data.ExampleData[InputExample]):
             pair = {} if example.text_b is None else {"text_pair": example.text_b}
             yield {"text": example.text_a, **pair}
 
-    def featurize(self, example: InputExample, cuts: model_inputs.Cuts) -> example_data.Features:
-        """Returns the features of an example, see `convert_example`.
-
-        Args:
-          cuts: counts texts that are cut.
-        """
-        return convert_example(example, self.task, self.max_seq_length, self.tokenizer, cuts)
-
     def inputs(
         self, number: int, example: InputExample, cuts: model_inputs.Cuts
     ) -> list[example_data.Features]:

@@ -514,15 +514,18 @@ class RaceData(example_data.ExampleData[RaceExample]):
                 question, options = passage["questions"][0], passage["options"][0]
                 yield {"article": passage["article"], "question": question, "options": options}
 
-    def featurize(self, example: RaceExample, cuts: model_inputs.Cuts) -> example_data.Features:
-        """Returns the features of a question, see `convert_example`.
+    def inputs(
+        self, number: int, example: RaceExample, cuts: model_inputs.Cuts
+    ) -> list[example_data.Features]:
+        """Returns the features of a question's record, see `convert_example`.
 
         Args:
+          number: not used.
           cuts: counts questions of which any input is cut.
         """
         lengths = (self.max_seq_length, self.max_qa_length)
         features = convert_example(example, *lengths, self.tokenizer, cuts)
-        return {**features, "level": np.int64(LEVELS.index(example.level))}
+        return [{**features, "level": np.int64(LEVELS.index(example.level))}]
 
     def write_files(self, output_dir: str, rows: contracts.Rows, ids: list) -> dict[str, float]:
         """Writes scores and answers, see `write_predictions`; returns the scores by name.

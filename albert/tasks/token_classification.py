@@ -533,9 +533,16 @@ class TokenData(example_data.ExampleData[Part]):
         """See `contracts.Data`."""
         return ({"words": list(row.words)} for row in self.sentence_files.sentences("dev"))
 
-    def featurize(self, example: Part, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
-        """Returns the features of a part, see `convert_part`; `cuts`: counts words that are cut."""
-        return convert_part(example, self.max_seq_length, self.tokenizer, cuts)
+    def inputs(
+        self, number: int, example: Part, cuts: model_inputs.Cuts
+    ) -> list[dict[str, np.ndarray]]:
+        """Returns the features of a part's record, see `convert_part`.
+
+        Args:
+          number: not used.
+          cuts: counts words that are cut.
+        """
+        return [convert_part(example, self.max_seq_length, self.tokenizer, cuts)]
 
     def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
         """Yields the predicted sentences of the test file; `rows`: outputs of the model."""
