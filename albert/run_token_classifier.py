@@ -91,7 +91,7 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
         "test": settings.test_file,
     }
     stages = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
-    token_classification.check_files(paths, [split for split, do in stages.items() if do])
+    custom.check_splits(paths, [split for split, do in stages.items() if do])
     files = {split: path for split, path in paths.items() if path}
     columns = word_files.Columns(settings.words_column, settings.label_column)
     folder = settings.output_dir

@@ -430,9 +430,7 @@ class CustomTask:
 
     def check_splits(self, splits: Iterable[str]) -> None:
         """Rejects splits without a file."""
-        for split in splits:
-            if split not in self.files:
-                raise file_io.InputError(f"{SPLIT_FLAGS[split]} must be given")
+        check_splits(self.files, splits)
 
     def path(self, data_dir: str, split: str) -> str:
         """Returns the path of the file of a split.
@@ -544,6 +542,13 @@ class CustomTask:
                 f"{UNKNOWN}{hint if is_number else ''}"
             )
         return known
+
+
+def check_splits(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
+    """Rejects splits without a file; `files`: {split: path or None}."""
+    for split in splits:
+        if not files.get(split):
+            raise file_io.InputError(f"{SPLIT_FLAGS[split]} must be given")
 
 
 def check_files(files: Mapping[str, str], columns: tables.Columns, *further: str) -> None:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 KIND = "token_classifier"  # kind of model folders
 NAME = "tokens"
 CONLL_NAME, JSONL_NAME = "predictions.conll", "predictions.jsonl"
-_SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _SHOWN = 20  # maximum number of labels in messages
 
 
@@ -82,12 +81,10 @@ def find_labels(
     if "train" not in files:
         if head and head.kind == KIND:
             return head.labels
-        raise file_io.InputError(
-            f"there is no {os.path.join(output_dir, custom.LABELS_NAME)} with the names of "
-            "the labels: expected output_dir to be that of a training run, or train_file"
-        )
+        raise custom.no_labels(output_dir)
     counts: dict[str, int] = {}
-    for sentence in word_files.read(files["train"], _SPLIT_FLAGS["train"], columns, labeled=True):
+    flag = custom.SPLIT_FLAGS["train"]
+    for sentence in word_files.read(files["train"], flag, columns, labeled=True):
         for label in sentence.labels or ():
             counts[label] = counts.get(label, 0) + 1
     if len(counts) < 2:
@@ -95,11 +92,9 @@ def find_labels(
             f"{files['train']}: expected two labels or more, found "
             f"{_format(list(counts)) or 'none'}: add sentences with others, or name another column"
         )
-    sorted_labels = label_order(counts)
-    labels = head.order(KIND, sorted_labels, data=files["train"]) if head else None
-    if head and labels:
-        model_labels.report(head, labels, sorted_labels)
-    labels = labels or sorted_labels
+    labels = label_order(counts)
+    if head:
+        labels = custom.in_order_of(head, labels, data=files["train"], kind=KIND)
     texts = [f"{label} ({counts.get(label, 0)})" for label in labels]
     logging.info("%d labels: %s", len(labels), _format(texts))
     return labels
@@ -441,7 +436,8 @@ class Files:
     def sentences(self, split: str) -> Iterator[word_files.Sentence]:
         """Yields the sentences of a split."""
         labeled = None if split == "test" else True
-        yield from word_files.read(self.files[split], _SPLIT_FLAGS[split], self.columns, labeled)
+        flag = custom.SPLIT_FLAGS[split]
+        yield from word_files.read(self.files[split], flag, self.columns, labeled)
 
     def parts(
         self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer
@@ -463,18 +459,6 @@ class Files:
             "columns": dataclasses.asdict(self.columns),
             "labels": list(self.labels),
         }
-
-
-def check_files(files: Mapping[str, str | None], splits: Iterable[str]) -> None:
-    """Rejects splits without a file.
-
-    Args:
-      files: {split: path or None}.
-      splits: splits that need a file.
-    """
-    for split in splits:
-        if not files.get(split):
-            raise file_io.InputError(f"{_SPLIT_FLAGS[split]} must be given")
 
 
 def predictions(
