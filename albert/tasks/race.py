@@ -40,7 +40,9 @@ _MERGED = "all.txt"
 _LETTERS = "ABCD"
 _SHOWN_OF_ARTICLE = 160  # characters
 _BLANK = "_"
-_KEYS = ("article", "questions", "options", "answers", "id")
+_PASSAGE = {
+    "article": str, "questions": [str], "options": [[str]], "answers": [str], "id": (str, int)
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -172,16 +174,6 @@ def read_passages(path: str) -> Iterator[dict[str, Any]]:
         yield _checked_passage(place, text)
 
 
-def _is_list_of_strings(value: object, length: int) -> bool:
-    """Returns whether a value of JSON is a list of `length` strings."""
-    return isinstance(value, list) and len(value) == length and all(map(_is_string, value))
-
-
-def _is_string(value: object) -> bool:
-    """Returns whether a value of JSON is a text."""
-    return isinstance(value, str)
-
-
 def _checked_passage(place: str, text: str) -> dict[str, Any]:
     """Parses the JSON text of a passage and checks its parts; returns the JSON object.
 
@@ -198,28 +190,17 @@ def _checked_passage(place: str, text: str) -> dict[str, Any]:
         passage = file_io.parse_json(text)
     except file_io.InputError as error:
         raise file_io.InputError(
-            f"{place}: expected one JSON object with the keys {', '.join(_KEYS)}; {error}"
+            f"{place}: expected one JSON object with the keys {', '.join(_PASSAGE)}; {error}"
         ) from error
-    check(isinstance(passage, dict), f"expected a JSON object, found a {type(passage).__name__}")
-    missing = [key for key in _KEYS if key not in passage]
-    check(not missing, f"no {', '.join(missing)} among the keys {', '.join(sorted(passage))}")
-    if type(passage["id"]) is int:
-        passage["id"] = str(passage["id"])
-    for key in ("article", "id"):
-        check(_is_string(passage[key]), f"{key} must be a text, found {passage[key]!r}")
+    json_shapes.check(passage, _PASSAGE, f"{place}: passage")
     json_shapes.check_text(passage, place)
-    questions = passage["questions"]
-    check(isinstance(questions, list), f"questions must be a list, found {questions!r}")
-    for key in ("questions", "answers"):
-        fits = _is_list_of_strings(passage[key], len(questions))
-        check(
-            fits, f"{key} must be {len(questions)} texts, one per question; found {passage[key]!r}"
-        )
-    options = passage["options"]
-    fits = isinstance(options, list) and len(options) == len(questions)
-    check(fits, f"options must be {len(questions)} lists, one per question; found {options!r}")
-    for number, (choices, answer) in enumerate(zip(options, passage["answers"], strict=True), 1):
-        fits = _is_list_of_strings(choices, NUM_CHOICES)
+    passage["id"], count = str(passage["id"]), len(passage["questions"])
+    for key in ("options", "answers"):
+        found = len(passage[key])
+        check(found == count, f"{key} must be {count}, one per question; found {found}")
+    questions = zip(passage["options"], passage["answers"], strict=True)
+    for number, (choices, answer) in enumerate(questions, 1):
+        fits = len(choices) == NUM_CHOICES
         check(fits, f"question {number}: expected {NUM_CHOICES} options, found {choices!r}")
         is_letter = len(answer) == 1 and answer in _LETTERS
         check(is_letter, f"question {number}: answer {answer!r}, expected one of A, B, C, D")

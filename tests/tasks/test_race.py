@@ -138,15 +138,15 @@ def test_all_txt_wins_over_single_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answers": ["A"]}, "answers must be 2 texts, one per question"),
+        ({"answers": ["A"]}, "answers must be 2, one per question; found 1"),
         ({"answers": ["A", "E"]}, "question 2: answer 'E', expected one of A, B, C, D"),
         ({"options": [["a", "b", "c"], ["a"] * 4]}, "question 1: expected 4 options, found"),
-        ({"options": [["a"] * 4]}, "options must be 2 lists, one per question"),
-        ({"questions": ["a", 2]}, "questions must be 2 texts"),
-        ({"questions": None}, "questions must be a list, found None"),
-        ({"article": 3}, "article must be a text, found 3"),
-        ({"id": None}, "id must be a text, found None"),
-        (None, "no article among the keys answers, id, options, questions"),
+        ({"options": [["a"] * 4]}, "options must be 2, one per question; found 1"),
+        ({"questions": ["a", 2]}, r"passage\.questions\[1\]: expected text, found whole number"),
+        ({"questions": None}, r"passage\.questions: expected list, found null"),
+        ({"article": 3}, r"passage\.article: expected text, found whole number"),
+        ({"id": None}, r"passage\.id: expected text or whole number, found null"),
+        (None, "passage: there is no 'article'"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_line(tmp_path, change, message):
@@ -173,7 +173,7 @@ def test_bad_files_are_named(tmp_path):
     with pytest.raises(file_io.InputError, match=r"all\.txt line 2: .* JSON object .*art"):
         read()
     path.write_text(whole + "[1]\n")
-    with pytest.raises(file_io.InputError, match="line 2: expected a JSON object, found a list"):
+    with pytest.raises(file_io.InputError, match="line 2: passage: expected object, found list"):
         read()
     path.write_bytes(whole.encode() + b'{"id": "\xff"}\n')
     with pytest.raises(file_io.InputError, match="line 2: not UTF-8 text"):
