@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import requirements
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,10 +77,8 @@ _SETTINGS: Any = {
 
 def check_installed() -> None:
     """Checks that matplotlib is installed."""
-    try:
+    with requirements.needed("reports need matplotlib: pip install matplotlib"):
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise file_io.InputError("reports need matplotlib: pip install matplotlib") from error
 
 
 class Line(NamedTuple):

@@ -54,7 +54,7 @@ from albert.experiments.runs import (
     differing_flags,
     recorded,
 )
-from albert.io import file_io
+from albert.io import file_io, requirements
 from albert.training import results, run_record
 
 # Dev scores in percent: of google-research/albert's README for its v2 models, of BERT base with the
@@ -77,10 +77,8 @@ _MAX_FLAGS = 12  # columns of settings in a table of runs
 def check_installed() -> None:
     """Checks that the libraries of reports are installed."""
     charts.check_installed()
-    try:
+    with requirements.needed("reports need jinja2: pip install jinja2"):
         import jinja2  # noqa: F401
-    except ImportError as error:
-        raise file_io.InputError("reports need jinja2: pip install jinja2") from error
 
 
 def render(

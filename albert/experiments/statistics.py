@@ -15,7 +15,7 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 
-from albert.io import file_io
+from albert.io import file_io, requirements
 
 MIN_BOOTSTRAP = 30  # scores from which BCa intervals of a mean cover as promised
 NOT_DISTINGUISHABLE = "not distinguishable"
@@ -144,12 +144,9 @@ class BestOf(Estimate):
 
 def scipy_stats() -> ModuleType:
     """Returns `scipy.stats`."""
-    try:
+    message = "statistics need the package scipy: pip install 'scipy>=1.15' ({error})"
+    with requirements.needed(message):
         import scipy.stats
-    except ImportError as error:
-        raise file_io.InputError(
-            f"statistics need the package scipy: pip install 'scipy>=1.15' ({error})"
-        ) from error
     return scipy.stats
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from albert.experiments import sweep_journal, sweep_plan
-from albert.io import file_io
+from albert.io import requirements
 
 if TYPE_CHECKING:
     import optuna
@@ -23,10 +23,8 @@ def check_installed() -> None:
 
 
 def _optuna() -> ModuleType:
-    try:
+    with requirements.needed("method=tpe and prune need Optuna: pip install optuna"):
         import optuna
-    except ImportError as error:
-        raise file_io.InputError("method=tpe and prune need Optuna: pip install optuna") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -22,7 +22,7 @@ from albert.data import tfrecord
 from albert.experiments import seed_runs, sweep_journal
 from albert.experiments.exported_runs import ExportedRun
 from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING
-from albert.io import file_io
+from albert.io import file_io, requirements
 from albert.training import run_record
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _needs(to: str, package: str, error: ImportError) -> file_io.InputError:
-    """Returns the error that says how to install the package of a tracker.
+def _needed(to: str, package: str) -> contextlib.AbstractContextManager[None]:
+    """Returns `requirements.needed` for a tracker.
 
     Args:
       to: key of `TRACKERS`.
       package: name of the package for pip.
     """
-    return file_io.InputError(f"to={to} needs {package}: pip install '.[trackers]' ({error})")
+    return requirements.needed(f"to={to} needs {package}: pip install '.[trackers]' ({{error}})")
 
 
 def _one_line(error: Exception) -> str:
@@ -193,10 +193,8 @@ def _to_mlflow(runs: Sequence[ExportedRun], output: str, project: str) -> Iterat
       project: name of the experiment.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    try:
+    with _needed("mlflow", "mlflow-skinny"):
         import mlflow
-    except ImportError as error:
-        raise _needs("mlflow", "mlflow-skinny", error) from error
     try:
         client = mlflow.MlflowClient(_mlflow_uri(output))
         match = client.get_experiment_by_name(project)
@@ -325,10 +323,8 @@ def _to_wandb(runs: Sequence[ExportedRun], output: str, project: str) -> Iterato
       project: name of the project for the runs.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    try:
+    with _needed("wandb", "wandb"):
         import wandb
-    except ImportError as error:
-        raise _needs("wandb", "wandb", error) from error
     for run in runs:
         yield _write_wandb(wandb, output, project, run)
 
@@ -390,11 +386,9 @@ def _to_trackio(runs: Sequence[ExportedRun], output: str, project: str) -> Itera
     os.environ.update(TRACKIO_DIR=output, HF_HUB_OFFLINE="1")
     for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):  # would win over the folder
         os.environ.pop(name, None)
-    try:
+    with _needed("trackio", "trackio"):
         import trackio
         from trackio import sqlite_storage
-    except ImportError as error:
-        raise _needs("trackio", "trackio", error) from error
     if str(trackio.TRACKIO_DIR) != output:
         raise file_io.InputError(f"output={output}: this process uses Trackio in another folder")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import requirements
 
 OPSET = 20  # the first version with Gelu
 _IR_VERSION = 10  # the version of runtimes that support this opset
@@ -18,12 +18,8 @@ _IR_VERSION = 10  # the version of runtimes that support this opset
 
 def package() -> ModuleType:
     """Imports the package onnx."""
-    try:
+    with requirements.needed("format=onnx needs onnx: pip install onnx onnxruntime ({error})"):
         import onnx
-    except ImportError as error:
-        raise file_io.InputError(
-            f"format=onnx needs onnx: pip install onnx onnxruntime ({error})"
-        ) from error
     return onnx
 
 

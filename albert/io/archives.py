@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING
 
-from albert.io import file_io
+from albert.io import file_io, requirements
 
 if TYPE_CHECKING:
     import tarfile
@@ -346,12 +346,10 @@ def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
             damage = (EOFError, OSError)
             read = bz2.BZ2File(file).read
         elif ending == ".zst":
-            try:
+            with requirements.needed(
+                f"{path} needs the package zstandard: pip install zstandard ({{error}})"
+            ):
                 import zstandard
-            except ImportError as error:
-                raise file_io.InputError(
-                    f"{path} needs the package zstandard: pip install zstandard ({error})"
-                ) from error
             damage = (EOFError, zstandard.ZstdError)
             read = _zstd_read(file, zstandard.ZstdDecompressor())
         else:

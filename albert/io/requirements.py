@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 
+from albert.io import file_io
+
 # What the distribution `albert` requires in addition to `albert-light`: modules and their packages.
 PACKAGES = {
     "safetensors": "safetensors>=0.4.3",
@@ -36,3 +38,16 @@ def explained() -> Iterator[None]:
         if reason := missing(error):
             raise ModuleNotFoundError(reason, name=error.name) from None
         raise
+
+
+@contextlib.contextmanager
+def needed(message: str) -> Iterator[None]:
+    """Makes imports of optional packages inside raise file_io.InputError if one is missing.
+
+    Args:
+      message: what needs the package, and how to install it; "{error}" in it becomes the error.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise file_io.InputError(message.replace("{error}", str(error))) from error

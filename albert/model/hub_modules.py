@@ -2,7 +2,7 @@
 
 import os
 
-from albert.io import archives, file_io
+from albert.io import archives, file_io, requirements
 from albert.model import published
 
 
@@ -34,14 +34,12 @@ def resolve(handle: str) -> str:
 
 def _fetch(handle: str) -> str:
     """Downloads the module at a URL and returns its local folder."""
-    try:
+    with requirements.needed(
+        f"albert_hub_module_handle={handle} is a URL, which needs tensorflow-hub: "
+        "pip install tensorflow-hub 'setuptools<82' ({error}); a folder or a .tar.gz file does not "
+        "need it"
+    ):
         import tensorflow_hub
-    except ImportError as error:
-        raise file_io.InputError(
-            f"albert_hub_module_handle={handle} is a URL, which needs tensorflow-hub: "
-            f"pip install tensorflow-hub 'setuptools<82' ({error}); a folder or a .tar.gz file "
-            "does not need it"
-        ) from error
     try:
         return tensorflow_hub.resolve(handle)
     except Exception as error:  # tensorflow_hub passes on any error of its downloader

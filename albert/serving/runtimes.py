@@ -11,7 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, requirements
 from albert.model import batching
 from albert.serving import serving_folder
 
@@ -196,9 +196,7 @@ def check_tensorflow(runtime: str, path: str) -> None:
 def module_of(name: str) -> ModuleType:
     """Imports the Python module of a runtime; `name`: key of `RUNTIMES`."""
     runtime = RUNTIMES[name]
-    try:
+    with requirements.needed(
+        f"runtime={name} needs {runtime.package}: pip install {runtime.package} ({{error}})"
+    ):
         return importlib.import_module(runtime.module)
-    except ImportError as error:
-        raise file_io.InputError(
-            f"runtime={name} needs {runtime.package}: pip install {runtime.package} ({error})"
-        ) from error

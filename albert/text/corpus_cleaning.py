@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
 from typing import IO
 
-from albert.io import archives, file_io
+from albert.io import archives, file_io, requirements
 from albert.text import corpus, words
 
 LINES = ("paragraphs", "sentences", "wrapped")
@@ -221,13 +221,11 @@ def _splitter(cleaning: Cleaning) -> Callable[[str], Iterable[str]]:
     """Returns a function, paragraph -> its sentences."""
     if cleaning.lines == "sentences":
         return lambda line: [line]
-    try:
+    with requirements.needed(
+        "finding sentences needs the package sentencex: pip install sentencex ({error}); or say "
+        "that each line is one (text_lines=sentences)"
+    ):
         import sentencex
-    except ImportError as error:
-        raise file_io.InputError(
-            f"finding sentences needs the package sentencex: pip install sentencex ({error}); or "
-            "say that each line is one (text_lines=sentences)"
-        ) from error
     return functools.partial(sentencex.segment, cleaning.language)
 
 

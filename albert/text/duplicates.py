@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, requirements
 from albert.text import words
 
 RUN_WORDS = 5
@@ -31,12 +31,9 @@ _SEED = 1  # of the signatures' hashes
 
 
 def _datasketch() -> Any:
-    try:
+    message = "near duplicates need the package datasketch: pip install datasketch ({error})"
+    with requirements.needed(message):
         import datasketch
-    except ImportError as error:
-        raise file_io.InputError(
-            f"near duplicates need the package datasketch: pip install datasketch ({error})"
-        ) from error
     return datasketch
 
 

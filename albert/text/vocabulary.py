@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, requirements
 from albert.text import corpus, tokenization, wordpiece
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")  # ids 2, 3, 4, after <pad> 0 and <unk> 1
@@ -288,12 +288,10 @@ def train_wordpiece(
     Returns:
       (list of pieces by id, Counter of lines, sentences used and lines ignored).
     """
-    try:
+    with requirements.needed(
+        "a WordPiece vocabulary needs the package tokenizers: pip install tokenizers ({error})"
+    ):
         import tokenizers
-    except ImportError as error:
-        raise file_io.InputError(
-            f"a WordPiece vocabulary needs the package tokenizers: pip install tokenizers ({error})"
-        ) from error
     plan = corpus.plan_blocks(input_paths)
     counts: collections.Counter[str] = collections.Counter()
     words = _count_words(draw(plan, recipe, counts), recipe, counts)
