@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from albert.experiments import runs
 from albert.experiments.runs import Run
-from albert.io import file_io
+from albert.io import file_io, json_shapes
 from albert.tasks import race
 from albert.training import run_record
 
@@ -135,7 +135,7 @@ def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _numbers(part, f"{name}/{key}")
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    elif json_shapes.is_number(value) and math.isfinite(value):
         yield name, value if abs(value) < _LARGEST else float(value)
 
 

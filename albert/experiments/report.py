@@ -54,7 +54,7 @@ from albert.experiments.runs import (
     differing_flags,
     recorded,
 )
-from albert.io import file_io, requirements
+from albert.io import file_io, json_shapes, requirements
 from albert.training import results, run_record
 
 # Dev scores in percent: of google-research/albert's README for its v2 models, of BERT base with the
@@ -117,7 +117,7 @@ def _column_kind(column: Iterable[object]) -> str:
 def _is_number(value: object) -> bool:
     if isinstance(value, (str, report_cells.Bar)):
         return bool(_NUMBER.fullmatch(str(value)))
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return json_shapes.is_number(value)
 
 
 def _cell(value: object) -> object:

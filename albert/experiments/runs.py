@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from albert.experiments import seed_runs, sweep_journal
-from albert.io import file_io
+from albert.io import file_io, json_shapes
 from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 # Kinds of folders.
@@ -237,7 +237,9 @@ class Run:
     def names(self, kind: str) -> list[str]:
         """Returns the names of the numbers in its lines of one kind ("train" or "eval")."""
         rows = (row for row in self.rows if row.get("kind") == kind)
-        names = dict.fromkeys(name for row in rows for name in row if _is_number(row[name]))
+        names = dict.fromkeys(
+            name for row in rows for name in row if json_shapes.is_number(row[name])
+        )
         return [name for name in names if name not in _NOT_SCORES]
 
     def curve(self, kind: str, name: str | None) -> tuple[list[int], list[float]]:
@@ -250,7 +252,7 @@ class Run:
         pairs = {
             row["step"]: row[name]
             for row in self.rows
-            if row.get("kind") == kind and name is not None and _is_number(row.get(name))
+            if row.get("kind") == kind and name is not None and json_shapes.is_number(row.get(name))
         }
         return sorted(pairs), [pairs[step] for step in sorted(pairs)]
 
@@ -306,11 +308,6 @@ class Run:
             if file_io.exists(candidate):
                 return candidate
         return None
-
-
-def _is_number(value: object) -> bool:
-    """Returns whether a value of JSON is a number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 # --- reading --------------------------------------------------------------------------------------

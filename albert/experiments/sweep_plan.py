@@ -331,8 +331,7 @@ def _range(name: str, spec: dict[str, Any]) -> Range:
     unknown = set(spec) - {"low", "high", "log"}
     ends: list[Any] = [spec.get(key) for key in ("low", "high")]
     for end in ends:
-        is_number = isinstance(end, (int, float)) and not isinstance(end, bool)
-        if unknown or not is_number or not abs(end) <= sys.float_info.max:
+        if unknown or not json_shapes.is_number(end) or not abs(end) <= sys.float_info.max:
             raise file_io.InputError(
                 f'parameter {name!r}: a range is {{"low": number, "high": number}}, for a '
                 f'logarithmic scale with "log": true; found {spec!r}'

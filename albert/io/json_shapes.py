@@ -7,7 +7,7 @@ shapes by key: a key that ends in "?" may be missing, "*" stands for all other k
 import json
 import sys
 from types import NoneType
-from typing import Any
+from typing import Any, TypeGuard
 
 from albert.io import file_io
 
@@ -17,6 +17,11 @@ _NAMES = {
     str: "text", int: "whole number", float: "number", bool: "true or false", list: "list",
     dict: "object", NoneType: "null",
 }  # fmt: skip
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Returns whether a value of JSON is a number, which may be infinite or not a number."""
+    return isinstance(value, NUMBER) and not isinstance(value, bool)
 
 
 def check(value: Any, shape: Any, place: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, json_shapes
 from albert.model import label_scale
 
 ABSTAINS = "abstains"  # in place of a label
@@ -17,7 +17,7 @@ SETTING = "decision"  # of a model's folder: an object with the fields that are 
 
 def is_number(value: object) -> bool:
     """Returns whether a JSON value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return json_shapes.is_number(value) and math.isfinite(value)
 
 
 def _scale_logit(probability: float, factor: float) -> float:

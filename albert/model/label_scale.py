@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.io import file_io
+from albert.io import file_io, json_shapes
 
 _KEYS = {"label_mean": "mean", "label_deviation": "deviation"}  # setting -> attribute
 HEAD = ("output_weights", "output_bias")  # variables of the output layer
@@ -29,8 +29,7 @@ class LabelScale:
     def __post_init__(self) -> None:
         for name, attribute in _KEYS.items():
             value = getattr(self, attribute)
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not is_number or not math.isfinite(value):
+            if not json_shapes.is_number(value) or not math.isfinite(value):
                 raise file_io.InputError(f"{name}={value!r} must be a finite number")
         if self.deviation <= 0:
             raise file_io.InputError(f"label_deviation={self.deviation!r} must be above 0")

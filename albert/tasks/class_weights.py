@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import logging
 
-from albert.io import file_io, tables
+from albert.io import file_io, json_shapes, tables
 
 SETTING = "class_weights"  # in the settings of a model's folder: {label: weight}
 BALANCED = "balanced"
@@ -130,8 +130,7 @@ def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
 
 def _is_weight(value: Any) -> bool:
     """Returns whether a value of JSON is a finite number above 0."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf
+    return json_shapes.is_number(value) and 0 < value < math.inf
 
 
 def describe(weights: Mapping[str, float], counts: Mapping[str, int]) -> str:
