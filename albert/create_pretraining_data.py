@@ -232,15 +232,11 @@ def main(values: flags.FlagValues) -> None:
     warn(settings)
     inputs = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
-    state = "the output files are unchanged"
+    signals.REQUESTS.remedy = "the output files are unchanged"
     if settings.num_shards:
-        state = "the same command resumes the work"
-    try:
-        counts, outputs = create(settings, job, inputs)
-    except signals.Terminated:
-        raise signals.Terminated(state) from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {state}") from None
+        signals.REQUESTS.remedy = "the same command resumes the work"
+    counts, outputs = create(settings, job, inputs)
+    signals.REQUESTS.remedy = signals.BEGINS_AGAIN
     print(instance_files.report(counts, job, outputs, time.monotonic() - started))
     records = f"{settings.output_file}-*" if settings.num_shards else settings.output_file
     flag = "spm_model_file" if job.spm_model_file else "vocab_file"

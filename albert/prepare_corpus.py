@@ -133,13 +133,8 @@ def main(values: flags.FlagValues) -> None:
     paths = file_io.expand_globs(settings.input_file, "--input_file")
     started = time.monotonic()
     num_workers = settings.num_workers or processes.num_cores()
-    state = "the same command resumes from here"
-    try:
-        report = corpus_preparation.prepare(paths, output_dir, rules, num_workers)
-    except signals.Terminated:
-        raise signals.Terminated(state) from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {state}") from None
+    signals.REQUESTS.remedy = "the same command resumes from here"
+    report = corpus_preparation.prepare(paths, output_dir, rules, num_workers)
     print(f"{corpus_preparation.report_text(report)}\n  {time.monotonic() - started:.1f} s")
     texts = os.path.join(output_dir, "corpus-*.txt")
     next_steps.show(next_steps.line("train_vocab", input_file=texts, output_prefix="vocabulary"))

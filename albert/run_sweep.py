@@ -30,7 +30,6 @@ from albert.experiments import (
 from albert.experiments.runs import find_folders
 from albert.io import file_io, signals
 
-_RESUMES = "the same command resumes from the last checkpoints"
 _METRIC = "metric_for_best"  # flag of the scripts
 
 
@@ -314,12 +313,8 @@ def main(values: flags.FlagValues) -> None:
         plan, common, settings.output_dir, settings.python, settings.parallel,
         baseline=settings.baseline, equivalence_margin=settings.equivalence_margin,
     )  # fmt: skip
-    try:
-        runner.run(settings.retry_failed)
-    except signals.Terminated:
-        raise signals.Terminated(_RESUMES) from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {_RESUMES}") from None
+    signals.REQUESTS.remedy = "the same command resumes from the last checkpoints"
+    runner.run(settings.retry_failed)
     summary = runner.summary()
     print(sweep_results.to_markdown(summary), end="")
     if summary["best"] is None:

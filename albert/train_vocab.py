@@ -121,12 +121,10 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
         random_seed=settings.random_seed,
     )
     train = vocabulary.train_wordpiece if settings.wordpiece else vocabulary.train_vocab
-    try:
-        return processes.call(train, paths, recipe, _draw(settings))
-    except signals.Terminated:
-        raise signals.Terminated(_NOTHING) from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {_NOTHING}") from None
+    signals.REQUESTS.remedy = _NOTHING
+    result = processes.call(train, paths, recipe, _draw(settings))
+    signals.REQUESTS.remedy = signals.BEGINS_AGAIN
+    return result
 
 
 def _check_unused(path: str, content: bytes) -> None:

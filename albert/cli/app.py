@@ -84,13 +84,9 @@ def _report_termination(state: str = "") -> int:
     return signals.STATUS
 
 
-def _report_interrupt(state: str = "") -> int:
-    """Prints what remains after Ctrl-C; returns the exit status.
-
-    Args:
-      state: what was saved; "": what the same command does next.
-    """
-    print(state or f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
+def _report_interrupt() -> int:
+    """Prints what the same command does after Ctrl-C; returns the exit status."""
+    print(f"interrupted; {signals.REQUESTS.remedy}", file=sys.stderr)
     return 130
 
 
@@ -190,8 +186,8 @@ def run(
                 raise
             print(f"error: {with_flag_names(str(error), flags.FLAGS)}", file=sys.stderr)
             return 1
-        except KeyboardInterrupt as interrupt:
-            return _report_interrupt(str(interrupt))
+        except KeyboardInterrupt:
+            return _report_interrupt()
         except signals.Terminated as terminated:
             return _report_termination(str(terminated))
         except Exception as error:
