@@ -4,6 +4,7 @@
 Needs SciPy (extra `stats`).
 """
 
+import bisect
 import dataclasses
 import datetime
 import math
@@ -19,128 +20,59 @@ from albert.experiments.runs import NOT_STARTED, RunGroup, check_same_task, has_
 from albert.io import file_io
 from albert.training import run_record
 
-_MOST = 10**9  # runs or examples
 POWER = 0.8
 _MULTIPLES = (0.5, 1.0, 2.0, 4.0)  # differences of the table, in deviations
 _LEVEL = 0.95
 _MAX_SEEDS = 10_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Seeds:
-    """Runs over seeds, compared by the t test; exact for normal scores (noncentral t).
+def probability(deviation: float, pairs: int, difference: float, level: float = _LEVEL) -> float:
+    """Returns the probability that the paired t test finds a true difference.
 
-    Attributes:
-      deviation: standard deviation over seeds; if paired, that of the differences of pairs.
-      paired: n are pairs; else n are seeds on each of two sides.
-    """
+    It is exact for normal scores (noncentral t).
 
-    deviation: float
-    paired: bool
-    smallest = 2  # number of runs that can be computed
-
-    def __post_init__(self) -> None:
-        if not 0 < self.deviation < math.inf:
-            raise file_io.InputError(f"deviation must be above 0; got {self.deviation}")
-
-    def power(self, n: int, difference: float, level: float = 0.95) -> float:
-        """Returns the probability, 0 to 1, that the test finds a true difference with n.
-
-        Args:
-          n: pairs of seeds, or seeds per side.
-          difference: true difference in units of the score.
-          level: 1 minus the probability of a false claim.
-        """
-        stats = statistics.scipy_stats()
-        freedom = n - 1 if self.paired else 2 * n - 2
-        spread = self.deviation * math.sqrt((1 if self.paired else 2) / n)
-        limit, shift = stats.t.ppf(0.5 + level / 2, freedom), abs(difference) / spread
-        if shift > limit + 30:  # beyond what the noncentral t computes; the power is above 0.999
-            return 1.0
-        # The second is the lower tail, mirrored: `cdf` gives NaN where it is tiny.
-        return float(stats.nct.sf(limit, freedom, shift) + stats.nct.sf(limit, freedom, -shift))
-
-
-@dataclasses.dataclass(frozen=True)
-class SampleSize:
-    """A size of an experiment.
-
-    Attributes:
-      n: pairs of seeds, or seeds per side.
-      difference: smallest difference that is found with the power.
-      power: probability that the test finds it; at least the one asked for.
+    Args:
+      deviation: standard deviation of the differences of pairs, above 0.
+      pairs: pairs of seeds, at least 2.
+      difference: true difference in units of the score.
       level: 1 minus the probability of a false claim.
     """
+    stats, freedom = statistics.scipy_stats(), pairs - 1
+    limit = stats.t.ppf(0.5 + level / 2, freedom)
+    shift = difference / (deviation * math.sqrt(1 / pairs))
+    if shift > limit + 30:  # beyond what the noncentral t computes; the power is above 0.999
+        return 1.0
+    # The second is the lower tail, mirrored: `cdf` gives NaN where it is tiny.
+    return float(stats.nct.sf(limit, freedom, shift) + stats.nct.sf(limit, freedom, -shift))
 
-    n: int
-    difference: float
-    power: float
-    level: float
-    design: Seeds
 
+def needed(deviation: float, difference: float, level: float = _LEVEL) -> int | None:
+    """Returns the smallest number of pairs that shows a difference with the probability `POWER`.
 
-def _check(difference: float | None, power: float, level: float) -> None:
-    """Rejects levels, powers and differences that are not possible.
-
-    Args:
-      difference: true difference in units of the score; None: it is to be found.
-      power: wanted probability of finding it.
-      level: 1 minus the probability of a false claim.
+    None stands for more than anybody can run. The arguments are those of `probability`.
     """
-    statistics.check_level(level)
-    if not 1 - level < power < 1:
-        raise file_io.InputError(f"power must be between {1 - level:g} and 1; got {power}")
-    if difference is not None and not difference > 0:
-        raise file_io.InputError(f"difference must be above 0; got {difference}")
+    pairs = range(2, _MAX_SEEDS + 1)
+    place = bisect.bisect_left(
+        pairs, POWER, key=lambda n: probability(deviation, n, difference, level)
+    )
+    return pairs[place] if place < len(pairs) else None
 
 
-def needed(
-    design: Seeds, difference: float, *, power: float = 0.8, level: float = 0.95
-) -> SampleSize:
-    """Returns the smallest n that shows a difference.
+def visible(deviation: float, pairs: int, level: float = _LEVEL) -> float:
+    """Returns the smallest difference that is shown with the probability `POWER`.
 
-    Args:
-      difference: true difference, above 0, in units of the score.
-      power: wanted probability of finding it.
-      level: level of the claim, such as 0.95.
+    The arguments are those of `probability`.
     """
-    _check(difference, power, level)
-    low, high = design.smallest - 1, design.smallest
-    while design.power(high, difference, level) < power:
-        low, high = high, 2 * high
-        if high > _MOST:
-            raise file_io.InputError(f"a difference of {difference} needs more than {_MOST} of n")
-    while high - low > 1:
-        middle = (low + high) // 2
-        if design.power(middle, difference, level) < power:
-            low = middle
-        else:
-            high = middle
-    return SampleSize(high, difference, design.power(high, difference, level), level, design)
-
-
-def visible(design: Seeds, n: int, *, power: float = 0.8, level: float = 0.95) -> SampleSize:
-    """Returns the smallest difference that n shows.
-
-    Args:
-      n: pairs of seeds, or seeds per side.
-      power: wanted probability of finding it.
-      level: level of the claim, such as 0.95.
-    """
-    _check(None, power, level)
-    if n < design.smallest:
-        raise file_io.InputError(f"n must be at least {design.smallest}; got {n}")
-    high = 1e-9
-    while design.power(n, high, level) < power:
+    low, high = 0.0, 1e-9
+    while probability(deviation, pairs, high, level) < POWER:
         high *= 2
-    low = 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        if design.power(n, middle, level) < power:
+        if probability(deviation, pairs, middle, level) < POWER:
             low = middle
         else:
             high = middle
-    return SampleSize(n, high, design.power(n, high, level), level, design)
+    return high
 
 
 # --- seeds of a sweep -----------------------------------------------------------------------------
@@ -294,29 +226,6 @@ def assume_spread(deviation: float) -> Spread:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def _needed(spread: Spread, difference: float, level: float) -> int | None:
-    """Returns the number of seeds that show a difference; None for more than anybody can run.
-
-    Args:
-      difference: true difference in units of the score.
-      level: level of the claim, such as 0.95.
-    """
-    design = Seeds(spread.of_differences, paired=True)
-    if design.power(_MAX_SEEDS, difference, level) < POWER:
-        return None
-    return needed(design, difference, power=POWER, level=level).n
-
-
-def _visible(spread: Spread, seeds: int, level: float) -> float:
-    """Returns the smallest difference, in units of the score, that a number of seeds shows.
-
-    Args:
-      level: level of the claim, such as 0.95.
-    """
-    design = Seeds(spread.of_differences, paired=True)
-    return visible(design, seeds, power=POWER, level=level).difference
-
-
 def time_text(seconds: float) -> str:
     """Returns a duration in the unit that suits it."""
     for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
@@ -382,7 +291,7 @@ def _table(
     header += ["time"] if seconds else []
     rows = []
     for difference in differences:
-        one, whole = (_needed(spread, difference, value) for value in (_LEVEL, level))
+        one, whole = (needed(spread.of_differences, difference, value) for value in (_LEVEL, level))
         runs = None if whole is None else whole * points
         too_many = f"above {_MAX_SEEDS}"
         row = [f"{difference:.3g}", *(too_many if n is None else str(n) for n in (one, whole))]
@@ -408,7 +317,8 @@ def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> It
         yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return
     one, whole = (
-        _visible(spread, plan.repeats, level) for level in (_LEVEL, 1 - (1 - _LEVEL) / pairs)
+        visible(spread.of_differences, plan.repeats, level)
+        for level in (_LEVEL, 1 - (1 - _LEVEL) / pairs)
     )
     yield (
         f"With the planned {plan.repeats} seeds a difference is found from {one:.3g} on in one "

@@ -40,9 +40,8 @@ def test_spread_and_time_come_from_finished_runs(tmp_path):
 
     plan = sweep_plan.make_plan(SPEC)
     text = power.describe(plan, spread, runs, [0.02])
-    design = power.Seeds(spread.of_differences, paired=True)
-    one = power.needed(design, 0.02).n
-    whole = power.needed(design, 0.02, level=1 - 0.05 / 3).n
+    one = power.needed(spread.of_differences, 0.02)
+    whole = power.needed(spread.of_differences, 0.02, level=1 - 0.05 / 3)
     row = next(line for line in text.splitlines() if line.startswith("| 0.02"))
     assert [cell.strip() for cell in row.split("|")[1:-1]] == [
         "0.02", str(one), str(whole), str(3 * whole), power.time_text(3 * whole * 90),
@@ -62,8 +61,7 @@ def test_other_seeds_give_the_spread_of_unrelated_runs(tmp_path):
 def test_an_assumed_deviation_needs_no_runs():
     plan = sweep_plan.make_plan({**SPEC, "seeds": [1, 2, 3, 4, 5]})
     text = power.describe(plan, power.assume_spread(0.01), None)
-    design = power.Seeds(0.01 * math.sqrt(2), paired=True)
-    visible = power.visible(design, 5).difference
+    visible = power.visible(0.01 * math.sqrt(2), 5)
     assert f"With the planned 5 seeds a difference is found from {visible:.3g} on in one" in text
     assert "How long runs take here is not known" in text and "0.01 (assumed)" in text
     # With a baseline there are two comparisons instead of three.
