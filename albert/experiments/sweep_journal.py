@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from types import NoneType
 from typing import Any
 
 from albert.experiments import sweep_plan
@@ -19,11 +20,12 @@ WAITING, RUNNING, INTERRUPTED = "waiting", "running", "interrupted"
 DONE, FAILED, PRUNED = "done", "failed", "pruned"
 _STATES = (WAITING, RUNNING, INTERRUPTED, DONE, FAILED, PRUNED)
 _FORMAT = 1
-_KINDS: dict[str, Any] = {
-    "name": str, "arguments": list, "parameters": dict, "seed": (int, type(None)), "known": int,
-    "state": str, "step": (int, type(None)), "value": (int, float, type(None)), "metrics": dict,
-    "error": list, "verdict": str, "baseline": (int, float, type(None)),
-    "evaluated": (int, type(None)), "test": dict,
+_NUMBER = (*json_shapes.NUMBER, NoneType)
+_SHAPE = {
+    "number": int, "name": str, "arguments": [str], "seed?": (int, NoneType), "known?": int,
+    "parameters?": {"*": (*sweep_plan.SCALARS, NoneType)}, "state?": str, "step?": (int, NoneType),
+    "value?": _NUMBER, "metrics?": {"*": _NUMBER}, "error?": [str], "verdict?": str,
+    "evaluated?": (int, NoneType), "baseline?": _NUMBER, "test?": {"*": _NUMBER},
 }  # fmt: skip
 # A folder name, as `sweep_plan` accepts it; all seeds of a named trial are in one folder.
 _NAME = re.compile(r"\w[\w.-]*(/seed_-?\d+)?")
@@ -145,6 +147,7 @@ def read(folder: str) -> tuple[dict, list[Trial]]:
                 f"{path}: format {content['format']}, expected {_FORMAT}; another version of this "
                 "toolkit wrote it: use another output_dir"
             )
+        json_shapes.check(content["trials"], [_SHAPE], f"{path}: trials")
         trials = [_checked(Trial(**fields), i) for i, fields in enumerate(content["trials"])]
         return {**content["plan"]}, trials
     except (KeyError, TypeError) as error:
@@ -154,25 +157,12 @@ def read(folder: str) -> tuple[dict, list[Trial]]:
 
 
 def _checked(trial: Trial, number: int) -> Trial:
-    """Returns the trial of an entry; checks types, and that its name stays inside the folder.
+    """Returns the trial of an entry; checks that its name stays inside the folder.
 
     Args:
-      number: number of its line in the journal, for messages.
+      number: number of its line in the journal.
     """
-    scalars = (bool, int, float, str, type(None))
-    is_right = (
-        all(isinstance(getattr(trial, name), kind) for name, kind in _KINDS.items())
-        and _NAME.fullmatch(trial.name)
-        and trial.number == number
-        and trial.state in _STATES
-        and all(
-            isinstance(v, (int, float, type(None)))
-            for v in (*trial.metrics.values(), *trial.test.values())
-        )
-        and all(isinstance(v, scalars) for v in trial.parameters.values())
-        and all(isinstance(v, str) for v in (*trial.arguments, *trial.error))
-    )
-    if not is_right:
+    if trial.number != number or trial.state not in _STATES or not _NAME.fullmatch(trial.name):
         raise TypeError(f"trial {number} is damaged")
     return trial
 

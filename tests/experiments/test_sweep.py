@@ -35,15 +35,21 @@ def test_an_interpreter_that_is_not_there_ends_the_sweep_and_no_state_is_lost(tm
 
 
 def test_a_damaged_journal_is_named(tmp_path):
-    (tmp_path / "sweep.json").write_text('{"format": 1, "plan": {}, "trials": [{"x": 1}]}')
-    with pytest.raises(file_io.InputError, match="sweep.json: not the journal of a sweep"):
-        _sweep(tmp_path).run()
     good = {"number": 0, "name": "trial_0000", "arguments": []}
-    changes = [{"name": "../x"}, {"name": "/x"}, {"number": 1}, {"state": "x"}, {"value": "x"}]
-    for change in (*changes, {"error": [1]}, {"metrics": {"a": []}}, {"parameters": []}):
+    changes = [
+        ({"x": 1}, "sweep.json: not the journal of a sweep"),
+        *(({key: "../x"}, "trial 0 is damaged") for key in ("name", "state")),
+        ({"name": "/x"}, "trial 0 is damaged"),
+        ({"number": 1}, "trial 0 is damaged"),
+        ({"value": "x"}, r"sweep.json: trials\[0\].value: expected .*number or null, found text"),
+        ({"error": [1]}, r"trials\[0\].error\[0\]: expected text, found whole number"),
+        ({"metrics": {"a": []}}, r"trials\[0\].metrics.a: expected .*, found list"),
+        ({"parameters": []}, r"trials\[0\].parameters: expected object, found list"),
+    ]
+    for change, message in changes:
         content = {"format": 1, "plan": {}, "trials": [{**good, **change}]}
         run_folders.write_json(tmp_path / "sweep.json", content)
-        with pytest.raises(file_io.InputError, match="trial 0 is damaged"):
+        with pytest.raises(file_io.InputError, match=message):
             _sweep(tmp_path).run()
     (tmp_path / "sweep.json").write_text('{"format": 99}')
     with pytest.raises(file_io.InputError, match="format 99, expected 1"):

@@ -99,10 +99,10 @@ def test_what_cannot_be_is_refused(spec, message):
     ("text", "message"),
     [
         ('{"script": "run_classifier",\n "parameters": }', "not valid JSON.* .line 2, column"),
-        ("[1]", "must hold a JSON object, found a list"),
+        ("[1]", "sweep.json: expected object, found list"),
         ('{"scripts": "x"}', "unknown key 'scripts'; known are script, flags"),
-        ('{"num_trials": "ten"}', "num_trials must be of type int, found 'ten'"),
-        ('{"seed": true}', "seed must be of type int, found True"),
+        ('{"num_trials": "ten"}', "num_trials: expected whole number, found text"),
+        ('{"seed": true}', "seed: expected whole number, found true or false"),
     ],
 )
 def test_a_specification_that_cannot_be_read(text, message, tmp_path):
