@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from albert.experiments import statistics
+from albert.experiments.example_statistics import draw_counts
 
 
 def probabilities(
@@ -34,19 +35,14 @@ def probabilities(
     first = next(iter(points.values()))
     paired = all(set(point) == set(first) for point in points.values())
     rng, sign = np.random.default_rng(random_seed), -1 if minimize else 1
-    shared = None if not paired else _draw(len(first), resamples, rng)
+    shared = None if not paired else draw_counts(len(first), resamples, rng)
     means = []
     for name, scores in points.items():
         seeds = first if paired else scores
         values = sign * statistics.check_scores([scores[seed] for seed in seeds], f"point {name}")
-        weights = _draw(len(values), resamples, rng) if shared is None else shared
+        weights = draw_counts(len(values), resamples, rng) if shared is None else shared
         grown = math.sqrt(len(values) / (len(values) - 1))
         means.append(values.mean() + grown * (weights @ values - values.mean()))
     is_best = np.stack(means) >= np.max(means, axis=0) - statistics.ROUNDING
     wins = (is_best / is_best.sum(axis=0)).mean(axis=1)
     return dict(zip(points, map(float, wins), strict=True))
-
-
-def _draw(count: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws how often each of `count` seeds is taken, [resamples, count], as fractions."""
-    return rng.multinomial(count, np.full(count, 1 / count), resamples) / count

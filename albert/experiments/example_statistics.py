@@ -79,21 +79,40 @@ def _bootstrap_p(drawn: npt.NDArray) -> float:
 # --- many tasks -----------------------------------------------------------------------------------
 
 
-def _draw_runs(scores: npt.NDArray, count: int, rng: np.random.Generator) -> npt.NDArray:
-    """Draws seeds within each task; returns their scores [count, seeds, tasks].
-
-    Args:
-      scores: [seeds, tasks].
-    """
-    picked = rng.integers(len(scores), size=(count, *scores.shape))
-    return scores[picked, np.arange(scores.shape[1])]
-
-
 def _chunks(total: int, size: int) -> Iterator[int]:
     """Yields counts that add up to `total`, for draws of `size` numbers each."""
     step = max(1, _CHUNK // size)
     for begin in range(0, total, step):
         yield min(step, total - begin)
+
+
+def _bootstrap(
+    sides: Sequence[npt.NDArray],
+    metric: Callable[..., npt.NDArray],
+    level: float,
+    resamples: int,
+    random_seed: int,
+) -> statistics.Estimate:
+    """Returns a metric with the percentile interval of seeds that are drawn within each task.
+
+    Args:
+      sides: scores [seeds, tasks] of each.
+      metric: metric [...] of scores [..., seeds, tasks] of each side.
+      level: level of the interval.
+      resamples: number of bootstrap samples.
+    """
+    statistics.check_level(level)
+    estimate, count = float(metric(*sides)), min(map(len, sides))
+    method = "stratified bootstrap"
+    if count == 1:
+        note = "one seed: the spread is unknown"
+        return statistics.Estimate(estimate, None, None, level, method, count, note)
+    rng, tasks, drawn = np.random.default_rng(random_seed), np.arange(sides[0].shape[1]), []
+    for size in _chunks(resamples, sides[0].size * math.prod(map(len, sides[1:]))):
+        runs = [side[rng.integers(len(side), size=(size, *side.shape)), tasks] for side in sides]
+        drawn.append(metric(*runs))
+    low, high = _percentiles(np.concatenate(drawn), level)
+    return statistics.Estimate(estimate, low, high, level, method, count, _few_seeds(count))
 
 
 def interquartile_mean(
@@ -113,21 +132,12 @@ def interquartile_mean(
       resamples: number of bootstrap samples.
     """
     values = statistics.check_scores(scores, "scores", 2)
-    statistics.check_level(level)
-    trim_mean, count = statistics.scipy_stats().trim_mean, len(values)
-    estimate, method = float(trim_mean(values, 0.25, axis=None)), "stratified bootstrap"
-    if count == 1:
-        note = "one seed: the spread is unknown"
-        return statistics.Estimate(estimate, None, None, level, method, count, note)
-    rng = np.random.default_rng(random_seed)
-    drawn = np.concatenate(
-        [
-            trim_mean(_draw_runs(values, size, rng).reshape(size, -1), 0.25, axis=1)
-            for size in _chunks(resamples, values.size)
-        ]
-    )
-    low, high = _percentiles(drawn, level)
-    return statistics.Estimate(estimate, low, high, level, method, count, _few_seeds(count))
+    trim_mean = statistics.scipy_stats().trim_mean
+
+    def mean(runs: npt.NDArray) -> npt.NDArray:
+        return trim_mean(runs.reshape(*runs.shape[:-2], -1), 0.25, axis=-1)
+
+    return _bootstrap([values], mean, level, resamples, random_seed)
 
 
 def _improvement(a: npt.NDArray, b: npt.NDArray) -> npt.NDArray:
@@ -162,33 +172,19 @@ def probability_of_improvement(
     """
     first = statistics.check_scores(a, "a", 2)
     second = statistics.check_scores(b, "b", 2)
-    statistics.check_level(level)
     if first.shape[1] != second.shape[1]:
         raise file_io.InputError(
             f"a and b need the same tasks; a has {first.shape[1]}, b has {second.shape[1]}"
         )
     if minimize:
         first, second = -first, -second
-    estimate, method = float(_improvement(first, second)), "stratified bootstrap"
-    count = min(len(first), len(second))
-    if count == 1:
-        note = "one seed: the spread is unknown"
-        return statistics.Estimate(estimate, None, None, level, method, count, note)
-    rng = np.random.default_rng(random_seed)
-    drawn = np.concatenate(
-        [
-            _improvement(_draw_runs(first, size, rng), _draw_runs(second, size, rng))
-            for size in _chunks(resamples, first.size * len(second))
-        ]
-    )
-    low, high = _percentiles(drawn, level)
-    return statistics.Estimate(estimate, low, high, level, method, count, _few_seeds(count))
+    return _bootstrap([first, second], _improvement, level, resamples, random_seed)
 
 
 # --- seeds and examples ---------------------------------------------------------------------------
 
 
-def _counts(size: int, resamples: int, rng: np.random.Generator) -> npt.NDArray:
+def draw_counts(size: int, resamples: int, rng: np.random.Generator) -> npt.NDArray:
     """Returns how often each of `size` things is drawn, [resamples, size], as fractions."""
     return rng.multinomial(size, np.full(size, 1 / size), resamples) / size
 
@@ -198,7 +194,7 @@ def _weights_of_examples(
 ) -> npt.NDArray:
     """Returns the weights [resamples, count] of drawn examples, or of those of drawn clusters."""
     if clusters is None:
-        return _counts(count, resamples, rng)
+        return draw_counts(count, resamples, rng)
     return clusters.draw(resamples, rng)[:, clusters.index]
 
 
@@ -354,8 +350,8 @@ def multi_bootstrap(
     statistics.check_level(level)
     rng, drawn = np.random.default_rng(random_seed), []
     for size in _chunks(resamples, first.shape[1]):
-        seeds = _counts(len(first), size, rng)
-        others = seeds if paired_seeds else _counts(len(second), size, rng)
+        seeds = draw_counts(len(first), size, rng)
+        others = seeds if paired_seeds else draw_counts(len(second), size, rng)
         examples = _weights_of_examples(first.shape[1], clusters, size, rng)
         drawn.append(_weighed_difference((first, second), (seeds, others), examples, of_means))
     a_scores, b_scores = (_of_seeds(side, of_means) for side in (first, second))
