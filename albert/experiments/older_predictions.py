@@ -13,7 +13,7 @@ from absl import logging
 
 from albert.experiments.runs import Run
 from albert.io import file_io, json_shapes, tables
-from albert.tasks import custom, entities, glue, race, word_files
+from albert.tasks import custom, glue, race, token_classification, word_files
 from albert.tasks.outcomes import Outcome
 from albert.tasks.squad import answers as squad_answers
 from albert.tasks.squad import outcomes as squad_outcomes
@@ -385,24 +385,13 @@ def read_words(path: str) -> list[Outcome]:
             f"{path}: expected words, their labels and the predicted labels; data without labels "
             f"cannot be compared ({error})"
         ) from error
-    sentences = [
-        (row.guid, row.words, row.labels or (), guess.labels or ())
+    rows = [
+        word_files.Prediction(row, list(guess.labels or ()), [])
         for row, guess in zip(labels, predictions, strict=True)
     ]
     # A part of the data may have no entity; the predictions show that the labels mark some.
-    used = {label for row in sentences for side in row[2:] for label in side}
-    is_marked = entities.mark_entities(used)
-    rows = []
-    for guid, words, names, guesses in sentences:
-        right = sum(map(str.__eq__, names, guesses))
-        numbers = {"right_words": right, "words": len(names)}
-        if is_marked:
-            _, counts = entities.count([names], [guesses])
-            numbers |= {f"{name}_entities": x for name, x in counts._asdict().items()}
-        text, label, prediction = (" ".join(parts) for parts in (words, names, guesses))
-        is_right = right == len(names)
-        rows.append(Outcome(guid, text, label, prediction, is_right, numbers=numbers))
-    return rows
+    used = {label for row in rows for label in (*(row.sentence.labels or ()), *row.labels)}
+    return list(token_classification.outcomes_of(rows, list(used)))
 
 
 # --- changed data ---------------------------------------------------------------------------------
