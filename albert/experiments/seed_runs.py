@@ -22,13 +22,13 @@ FINISHED, FAILED, UNDEFINED = "finished", "failed", results.UNDEFINED
 _STATUSES = (FINISHED, *stuck_runs.LEARNED_NOTHING, FAILED, UNDEFINED)
 # Flags that may differ from those of earlier runs of a study.
 _MAY_CHANGE = {*run_record.MAY_CHANGE, "num_restarts"}
+_NUMBER = (*json_shapes.NUMBER, NoneType)
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
-    "result": (*json_shapes.NUMBER, NoneType), "step": (int, NoneType), "judged?": bool,
-    "evaluated?": (int, NoneType), "baseline?": (*json_shapes.NUMBER, NoneType),
-    "test?": (*json_shapes.NUMBER, NoneType),
+    "result": _NUMBER, "step": (int, NoneType), "judged?": bool, "evaluated?": (int, NoneType),
+    "baseline?": _NUMBER, "test?": _NUMBER,
 }  # fmt: skip
-_SHAPE = {"metric": str, "runs": [_RUN]}
+_SHAPE = {"metric": str, "mean": _NUMBER, "deviation": _NUMBER, "runs": [_RUN]}
 
 Entry = dict[str, Any]  # a run in `SEEDS`, as `_outcome` describes it
 

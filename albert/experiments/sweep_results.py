@@ -26,7 +26,6 @@ from albert.io import file_io
 from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 NAME = "sweep_results"
-SEEDS = seed_runs.SEEDS  # file of a run over several seeds
 SCORE = "score"  # its name without `sweep_plan.Plan.metric`
 
 
@@ -46,7 +45,7 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
     Returns:
       (step, score, all results of that step); (None, None, {}) if it has not been evaluated.
     """
-    path = os.path.join(folder, SEEDS)
+    path = os.path.join(folder, seed_runs.SEEDS)
     if file_io.exists(path):
         return _score_of_seeds(path, metric)
     trial, blocks = results.read_trial(folder), results.read_blocks(folder)
@@ -86,19 +85,16 @@ def _score_of_seeds(
       (None, mean or None, {metric: mean, "deviation": …, "failures": number of failed runs, if
       any}).
     """
-    content = file_io.read_json(path, "results over seeds")
-    try:
-        name, mean, deviation = (content[key] for key in ("metric", "mean", "deviation"))
-    except (KeyError, TypeError) as error:
-        raise file_io.InputError(f"{path}: expected an object with metric and mean") from error
+    content = seed_runs.read(path)
+    name, mean = content["metric"], _finite(content["mean"])
     if metric not in (None, name):
         raise file_io.InputError(
             f"{path} has the mean of {name}, not of {metric}: leave the metric out"
         )
-    metrics = {name: _finite(mean), "deviation": deviation}
+    metrics = {name: mean, "deviation": content["deviation"]}
     if content.get("failures"):
         metrics["failures"] = content["failures"]  # which the mean omits
-    return None, _finite(mean), metrics
+    return None, mean, metrics
 
 
 def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
@@ -112,7 +108,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
     Returns:
       Dict of these attributes of a `sweep_journal.Trial`.
     """
-    path = os.path.join(folder, SEEDS)
+    path = os.path.join(folder, seed_runs.SEEDS)
     if file_io.exists(path):
         return _learning_of_seeds(path)
     context = run_record.read_context(folder, metric)

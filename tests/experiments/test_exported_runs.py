@@ -102,7 +102,7 @@ def test_seeds_inside_of_a_trial_and_one_that_still_runs(tmp_path):
     made = [run_folders.make_run(study / f"seed_{seed}", seed=seed) for seed in (1, 2)]
     run_folders.grow_run(made[1], run_record.RUNNING)
     entry = {"seed": 1, "folder": "seed_1", "status": seed_runs.FAILED, "restarts": 0, "step": None}
-    content = {"metric": "eval_accuracy", "runs": [{**entry, "result": None}]}
+    content = seed_runs.summarize("eval_accuracy", [{**entry, "result": None}])
     run_folders.write_json(study / seed_runs.SEEDS, content)
     runs, _ = exported_runs.read([str(folder)])
     assert sorted((run.name, run.status) for run in runs) == [

@@ -62,6 +62,6 @@ def make_seeds(folder, scores, data=None, wrong=None, lost=None, **settings):
                 "result": None if status == "failed" else score, "step": 10,
             }
         )  # fmt: skip
-    content = {"metric": "eval_accuracy", "runs": runs}
+    content = {"metric": "eval_accuracy", "mean": None, "deviation": None, "runs": runs}
     (folder / "seeds.json").write_text(json.dumps(content))
     return folder
