@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import logging
 
-from albert.experiments import statistics, trial_processes
+from albert.experiments import statistics, text_tables, trial_processes
 from albert.io import file_io, json_shapes, locks, signals
 from albert.training import results, run_record, stuck_runs
 
@@ -150,11 +150,6 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     }
 
 
-def _number(value: float | None) -> str:
-    """Returns a number as text; "" for None."""
-    return "" if value is None else f"{value:.4f}"
-
-
 def to_text(summary: dict) -> str:
     """Returns a summary of `summarize` as a table in Markdown, with a line about all runs."""
     metric, runs = summary["metric"], summary["runs"]
@@ -162,20 +157,19 @@ def to_text(summary: dict) -> str:
     is_tested = summary["test_mean"] is not None
     header = ["seed", name, *([f"{metric} (test)"] if is_tested else [])]
     header += ["best step", "restarts", "state"]
-    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    rows = []
     for run in runs:
-        step = "" if run["step"] is None else run["step"]
-        cells = [run["seed"], _number(run["result"])]
-        cells += [_number(run.get("test"))] if is_tested else []
-        cells += [step, run["restarts"], "; ".join(_state(metric, run))]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        scores = [run["result"], *([run.get("test")] if is_tested else [])]
+        cells = [run["seed"], *(text_tables.number(score, "") for score in scores)]
+        rows.append([*cells, run["step"], run["restarts"], "; ".join(_state(metric, run))])
+    lines = [text_tables.write(header, rows)]
     good = len(runs) - summary["failures"]
     if good:
-        spread = f"{_spread_text(summary, '')}, {_best_text(summary)}, over {good} runs"
-        lines.append(f"\n{name}: {spread}")
+        spread, best = _spread_text(summary, ""), _best_text(summary)
+        lines.append(f"{name}: {spread}, {best}, over {good} runs")
     else:
         missing = "a score" if any(run["status"] == UNDEFINED for run in runs) else "learned"
-        lines.append(f"\n{name}: no run has {missing}: {_counts(runs)}")
+        lines.append(f"{name}: no run has {missing}: {_counts(runs)}")
     if is_tested:
         lines.append(f"{metric} (test): {_spread_text(summary, 'test_')}")
     return "\n".join([*lines, *_cautions(runs)])
@@ -212,20 +206,19 @@ def _spread_text(summary: dict[str, Any], prefix: str) -> str:
       summary: result of `summarize`.
       prefix: prefix of its keys: "" for dev data, "test_" for test data.
     """
-    deviation = _number(summary[f"{prefix}deviation"]) or "unknown"
+    deviation = text_tables.number(summary[f"{prefix}deviation"], "unknown")
     scores = _counted(summary["runs"], "test" if prefix else "result")
     interval = statistics.Summary.from_scores(scores).interval
-    interval_text = f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""
-    return (
-        f"mean {_number(summary[f'{prefix}mean'])}{interval_text}, standard deviation {deviation}"
-    )
+    mean = text_tables.number(summary[f"{prefix}mean"])
+    mean += f" (95% interval {text_tables.interval(*interval)})" if interval else ""
+    return f"mean {mean}, standard deviation {deviation}"
 
 
 def _best_text(summary: dict[str, Any]) -> str:
     """Returns the best score of a summary of `summarize`, as text."""
     if summary["best"] is None:
         return "none is better than a constant answer"
-    return f"best {_number(summary['best'])} ({summary['best_folder']})"
+    return f"best {text_tables.number(summary['best'])} ({summary['best_folder']})"
 
 
 def _counts(runs: Iterable[Entry]) -> str:
@@ -247,10 +240,10 @@ def describe(folder: str) -> str:
     content = read(os.path.join(folder, SEEDS))
     summary, runs = summarize(content["metric"], content["runs"]), content["runs"]
     name = results.best_of(summary["metric"], [run.get("evaluated") for run in runs])
-    best = _number(summary["best"]) or "-"
     text = (
-        f"{name}: {_mean_text(summary, '')}, best {best}; {summary['failures']} of {len(runs)} "
-        "runs failed, did not learn or have an undefined score"
+        f"{name}: {_mean_text(summary, '')}, best {text_tables.number(summary['best'])}; "
+        f"{summary['failures']} of {len(runs)} runs failed, did not learn or have an undefined "
+        "score"
     )
     if summary["test_mean"] is None:
         return text
@@ -264,8 +257,8 @@ def _mean_text(summary: dict[str, Any], prefix: str) -> str:
       summary: result of `summarize`.
       prefix: prefix of its keys: "" for dev data, "test_" for test data.
     """
-    mean, deviation = (_number(summary[f"{prefix}{key}"]) or "-" for key in ("mean", "deviation"))
-    return f"mean {mean}, deviation {deviation}"
+    keys = ("mean", "deviation")
+    return ", ".join(f"{key} {text_tables.number(summary[prefix + key])}" for key in keys)
 
 
 def folders_of_runs(folder: str) -> list[str]:
