@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from albert.experiments import report_cells, statistics, text_tables
@@ -18,6 +19,7 @@ COSTS = {
 }
 SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
 PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
+_CHANGES = ("pair", "gains or loses", "example", "text", "right", "first", "second")
 _MAX_CHANGES = 50  # examples per direction: each has a text of up to some hundred characters
 _CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
 
@@ -210,49 +212,31 @@ def to_text(compared: Compared, num_examples: int = 0) -> str:
     return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
 
 
-def to_markdown(compared: Compared, num_examples: int = 0) -> str:
-    """Returns a comparison as tables in Markdown, with some of the changed examples."""
-    lines = [_title(compared), "", text_tables.write(SIDES, map(side_row, compared.sides))]
+def _to_tables(form: str, comment: str, compared: Compared, num_examples: int) -> str:
+    """Returns a comparison as tables, with some of the changed examples.
+
+    Args:
+      form: a form of `text_tables`.
+      comment: beginning of the lines that belong to no table; "": these are paragraphs.
+    """
+    title = _title(compared)
+    lines = [comment + " ".join(title.split())] if comment else [title, ""]
     pairs = [row for pair in compared.pairs for row in pair_rows(pair)]
-    lines.append(text_tables.write(PAIRS, pairs))
     changed = [
-        [
-            *(f"{pair.second} minus {pair.first}", verb),
-            *(row.key, row.text, row.label, row.first, row.second),
-        ]
+        [f"{pair.second} minus {pair.first}", verb, row.key, row.text, row.label]
+        + [row.first, row.second]
         for pair in compared.pairs
         if pair.examples is not None
         for verb, rows in (("gains", pair.examples.gained), ("loses", pair.examples.lost))
         for row in rows[:num_examples]
     ]
-    if changed:
-        header = ["pair", "gains or loses", "example", "text", "right", "first", "second"]
-        lines.append(text_tables.write(header, changed))
-    header, rows = _cost_rows(compared)
-    if rows:
-        lines.append(text_tables.write(header, rows))
-    return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
+    sides = list(map(side_row, compared.sides))
+    tables = [(SIDES, sides), (PAIRS, pairs), (_CHANGES, changed), _cost_rows(compared)]
+    lines += [text_tables.write(header, rows, form) for header, rows in tables if rows]
+    return "\n".join([*lines, *(comment + note for note in compared.notes)]).rstrip() + "\n"
 
 
 # --- other formats --------------------------------------------------------------------------------
-
-
-def to_latex(compared: Compared, num_examples: int = 0) -> str:
-    """Returns tables for LaTeX, with rules of the package booktabs.
-
-    Args:
-      num_examples: not used: these tables list no examples.
-    """
-    parts = [
-        f"% {' '.join(_title(compared).split())}",
-        text_tables.write(SIDES, list(map(side_row, compared.sides)), text_tables.LATEX),
-        text_tables.write(
-            PAIRS, [row for pair in compared.pairs for row in pair_rows(pair)], text_tables.LATEX
-        ),
-    ]
-    header, rows = _cost_rows(compared)
-    parts += [text_tables.write(header, rows, text_tables.LATEX)] if rows else []
-    return "\n".join([*parts, *(f"% {note}" for note in compared.notes)]).rstrip() + "\n"
 
 
 def to_csv(compared: Compared, num_examples: int = 0) -> str:
@@ -366,8 +350,8 @@ def to_json(compared: Compared, num_examples: int = 0) -> str:
 
 FORMATS: dict[str, Callable[[Compared, int], str]] = {
     "text": to_text,
-    "markdown": to_markdown,
-    "latex": to_latex,
+    "markdown": partial(_to_tables, text_tables.MARKDOWN, ""),
+    "latex": lambda compared, _: _to_tables(text_tables.LATEX, "% ", compared, 0),
     "csv": to_csv,
     "json": to_json,
 }
