@@ -374,48 +374,39 @@ def multi_bootstrap(
 # --- one run of each ------------------------------------------------------------------------------
 
 
-def _mcnemar_p(only_a: int, only_b: int, method: str) -> float:
-    """Returns the two-sided p of McNemar's test.
+def _mid_p(only_a: int, only_b: int) -> float:
+    """Returns the two-sided mid-p of McNemar's test.
 
     Args:
       only_a, only_b: numbers of examples that only one model has right.
-      method: "exact", "mid-p" or "chi2".
     """
     stats, total = statistics.scipy_stats(), only_a + only_b
     if not total:
         return 1.0
-    if method == "chi2":
-        return float(stats.chi2.sf(max(0, abs(only_a - only_b) - 1) ** 2 / total, 1))
     p = float(stats.binomtest(only_a, total).pvalue)
-    if method == "mid-p":
-        p -= float(stats.binom.pmf(only_a, total, 0.5))
-    return p
+    return p - float(stats.binom.pmf(only_a, total, 0.5))
 
 
 def mcnemar(
     a_correct: npt.ArrayLike,
     b_correct: npt.ArrayLike,
     *,
-    method: str = "mid-p",
     level: float = 0.95,
     names: tuple[str, str] = ("a", "b"),
 ) -> statistics.Comparison:
     """Compares the accuracies of two models on the same examples with McNemar's test.
 
     The exact test is conservative; mid-p (Fagerland et al., "The McNemar test for binary
-    matched-pairs data", 2013, section "mid-p") keeps the level in practice and is the default;
-    "chi2" has the correction for continuity. The interval is the adjusted Wald interval of Bonett
-    and Price (2012), equation 6. The result holds for new examples, not for new seeds.
+    matched-pairs data", 2013, section "mid-p") keeps the level in practice. The interval is the
+    adjusted Wald interval of Bonett and Price (2012), equation 6. The result holds for new
+    examples, not for new seeds.
 
     Args:
       a_correct: [examples] of 0 and 1, or booleans.
       b_correct: [examples].
-      method: "mid-p", "exact" or "chi2".
       level: level of the interval and of the claim.
       names: names of a and b, for the verdict.
     """
-    if method not in ("mid-p", "exact", "chi2"):
-        raise file_io.InputError(f"method must be mid-p, exact or chi2; got {method!r}")
     statistics.check_level(level)
     first, second = _same_length(a_correct, b_correct, names)
     for values, name in zip((first, second), names, strict=True):
@@ -423,7 +414,7 @@ def mcnemar(
             raise file_io.InputError(f"{name}: expected 1 for correct and 0 for wrong examples")
     n = len(first)
     only_a, only_b = int(np.sum(first > second)), int(np.sum(first < second))
-    p = _mcnemar_p(only_a, only_b, method)
+    p = _mid_p(only_a, only_b)
     shares = (only_b + 1) / (n + 2), (only_a + 1) / (n + 2)
     gap = shares[0] - shares[1]
     z = float(statistics.scipy_stats().norm.ppf(0.5 + level / 2))
@@ -431,7 +422,7 @@ def mcnemar(
     difference, low, high = (only_b - only_a) / n, max(-1.0, gap - half), min(1.0, gap + half)
     better, verdict = statistics.decide(difference, p, level, False, names)
     return statistics.Comparison(
-        difference, low, high, p, level, f"McNemar, {method}", n, n, True, better, verdict
+        difference, low, high, p, level, "McNemar, mid-p", n, n, True, better, verdict
     )
 
 

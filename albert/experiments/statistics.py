@@ -110,7 +110,6 @@ class Points:
 
     Attributes:
       reference: name of the point that the others are compared with.
-      winner: name of a point that is better than every other; None if none is claimed.
       level: 1 minus the probability of at least one false claim in the whole table.
       method: names of the tests behind p.
       verdict: one sentence about the reference.
@@ -119,7 +118,6 @@ class Points:
 
     points: tuple[Point, ...]
     reference: str
-    winner: str | None
     level: float
     method: str
     verdict: str
@@ -494,12 +492,11 @@ def compare_seeds(
     *,
     minimize: bool = False,
     level: float = 0.95,
-    paired: bool | None = None,
     failed: tuple[int, int] = (0, 0),
     names: tuple[str, str] = ("a", "b"),
     random_seed: int = 0,
 ) -> Comparison:
-    """Compares two sets of runs over seeds.
+    """Compares two sets of runs over seeds, in pairs if both have the same seeds.
 
     The interval is that of the paired t test, or of Welch's t test without pairs. From 6 pairs, or
     4 and 4 runs, on (at level 0.95) a permutation test is also made, and p is the larger of both:
@@ -511,16 +508,11 @@ def compare_seeds(
       b: {seed: score}.
       minimize: whether lower scores are better.
       level: level of the interval and of the claim.
-      paired: whether to compare by seed; None: if both have the same seeds.
       failed: numbers of runs of a and b that failed and have no score; they are only reported.
       names: names of a and b, for the verdict.
     """
     check_level(level)
-    same = set(a) == set(b)
-    if paired and not same:
-        odd = ", ".join(map(str, sorted(set(a) ^ set(b), key=str)))
-        raise file_io.InputError(f"pairs need the same seeds; only one side has {odd}")
-    is_paired = same if paired is None else paired
+    is_paired = set(a) == set(b)
     first = check_scores([a[seed] for seed in a], names[0])
     second = check_scores([b[seed] for seed in (a if is_paired else b)], names[1])
     comparison = _compare(first, second, is_paired, level, minimize, names, random_seed)
@@ -795,7 +787,6 @@ def _to_points(
     )
     counts = f"{worse} are worse, {better} better, {len(others) - worse - better} of "
     verdict = f"{reference}: {counts}{len(others)} {NOT_DISTINGUISHABLE}"
-    winner = reference if worse == len(others) else None
-    if winner:
+    if worse == len(others):
         verdict = f"{reference} is better than all {len(others)} others"
-    return Points(tuple(rows), reference, winner, level, method, verdict, note)
+    return Points(tuple(rows), reference, level, method, verdict, note)
