@@ -71,7 +71,7 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
         values = super().described_values(description)
         columns = description.get("columns")
-        if word_files.are_columns(columns):
+        if isinstance(columns, dict) and word_files.are_columns(columns):
             path = self.validation_file or self.test_file or ""
             fitting = word_files.Columns(**columns).fitting(word_files.format_of(path))
             found = {"words_column": fitting.words, "label_column": fitting.label}

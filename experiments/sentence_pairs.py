@@ -15,7 +15,7 @@ from experiments import study
 
 _WORDS = range(5, 29)  # of a sentence that is used
 _IN_SEQUENCE = 200  # sentences of a document at most
-# Ranks of the neighbours of which one each is drawn: nearly the same, alike, of the same topic.
+# Ranks of the neighbors of which one each is drawn: nearly the same, alike, of the same topic.
 _RANKS = ((0, 4), (4, 40), (40, 300))
 _NEAR = 30  # sentences before and after, one of which is drawn too
 _CHANGED = (0.05, 0.1, 0.2, 0.3, 0.4)  # fractions of words that altered copies lack or exchange
@@ -50,7 +50,7 @@ def unit_vectors(model: pathlib.Path, texts: Sequence[str]) -> np.ndarray:
 def mine(vectors: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[int, int, float]]:
     """Yields the numbers of two sentences and the cosine of their vectors [texts, H].
 
-    Each sentence gets neighbours of `_RANKS`, one from nearby in the text, and half of the time a
+    Each sentence gets neighbors of `_RANKS`, one from nearby in the text, and half of the time a
     random one.
     """
     count, most = len(vectors), min(_RANKS[-1][1], len(vectors) - 1)

@@ -74,11 +74,9 @@ def export(
     huggingface.check_architecture(config, names)
     _check_no_hidden_layer(prefix, tensors)
     head = head or described_head or huggingface.find_head(tensors)
-    bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
-    outputs = len(tensors[bias]) if bias in tensors else None
+    outputs = _count_outputs(tensors, head)
     head = _check_head(head, outputs)
-    described_pooling = model_folder.described_pooling(folder) or pooling.CLS
-    _check_pooling(prefix, head, described_pooling)
+    kind = _find_pooling(prefix, head)
     labels = _check_labels(labels or described_labels, head, outputs or 0)
     own = _with_folded_answers(tensors, prefix, head)
     weights = {
@@ -88,10 +86,9 @@ def export(
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as new:
         huggingface.write_weights(new, weights)
         write_tokenizer(new, tokenizer, _longest_input(folder, config))
-        if described_pooling != pooling.CLS:
-            pooling.write(new, described_pooling, config.hidden_size)
-        about = (config, head, labels, tokenizer, names, dropout_prob)
-        described = huggingface.convert_config(*about)
+        if kind != pooling.CLS:
+            pooling.write(new, kind, config.hidden_size)
+        described = huggingface.convert_config(config, head, labels, tokenizer, names, dropout_prob)
         if weights_type != "float32":  # else transformers would compute in the type of the weights
             described["dtype"] = "float32"
         huggingface.write_config(new, described)
@@ -228,8 +225,19 @@ def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> No
         )
 
 
-def _check_pooling(prefix: str, head: str, kind: str) -> None:
-    """Rejects a head on texts that does not read the first token, but another kind of pooling."""
+def _count_outputs(tensors: Mapping[str, np.ndarray], head: str | None) -> int | None:
+    """Returns the number of outputs of a classifier or regression; None for other models."""
+    bias = _TOKEN_BIAS if head == "token_classification" else "output_bias"
+    return len(tensors[bias]) if bias in tensors else None
+
+
+def _find_pooling(prefix: str, head: str) -> str:
+    """Returns the kind of pooling of a checkpoint's model, one of `pooling.KINDS`.
+
+    Raises:
+      file_io.InputError: the head is one of texts and does not read the first token.
+    """
+    kind = model_folder.described_pooling(os.path.dirname(prefix) or ".") or pooling.CLS
     if head in _ON_TEXTS and kind != pooling.CLS:
         raise file_io.InputError(
             f"{prefix} has a head that reads the {kind} of all tokens; the classes of "
@@ -237,6 +245,7 @@ def _check_pooling(prefix: str, head: str, kind: str) -> None:
             "pooler: train with pooling=cls, write another form with export_serving, or only the "
             "encoder (head=encoder)"
         )
+    return kind
 
 
 def _check_word_embeddings(

@@ -42,7 +42,7 @@ def test_pairs_are_from_alike_to_unlike():
     vectors = np.repeat(centres, 30, axis=0) + 0.3 * rng.normal(size=(600, 8))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     pairs = list(sentence_pairs.mine(vectors, rng))
-    assert 2300 < len(pairs) < 2800  # 600 times three neighbours, one nearby, half of a random one
+    assert 2300 < len(pairs) < 2800  # 600 times three neighbors, one nearby, half of a random one
     for one, other, cosine in pairs:
         assert one != other and cosine == pytest.approx(vectors[one] @ vectors[other], abs=1e-5)
     flat = sentence_pairs.flatten(pairs, rng)
