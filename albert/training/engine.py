@@ -112,6 +112,7 @@ _TIMED_BATCHES = 3  # batches timed per evaluation
 # A call that takes this many times longer than the last one is considered to hang.
 _HANG_FACTOR = 3
 _SAVE, _TERMINATE = 1, 2  # requests by a signal or the clock; the larger one wins
+_SAVED = "saved step {}; rerun the same command to resume from it"
 # Errors other than out-of-memory that TensorFlow also reports as ResourceExhausted.
 _FILE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
@@ -418,9 +419,7 @@ class Engine:
                     ended = self._save(step, optimizer, on_checkpoint if is_evaluated else None)
                     if request == _TERMINATE:
                         self._writer.wait()
-                        raise signals.Terminated(
-                            f"saved step {step}; rerun the same command to resume from it"
-                        )
+                        raise signals.Terminated(_SAVED.format(step))
                     if ended:
                         return
                     save_time = time.monotonic()
