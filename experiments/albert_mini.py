@@ -23,7 +23,7 @@ TASKS = ("MRPC", "STS-B", "RTE", "SST-2", "QNLI")
 RATES = (1e-4, 2e-4, 3e-4)  # more than those of models whose layers are not shared
 # Texts that may only be used for research; the model is for everyone.
 _NON_COMMERCIAL = ("others_07", "others_08")
-_ROUNDS = ((1000, 6), (1800, 12))  # steps on pairs, and minutes of pre-training after them
+_ROUNDS = ((1000, 6), (1800, 10))  # steps on pairs, and minutes of pre-training after them
 _RECORDS = {"max_seq_length": 128, "sentence_task": "none", "mask_in_training": True}
 
 
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not options.dry_run:
             start = join(best, pairs, start.parent)
         again = {"init_checkpoint": start, "init_from_teacher": False, "budget_minutes": minutes}
-        again |= {"learning_rate": 5e-4, "distill_weights": "0,0.5,0,1,1"}
+        again |= {"learning_rate": 4e-4, "distill_weights": "0,0.5,0,1,1"}
         best = train(options, commands, f"model_{number}", flags | again)
     model = write_model(options, commands, best)
     if not options.dry_run:
