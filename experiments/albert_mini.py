@@ -113,7 +113,7 @@ def join(head: pathlib.Path, encoder: pathlib.Path, folder: pathlib.Path) -> pat
     Args:
       folder: gets the checkpoint and the files beside `head`.
     """
-    from albert.model import checkpoints, sources
+    from albert.model import checkpoints, model_folder, sources
 
     target = folder / "model.ckpt-0"
     if not target.with_suffix(".index").exists():
@@ -121,6 +121,7 @@ def join(head: pathlib.Path, encoder: pathlib.Path, folder: pathlib.Path) -> pat
         folder.mkdir(parents=True, exist_ok=True)
         for path in map(pathlib.Path, sources.files_beside(str(head))):
             shutil.copy(path, folder / path.name)
+        model_folder.write_rules(str(folder), sources.rules_beside(str(head)))
         shared = {name: value for name, value in trained.items() if name in tensors}
         checkpoints.write_tensors(str(target), tensors | shared)
     return target
