@@ -518,7 +518,13 @@ class Classifier(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModels that the flags ask for."""
+        """Writes the SavedModels that the flags ask for to new folders in `export_dir`.
+
+        Args:
+          inputs: the tokenizer, files, sizes and devices of the run.
+          prepared: its task, data and settings of the model.
+          engine: has the trained model.
+        """
         model = fine_tuning.model_to_export(self.settings, inputs, prepared.task, engine)
         if model:
             specs = glue.feature_specs(self.settings.max_seq_length, self.task.is_regression)

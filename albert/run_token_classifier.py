@@ -177,7 +177,13 @@ class TokenClassifier(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModels that the flags ask for."""
+        """Writes the SavedModels that the flags ask for to new folders in `export_dir`.
+
+        Args:
+          inputs: the tokenizer, files, sizes and devices of the run.
+          prepared: its task, data and settings of the model.
+          engine: has the trained model.
+        """
         from albert.export import saved_model_export
 
         settings = self.settings

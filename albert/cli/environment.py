@@ -28,7 +28,8 @@ def set_defaults(
       flag_values: the flags, defined and not parsed yet.
       names: names of the flags that variables may set. A flag that may be given several times takes
         values separated by commas.
-      variables: the environment. Empty values count as missing.
+      variables: the environment: ``ALBERT_PORT`` sets the flag ``port``. Empty values count as
+        missing.
     """
     for name in names:
         text = variables.get(variable_of(name))

@@ -239,7 +239,13 @@ class Squad(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModel to a new folder in `export_dir`."""
+        """Writes the SavedModel to a new folder in `export_dir`.
+
+        Args:
+          inputs: the tokenizer, files, sizes and devices of the run.
+          prepared: its task, data and settings of the model.
+          engine: has the trained model.
+        """
         from albert.export import saved_model_export
         from albert.training import distribution
 

@@ -157,7 +157,7 @@ def _text(low: float, high: float) -> str:
 
 
 def mark_spans(text: str, spans: Mapping[str, str]) -> Marked:
-    """Returns a text in which the first place of each span is marked; later spans win.
+    """Returns a text whose parts have marks: the first place of each span; later spans win.
 
     Args:
       spans: {span: "right" or "wrong"}; what is not in the text is not marked.

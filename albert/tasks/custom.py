@@ -80,8 +80,8 @@ class _Counts:
         """Counts the labels in a column of a file.
 
         Args:
-          path: a file of `tables`.
-          column: name of the column.
+          path: a .csv or .tsv file with a header, or .jsonl.
+          column: name of the column, or key.
         """
         rows: dict[str, int] = {}
         places: dict[str, str] = {}

@@ -117,6 +117,7 @@ def training_flops(model: contracts.Model, work: StepWork) -> int | None:
 
     Args:
       model: the model that is trained.
+      work: numbers of texts, positions and masked words that are computed, of one batch or of many.
     """
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher

@@ -86,10 +86,11 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
 def train_metrics(
     outputs: Tensors, features: Tensors, names: Sequence[str]
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns the accuracy of both positions by name, as (sum, weight) pairs.
+    """Returns {"start_accuracy", "end_accuracy": (right positions, all positions)}, float32 scalars.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs: those of the model by name.
+      features: its inputs by name, with the right start_positions and end_positions, integers [B].
       names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     import tensorflow as tf
@@ -99,10 +100,14 @@ def train_metrics(
 
 
 def eval_rows(outputs: Tensors, features: Tensors, names: Sequence[str]) -> dict[str, "tf.Tensor"]:
-    """Returns the rows of a batch for `Scores`, tensors [B]; {} if no answer is known.
+    """Returns what `Scores` takes of a batch, tensors [B] by name; {} if no answer is known.
+
+    These are whether start and end are right, the loss, and whether the window has the answer.
 
     Args:
-      outputs, features: outputs and inputs of the model.
+      outputs: those of the model by name.
+      features: its inputs by name; where an answer is known with start_positions, end_positions
+        and place_is_known, integers [B].
       names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     if "start_positions" not in features:
