@@ -86,7 +86,7 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
 def train_metrics(
     outputs: Tensors, features: Tensors, names: Sequence[str]
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns {"start_accuracy", "end_accuracy": (right positions, all positions)}, float32 scalars.
+    """Returns {"start_accuracy", "end_accuracy": (number right, number)}, float32 scalars.
 
     Args:
       outputs: those of the model by name.
