@@ -142,6 +142,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
     def ask(self, question: str, context: str) -> Reply:
         """Answers a question about a text of any length."""
         (reply,) = self.predict([Question(question, context)])
+        self._warn_if_cut(question, "")
         return reply
 
     def predict(
@@ -244,17 +245,22 @@ class Answerer(Predictor[Question, Asked, Reply]):
     def _length_of(self, question: str) -> int:
         return len(self.tokenizer.encode(question))
 
+    def _warn_if_cut(self, question: str, at: str) -> None:
+        """Warns of a question that is longer than the model reads; `at`: start of the warning."""
+        length, most = self._length_of(question), self._settings.max_query_length
+        if length > most:
+            logging.warning(
+                "%sThe question has %d tokens; the model reads the first %d", at, length, most
+            )
+
     def _windows_of(
         self, example: squad_features.SquadExample, place: str = ""
     ) -> list[squad_features.SquadFeatures]:
         at = f"{place}: " if place else ""
         if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
-        length, most = self._length_of(example.question_text), self._settings.max_query_length
-        if place and length > most:  # replies without a place say it themselves
-            logging.warning(
-                "%sThe question has %d tokens; the model reads the first %d", at, length, most
-            )
+        if place:  # not for those of a server's clients, whose replies say it
+            self._warn_if_cut(example.question_text, at)
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
             raise file_io.InputError(f"{at}the text cannot be searched: {windows}")

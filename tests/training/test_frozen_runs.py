@@ -150,6 +150,7 @@ def test_an_interrupted_run_goes_on_from_its_cache(study, inputs, tmp_path, capl
         checkpoints.delete(prefix)
     weights = builders.weights(folder / "model.ckpt-best")
     weights["bert/encoder/transformer/group_0/inner_group_0/LayerNorm/beta"] += 1
+    (folder / "best_trial.txt").unlink()
     checkpoints.write_tensors(str(folder / "model.ckpt-best"), weights)
     with pytest.raises(file_io.InputError, match="has another encoder .*LayerNorm/beta"):
         builders.run(run_squad_v1, **squad_flags(inputs, folder, **shared))
