@@ -103,7 +103,7 @@ def learn_pairs(
         **{"bias_correction": True, "precision": "bfloat16", "seed": number},
         "output_dir": folder,
     }
-    commands.run(f"pairs_{number}", "run_classifier", flags, folder / "eval_results.txt")
+    commands.run(f"pairs_{number}", "run_classifier", flags, folder / "run.json")
     return folder / "model.ckpt-best"
 
 

@@ -189,7 +189,7 @@ class Study:
     def _run(self, name: str, flags: dict[str, Any]) -> dict[str, Any]:
         """Trains by `run_classifier`; returns the record of the run, which has this name."""
         folder = pathlib.Path(flags["output_dir"])
-        self._commands.run(name, "run_classifier", flags, folder / "eval_results.txt")
+        self._commands.run(name, "run_classifier", flags, folder / "run.json")
         if self._options.dry_run:
             return {}
         scores, facts = study.last_scores(folder), study.describe(folder)

@@ -89,6 +89,9 @@ class Commands:
     def run(self, name: str, script: str, flags: dict[str, Any], done: pathlib.Path) -> None:
         """Runs a script unless the file or folder `done`, its last product, exists.
 
+        A product that is the record of a run, ``run.json``, must also say that the run has ended:
+        results of evaluations are there before.
+
         Raises:
           subprocess.CalledProcessError: the script fails; its output has the name of the log.
         """
@@ -96,12 +99,12 @@ class Commands:
         if self._options.dry_run:
             print("python", *arguments)
             return
-        if done.exists():
+        if _is_finished(done):
             return
         log = self._options.work / "logs" / f"{name.replace('/', '-')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with locks.locked(f"{log.with_suffix('.lock')}"):  # Processes of a study share its data.
-            if not done.exists():
+            if not _is_finished(done):
                 self._start(name, script, arguments, log)
 
     def _start(self, name, script, arguments, log):
@@ -110,6 +113,12 @@ class Commands:
             status = _wait(subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file))
         if status:
             raise subprocess.CalledProcessError(status, f"albert.{script} ({log})")
+
+
+def _is_finished(product: pathlib.Path) -> bool:
+    if not product.exists():
+        return False
+    return product.name != "run.json" or json.loads(product.read_text())["status"] == "done"
 
 
 def _wait(process):

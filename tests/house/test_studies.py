@@ -5,6 +5,7 @@ import importlib
 import itertools
 import json
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -152,6 +153,17 @@ def test_a_run_that_another_process_makes_is_left_to_it(tmp_path, capsys):
         run.make()
     assert capsys.readouterr().out == "a-seed_1: another process makes it\n"
     assert not (tmp_path / "results").exists()
+
+
+def test_a_run_that_was_interrupted_is_not_finished(tmp_path):
+    """Although it has results: those of its first evaluations."""
+    commands = study.Commands(study.Options(tmp_path, tmp_path, tmp_path))
+    record = tmp_path / "run.json"
+    record.write_text('{"status": "done"}')
+    commands.run("a", "no_such_script", {}, record)
+    record.write_text('{"status": "interrupted"}')
+    with pytest.raises(subprocess.CalledProcessError, match="no_such_script"):
+        commands.run("a", "no_such_script", {}, record)
 
 
 def test_held_out_texts_have_the_lengths_of_the_study(tmp_path, capsys):

@@ -416,7 +416,9 @@ def test_cached_records_can_live_elsewhere(inputs, tmp_path, run_script, caplog,
     with caplog.at_level("INFO", logger="absl"):
         run_script(run_classifier, **flags | {"do_train": False, "from_scratch": False})
     assert "Best: step 1" in caplog.text
-    with pytest.raises(file_io.InputError, match="only the best checkpoint is left.* another --outp"):
+    with pytest.raises(
+        file_io.InputError, match="only the best checkpoint is left.* another --outp"
+    ):
         run_script(run_classifier, **flags | {"train_step": 2})
 
 
