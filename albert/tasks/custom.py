@@ -23,7 +23,11 @@ _REGRESSION_SCORES = (
     ("MAE", metrics.mean_absolute_error),
     ("R2", metrics.r_squared),
 )
-UNKNOWN = "correct the row, or train with examples of this label"  # remedy for such a label
+# The remedy for a label that the training did not have.
+UNKNOWN = (
+    "correct the row, or train with examples of this label in an empty folder, as "
+    f"{LABELS_NAME} keeps the names of a folder's first training"
+)
 SPLIT_FLAGS = {"train": "train_file", "dev": "validation_file", "test": "test_file"}
 _NOT_FINITE = {sign + name for sign in ("", "-", "+") for name in ("nan", "inf", "infinity")}
 _WITH_POINT = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?")

@@ -28,7 +28,7 @@ _FILES = (
 _READING = (
     *("max_seq_length", "max_query_length", "doc_stride", "max_qa_length", "long_texts"),
     *("n_best_size", "max_answer_length", "start_n_top", "end_n_top"),
-    *("max_predictions_per_seq", "masked_lm_prob", "masked_lm_budget", "ngram"),
+    *("max_predictions_per_seq", "masked_lm_prob", "ngram"),
     *("favor_shorter_ngram", "do_whole_word_mask", "do_permutation"),
     *("blimp_data_dir", "blimp_limit"),
 )

@@ -10,7 +10,7 @@ from albert.training.evaluation_basis import METRIC, READING, Basis
 
 FLAGS = {
     "seed": 1, "eval_fraction": 1.0, "max_seq_length": 128, "learning_rate": 0.5,
-    "label_column": "label",
+    "label_column": "label", "masked_lm_budget": 0.2,
 }  # fmt: skip
 DESCRIPTION = {"labels": ["no", "yes"], "columns": {"text": "text", "label": "label", "guid": None}}
 DATA = {"path": "dev.csv", "sha256": "a" * 64}
@@ -26,6 +26,7 @@ def basis(task="custom", metric="f1", data=DATA, description=DESCRIPTION, **flag
     [
         ({}, (READING, METRIC), None),
         ({"learning_rate": 1.0, "seed": 2}, (READING, METRIC), None),
+        ({"masked_lm_budget": 0.3}, (READING,), None),  # draws masks of training only
         ({"data": {**DATA, "path": "moved.csv"}}, (), None),
         (
             {"data": {**DATA, "sha256": "b" * 64}},
