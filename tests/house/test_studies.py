@@ -418,9 +418,23 @@ def test_commands_of_the_study_of_real_weights_are_accepted(tmp_path, capsys):
     assert len({each.optimizer.learning_rate for each in settings}) == 3
     real_weights_of(tmp_path, "--dry_run", "--pooling=cls", "--only=RTE")
     assert "/RTE-cls-seed_3 " in capsys.readouterr().out
-    for wrong, message in (("--only=X", "no task X"), ("--pooling=cls", "reads the mean")):
+    for message, *wrong in (
+        ("no task X", "--only=X"),
+        ("reads the mean", "--pooling=cls", "--peer=python3"),
+        ("no task SQuAD", "--pooling=cls", "--only=SQuAD"),
+    ):
         with pytest.raises(SystemExit, match=message):
-            real_weights_of(tmp_path, "--peer=python3", wrong)
+            real_weights_of(tmp_path, *wrong)
+
+
+def test_questions_have_the_settings_of_the_two_hours(tmp_path, capsys):
+    real_weights_of(tmp_path, "--dry_run", "--only=SQuAD,RACE")
+    lines = [line.split(" ")[2:] for line in capsys.readouterr().out.splitlines()]
+    scripts = [script.removeprefix("albert.") for script, *_ in lines]
+    assert scripts == ["run_squad_v1"] * 3 + ["run_race"] * 3
+    for script, (_, *arguments) in zip(scripts, lines, strict=True):
+        command_lines.read(script, *arguments).check()
+        assert f"--init_checkpoint={tmp_path / 'weights'}" in arguments
 
 
 def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
