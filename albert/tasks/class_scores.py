@@ -49,7 +49,7 @@ def add_to_form(
 
 
 def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
-    """Returns precision, recall, F1 and support of each class counted, and the scores' means."""
+    """Returns the scores of classes by name: `AVERAGES`, ``f1_<label>`` …, ``support_<label>``."""
     scores: dict[str, float] = {f"support_{row.name}": row.labels for row in counts}
     for row in counts:
         scores |= {f"{score}_{row.name}": getattr(row, score) for score in _OF_A_CLASS}
@@ -64,7 +64,7 @@ def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
 
 
 def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> dict[str, float]:
-    """Returns each score of its best constant answer, `RANKINGS` if there are two classes.
+    """Returns the scores of `measure`, and `RANKINGS` of two classes, of the best constant answers.
 
     There is none for the recall of a class: a constant answer has the highest, 1.
 
@@ -103,7 +103,7 @@ def rank(is_positive: np.ndarray, probabilities: np.ndarray) -> Mapping[str, flo
       probabilities: [B], probability of the positive class; equal ones are one threshold.
 
     Returns:
-      Both scores by name.
+      {name in `RANKINGS`: score}.
     """
     positives = np.count_nonzero(is_positive)
     negatives = len(is_positive) - positives

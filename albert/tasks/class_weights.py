@@ -21,13 +21,13 @@ _SHOWN = 20  # maximum number of labels in messages
 
 
 def count(labels: Sequence[str], examples: Iterable[str]) -> dict[str, int]:
-    """Returns the number of examples of each of the labels, in their order."""
+    """Returns {label: number of examples} of all labels; `examples`: label of each example."""
     counts = collections.Counter(examples)
     return {label: counts[label] for label in labels}
 
 
 def find(source: str, counts: Mapping[str, int], data: str) -> dict[str, float]:
-    """Returns the weight of each label.
+    """Returns {label: weight}.
 
     Args:
       source: `BALANCED`, N / (K * examples of the label), or a JSON file {label: weight}.
@@ -46,7 +46,7 @@ def find(source: str, counts: Mapping[str, int], data: str) -> dict[str, float]:
 
 
 def find_of_sets(source: str, counts: Mapping[str, int], total: int, data: str) -> dict[str, float]:
-    """Returns the weight of the texts that have each label, where texts have several.
+    """Returns {label: weight of the texts that have it}, where texts have several.
 
     Args:
       source: `BALANCED`, the number of texts without the label over that of texts with it, at most
@@ -108,7 +108,7 @@ def of_sets(
 
 
 def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
-    """Reads the weights of a JSON file, in the order of all the labels."""
+    """Reads {label: weight} from a JSON file, in the order of `labels`, which it must all have."""
     labels = list(labels)
     weights = file_io.read_json(path, "class weights", dict)
     for problem, names in (

@@ -26,6 +26,7 @@ class FeatureCache:
     """The files that keep the features of a task.
 
     Attributes:
+      paths: {split: path of its TFRecord file}.
       settings: JSON-ready dict of everything that the features depend on, except the data.
       strategy: its workers share the files.
       shared: splits whose folder may also have records made with other settings, see
@@ -67,7 +68,7 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def examples(self, split: str) -> Iterable[E]:
-        """Reads the examples of a split."""
+        """Reads the examples of the split "train", "dev" or "test"."""
 
     @abc.abstractmethod
     def inputs(self, number: int, example: E, cuts: model_inputs.Cuts) -> Iterable[Features]:
@@ -80,7 +81,7 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def fingerprint(self, split: str) -> Mapping[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256."""
 
     @abc.abstractmethod
     def write_files(
@@ -90,7 +91,7 @@ class ExampleData(contracts.Data, Generic[E]):
 
         Args:
           rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
-          ids: ids of the examples, in their order.
+          ids: ids of the examples, in the order of the rows.
 
         Returns:
           The scores by name; None if the labels are not known.
@@ -102,11 +103,11 @@ class ExampleData(contracts.Data, Generic[E]):
 
         Args:
           rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
-          ids: ids of the examples, in their order.
+          ids: ids of the examples, in the order of the rows.
         """
 
     def make_records(self, split: str) -> list[str]:
-        """Returns the TFRecord file of a split; makes it if it is missing or outdated."""
+        """Returns [path of the TFRecord file] of a split; makes it if it is missing or outdated."""
         from albert.data import record_files
         from albert.training import distribution
 
@@ -149,7 +150,7 @@ class ExampleData(contracts.Data, Generic[E]):
                 yield None if place else example.guid, features
 
     def read_ids(self) -> list:
-        """See `contracts.Data`."""
+        """Returns the ids of all examples to predict, in the order of the records."""
         from albert.data import record_files
 
         ids = record_files.read_ids(self.cache.paths["test"])
@@ -159,11 +160,11 @@ class ExampleData(contracts.Data, Generic[E]):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """Writes the files of predictions, and that of `outcomes` if labels are known.
+        """Writes predictions; with labels also `outcomes`, and returns {score: number}, else None.
 
         Args:
-          rows: {name: array [B, …]}, outputs of the model for each record.
-          ids: of the examples, in the order of the records.
+          rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs` for each record.
+          ids: ids of the examples, in the order of the records.
           prefix: path, without ending, of the checkpoint that computed the outputs.
         """
         outcomes.remove(output_dir)

@@ -47,7 +47,7 @@ def count(
 
 
 def score_counts(counts: Sequence[results.ClassCount]) -> dict[str, float]:
-    """Returns precision, recall, F1 and support of each label counted, and the scores' means."""
+    """Returns ``f1_<label>`` …, ``support_<label>`` and ``micro_f1``, ``macro_f1`` … by name."""
     scores: dict[str, float] = {f"support_{row.name}": row.labels for row in counts}
     for row in counts:
         scores |= {f"{score}_{row.name}": getattr(row, score) for score in _OF_A_LABEL}
@@ -63,7 +63,7 @@ def score_counts(counts: Sequence[results.ClassCount]) -> dict[str, float]:
 
 
 def score_sets(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Computes the scores, by name, of the sets of labels of texts.
+    """Computes ``samples_f1``, ``subset_accuracy`` and ``hamming_loss`` of texts' sets of labels.
 
     Args:
       labels, predictions: [B, K], 1 for labels of the text.
@@ -97,7 +97,7 @@ def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndar
 def measure(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, float]:
-    """Computes all scores, by name.
+    """Computes all scores by name: `AVERAGES`, `names_by_label` and ``support_<label>``.
 
     Args:
       names: K label names by id.
@@ -113,11 +113,11 @@ def measure(
 
 
 def _named(names: Sequence[str], precisions: np.ndarray) -> Mapping[str, float]:
-    """Returns the average precision of each label by name, and their mean.
+    """Returns ``average_precision_<label>`` of each label, and ``macro_average_precision``.
 
     Args:
       names: K label names by id.
-      precisions: [K].
+      precisions: average precision of each label [K].
     """
     values = zip(names, precisions.tolist(), strict=True)
     return {
@@ -127,7 +127,7 @@ def _named(names: Sequence[str], precisions: np.ndarray) -> Mapping[str, float]:
 
 
 def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float]:
-    """Returns each score of its best constant answer.
+    """Returns the scores of `measure`, each of its best constant answer.
 
     For scores of labels and their means, all texts have a label or none has it; there is none for
     recall, which is then 1. For the other scores all texts have the most frequent set of labels.
@@ -153,7 +153,7 @@ def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float
 
 
 def constant_loss(labels: np.ndarray) -> float:
-    """Computes the mean loss of the best constant probabilities: the frequencies of the labels."""
+    """Computes the mean binary cross-entropy of labels [B, K], 0 or 1, by their frequencies."""
     p = labels.mean(axis=0, dtype=np.float64)
     terms = [-x * np.log(np.where(x > 0, x, 1.0)) for x in (p, 1 - p)]
     return float(np.mean(sum(terms)))

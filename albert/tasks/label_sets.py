@@ -48,7 +48,7 @@ class LabelFormat:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """JSON-ready dict for a model's folder."""
+        """JSON-ready {"label_separator", "label_columns": value} for a model's folder."""
         return {"label_separator": self.separator, "label_columns": list(self.columns)}
 
     @classmethod
@@ -59,7 +59,7 @@ class LabelFormat:
         return cls(separator, tuple(columns))
 
     def is_in(self, row: Mapping[str, Any], column: str | None) -> bool:
-        """Returns whether a row, a dict by column, has labels; `column`: that of their lists."""
+        """Returns whether a row, {column: value}, has labels; `column`: column of lists of them."""
         if self.columns:
             return all(name in row for name in self.columns)
         return not tables.is_blank(row.get(column or ""))
@@ -68,8 +68,8 @@ class LabelFormat:
         """Returns the names of the labels of a row, as it spells them; [] if it has none.
 
         Args:
-          row: dict by column.
-          column: column of the labels.
+          row: {column: text or value of JSON}.
+          column: column of the labels; None: `columns` have them.
           place: file and line, for messages.
         """
         if self.columns:
@@ -95,7 +95,7 @@ def _is_text(value: object) -> bool:
 
 
 def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:
-    """Returns whether a column of a row, at a place for messages, is 1; else it must be 0."""
+    """Returns whether a column of a row is 1, not 0; `place`: file and line, for messages."""
     value = tables.value_of(row, column, "label_columns", place)
     bit = _BITS.get(tables.label_key(tables.as_name(value)).lower())
     if bit is None:
@@ -192,7 +192,7 @@ def find_labels(
     Args:
       output_dir: folder of a run.
       files: {split: path}.
-      column: column of the labels.
+      column: column of the labels; None: the form names columns.
       form: how rows name labels.
       is_given: whether the user gave the separator, which must then occur.
       head: head of the model to start from, if it has one.
@@ -227,11 +227,7 @@ def find_labels(
 
 
 def answers_of(labels: Sequence[str], decision: decisions.Decision) -> long_texts.LabelSets:
-    """Returns the kind of answers of a model.
-
-    Args:
-      labels: label names by id.
-    """
+    """Returns the kind of answers of a model with these label names and decision."""
     return long_texts.LabelSets(decision.thresholds_of(len(labels)), decision.temperature)
 
 
@@ -263,14 +259,14 @@ class LabelSetTask(custom.CustomTask):
         return super().fingerprint(data_dir, split) | self.form.settings
 
     def has_labels(self, row: Mapping[str, Any]) -> bool:
-        """Returns whether a row has labels: with columns of them also if all are 0."""
+        """Returns whether a row, {column: value}, has labels: of `columns` also if all are 0."""
         return self.form.is_in(row, self.columns.label)
 
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
         """Returns the labels of a row in the order of their ids.
 
         Args:
-          row: dict by column.
+          row: {column: text or value of JSON}.
           place: file and line of the row, for messages.
         """
         names = {tables.label_key(label): label for label in self.labels}
@@ -297,7 +293,7 @@ def find_task(
     """Returns the task of the user's own files.
 
     Args:
-      files: {split: path, or None}.
+      files: {split: path, or None without a file}.
       output_dir: folder of the run, which may have the labels.
       form: how rows name labels.
       is_given: whether the user gave the separator, which must then occur.

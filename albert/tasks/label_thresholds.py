@@ -80,8 +80,7 @@ class Choice:
 
     Attributes:
       examples: N.
-      means: {score: pair of numbers}: the micro and macro F1 at `decisions.THRESHOLD` and
-        cross-fitted.
+      means: {"micro_f1", "macro_f1": (F1 at `decisions.THRESHOLD`, F1 cross-fitted)}.
     """
 
     rows: tuple[Row, ...]
@@ -94,12 +93,12 @@ class Choice:
         return tuple(row.threshold for row in self.rows)
 
     def results(self) -> dict[str, float]:
-        """Returns {name: number} for the results of an evaluation."""
+        """Returns ``cross_fitted_f1_<label>`` and the cross-fitted `means`, for results by name."""
         rows = {f"{_CROSS_FITTED}f1_{row.name}": row.f1_cross_fitted for row in self.rows}
         return rows | {f"{_CROSS_FITTED}{name}": pair[1] for name, pair in self.means.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict; the thresholds are those before a new temperature."""
+        """Returns the attributes, before a new temperature, and ``text`` as a JSON-ready dict."""
         return {**dataclasses.asdict(self), "text": self.describe()}
 
     def describe(self) -> str:
@@ -132,7 +131,7 @@ def choose(names: Sequence[str], probabilities: np.ndarray, labels: np.ndarray) 
     """Chooses a threshold for each label.
 
     Args:
-      names: [K].
+      names: K label names by id.
       probabilities, labels: [N, K]; a label is 1 if the text has it, else 0.
     """
     is_positive = labels.astype(bool)
@@ -165,6 +164,6 @@ def _rows(
 
 
 def lines(names: Sequence[str], decision: decisions.Decision) -> dict[str, float]:
-    """Returns the thresholds of a decision as {name: number}, for the label names by id."""
+    """Returns {``threshold_<label>``: threshold} of label names by id; {} if none were chosen."""
     pairs = zip(names, decision.thresholds, strict=bool(decision.thresholds))
     return {f"{THRESHOLD}{name}": threshold for name, threshold in pairs}

@@ -29,18 +29,18 @@ def divide(
     """Returns quotients [...]; 0 where the divisor is 0, and NaN where they are not defined.
 
     Args:
-      part, whole: numbers [...].
-      is_defined: where quotients are defined.
+      part, whole: dividends and divisors [...].
+      is_defined: bool [...], where quotients are defined; True: everywhere.
     """
     quotients = np.divide(part, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
     return np.where(is_defined, quotients, math.nan)
 
 
 def f1_of_counts(right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray) -> npt.NDArray:
-    """Computes F1 [...]; NaN without true ones.
+    """Computes the F1 [...] of a class; NaN if it is never true.
 
     Args:
-      right, predicted, true: numbers [...] of correct, predicted and true ones.
+      right, predicted, true: numbers [...] of its correct predictions, predictions and labels.
     """
     return divide(2 * right, predicted + true, true > 0)
 
@@ -91,7 +91,7 @@ def accuracy(labels: Values, predictions: Values) -> float:
     """Returns the fraction of predictions that equal their label.
 
     Args:
-      labels, predictions: [B], at least one.
+      labels, predictions: [B] class ids or numbers, at least one.
     """
     labels, predictions = _pair(labels, predictions)
     return float(np.mean(labels == predictions))
@@ -192,7 +192,7 @@ def r_squared(labels: Values, predictions: Values) -> float:
 
 
 def baseline_loss(labels: np.ndarray) -> float:
-    """Computes the mean loss of the best constant output.
+    """Computes the mean loss (cross-entropy, squared error) of the best constant output.
 
     Args:
       labels: [B] class ids, whose frequencies are the best probabilities; or numbers, whose mean
@@ -210,7 +210,7 @@ class Evaluator:
 
     Args:
       scores: (key, function of labels [B] and predictions [B]) pairs.
-      deviation: unit of the losses of numbers, see `label_scale`.
+      deviation: what numbers are divided by in ``per_example_loss``; 1 for classes.
       labels: names of the classes by id; empty for numbers.
       scores_classes: whether the results have the scores of `class_scores`.
       positive: id of the class, of two, whose probability ranks the examples.
@@ -236,7 +236,9 @@ class Evaluator:
         }
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
+        """Adds a batch by name: label_ids, predictions, per_example_loss and is_real_example [B], 0
+        for rows to ignore, and of two classes with scores of classes probabilities [B, 2].
+        """
         real = np.asarray(rows["is_real_example"]).astype(bool)
         for name, parts in self._rows.items():
             parts.append(np.asarray(rows[name])[real])
@@ -254,7 +256,7 @@ class Evaluator:
         return {**scores, "eval_loss": loss, "loss": loss}
 
     def classes(self) -> tuple[results.ClassCount, ...]:
-        """Returns the examples of each class; none if there are no names."""
+        """Counts the examples of each class; () if there are no names."""
         if not self._labels:
             return ()
         sides = (np.concatenate(self._rows[name]) for name in ("label_ids", "predictions"))
@@ -290,7 +292,7 @@ class TextEvaluator:
         self._parts: list[dict[str, np.ndarray]] = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch: arrays [B] by name; rows with is_real_example 0 are ignored."""
+        """Adds a batch, {name: array [B, …]}, of the evaluator's rows and `long_texts.FEATURES`."""
         self._parts.append({name: np.asarray(values) for name, values in rows.items()})
 
     def _whole(self) -> contracts.Evaluator:
@@ -302,13 +304,13 @@ class TextEvaluator:
         return evaluator
 
     def result(self) -> dict[str, float]:
-        """See `Evaluator`."""
+        """Returns the scores of all texts by name."""
         return self._whole().result()
 
     def classes(self) -> Sequence[results.ClassCount]:
-        """See `Evaluator`."""
+        """Counts the texts of each class; () if the answers are numbers."""
         return self._whole().classes()
 
     def baseline(self) -> dict[str, float]:
-        """See `Evaluator`."""
+        """Returns the scores of `result`, each of its best constant answer."""
         return self._whole().baseline()

@@ -33,6 +33,7 @@ class ModelHead:
     """The head of a fine-tuned model.
 
     Attributes:
+      path: file that describes the head.
       kind: what it computes; one of `kinds.KINDS`, or a name of what is not supported.
       labels: names by id; empty without labels, as in a regression.
       task_name: task of the training; None if it is not known.
@@ -165,7 +166,7 @@ def read(checkpoint: str) -> ModelHead | None:
 
 
 def read_folder(folder: str) -> ModelHead | None:
-    """Reads the head of the model in a folder; see `read`."""
+    """Reads the head of the model in a folder; None without a description."""
     path = os.path.join(folder, sources.DESCRIPTION_NAME)
     if not file_io.exists(path):
         return _read_huggingface(folder)

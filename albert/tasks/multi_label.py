@@ -43,7 +43,7 @@ class Evaluator(metrics.Evaluator):
         self._rows["probabilities"] = []
 
     def _joined(self, name: str) -> np.ndarray:
-        """Returns all rows of the outputs with this name."""
+        """Returns the output of all examples [N, …] with this name, a key of the rows."""
         return np.concatenate(self._rows[name])
 
     def result(self) -> dict[str, float]:
@@ -54,12 +54,12 @@ class Evaluator(metrics.Evaluator):
         return {**scores, "eval_loss": loss, "loss": loss}
 
     def classes(self) -> tuple[results.ClassCount, ...]:
-        """Returns the texts of each label."""
+        """Counts the texts of each label."""
         sides = map(self._joined, ("label_ids", "predictions"))
         return label_set_scores.count(self._labels, *sides)
 
     def baseline(self) -> dict[str, float]:
-        """Returns the same scores, each of its best constant answer."""
+        """Returns the scores of `result`, each of its best constant answer."""
         labels = self._joined("label_ids")
         loss = label_set_scores.constant_loss(labels)
         scores = label_set_scores.constant_answer(self._labels, labels)
@@ -69,7 +69,12 @@ class Evaluator(metrics.Evaluator):
 def _train_metrics(
     outputs: "Tensors", features: "Tensors"
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns (right decisions, all decisions) of a batch's outputs and features."""
+    """Returns {"decision_accuracy": (sum of the fractions of right decisions, number of texts)}.
+
+    Args:
+      outputs: {name: tensor} of the model, with predictions [B, K].
+      features: {name: tensor}, its inputs, with label_ids [B, K] and is_real_example [B].
+    """
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -135,12 +140,12 @@ class MultiLabelData(glue.ClassifierData):
 
     @property
     def answers(self) -> long_texts.Answers:
-        """See `glue.ClassifierData`."""
+        """The kind of answers of the model: sets of labels."""
         return label_sets.answers_of(self.task.labels, self.decision)
 
     @property
     def limits(self) -> dict[str, int]:
-        """See `contracts.Data`."""
+        """Returns {feature: number below which its integers must be}."""
         return {"label_ids": 2, "is_real_example": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
@@ -151,12 +156,11 @@ class MultiLabelData(glue.ClassifierData):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the files of `prediction_files`; scores of test data, not of dev data again.
+        """Writes the files of predictions; returns the scores of labeled test data, else None.
 
         Args:
-          output_dir: folder to write to.
-          rows: outputs of the model, one row per text.
-          ids: those of the texts.
+          rows: {name: array [B, …]}, outputs of `glue.eval_outputs`, one row per text.
+          ids: ids of the texts [B].
         """
         separator = self.task.form.separator
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels, separator)
@@ -172,7 +176,7 @@ def settings_of(
     head: head_config.Head = head_config.NO_LAYER,
     decision: decisions.Decision = decisions.PLAIN,
 ) -> dict[str, Any]:
-    """Returns the settings that describe a model.
+    """Returns the JSON-ready settings that describe a model in its folder, by name.
 
     Args:
       max_seq_length: S.

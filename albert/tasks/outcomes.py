@@ -19,7 +19,7 @@ MAX_TEXT = 400  # characters
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """A label and its prediction.
+    """The label and the prediction of the example with the id `guid`.
 
     Attributes:
       text: the example, for people to read.
@@ -44,7 +44,7 @@ class Outcome:
     groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict without the parts that the task does not have."""
+        """Returns a JSON-ready dict of the attributes that the example has; ``guid`` is ``id``."""
         fields = {
             "id": self.guid,
             "text": shortened(self.text),
@@ -78,7 +78,7 @@ def write(output_dir: str, outcomes: Iterable[Outcome]) -> None:
 
 
 def texts_of(ids: Iterable[str], examples: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yields the texts of the examples that have been predicted.
+    """Yields the text of each example that has been predicted; "" for an unknown id.
 
     Args:
       ids: some or all ids of the examples, in order.

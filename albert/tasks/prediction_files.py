@@ -23,7 +23,7 @@ ExtraColumns = tuple[Sequence[str], Iterable[Sequence[str]]]  # names, texts of 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """The prediction of a model for one example.
+    """The prediction of a model for the example with the id `guid`.
 
     Attributes:
       prediction: name of the most probable label; for regression the number; of several labels
@@ -135,7 +135,7 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
 def _json_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    """Yields a JSON object for each prediction.
+    """Yields the text of a JSON object for each prediction.
 
     Args:
       labels: label names by id; empty for regression.
@@ -194,7 +194,7 @@ def write_classifier_files(
     all of these, see `write_predictions`.
 
     Args:
-      rows: arrays in input order: probabilities [B, K], predictions [B] or [B, K].
+      rows: {name: array} in input order: probabilities [B, K], predictions [B] or [B, K].
       ids: ids of the examples [B].
       labels: label names by id; empty for regression.
       separator: text between several labels in files of columns.
@@ -222,8 +222,8 @@ def write_scores(
 
     Args:
       evaluator: a new evaluator of the task.
-      rows: arrays whose first axis is the examples.
-      further: scores that follow those of the evaluator.
+      rows: {name: array [B, …]} that the evaluator takes.
+      further: {name: score} that follow those of the evaluator.
     """
     evaluator.update(dict(rows))
     scores = {**dict(sorted(evaluator.result().items())), **further}
