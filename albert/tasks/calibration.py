@@ -35,7 +35,7 @@ _CHUNK = 4_000_000  # numbers held at a time
 
 
 def to_logits(probabilities: Floats, temperature: float = 1.0) -> Floats:
-    """Returns logits [N, K] (but for a constant of each row) of a model with this temperature."""
+    """Returns logits [N, K], but for a constant of each row, from probabilities [N, K]."""
     clipped = np.maximum(np.asarray(probabilities, np.float64), _SMALLEST)
     return np.log(clipped) * temperature
 
@@ -56,13 +56,13 @@ def as_choices(probabilities: Floats, labels: Integers) -> tuple[Floats, Integer
 
 
 def softmax(logits: Floats) -> Floats:
-    """Computes the probabilities [N, K] of logits."""
+    """Computes the probabilities [N, K] of logits [N, K]."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def fit_temperature(logits: Floats, labels: Integers) -> float | None:
-    """Finds the temperature with the highest likelihood of the labels [N].
+    """Finds the temperature of logits [N, K] with the highest likelihood of the label ids [N].
 
     The log likelihood is concave in 1 / temperature, so its slope has at most one root.
 
@@ -90,7 +90,7 @@ def fit_temperature(logits: Floats, labels: Integers) -> float | None:
 
 
 def split_in_parts(labels: Integers) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yields which of N examples are in each part, the same fraction of each label in each."""
+    """Yields bool [N], whether an example is in a part, with equal fractions of label ids [N]."""
     order = np.random.default_rng(0).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     parts = np.empty(len(labels), np.int64)
@@ -100,7 +100,7 @@ def split_in_parts(labels: Integers) -> Iterator[npt.NDArray[np.bool_]]:
 
 
 def cross_fit(logits: Floats, labels: Integers) -> Floats:
-    """Computes probabilities [N, K] from logits, each with a temperature fitted to other labels."""
+    """Computes probabilities of logits [N, K] with temperatures fitted to other label ids [N]."""
     found = np.empty(logits.shape)
     for held_out in split_in_parts(labels):
         temperature = fit_temperature(logits[~held_out], labels[~held_out]) or 1.0
@@ -117,7 +117,7 @@ class Bin:
 
     Attributes:
       confidence: mean of their top probabilities.
-      accuracy: fraction of them that are right; low and high are its interval.
+      accuracy: fraction of them that are right; low and high are its interval of 95%.
     """
 
     count: int
@@ -134,7 +134,7 @@ class Scores:
     Attributes:
       log_loss: mean negative log likelihood.
       brier: mean over examples of the sum over labels of (p - y)².
-      ece: expected calibration error over bins of equal mass; low and high are its interval.
+      ece: expected calibration error over bins of equal mass; low and high are its interval of 95%.
       ece_by_chance, ece_by_chance_high: mean of it, and the value that it exceeds with a
         probability of 5%, for perfectly calibrated probabilities of as many examples.
     """
@@ -150,25 +150,25 @@ class Scores:
 
 
 def log_losses(probabilities: Floats, labels: Integers) -> Floats:
-    """Computes the negative log likelihood [N] of each label from probabilities [N, K]."""
+    """Computes the negative log likelihoods [N] of label ids [N] from probabilities [N, K]."""
     chosen = probabilities[np.arange(len(labels)), labels]
     return -np.log(np.maximum(chosen, _SMALLEST))
 
 
 def brier_score(probabilities: Floats, labels: Integers) -> float:
-    """Computes the Brier score: from 0 to 2."""
+    """Computes the Brier score, from 0 to 2, of probabilities [N, K] for label ids [N]."""
     one_hot = np.arange(probabilities.shape[1]) == labels[:, np.newaxis]
     return float(np.mean(np.sum(np.square(probabilities - one_hot), axis=1)))
 
 
 def _edges(count: int) -> Integers:
-    """Returns where the bins of `count` sorted examples begin, and the end of the last."""
+    """Returns the places where bins of `count` sorted examples begin, and the end of the last."""
     bins = min(BINS, count)
     return np.arange(bins + 1) * count // bins
 
 
 def _errors(confidences: Floats, is_right: npt.NDArray[Any]) -> Floats:
-    """Computes calibration errors [R] of top probabilities [R, N], sorted, and which are right."""
+    """Computes calibration errors [R] of sorted top probabilities [R, N], right or not [R, N]."""
     gaps = np.asarray(is_right, np.float64) - confidences
     sums = np.add.reduceat(gaps, _edges(gaps.shape[1])[:-1], axis=1)
     return np.abs(sums).sum(axis=1) / gaps.shape[1]
@@ -181,14 +181,14 @@ def calibration_error(confidences: Floats, is_right: npt.NDArray[np.bool_]) -> f
 
 
 def _in_chunks(size: int, draw: Callable[[int], Floats]) -> Floats:
-    """Returns `RESAMPLES` numbers that ``draw(count)`` makes of rows of `size` numbers."""
+    """Returns `RESAMPLES` numbers of ``draw(count)``, which holds rows [count, size] of numbers."""
     step = max(1, _CHUNK // size)
     counts = [min(step, RESAMPLES - done) for done in range(0, RESAMPLES, step)]
     return np.concatenate([draw(count) for count in counts])
 
 
 def _errors_of_resamples(confidences: Floats, is_right: npt.NDArray[np.bool_]) -> Floats:
-    """Computes errors of bootstrap samples of sorted top probabilities, right or not [N]."""
+    """Computes errors [R] of bootstrap samples of sorted top probabilities, right or not [N]."""
     rng, size = np.random.default_rng(1), len(confidences)
 
     def draw(count: int) -> Floats:
@@ -200,7 +200,7 @@ def _errors_of_resamples(confidences: Floats, is_right: npt.NDArray[np.bool_]) -
 
 
 def _errors_by_chance(confidences: Floats) -> Floats:
-    """Computes calibration errors of sorted examples that are as often right as they say."""
+    """Computes errors [R] of sorted top probabilities [N] that are as often right as they say."""
     rng, size = np.random.default_rng(2), len(confidences)
     return _in_chunks(
         size, lambda count: _errors(confidences, rng.random((count, size)) < confidences)
@@ -208,7 +208,7 @@ def _errors_by_chance(confidences: Floats) -> Floats:
 
 
 def score(probabilities: Floats, labels: Integers) -> Scores:
-    """Scores probabilities [N, K] against labels [N]."""
+    """Scores probabilities [N, K] against label ids [N]."""
     confidences = probabilities.max(axis=1)
     order = np.argsort(confidences, kind="stable")
     confidences = confidences[order]
@@ -274,11 +274,11 @@ class Calibration:
         return self.before.ece > self.before.ece_by_chance_high or self.gain_low > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict."""
+        """Returns a JSON-ready dict of the attributes, ``has_fault`` and ``text``."""
         return {**dataclasses.asdict(self), "has_fault": self.has_fault, "text": self.describe()}
 
     def results(self) -> dict[str, float]:
-        """Returns {name: number} for the results of an evaluation."""
+        """Returns ``temperature``, ``uncalibrated_ece``, ``calibrated_ece`` and so on by name."""
         found = {"temperature": self.temperature}
         for prefix, scores in (("uncalibrated", self.before), ("calibrated", self.after)):
             values = dataclasses.asdict(scores)
@@ -306,7 +306,7 @@ class Calibration:
 
 
 def measure(logits: Floats, labels: Integers) -> Calibration:
-    """Fits a temperature to logits [N, K] and labels [N], and scores it, cross-fitted."""
+    """Fits a temperature to logits [N, K] and label ids [N], and scores it, cross-fitted."""
     temperature = fit_temperature(logits, labels)
     before, after = softmax(logits), cross_fit(logits, labels)
     gains = log_losses(before, labels) - log_losses(after, labels)
@@ -388,7 +388,7 @@ def first_count(max_error: float, examples: int) -> int:
 
 
 def _least(max_error: float) -> float:
-    """Returns how many examples without an error are enough."""
+    """Returns how many examples without an error are enough to promise the rate `max_error`."""
     return math.log(1 - CONFIDENCE) / math.log1p(-max_error)
 
 
@@ -420,12 +420,12 @@ class Abstention:
         return self.answered / self.examples
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict."""
+        """Returns a JSON-ready dict of attributes, ``coverage``, ``confidence`` and ``text``."""
         more = {"coverage": self.coverage, "confidence": CONFIDENCE, "text": self.describe()}
         return {**dataclasses.asdict(self), **more}
 
     def results(self) -> dict[str, float]:
-        """Returns {name: number} for the results of an evaluation."""
+        """Returns ``abstention_coverage``, ``abstention_threshold`` and so on by name."""
         found = {"max_error": self.max_error, "coverage": 0.0}
         if self.threshold is not None:
             found |= {"coverage": self.coverage, "threshold": self.threshold}
@@ -460,10 +460,10 @@ def score_answers(
 
     Args:
       probabilities: [N, K].
-      labels: [N]; None: they are not known.
+      labels: ids [N]; None: they are not known.
 
     Returns:
-      {name: number}: the coverage and, with labels, the error rate of the answers, if any.
+      ``abstention_coverage`` and, with labels, ``abstention_error``, the error rate of the answers.
     """
     limits = np.array([decision.min_probability])
     no_labels = np.zeros(len(probabilities), np.int64)
@@ -477,7 +477,7 @@ def score_answers(
 
 
 def last_to_pass(errors: Integers, answered: Integers, max_error: float, examples: int) -> Integers:
-    """Tests thresholds from strict to loose until the first one whose error bound is too large.
+    """Tests thresholds from strict to loose until one whose error bound is above `max_error`.
 
     Args:
       errors, answered: [R, G] counts of examples above each threshold.
@@ -505,7 +505,7 @@ def find_abstention(
 
     Args:
       probabilities: [N, K].
-      labels: [N].
+      labels: ids [N].
       max_error: the error rate, above 0 and below 1.
       temperature: that of the probabilities.
     """
@@ -531,7 +531,12 @@ def find_abstention(
 def count_above(
     tried: Floats, probabilities: Floats, labels: Integers
 ) -> tuple[Integers, Integers]:
-    """Counts the examples with a top probability of at least each threshold [G], and the errors."""
+    """Counts the examples [G] whose top probability is at least a threshold, and the errors [G].
+
+    Args:
+      tried: thresholds [G].
+      probabilities, labels: [N, K], and ids [N].
+    """
     confidences, is_wrong = probabilities.max(axis=1), probabilities.argmax(axis=1) != labels
     order = np.argsort(-confidences, kind="stable")
     answered = np.searchsorted(-confidences[order], -tried, side="right")
@@ -539,7 +544,7 @@ def count_above(
 
 
 def _needed(errors: Integers, answered: Integers, size: int, max_error: float) -> int | None:
-    """Estimates how many examples would be enough if the error rates stayed as they are.
+    """Estimates how many examples would be enough at these error rates; None if none would be.
 
     Args:
       errors, answered: [G] counts of examples above each threshold.

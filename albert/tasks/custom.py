@@ -55,6 +55,7 @@ def _read_label(row: Mapping[str, Any], column: str | None, place: str) -> str:
     """Returns the only label of a row as text.
 
     Args:
+      row: {column: text or value of JSON}.
       column: name of the column of labels.
       place: file and line of the row, for messages.
     """
@@ -213,6 +214,7 @@ def find_labels(
     The model to start from gives their order, and without a train file also the names.
 
     Args:
+      output_dir: folder of the run.
       files: {split: path}.
       kind: "classification" or "regression"; None: regression if all labels are numbers that
         measure something, because one is not whole, or most have a decimal point and they are more
@@ -246,7 +248,7 @@ def read_labels_of(output_dir: str, label_type: str | None) -> tuple[str, ...] |
     """Returns the label names saved in the folder of a run; None if it has none.
 
     Args:
-      label_type: that of the data; None: one class per text or a number.
+      label_type: "multi_label", or a member of `KINDS`; None: whichever of `KINDS` was saved.
     """
     labels = read_labels(output_dir)
     if labels is None:
@@ -306,7 +308,7 @@ def _labels_of_head(
 
     Args:
       files: {split: path}.
-      kind: see `find_labels`.
+      kind: "classification" or "regression"; None: that of the model.
     """
     own_kind = KINDS[not head.labels]
     if kind not in (None, own_kind):
@@ -322,7 +324,7 @@ def _labels_of_head(
 
 
 def _first_row(files: Mapping[str, str], split: str) -> Mapping[str, Any]:
-    """Returns the first row of the file of a split; empty if there is none.
+    """Returns the first row, {column: value}, of the file of a split; empty if there is none.
 
     Args:
       files: {split: path}.
@@ -445,7 +447,7 @@ class CustomTask:
         return self.files[split]
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split; `data_dir`: not used."""
+        """Returns a JSON-ready dict of SHA-256, format, columns, labels; `data_dir` is not used."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": tables.format_of(self.files[split]),
@@ -464,7 +466,7 @@ class CustomTask:
         return False
 
     def has_labels(self, row: Mapping[str, Any]) -> bool:
-        """Returns whether a row has a label."""
+        """Returns whether a row, {column: text or value of JSON}, has a label."""
         return not tables.is_blank(row.get(self.columns.label or ""))
 
     def iter_examples(
@@ -497,11 +499,12 @@ class CustomTask:
         use_spm: bool,
         do_lower_case: bool,
     ) -> glue.InputExample:
-        """Returns the example of a row, with the id `number` if the row has none.
+        """Returns the example of a row.
 
         Args:
           row: {column: text or value of JSON}.
           place: file and line of the row, for messages.
+          number, label: id of the example unless the row has one, and its label.
           use_spm: whether to normalize texts for SentencePiece.
           do_lower_case: whether this also lower-cases them.
         """
@@ -601,7 +604,7 @@ def settings_of(
     scale: label_scale.LabelScale = label_scale.RAW,
     decision: decisions.Decision = decisions.PLAIN,
 ) -> dict[str, Any]:
-    """Returns the settings that describe a classifier, for `model_folder.write`.
+    """Returns JSON-ready settings that describe a classifier, by name, for `model_folder.write`.
 
     Args:
       max_seq_length: S of the training.
@@ -624,7 +627,7 @@ def label_settings(
     dropout_prob: float,
     head: head_config.Head,
 ) -> dict[str, Any]:
-    """Returns the settings that describe any model with labels; `columns` is a dataclass.
+    """Returns JSON-ready settings, by name, of any model with labels; `columns` is a dataclass.
 
     Args:
       labels: label names by id.

@@ -84,7 +84,7 @@ def count(
     """Counts the entities in labels and predictions.
 
     Args:
-      labels, predictions: labels [W] of each sentence.
+      labels, predictions: true and predicted labels [W] of each sentence.
 
     Returns:
       ({type: counts}, counts of all entities), the types in sorted order.

@@ -80,7 +80,9 @@ class ClassifierTask(Protocol):
 
     Attributes:
       labels: label names in the order of their ids; empty for regression.
+      is_pair, is_regression: whether examples have two texts, and whether labels are numbers.
       best_metric: score that picks the best checkpoint.
+      scores: (key, function of labels [B] and predictions [B]) of the evaluation.
       positive: id of the class, of two, whose F1 and ranking are scores.
       columns: names of the columns of the texts and the label.
     """
@@ -103,20 +105,20 @@ class ClassifierTask(Protocol):
     def columns(self) -> tables.Columns: ...
 
     def check_splits(self, splits: Iterable[str]) -> None:
-        """Rejects splits that the task does not have."""
+        """Rejects splits ("train", "dev", "test") that the task does not have."""
 
     def in_order(self, labels: tuple[str, ...]) -> "ClassifierTask":
         """Returns the task with the same labels in another order."""
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split.
+        """Returns the path of the file of the split "train", "dev" or "test".
 
         Args:
           data_dir: folder that holds the folders of the tasks.
         """
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split.
+        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256.
 
         Args:
           data_dir: folder that holds the folders of the tasks.
@@ -133,7 +135,7 @@ class ClassifierTask(Protocol):
         Args:
           data_dir: folder that holds the folders of the tasks.
           split: "train", "dev" or "test".
-          use_spm, do_lower_case: see `make_example`.
+          use_spm, do_lower_case: whether to normalize texts for SentencePiece, and to lower case.
         """
 
 
@@ -232,6 +234,7 @@ class GlueTask:
 
     @property
     def _files(self) -> dict[str, str]:
+        """Returns {split: file name} of the files that the task has."""
         files = {"train": self.train_file, "dev": self.dev_file, "test": self.test_file}
         return {split: file for split, file in files.items() if file}
 
@@ -282,7 +285,7 @@ class GlueTask:
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[InputExample]:
-        """Yields the examples of a split one at a time; see `examples`.
+        """Yields the examples of a split; those of test data have the first label, or 0.0.
 
         Args:
           data_dir: folder that holds the folders of the tasks.
@@ -313,7 +316,7 @@ class GlueTask:
 
 
 class _Reader:
-    """Iterates over the (row number, columns) of one tab-separated file and checks each line."""
+    """Iterates over (row number, texts of columns) of a tab-separated file; checks each line."""
 
     def __init__(self, glue_task: GlueTask, path: str, split: str) -> None:
         self._task, self._path, self._line = glue_task, path, 0
@@ -335,7 +338,7 @@ class _Reader:
         return file_io.InputError(f"{self._path} line {self._line}: {problem}")
 
     def _lines(self) -> Iterator[list[str]]:
-        """Yields the columns of each line, without blank lines at the end of the file."""
+        """Yields the columns' texts of each line, without blank lines at the end of the file."""
         blank = 0
         with file_io.open_input(self._path, f"data of task {self._task.name}", "rb") as file:
             for number, line in file_io.text_lines(file, self._path):
@@ -438,7 +441,7 @@ class _Reader:
         logging.warning("%s", message)
 
     def label(self, columns: list[str]) -> str | float:
-        """Returns the label in the columns of the line that was read last."""
+        """Returns the label in the columns of the last line read; of test data the first, or 0."""
         labels = self._task.labels
         if not self._has_labels:
             return labels[0] if labels else 0.0
@@ -489,9 +492,9 @@ REGRESSION_SCORES = (
 )
 
 
-def _words(*names: str) -> dict[str, str]:
-    """Returns {label: its meaning in words} of two labels."""
-    return dict(zip(_BINARY_LABELS, names, strict=True))
+def _words(*meanings: str) -> dict[str, str]:
+    """Returns {label: its meaning in words} of the labels 0 and 1."""
+    return dict(zip(_BINARY_LABELS, meanings, strict=True))
 
 
 # Name, folder, labels, text columns; then label column and test columns, id column.
@@ -570,9 +573,9 @@ def convert_example(
     """Converts an example to features.
 
     Args:
-      task: `GlueTask`.
+      task: gives the labels.
       max_seq_length: S; `model_inputs.truncate_to_fit` cuts longer texts.
-      cuts: counts texts that are cut.
+      cuts: counts texts that are cut; None: they are not counted.
 
     Returns:
       Dict of arrays: input_ids, input_mask, segment_ids int64 [S]; label_ids int64 [] (float32
@@ -585,7 +588,7 @@ def convert_example(
 
 def convert_long_example(
     example: InputExample,
-    task: Any,
+    task: ClassifierTask,
     rule: long_texts.LongTexts,
     max_seq_length: int,
     tokenizer: tokenization.FullTokenizer,
@@ -595,10 +598,10 @@ def convert_long_example(
     """Converts an example to the features of one input or, if it is long, of several windows.
 
     Args:
-      task: labels and columns of the example.
+      task: gives the labels.
       max_seq_length: S.
       rule: how long texts are read.
-      cuts: counts texts that are cut.
+      cuts: counts texts that are cut; None: they are not counted.
       number: number of the example in its split.
 
     Returns:
@@ -625,11 +628,12 @@ def encode_long(
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
 ) -> list[long_texts.Window]:
-    """Returns the ids of each input of an example; see `convert_long_example`.
+    """Returns the ids of each input of an example: of one, or of several windows of a long text.
 
     Args:
       rule: how long texts are read.
       max_seq_length: S.
+      cuts: counts texts that are cut; None: they are not counted.
     """
     ids_b = None if example.text_b is None else tokenizer.encode(example.text_b)
     return rule.read(tokenizer.encode(example.text_a), ids_b, max_seq_length, cuts)
@@ -677,12 +681,11 @@ def feature_specs(
 
 
 def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the rows for `metrics.Evaluator`: tensors [B], and probabilities [B, K], by name.
-
-    Windows of long texts also have `long_texts.FEATURES`.
+    """Returns rows for `metrics.Evaluator` by name: label_ids, predictions, per_example_loss and
+    is_real_example [B], probabilities [B, K], and of windows `long_texts.FEATURES` [B].
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs, features: outputs and inputs of the model, by the same names.
     """
     return {
         **{name: features[name] for name in long_texts.FEATURES if name in features},
@@ -697,11 +700,11 @@ def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
 def batch_accuracy(
     outputs: Tensors, features: Tensors
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns (number of correct, number of all) predictions of a batch by the name of the
-    accuracy.
+    """Returns {"accuracy": (number of correct, number of all predictions)} of a batch.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs: {name: tensor} of the model, with predictions [B].
+      features: {name: tensor}, its inputs, with label_ids and is_real_example [B].
     """
     import tensorflow as tf
 
@@ -711,10 +714,11 @@ def batch_accuracy(
 
 
 def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the statistics of a batch of class ids or numbers that show whether a model learns.
+    """Returns {name: statistic} of a batch of class ids or numbers: whether a model learns.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs: {name: tensor} of the model, with predictions [B] and, of classes, probabilities.
+      features: {name: tensor}, its inputs, with label_ids [B].
     """
     from albert.training import learning_signals as signals
 
@@ -815,8 +819,10 @@ def make_data(
 
     Args:
       max_seq_length: S.
-      data_dir: folder of the tasks' folders; the user's own data needs none.
-      predicted, rule, scale, decision: attributes of `ClassifierData`.
+      data_dir: folder of the tasks' folders; None: the task has its own files.
+      predicted: split whose examples are predicted, "test" or "dev".
+      rule: how texts are read that are longer than `max_seq_length`.
+      scale, decision: unit in which a regression is trained, and how scores become answers.
     """
     return ClassifierData(
         name=glue_task.name,
@@ -859,33 +865,33 @@ class ClassifierData(example_data.ExampleData[InputExample]):
 
     @property
     def answers(self) -> long_texts.Answers:
-        """The kind of answers of the model, see `answers_of`."""
+        """The kind of answers of the model: numbers or classes."""
         return answers_of(self.task, self.scale, self.decision)
 
     @property
     def remedy(self) -> str:
-        """See `example_data.ExampleData`."""
+        """Returns what ends the log's sentence on texts that were cut."""
         return "" if self.rule.has_windows else "; long_texts=windows reads all of them"
 
     @property
     def limits(self) -> dict[str, int]:
-        """See `contracts.Data`."""
+        """Returns {feature: number below which its integers must be}."""
         return {"label_ids": len(self.task.labels), "is_real_example": 2}
 
     def source(self, split: str) -> str:
-        """Returns the split whose file has the examples of a split."""
+        """Returns the split whose file has the examples of the split "train", "dev" or "test"."""
         return self.predicted if split == "test" else split
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         return feature_specs(self.max_seq_length, self.task.is_regression, self.rule.has_windows)
 
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the source files of a split."""
+        """Returns the paths of the source files of the split "train", "dev" or "test"."""
         return [self.task.path(self.data_dir, self.source(split))]
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256."""
         return self.task.fingerprint(self.data_dir, self.source(split))
 
     def examples(self, split: str) -> Iterator[InputExample]:
@@ -893,7 +899,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         return self.task.iter_examples(self.data_dir, self.source(split), use_spm=False)
 
     def dev_requests(self) -> Iterator[dict[str, str]]:
-        """See `contracts.Data`."""
+        """Yields {"text": …}, with "text_pair" if there are two, of each dev example."""
         for example in self.examples("dev"):
             pair = {} if example.text_b is None else {"text_pair": example.text_b}
             yield {"text": example.text_a, **pair}
@@ -913,10 +919,11 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """Writes the files of predictions; texts in several windows have one.
+        """Writes the predictions, one per text also of windows; returns {score: number} or None.
 
         Args:
-          rows, ids: outputs of the model, and ids of the examples, in the order of the records.
+          rows: {name: array}, outputs of `eval_outputs` in the order of the records.
+          ids: ids of the examples in the same order.
           prefix: path of the checkpoint that computed the outputs.
         """
         joined = long_texts.join_rows(rows, self.answers)
@@ -925,7 +932,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the files of `prediction_files`; scores of test data, not of dev data again.
+        """Writes the files of predictions; scores labeled test data, not dev data again.
 
         The scores of a model that may abstain end with what it answers.
 
@@ -952,7 +959,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         return None
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """Yields the outcomes of examples with these outputs and ids; None without labels."""
+        """Yields outcomes from {name: array} of `eval_outputs` and ids [B]; None without labels."""
         if not self.task.is_labeled(self.predicted):
             return None
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))

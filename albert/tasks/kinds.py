@@ -46,8 +46,8 @@ class Kind:
       has_labels: whether the description of its folder names labels.
       huggingface_head: key of `huggingface.HEADS`; None if transformers has no such model.
       pipeline_tag: what the Hub calls its task, for cards.
-      settings: ``(labels, longest input) -> settings`` of a folder that does not describe them,
-        those of the command's flags by default; None if there is no such folder.
+      settings: ``(labels, maximum tokens of an input) -> {name: value}`` of a folder that does not
+        describe its settings: the defaults of the command's flags; None: there is no such folder.
     """
 
     name: str
@@ -126,37 +126,38 @@ def _build_squad(
 # --- settings of folders of Hugging Face ----------------------------------------------------------
 
 
-def _classifier_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a classifier for label names by id and a longest input."""
+def _classifier_settings(labels: Sequence[str], max_seq_length: int) -> dict[str, Any]:
+    """Returns {name: usual value} of a classifier's settings for label names by id."""
     columns = dataclasses.asdict(tables.Columns())
     return {
         "task_name": custom.NAME,
         "labels": list(labels),
-        "max_seq_length": length,
+        "max_seq_length": max_seq_length,
         "columns": columns,
     }
 
 
-def _multi_label_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings for label names by id, of which a text has several, and a length."""
-    form = label_sets.LabelFormat().settings
-    return {**_classifier_settings(labels, length), "label_type": label_sets.LABEL_TYPE, **form}
+def _multi_label_settings(labels: Sequence[str], max_seq_length: int) -> dict[str, Any]:
+    """Returns {name: usual value} of settings for label names by id; a text has several labels."""
+    settings = _classifier_settings(labels, max_seq_length)
+    return settings | {"label_type": label_sets.LABEL_TYPE} | label_sets.LabelFormat().settings
 
 
-def _token_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of a classifier of words for label names by id and a length."""
+def _token_settings(labels: Sequence[str], max_seq_length: int) -> dict[str, Any]:
+    """Returns {name: usual value} of settings of a classifier of words for label names by id."""
     columns = dataclasses.asdict(word_files.Columns())
-    return {"labels": list(labels), "max_seq_length": length, "columns": columns}
+    return {"labels": list(labels), "max_seq_length": max_seq_length, "columns": columns}
 
 
-def _choice_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of multiple choice, without labels, for a longest input, in tokens."""
-    return {"max_seq_length": length, "max_qa_length": min(race.MAX_QA_LENGTH, length // 2)}
+def _choice_settings(labels: Sequence[str], max_seq_length: int) -> dict[str, Any]:
+    """Returns {name: usual value} of the settings of multiple choice; `labels` is empty."""
+    max_qa_length = min(race.MAX_QA_LENGTH, max_seq_length // 2)
+    return {"max_seq_length": max_seq_length, "max_qa_length": max_qa_length}
 
 
-def _squad_settings(labels: Sequence[str], length: int) -> dict[str, Any]:
-    """Returns usual settings of SQuAD 1.1, without labels, for a longest input, in tokens."""
-    return squad_task.Settings.default(length).to_dict()
+def _squad_settings(labels: Sequence[str], longest: int) -> dict[str, Any]:
+    """Returns {name: usual value} of SQuAD 1.1's settings, up to `longest` tokens; no labels."""
+    return squad_task.Settings.default(longest).to_dict()
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ def find_pretrained(path: str) -> sources.Source | None:
 
 
 def _checkpoint_in(path: str) -> str | None:
-    """Returns the prefix of the best checkpoint in a folder, or else of the last."""
+    """Returns the prefix of the best checkpoint in a folder, else of the last, else None."""
     from albert.model import checkpoints
 
     best, numbered = os.path.join(path, checkpoints.BEST), checkpoints.numbered(path)

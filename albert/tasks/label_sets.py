@@ -255,7 +255,7 @@ class LabelSetTask(custom.CustomTask):
         return ()
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split; `data_dir` is not used."""
+        """Returns a JSON-ready dict that also has the format of labels; `data_dir` is not used."""
         return super().fingerprint(data_dir, split) | self.form.settings
 
     def has_labels(self, row: Mapping[str, Any]) -> bool:

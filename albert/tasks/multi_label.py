@@ -149,7 +149,7 @@ class MultiLabelData(glue.ClassifierData):
         return {"label_ids": 2, "is_real_example": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         label_ids = tfrecord.FeatureSpec("label_ids", "int64", (len(self.task.labels),))
         return [label_ids if spec.name == "label_ids" else spec for spec in super().specs(split)]
 

@@ -38,7 +38,7 @@ def limits(config: encoder.AlbertConfig) -> dict[str, int]:
 
 
 def _used_values(features: Tensors) -> Tensors:
-    """Returns {name: bool tensor} of features: whether a real token or a weight above 0 uses it."""
+    """Returns {name: bool tensor like the feature}: whether a value is of a token or has weight."""
     is_token, has_weight = features["input_mask"] != 0, features["masked_lm_weights"] != 0
     return {
         "input_ids": is_token,
@@ -49,10 +49,10 @@ def _used_values(features: Tensors) -> Tensors:
 
 
 def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, tf.Tensor]:
-    """Returns {name: bool tensor}: whether a value is used but invalid.
+    """Returns {name: bool tensor like the feature}: whether a value is used but invalid.
 
     Args:
-      features: features of a batch by name.
+      features: {name: [B, …]} of records with masks.
       limits: {name of a feature: exclusive maximum of its values}.
     """
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
@@ -67,7 +67,7 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
     """Checks the features of a batch as it was read.
 
     Args:
-      features: features of records with masks, by name.
+      features: {name: [B, …]} of records with masks.
       limits: {name of a feature: exclusive maximum of its values}.
 
     Returns:
@@ -127,7 +127,7 @@ def _is_correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 def _ratios(sentence: str | None) -> dict[str, tuple[str, str]]:
-    """Returns {metric: (numerator, denominator)}, names of sums in each row.
+    """Returns {metric: (numerator, denominator)}: names of sums of `_row_sums`.
 
     Args:
       sentence: name of the sentence task in metrics; None: not measured.
@@ -143,11 +143,11 @@ def _ratios(sentence: str | None) -> dict[str, tuple[str, str]]:
 def _row_sums(
     outputs: Tensors, features: Tensors, head: str | None, sentence: str | None
 ) -> dict[str, tf.Tensor]:
-    """Returns {name: [B]}, sums over the masked positions of each example.
+    """Returns {name: [B]}, ``<task>_loss``, ``<task>_correct`` and ``<task>_weight`` of examples.
 
     Args:
       outputs, features: outputs and inputs of the model by name.
-      head: name of the outputs of the sentence task; None: the model has none.
+      head: prefix of the outputs of the sentence task; None: the model has none.
       sentence: name of the sentence task in metrics; None: not measured.
     """
     weights = features["masked_lm_weights"]  # [B, P]
@@ -173,11 +173,11 @@ def _row_sums(
 def _train_metrics(
     outputs: Tensors, features: Tensors, head: str | None, sentence: str | None
 ) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
-    """Returns {accuracy: (sum of correct, sum of weights)} of a batch.
+    """Returns {``<task>_accuracy``: (sum of correct, sum of weights)} of a batch.
 
     Args:
       outputs, features: outputs and inputs of the model by name.
-      head: name of the outputs of the sentence task; None: the model has none.
+      head: prefix of the outputs of the sentence task; None: the model has none.
       sentence: name of the sentence task in metrics; None: not measured.
     """
     sums = _row_sums(outputs, features, head, sentence)
@@ -189,7 +189,7 @@ def _train_metrics(
 
 
 class Evaluator:
-    """Adds up rows of sums.
+    """Adds up the sums of examples.
 
     Args:
       sentence: name of the sentence task in metrics; None: not measured.
@@ -200,12 +200,12 @@ class Evaluator:
         self._ratios = _ratios(sentence)
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch of rows: arrays [B] by name."""
+        """Adds a batch of `_row_sums`: {name: array [B]}."""
         for name, values in rows.items():
             self._totals[name] = self._totals.get(name, 0.0) + values.sum(dtype=np.float64)
 
     def result(self) -> dict[str, float]:
-        """Returns the accuracy and loss of each task, and ``loss``, the sum of the losses."""
+        """Returns ``<task>_accuracy`` and ``<task>_loss`` of each task, and ``loss``, their sum."""
         result = {
             name: float(self._totals[top] / max(self._totals[bottom], 1e-5))
             for name, (top, bottom) in self._ratios.items()
@@ -318,7 +318,7 @@ class PretrainingData(contracts.Data):
 
     Attributes:
       inputs: {"train": …, "dev": …}, see `make_data`.
-      specs_by_split: {split: features}.
+      specs_by_split: {split: features of its records}.
     """
 
     inputs: Mapping[str, dynamic_masking.RecordFiles]
@@ -326,7 +326,7 @@ class PretrainingData(contracts.Data):
     specs_by_split: Mapping[str, Sequence[tfrecord.FeatureSpec]]
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         return self.specs_by_split[split]
 
     def make_records(self, split: str) -> list[str]:
@@ -342,7 +342,7 @@ class PretrainingData(contracts.Data):
         return _report_damage(self.inputs, self.settings, paths)
 
     def read_ids(self) -> list:
-        """Raises `ValueError`."""
+        """Raises `ValueError`: pre-training has no predictions."""
         raise ValueError(_NO_PREDICTIONS)
 
     def write_predictions(
@@ -378,7 +378,7 @@ def _checked_specs(
 def _report_damage(
     files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading, paths: Sequence[str]
 ) -> contextlib.AbstractContextManager:
-    """Returns `record_values.report_damage` of what `make_data` was given.
+    """Returns a context in which files are read; errors name the invalid record.
 
     Args:
       files: {split: its files}.
@@ -392,10 +392,12 @@ def _report_damage(
     describe = functools.partial(_describe, limits=reading.limits)
 
     def find_masked() -> str:
+        """Returns the message on the first invalid record with masks."""
         masked = [path for path in paths if path not in unmasked]
         return record_values.find_wrong_record(masked, specs, find_wrong, describe)
 
     def find_unmasked() -> str:
+        """Returns the message on the first invalid record without masks."""
         unmasked_paths = [path for path in paths if path in unmasked]
         assert reading.masker  # which records without masks need
         vocab_size = len(reading.masker.vocabulary.word_starts)

@@ -169,13 +169,13 @@ def _passages(path: str) -> Iterator[tuple[str, str]]:
 
 
 def read_passages(path: str) -> Iterator[dict[str, Any]]:
-    """Yields the passages of a file, ``all.txt`` or a single passage, as dicts."""
+    """Yields JSON objects of passages in a file: article, questions, options, answers and id."""
     for place, text in _passages(path):
         yield _checked_passage(place, text)
 
 
 def _checked_passage(place: str, text: str) -> dict[str, Any]:
-    """Parses the JSON text of a passage and checks its parts; returns the JSON object.
+    """Parses and checks the JSON text of a passage; returns the object, see `read_passages`.
 
     Args:
       place: file, and line if it has several passages, for messages.
@@ -292,7 +292,7 @@ def convert_example(
     Args:
       max_seq_length: S; the article is cut at its end to fit.
       max_qa_length: maximum tokens of question and option, of which the last are kept.
-      cuts: counts questions of which any input is cut.
+      cuts: counts questions of which any input is cut; None: they are not counted.
 
     Returns:
       Dict of arrays: input_ids, input_mask, segment_ids int64 [C * S], choice after choice;
@@ -362,7 +362,7 @@ class Evaluator(metrics.Evaluator):
 
 
 def _eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the rows of a batch for the evaluator, tensors [B, …] by name.
+    """Returns the rows of `glue.eval_outputs`, and ``level`` [B], index in `LEVELS`.
 
     Args:
       outputs, features: outputs and inputs of the model by name.
@@ -379,12 +379,12 @@ def write_predictions(
     """Writes ``predict_results.txt`` (scores) and ``predictions.tsv`` (one answer per question).
 
     Args:
-      rows: outputs of `contracts.Task.eval_outputs` as arrays in the order of the input.
+      rows: {name: array [B, …]}, outputs of `_eval_outputs` in the order of the input.
       ids: ids of the questions [B].
       prefix: the checkpoint; not used.
 
     Returns:
-      The scores.
+      The scores by name, see `Evaluator`.
     """
     scores = prediction_files.write_scores(output_dir, Evaluator(), rows)
     columns = (ids, rows["predictions"], rows["probabilities"])
@@ -459,7 +459,7 @@ def make_data(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RaceData(example_data.ExampleData[RaceExample]):
-    """The data of RACE; for the attributes see `make_data`, `levels` has its switches."""
+    """The data of RACE; see `make_data`, whose switches are `levels`: {"high_only": bool, …}."""
 
     tokenizer: tokenization.FullTokenizer
     max_seq_length: int
@@ -469,19 +469,19 @@ class RaceData(example_data.ExampleData[RaceExample]):
 
     @property
     def limits(self) -> dict[str, int]:
-        """See `contracts.Data`."""
+        """Returns {feature: number below which its integers must be}."""
         return {"label_ids": NUM_CHOICES, "is_real_example": 2, "level": len(LEVELS)}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         return feature_specs(self.max_seq_length)
 
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the source files of a split."""
+        """Returns the paths of the source files of the split "train", "dev" or "test"."""
         return files(self.data_dir, split, **self.levels)
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256."""
         return fingerprint(self.data_dir, split, **self.levels)
 
     def examples(self, split: str) -> Iterator[RaceExample]:
@@ -489,7 +489,7 @@ class RaceData(example_data.ExampleData[RaceExample]):
         return iter_race_examples(self.data_dir, split, use_spm=False, **self.levels)
 
     def dev_requests(self) -> Iterator[dict[str, Any]]:
-        """See `contracts.Data`; returns the first question of each passage."""
+        """Yields {"article", "question", "options"} of the first question of each dev passage."""
         for passage in itertools.chain.from_iterable(map(read_passages, self.files("dev"))):
             if passage["questions"]:
                 question, options = passage["questions"][0], passage["options"][0]

@@ -70,6 +70,7 @@ def find_labels(
     """Finds the label names: those saved in the output folder, else those of the data.
 
     Args:
+      output_dir: folder of the run.
       files: {split: path}.
       checkpoint: initial weights of the run, or None. If they are those of a token classifier with
         these labels, it gives their order, and also labels that the data lacks.
@@ -192,10 +193,11 @@ def convert_part(
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
 ) -> dict[str, np.ndarray]:
-    """Converts a part to features, and counts in `cuts` whether words were cut.
+    """Converts a part to features.
 
     Args:
       max_seq_length: S.
+      cuts: counts parts whose words were cut; None: they are not counted.
 
     Returns:
       Dict of int64 arrays: input_ids, input_mask, segment_ids [S]; label_ids and first_pieces [S],
@@ -277,7 +279,7 @@ def by_sentence(rows: contracts.Rows, *names: str) -> Iterator[tuple[list, ...]]
     """Yields the values of the words of each sentence, joined from its parts, in order.
 
     Args:
-      rows: outputs of `eval_outputs` as arrays.
+      rows: {name: array}, outputs of `eval_outputs`.
       names: names of the outputs to return.
 
     Yields:
@@ -305,18 +307,18 @@ class Evaluator:
         self._rows: list[dict[str, np.ndarray]] = []
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch: arrays [B, ...] by name, the `eval_outputs`."""
+        """Adds a batch, {name: array [B, …]}: the `eval_outputs`."""
         self._rows.append(rows)
 
     def result(self) -> dict[str, float]:
-        """Returns ``eval_accuracy``, ``eval_loss``, ``loss`` and those of `entities.scores`."""
+        """Returns ``eval_accuracy``, ``eval_loss``, ``loss``; of entities ``f1``, ``f1_<type>``…"""
         rows = self._join()
         true, predicted = self._names(rows)
         loss = float(rows["token_loss"].sum(dtype=np.float64) / rows["first_pieces"].sum())
         return {**self._scores(true, predicted), "eval_loss": loss, "loss": loss}
 
     def classes(self) -> tuple[results.ClassCount, ...]:
-        """Returns the entities of each type; of labels that mark no entities, the words."""
+        """Counts the entities of each type; if labels mark no entities, the words of each label."""
         rows = self._join()
         if not entities.mark_entities(self._labels):
             words = rows["first_pieces"] == 1
@@ -329,7 +331,7 @@ class Evaluator:
         )
 
     def _names(self, rows: contracts.Rows) -> Iterator[list[list[str]]]:
-        """Returns the labels, and the predictions, of the words of each sentence."""
+        """Yields two lists from outputs of all parts: labels, predictions [W] of each sentence."""
         pairs = by_sentence(rows, "label_ids", "predictions")
         return (
             [[self._labels[i] for i in row] for row in column]
@@ -347,6 +349,7 @@ class Evaluator:
         return {**self._scores(true, constant), "eval_loss": loss, "loss": loss}
 
     def _join(self) -> dict[str, np.ndarray]:
+        """Returns the outputs of all batches, {name: array [N, …]}."""
         return {name: np.concatenate([r[name] for r in self._rows]) for name in self._rows[0]}
 
     def _scores(
@@ -367,10 +370,11 @@ class Evaluator:
 def _train_metrics(
     outputs: Tensors, features: Tensors
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns (number of correct, number of all) words of a batch by the name of the accuracy.
+    """Returns {"accuracy": (number of correct, number of all words)} of a batch.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs: {name: tensor} of the model, with predictions [B, S].
+      features: {name: tensor}, its inputs, with label_ids and first_pieces [B, S].
     """
     import tensorflow as tf
 
@@ -434,7 +438,7 @@ class Files:
     labels: tuple[str, ...]
 
     def sentences(self, split: str) -> Iterator[word_files.Sentence]:
-        """Yields the sentences of a split."""
+        """Yields the sentences of the split "train", "dev" or "test"."""
         labeled = None if split == "test" else True
         flag = custom.SPLIT_FLAGS[split]
         yield from word_files.read(self.files[split], flag, self.columns, labeled)
@@ -452,7 +456,7 @@ class Files:
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict of SHA-256, format, columns and labels of a split."""
         return {
             "data_sha256": file_io.sha256(self.files[split]),
             "format": word_files.format_of(self.files[split]),
@@ -471,7 +475,7 @@ def predictions(
 
     Args:
       labels: label names by id.
-      rows: outputs of `eval_outputs` for all their parts, as arrays.
+      rows: {name: array}, outputs of `eval_outputs` for all their parts.
       cut: numbers of the sentences of which words were cut.
     """
     pairs = by_sentence(rows, "predictions", "probabilities")
@@ -482,7 +486,7 @@ def predictions(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenData(example_data.ExampleData[Part]):
-    """The data of token classification: the parts of sentences, of `max_seq_length` at most."""
+    """The data of token classification: parts of sentences with at most `max_seq_length` tokens."""
 
     name: str = NAME
     sentence_files: Files
@@ -494,19 +498,19 @@ class TokenData(example_data.ExampleData[Part]):
 
     @property
     def limits(self) -> dict[str, int]:
-        """See `contracts.Data`."""
+        """Returns {feature: number below which its integers must be}."""
         return {"label_ids": len(self.sentence_files.labels), "first_pieces": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         return feature_specs(self.max_seq_length)
 
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the source files of a split."""
+        """Returns the paths of the source files of the split "train", "dev" or "test"."""
         return [self.sentence_files.files[split]]
 
     def fingerprint(self, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split."""
+        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256."""
         return self.sentence_files.fingerprint(split)
 
     def examples(self, split: str) -> Iterator[Part]:
@@ -514,7 +518,7 @@ class TokenData(example_data.ExampleData[Part]):
         return self.sentence_files.parts(split, self.max_seq_length, self.tokenizer)
 
     def dev_requests(self) -> Iterator[dict[str, list[str]]]:
-        """See `contracts.Data`."""
+        """Yields {"words": words} of each dev sentence."""
         return ({"words": list(row.words)} for row in self.sentence_files.sentences("dev"))
 
     def inputs(
@@ -529,12 +533,13 @@ class TokenData(example_data.ExampleData[Part]):
         return [convert_part(example, self.max_seq_length, self.tokenizer, cuts)]
 
     def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
-        """Yields the predicted sentences of the test file; `rows`: outputs of the model."""
+        """Yields the predicted sentences of the test file from {name: array} of `eval_outputs`."""
         sentences = self.sentence_files.sentences("test")
         return predictions(sentences, self.sentence_files.labels, rows)
 
     @property
     def _is_labeled(self) -> bool:
+        """Whether the test file has labels, judged by its first sentence."""
         return next(self.sentence_files.sentences("test")).labels is not None
 
     def write_files(

@@ -39,7 +39,7 @@ class Columns:
     label: str | None = None
 
     def fitting(self, form: str) -> "Columns":
-        """Returns the columns that files of a format can have: numbers, in jsonl keys."""
+        """Returns the columns that fit the format "conll", which are numbers, or "jsonl": keys."""
         names = {
             name: value if value and _is_number(value) == (form != "jsonl") else None
             for name, value in dataclasses.asdict(self).items()
@@ -48,6 +48,7 @@ class Columns:
 
 
 def _is_number(column: str) -> bool:
+    """Returns whether a column is named by its number, such as "-1"."""
     return re.fullmatch(r"-?\d+", column) is not None
 
 
@@ -81,7 +82,7 @@ def without_labels(sentence: Sentence) -> Sentence:
 
 
 def format_of(path: str) -> str:
-    """Returns the format of a file, from its name."""
+    """Returns the format of a file, "jsonl" or "conll", from its name."""
     return "jsonl" if path.lower().endswith(".jsonl") else "conll"
 
 
@@ -304,7 +305,7 @@ def _sentence(
       rows: columns of each word.
       name: name of the file, for messages.
       count: number of sentences before it, which is its id.
-      labeled: True: words must have labels; False: they are not read; None: if there are.
+      labeled: True: words must have labels; False: they are not read; None: from two columns on.
     """
     place, width = f"{name} line {first}", len(rows[0])
     word = _column(columns.words, 0, width, "words_column", place)
@@ -372,7 +373,7 @@ def _conll_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
 
 
 def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
-    """Returns a JSON-ready prediction.
+    """Returns id, words, labels, probabilities, entities and truncated, JSON-ready by name.
 
     Args:
       marks: whether labels mark entities, which are then added.

@@ -97,7 +97,7 @@ def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] 
         return None
 
 
-def _check_header(path: str, line: str, settings: dict[str, Any]) -> None:
+def _check_header(path: str, line: bytes, settings: dict[str, Any]) -> None:
     """Rejects files that `read` cannot use, see its errors.
 
     Args:
@@ -127,7 +127,7 @@ def _check_header(path: str, line: str, settings: dict[str, Any]) -> None:
 
 
 def _features_of_row(row: Any) -> SquadFeatures:
-    """Returns the window of a row of JSON: a list of its values."""
+    """Returns the window of a row of JSON: the list of its values that `write` writes."""
     json_shapes.check(row, list, "a window")
     number, qas_id, example_index, span, length, num_tokens, begin, context, starts, ends = row[:-1]
     if (answer := row[-1]) is not None:

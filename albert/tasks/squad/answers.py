@@ -39,7 +39,7 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
       is_training: whether each question must have exactly one answer or be impossible.
 
     Returns:
-      List of `SquadExample` in the order of the file.
+      The questions in the order of the file.
 
     Raises:
       InputError: the file is not JSON or has another structure; two questions have the same id; a
@@ -155,6 +155,7 @@ def _read_question(
 
     Args:
       place: where the object is in the file, for messages.
+      question: the object.
       text: text of its paragraph.
       is_training: whether each question must have exactly one answer or be impossible.
       oddities: counts what is odd about questions.
@@ -190,7 +191,7 @@ def _set_answers(
     is_stated: bool,
     oddities: _Oddities,
 ) -> None:
-    """Sets the answers of a question from (text, first character or None) pairs.
+    """Sets the answers of a question from pairs (text, place of its first character or None).
 
     Args:
       is_training: whether each question must have exactly one answer or be impossible.
@@ -210,11 +211,7 @@ def _set_answers(
 
 
 def _is_at(text: str, start: int | None, example: SquadExample) -> bool:
-    """Returns whether a text is in the paragraph at a character, which may be None.
-
-    Args:
-      start: place of the first character in the paragraph.
-    """
+    """Returns whether a text is in the paragraph at character `start`, from 0; None: it is not."""
     is_inside = start is not None and start >= 0
     return bool(text) and is_inside and example.paragraph_text.startswith(text, start)
 
@@ -226,7 +223,7 @@ def _set_training_answer(
 
     Args:
       path: file of the question, for messages.
-      pairs: (text, first character or None) of each answer.
+      pairs: (text, place of its first character or None) of each answer.
     """
     pairs = list(dict.fromkeys(pairs))  # several people may have given the same answer
     if len(pairs) != 1:
@@ -279,7 +276,7 @@ class Questions:
 
     @functools.cached_property
     def dataset(self) -> list[dict[str, Any]]:
-        """Returns the gold answers in the layout of SQuAD files."""
+        """Returns the gold answers as the list of articles of a SQuAD file."""
         questions = [
             {"id": example.qas_id, "answers": [{"text": text} for text in example.answers or ()]}
             for example in self.examples
@@ -319,7 +316,7 @@ class Answer:
     end: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the entry of nbest_predictions.json."""
+        """Returns text, probability and both scores by name: an entry of nbest_predictions.json."""
         return {
             "text": self.text,
             "probability": self.probability,
@@ -329,7 +326,7 @@ class Answer:
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], input_mask: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns scores [B, ...] of windows for `best_answers_v1` and `best_answers_v2`.
+    """Returns {name: [B, …]}, windows' scores for `best_answers_v1` and `best_answers_v2`.
 
     Args:
       outputs: arrays [B, ...] by name that a SQuAD model returns.
@@ -352,8 +349,7 @@ def best_answers_v1(
     """Finds the best answers of each question by start and end logits.
 
     Args:
-      examples: the questions.
-      features: their windows, not made for training.
+      features: the windows of the questions, not made for training.
       results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays; S may
         differ between windows.
       n_best_size: number of starts and ends of a window, and of answers of a question.
@@ -386,8 +382,7 @@ def best_answers_v2(
     """Finds the best answers of each question by beams of starts and ends.
 
     Args:
-      examples: the questions.
-      features: their windows, not made for training.
+      features: the windows of the questions, not made for training.
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
         "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
       n_best_size: number of answers of a question.
@@ -448,7 +443,6 @@ def _best_answers(
 
     Args:
       results: {unique_id: scores of the window}.
-      examples, features: the questions and their windows.
       candidates: pairs starts and ends of some windows, from their scores.
       n_best_size: maximum number of answers of a question.
       max_answer_length: maximum number of pieces in an answer.
@@ -484,7 +478,6 @@ def _check_results(
     Args:
       number_of: {id of a question: its number}.
       results: {unique_id: scores of the window}.
-      features: the windows of the questions.
     """
     missing = [window.unique_id for window in features if window.unique_id not in results]
     if missing:
@@ -502,7 +495,7 @@ def _check_results(
 
 
 def _groups(by_question: Iterable[list[SquadFeatures]]) -> Iterator[list[SquadFeatures]]:
-    """Yields lists of the windows of whole questions, about `WINDOWS_AT_A_TIME` in each."""
+    """Joins lists of one question's windows to lists of about `WINDOWS_AT_A_TIME` windows."""
     group = []
     for windows in by_question:
         group += windows
@@ -557,11 +550,10 @@ def _with_probabilities(answers: list[Answer]) -> list[Answer]:
 def _to_nbest(
     examples: Sequence[SquadExample], answers: list[list[Answer]]
 ) -> dict[str, list[dict]]:
-    """Returns {qas_id: entries of nbest_predictions.json}.
+    """Returns {qas_id: entries of nbest_predictions.json}, see `Answer.to_json`.
 
     Args:
       answers: answers of each of the questions, best first.
-      examples: the questions.
     """
     return {
         example.qas_id: [answer.to_json() for answer in nbest]
@@ -639,8 +631,7 @@ def find_null_odds(
     """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows.
 
     Args:
-      results: {unique_id: scores of the window}.
-      examples, features: the questions and their windows.
+      results: {unique_id: scores of the window, with "cls_logits"}.
     """
     null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
     for window in features:
@@ -657,7 +648,6 @@ def _best_threshold(
     Args:
       texts: {qas_id: best text}.
       null_odds: {qas_id: score}, high for unanswerable questions.
-      examples: the questions.
     """
     if not answers_known(examples):
         logging.info("The questions' answers are not known; using the threshold 0")
@@ -678,7 +668,7 @@ def write_predictions(
 
     Args:
       predictions: {qas_id: text}.
-      nbest: {qas_id: entries with text and scores}.
+      nbest: {qas_id: [{"text": …, "probability": …, …}, …]}, see `Answer.to_json`.
       null_odds: {qas_id: score}; None for SQuAD 1.1.
     """
     contents = {"predictions": predictions, "nbest_predictions": nbest, "null_odds": null_odds}

@@ -68,7 +68,7 @@ class SquadFeatures:
       real_ids: the ids without padding.
       text_begin: place of the window's first piece.
       max_context: places (begin, end) between which this window is the one with most context.
-      piece_start: int array, first character of each piece of the window.
+      piece_start: int array, first character of each piece of the window in the paragraph.
       piece_end: int array, last character of each piece (inclusive).
       start_position, end_position: places of the answer, 0 without one; None outside of training.
       is_impossible: whether the window holds no whole answer; False outside of training.
@@ -108,22 +108,27 @@ class SquadFeatures:
 
     @property
     def tok_start_to_orig_index(self) -> list[int]:
+        """Returns `piece_start` as a list."""
         return self.piece_start.tolist()
 
     @property
     def tok_end_to_orig_index(self) -> list[int]:
+        """Returns `piece_end` as a list."""
         return self.piece_end.tolist()
 
     @property
     def input_ids(self) -> list[int]:
+        """Returns the ids [S], 0 at padding."""
         return self.real_ids + [0] * (self.max_seq_length - len(self.real_ids))
 
     @property
     def input_mask(self) -> list[int]:
+        """Returns [S]: 1, at padding 0."""
         return list(self.input_mask_bytes)
 
     @property
     def segment_ids(self) -> list[int]:
+        """Returns [S]: 1 in the window and at its [SEP], else 0."""
         return list(self.segment_ids_bytes)
 
     @property
@@ -139,15 +144,18 @@ class SquadFeatures:
 
     @property
     def input_mask_bytes(self) -> bytes:
+        """Returns `input_mask`, a byte each."""
         return (b"\1" * len(self.real_ids)).ljust(self.max_seq_length, b"\0")
 
     @property
     def segment_ids_bytes(self) -> bytes:
+        """Returns `segment_ids`, a byte each."""
         ones = b"\1" * (len(self.real_ids) - self.text_begin)
         return (b"\0" * self.text_begin + ones).ljust(self.max_seq_length, b"\0")
 
     @property
     def p_mask_bytes(self) -> bytes:
+        """Returns `p_mask`, a byte each."""
         start = b"\0" + b"\1" * (self.text_begin - 1) + b"\0" * (self.text_end - self.text_begin)
         return start.ljust(self.max_seq_length, b"\1")
 
@@ -159,7 +167,7 @@ class FeatureReport:
     Attributes:
       num_questions: converted and dropped questions.
       num_windows: windows of the converted questions.
-      dropped: ids of questions without any window, by reason.
+      dropped: {reason: ids of questions without any window}.
     """
 
     num_questions: int = 0
@@ -167,12 +175,7 @@ class FeatureReport:
     dropped: dict = dataclasses.field(default_factory=dict)
 
     def add(self, qas_id: str, windows: Sequence[Any] | str) -> None:
-        """Counts the windows of a question.
-
-        Args:
-          qas_id: id of the question.
-          windows: the windows of a question, or a string: the reason why it has none.
-        """
+        """Counts the windows of a question, which may be a string: the reason why it has none."""
         self.num_questions += 1
         if isinstance(windows, str):
             self.dropped.setdefault(windows, []).append(qas_id)
@@ -204,6 +207,8 @@ class FeatureReport:
 
 @dataclasses.dataclass(frozen=True)
 class _Paragraph:
+    """The ids of the T pieces of a paragraph, and its `squad_spans.Alignment`."""
+
     ids: list
     piece_start: np.ndarray  # [T] int32, like the others
     piece_end: np.ndarray
@@ -290,12 +295,7 @@ class Featurizer:
         return pieces, texts
 
     def _align(self, text: str, texts: list[str]) -> squad_spans.Alignment | None:
-        """Returns the `squad_spans.Alignment`; None if too few characters match.
-
-        Args:
-          text: text of the paragraph.
-          texts: texts of its pieces.
-        """
+        """Aligns a paragraph's text with those of its pieces; None if too few characters match."""
         if self._has_spaces:
             # Like the reference, which has no WordPiece: one symbol per character.
             alignment = squad_spans.align(
@@ -334,7 +334,6 @@ class Featurizer:
         """Makes the windows of several questions.
 
         Args:
-          examples: the questions.
           indices: numbers of the questions in the input, which windows for prediction keep.
 
         Returns:
@@ -389,7 +388,7 @@ class Featurizer:
     def _answer_pieces(
         self, example: SquadExample, paragraph: _Paragraph
     ) -> tuple[int, int] | None:
-        """Returns first and last piece of the (first) answer in its paragraph; None: no place."""
+        """Returns first and last piece of the answer in the paragraph; None without a place."""
         first, text = example.start_position, example.orig_answer_text
         if not self._is_training:
             first, text = (example.answer_starts or [None])[0], (example.answers or [""])[0]
@@ -432,19 +431,15 @@ def convert_examples_to_features(
     do_lower_case: bool,
     report: FeatureReport | None = None,
 ) -> Iterator[SquadFeatures]:
-    """Converts questions to windows, in order.
+    """Yields the windows of questions, in order.
 
     Args:
-      examples: the questions.
       max_seq_length: S, places of the model's sequence.
       doc_stride: pieces from the start of one window to the next.
       max_query_length: maximum pieces of a question; the rest is cut off.
       is_training: whether to find the answers' places.
       do_lower_case: must agree with the tokenizer.
       report: questions without windows are counted there and logged.
-
-    Returns:
-      Iterator over the windows.
 
     Raises:
       InputError: contradictory lengths, or too many questions dropped in training (at the end).

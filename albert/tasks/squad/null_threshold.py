@@ -72,7 +72,7 @@ def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None
     Args:
       folder: output folder.
       threshold: null odds from which a question is not answered.
-      prefix: the checkpoint that computed the null odds.
+      prefix: path, without ending, of the checkpoint that computed the null odds.
       predict_file: the SQuAD file on which the threshold gives the best F1.
     """
     from albert.model import checkpoints
@@ -86,7 +86,7 @@ def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None
 
 
 def read_file(folder: str) -> dict[str, Any] | None:
-    """Reads the file that `write` made in a folder; returns None if it is missing."""
+    """Reads {`THRESHOLD`: number, "step": int, …} of `write` in a folder; None if it is missing."""
     path = os.path.join(folder, FILE_NAME)
     if not file_io.exists(path):
         return None

@@ -79,7 +79,7 @@ def _scores_v2(gold: Sequence[str], text: str) -> tuple[float, float]:
 
 
 def _part_around(answer: str, paragraph: str) -> str:
-    """Returns the part of a paragraph with an answer and the text on both sides."""
+    """Returns the part of a paragraph with an answer, its text, and the text on both sides."""
     start = max(0, paragraph.find(answer))
     first = max(0, start - _AROUND_ANSWER)
     end = min(len(paragraph), start + len(answer[: 2 * _AROUND_ANSWER]) + _AROUND_ANSWER)

@@ -42,7 +42,7 @@ def targets(questions: Questions) -> dict[str, np.ndarray]:
 def make_target_adder(
     get_questions: Callable[[], Questions],
 ) -> Callable[[Tensors], Tensors]:
-    """Returns the ``prepare`` of an evaluation that adds `targets` if they are known.
+    """Returns a function that adds `targets` to the features of a batch, if answers are known.
 
     Args:
       get_questions: returns the questions to answer; called when they are needed.
@@ -67,7 +67,8 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
     """Returns whether starts and ends are right, as two float32 tensors [B].
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs: {name: tensor} of the model.
+      features: {name: tensor}, its inputs, with start_positions and end_positions, integers [B].
       names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     import tensorflow as tf
@@ -102,7 +103,7 @@ def train_metrics(
 def eval_rows(outputs: Tensors, features: Tensors, names: Sequence[str]) -> dict[str, "tf.Tensor"]:
     """Returns what `Scores` takes of a batch, tensors [B] by name; {} if no answer is known.
 
-    These are whether start and end are right, the loss, and whether the window has the answer.
+    These are whether start and end are right, the loss, and whether the place is known.
 
     Args:
       outputs: those of the model by name.

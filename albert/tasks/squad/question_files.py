@@ -31,9 +31,8 @@ class QuestionFiles:
 
     Attributes:
       kind: `V1` or `V2`; part of the default names of files.
-      settings: settings of the task.
-      tokenizer: tokenizer of the model.
       output_dir: folder of records whose path is not given.
+      strategy: its workers share the files.
       train_file, predict_file: SQuAD files; None if not needed.
       train_feature_file, predict_feature_file: paths of the records, or None.
       predict_feature_left_file: path of the file of `answer_features`, or None.
@@ -56,7 +55,7 @@ class QuestionFiles:
     predict_selection: selection.Selection = selection.ALL
 
     def file(self, split: str) -> str:
-        """Returns the SQuAD file of a split: to train on ("train"), else to answer."""
+        """Returns the path of the SQuAD file of a split: to train on ("train"), else to answer."""
         path = self.train_file if split == "train" else self.predict_file
         assert path is not None  # the command has checked that the run has it
         return path
@@ -74,11 +73,7 @@ class QuestionFiles:
     def _read(
         self, path: str, selection: selection.Selection, is_training: bool
     ) -> list[SquadExample]:
-        """Reads the questions of a file that a selection keeps.
-
-        Args:
-          is_training: whether each question must have exactly one answer or be impossible.
-        """
+        """Reads selected questions; in training each must have one answer or be impossible."""
         examples = squad_answers.read_squad_examples(path, is_training)
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
@@ -95,6 +90,7 @@ class QuestionFiles:
         examples = self.train_examples
 
         def make_rows() -> Iterator[bytes]:
+            """Returns the serialized records."""
             pairs = self._convert(squad_answers.shuffle_examples(examples), is_training=True)
             return (record for record, _ in pairs)
 
@@ -135,6 +131,7 @@ class QuestionFiles:
         windows: list[SquadFeatures] = []
 
         def make_rows() -> Iterator[bytes]:
+            """Yields the serialized records, and adds their windows to `windows`."""
             for record, window in self._convert(examples, is_training=False):
                 if window:  # always, outside of training
                     windows.append(window)
@@ -165,7 +162,7 @@ class QuestionFiles:
         return os.path.join(self.output_dir, self.kind + ending)
 
     def _fingerprint(self, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict of what the features of a split depend on."""
+        """Returns a JSON-ready dict of what the features of "train" or "predict" depend on."""
         selection = self.train_selection if split == "train" else self.predict_selection
         settings = self.settings.window | selection.settings
         return squad_records.fingerprint(self.file(split), self.tokenizer, settings, split)
@@ -200,10 +197,10 @@ class QuestionFiles:
     def _cached(
         self, path: str, fingerprint: dict[str, Any], make_rows: Callable[[], Iterable[bytes]]
     ) -> int:
-        """Writes a file of records unless it is there with the same fingerprint; returns their
-        number.
+        """Writes records unless they exist with the same fingerprint; returns their number.
 
         Args:
+          path: file of the records.
           fingerprint: JSON-ready dict of what the records depend on.
           make_rows: returns the serialized records.
         """
@@ -215,7 +212,7 @@ class QuestionFiles:
         )
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         length = self.settings.max_seq_length
         return squad_records.feature_specs(length, is_training=split == "train")
 
@@ -246,21 +243,21 @@ class QuestionData(contracts.Data):
 
     @property
     def limits(self) -> dict[str, int]:
-        """See `contracts.Data`."""
+        """Returns {feature: number below which its integers must be}."""
         length = self.questions.settings.max_seq_length
         places = dict.fromkeys(("start_positions", "end_positions"), length)
         return places | {"p_mask": 2, "is_impossible": 2}
 
     def specs(self, split: str) -> Sequence[tfrecord.FeatureSpec]:
-        """Returns the features of the records of a split."""
+        """Returns the features in records of the split "train", "dev" or "test"."""
         return self.questions.specs(split)
 
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the source files of a split."""
+        """Returns the paths of the source files of the split "train", "dev" or "test"."""
         return [self.questions.file(split)]
 
     def dev_requests(self) -> Iterator[dict[str, str]]:
-        """See `contracts.Data`."""
+        """Yields {"question": text, "context": text} of each question to answer."""
         for example in self.questions.predict_examples:
             yield {"question": example.question_text, "context": example.paragraph_text}
 
@@ -271,18 +268,18 @@ class QuestionData(contracts.Data):
         return [self.questions.predict_records()]
 
     def read_ids(self) -> list[str]:
-        """See `contracts.Data`."""
+        """Returns the ids of the questions to answer, in the order of the file."""
         return [example.qas_id for example in self.questions.predict_examples]
 
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """See `contracts.Data`; the scores are those of known answers.
+        """Writes the answers; returns their scores by name, None if right ones are not known.
 
         Args:
-          rows: {name: array}, outputs of windows.
+          rows: {name: array}, outputs of `contracts.Task.eval_outputs` of windows.
           ids: not used: windows have their own.
-          prefix: the checkpoint that computed the outputs.
+          prefix: path, without ending, of the checkpoint that computed the outputs.
         """
         outcomes.remove(output_dir)
         path = self.questions.file("dev")

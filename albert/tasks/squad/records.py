@@ -9,7 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert.data import tfrecord
@@ -43,16 +43,16 @@ def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureS
 
 
 def fingerprint(
-    data_file: str, tokenizer: tokenization.FullTokenizer, window: dict[str, int], split: str
+    data_file: str, tokenizer: tokenization.FullTokenizer, settings: Mapping[str, Any], split: str
 ) -> dict[str, Any]:
     """Returns a JSON-ready dict of everything that a file of features depends on.
 
     Args:
-      window: {name: length} of those that features depend on.
+      settings: {name: value} of those that features depend on, such as max_seq_length.
       split: "train" or "predict".
     """
     return {
-        **window,
+        **settings,
         "alignment": squad_features.ALIGNMENT,
         **tokenizer.rules.to_json(),
         "vocabulary_sha256": file_io.sha256(tokenizer.vocabulary_file),
@@ -87,7 +87,7 @@ def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
 
 @functools.cache
 def _specs_of_window(is_training: bool) -> Sequence[tfrecord.FeatureSpec]:
-    """Returns all features except ``unique_ids``, which is known last.
+    """Returns the specifications of all features except ``unique_ids``, which is known last.
 
     Args:
       is_training: whether the records have the places of answers.
@@ -167,7 +167,6 @@ def _batches_of_workers(
     the two pipes cannot block each other; a full pipe makes it wait.
 
     Args:
-      examples: the questions.
       settings: arguments of `squad_features.Featurizer`, the tokenizer first.
     """
     owner: dict[str, int] = {}
@@ -207,7 +206,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _results_of(process: subprocess.Popen[bytes]) -> Iterator[list | str]:
-    """Yields what a worker process writes: windows of a question, or why it has none."""
+    """Yields from a worker process the `_to_rows` of each question, or why it has no window."""
     assert process.stdout
     while True:
         try:

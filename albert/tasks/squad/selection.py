@@ -22,9 +22,9 @@ class Selection:
       answerable_only: whether to keep only questions with an answer.
       drop_longer_than: maximum tokens of the question (cut as for the model) and the text with
         [CLS] and both [SEP]; None: no maximum.
-      fraction: fraction of the remaining questions to keep, see `subsets.choose_indices`.
+      fraction: fraction of the remaining questions to keep, above 0, at most 1.
       fraction_name: name of that fraction in messages and settings.
-      seed: see `subsets.choose_indices`.
+      seed: decides which questions are that fraction.
     """
 
     answerable_only: bool = False
@@ -101,7 +101,6 @@ class Selection:
         """Returns the questions that fit with their paragraph into `drop_longer_than` tokens.
 
         Args:
-          examples: the questions of a file.
           max_query_length: maximum tokens of a question; the rest is cut off.
         """
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))

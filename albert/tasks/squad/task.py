@@ -35,9 +35,11 @@ class Settings:
     """Settings of features and answers, in addition to the model and its vocabulary.
 
     Attributes:
-      max_seq_length, doc_stride, max_query_length: see `squad_features.Featurizer`.
-      n_best_size, max_answer_length: see `squad_utils.best_answers_v1`.
-      start_n_top, end_n_top, dropout_prob: see `heads.SquadV2Model`; None for SQuAD 1.1.
+      max_seq_length, max_query_length: maximum tokens of an input, and of a question.
+      doc_stride: tokens from the start of one window to that of the next.
+      n_best_size, max_answer_length: maximum answers of a question, maximum pieces of an answer.
+      start_n_top, end_n_top: starts kept per window, and ends per start; None for SQuAD 1.1.
+      dropout_prob: dropout before the outputs in training; None for SQuAD 1.1.
       head: the layer before the output layer.
     """
 
@@ -59,20 +61,20 @@ class Settings:
         return cls(length, min(128, length // 3), query, n_best_size=20, max_answer_length=30)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict for the model's folder, with the items of the head."""
+        """Returns {attribute: value}, JSON-ready for the model's folder, with those of the head."""
         values = dataclasses.asdict(self)
         del values["head"]
         return values | self.head.settings
 
     @property
     def window(self) -> dict[str, int]:
-        """Returns the lengths that features depend on, as keyword arguments."""
+        """Returns {name: value} of `lengths`."""
         names = ("max_seq_length", "doc_stride", "max_query_length")
         return dict(zip(names, self.lengths, strict=True))
 
     @property
     def lengths(self) -> tuple[int, int, int]:
-        """Returns the values of `window`."""
+        """Returns max_seq_length, doc_stride and max_query_length, on which features depend."""
         return self.max_seq_length, self.doc_stride, self.max_query_length
 
     @property
@@ -93,7 +95,7 @@ class Answers:
 
     Attributes:
       texts: ``{qas_id: text}``, the best text of each question, even if it is unanswerable.
-      nbest: ``{qas_id: [entry of nbest_predictions.json, …]}``.
+      nbest: ``{qas_id: [{"text", "probability", "start_log_prob", "end_log_prob": value}, …]}``.
       null_odds: ``{qas_id: score}``, high for unanswerable questions; None for SQuAD 1.1.
     """
 
@@ -107,11 +109,11 @@ class Evaluator:
 
     Args:
       questions: returns the questions; called when they are first needed.
-      decode: ``(questions, results) -> Answers``; results as for `squad_utils.best_answers_v1`.
-      score: ``(dataset, Answers) -> dict[str, float]``.
+      decode: ``(questions, results) -> Answers``.
+      score: ``(articles of a SQuAD file, Answers) -> {name: score}``.
 
     Attributes:
-      results: ``{unique id: {name: array}}``, the collected scores.
+      results: ``{unique id: {output of the model: array}}``, the collected scores of windows.
     """
 
     def __init__(
@@ -144,11 +146,11 @@ class Evaluator:
         return self._decode(self.questions, self.results)
 
     def score(self, answers: Answers) -> dict[str, float]:
-        """Returns the scores of the answers and of the predicted positions."""
+        """Returns the scores of the answers and of the predicted positions, by name."""
         return {**self._score(self.questions.dataset, answers), **self._positions.result()}
 
     def result(self) -> dict[str, float]:
-        """Returns the scores of `answers`."""
+        """Returns the scores of `answers` by name."""
         return self.score(self.answers())
 
     def classes(self) -> tuple[results.ClassCount, ...]:
@@ -156,7 +158,7 @@ class Evaluator:
         return ()
 
     def baseline(self) -> dict[str, float]:
-        """Returns exact match and F1 over all questions if none is answered."""
+        """Returns exact match and F1 over all questions, by name, if none is answered."""
         dataset = self.questions.dataset
         texts = dict.fromkeys(squad_metrics.gold_answers(dataset), "")
         scores = self._score(dataset, Answers(texts, {}, dict.fromkeys(texts, 0.0)))
@@ -166,12 +168,12 @@ class Evaluator:
 def _eval_outputs_v1(
     outputs: Tensors, features: Tensors, max_seq_length: int
 ) -> dict[str, "tf.Tensor"]:
-    """Returns ids [B] and logits [B, S] by name, padded to the full length, the same for all
-    batches.
+    """Returns unique_ids [B], start_log_prob and end_log_prob [B, S], and `positions.eval_rows`.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
-      max_seq_length: the full length.
+      outputs: {name: tensor} of the model, with start_logits and end_logits [B, S'].
+      features: {name: tensor}, its inputs.
+      max_seq_length: S, to which the logits are padded, so that all batches have the same.
     """
     import tensorflow as tf
 
@@ -241,10 +243,10 @@ def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contract
 
 
 def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns ids [B] and the scores of beams of windows by name.
+    """Returns unique_ids [B], the scores of windows' beams, and `positions.eval_rows` by name.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
+      outputs, features: {name: [B, …]}, outputs and inputs of the model.
     """
     import tensorflow as tf
 
@@ -332,7 +334,6 @@ def make_task(
 
     Args:
       kind: `V1` or `V2`.
-      settings: settings of features and answers.
-      questions: returns those of its evaluators.
+      questions: returns the questions of its evaluators; called when they are first needed.
     """
     return _BUILDERS[kind](settings, functools.partial(make_evaluator, kind, settings, questions))
