@@ -105,12 +105,12 @@ def run(
     rows: contracts.Rows,
     prefix: str,
 ) -> decisions.Decision:
-    """Fits the decision of the model in a folder to predictions of the dev data, and keeps it.
+    """Fits the decision of the model in a folder to dev predictions; keeps and returns it.
 
     Args:
-      decision: the one with which the checkpoint predicted.
-      labels: label names by id.
-      rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
+      decision: the decision with which the checkpoint predicted.
+      labels: K label names by id.
+      rows: {name: array}: probabilities [N, K]; label_ids [N], or [N, K] of several per text.
       prefix: path of the checkpoint that predicted, without ending.
       folder: folder of the model.
     """
@@ -119,6 +119,7 @@ def run(
     from albert.training import distribution
 
     def fit_and_keep() -> dict[str, Any]:
+        """Writes the new decision and its scores to the folder; returns its settings."""
         step = checkpoints.read_step(prefix) or 0
         found, scores, record = _fit(flags, decision, labels, rows)
         if decision.may_abstain and not (found.may_abstain or flags.max_error):
@@ -137,12 +138,12 @@ def _fit(
     names: Sequence[str],
     rows: contracts.Rows,
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
-    """Returns the new decision, {name: number} for the results, and what ``run.json`` keeps.
+    """Returns the new decision, {name: score}, and {"thresholds", …: JSON} for ``run.json``.
 
     Args:
-      decision: the one with which the checkpoint predicted.
-      names: label names by id.
-      rows: probabilities [N, K] and label_ids [N], or [N, K] of several labels per text.
+      decision: the decision with which the checkpoint predicted.
+      names: K label names by id.
+      rows: {name: array}: probabilities [N, K]; label_ids [N], or [N, K] of several per text.
     """
     from albert.tasks import calibration, label_thresholds
 

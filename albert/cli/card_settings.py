@@ -22,7 +22,7 @@ class Card(options.Group):
     )
 
     def facts(self) -> dict[str, str | None]:
-        """Returns the fields of `model_card.CardFields`."""
+        """Returns {flag: value, None if not given}, for `model_card.CardFields`."""
         return {
             "license": self.license,
             "base_model": self.base_model,

@@ -27,9 +27,9 @@ class CommandLine:
     """A training command and its flags.
 
     Attributes:
-      words: the words after the name.
+      script, words: name of its module in the package, and the words after it.
       arguments: the flags that were given, such as "--seed=1".
-      flags: {name: {"value": …, "source": …}} of its flags.
+      flags: {name: {"value": …, "source": …}} of its flags, see `describe`.
     """
 
     script: str
@@ -82,7 +82,10 @@ class CommandLine:
 def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags.
 
+    A source is `DEFAULT`, `COMMAND_LINE`, "flag file <path>", `CALLER` or `PROGRAM`.
+
     Args:
+      values: parsed flags of the script, and maybe of libraries.
       script: name of its module in the package.
     """
     own = _defined(script)  # Libraries also define flags.
@@ -100,14 +103,14 @@ def describe(values: FlagValues, script: str) -> dict[str, dict]:
 
 
 def _defined(script: str) -> FlagValues:
-    """Returns the flag values of a script, all with their defaults."""
+    """Returns the flags of a script, a module of the package, all with their defaults."""
     defined = FlagValues()
     importlib.import_module(f"albert.{script}").define_flags(defined)
     return defined
 
 
 def _arguments(values: FlagValues) -> list[str]:
-    """Returns the words after the name of the script."""
+    """Returns the words after the name of the script, such as "--seed=1"."""
     if values is flags.FLAGS:
         return sys.argv[1:]
     return [values[name].serialize() for name in sorted(values) if values[name].present]
@@ -172,7 +175,7 @@ def _checkpoint_files(prefix: str) -> list[str]:
 
 
 def changed_defaults(record: dict) -> dict[str, Any]:
-    """Returns {name: value} of flags at a default in the record that has changed since."""
+    """Returns {flag: its default in the record, a ``run.json``} of defaults that have changed."""
     try:
         if not re.fullmatch(r"run_[a-z0-9_]+", record["script"]):
             raise ImportError("expected the name of a training script")

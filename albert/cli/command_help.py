@@ -9,7 +9,7 @@ from albert.cli import options
 
 
 def text(description: str, flag_values: flags.FlagValues) -> str:
-    """Returns the help of a command; `description`: docstring of the command's module."""
+    """Returns the help of a command's flags after the `description`: its module's docstring."""
     modules = flag_values.flags_by_module_dict()
     first = [section for section in options.SECTIONS if section in modules]
     others = [name for name in modules if name not in first and _is_section(name)]

@@ -19,7 +19,7 @@ class Distillation:
     Attributes:
       with_teacher: makes a task also learn from the teacher.
       checkpoint: checkpoint that the student starts from with --init_from_teacher, else None.
-      view: see `checkpoints.restore`; None without --init_from_teacher.
+      view: reads `checkpoint` as one of the student; None without --init_from_teacher.
     """
 
     with_teacher: Callable[[contracts.Task], contracts.Task] = lambda task: task
@@ -61,7 +61,7 @@ class Teacher(options.Group):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Returns the numbers of --distill_weights."""
+        """Returns the three to five numbers of --distill_weights, in its order."""
         try:
             return tuple(float(part) for part in self.distill_weights.split(","))
         except ValueError:
@@ -91,7 +91,7 @@ class Teacher(options.Group):
 
     @contextlib.contextmanager
     def errors_named(self) -> Iterator[None]:
-        """Adds the flag to errors inside the context."""
+        """Adds the flag --teacher to the messages of errors inside the context."""
         try:
             yield
         except file_io.InputError as error:

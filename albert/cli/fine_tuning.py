@@ -41,7 +41,7 @@ class Inputs:
 
     Attributes:
       checkpoint: weights to start from; of the teacher with --init_from_teacher.
-      view: see `checkpoints.restore`.
+      view: reads `checkpoint` as one of the model; None: by the names of its variables.
     """
 
     strategy: "tf.distribute.Strategy"
@@ -58,12 +58,12 @@ class Prepared:
     """The task, the data and the length of a run.
 
     Attributes:
-      description: settings of the model for its folder; see `model_folder.write`.
+      description: {name: JSON value}, settings of the model for its folder.
       do_eval: whether checkpoints are evaluated.
       draws_fractions: whether `apply_options` must draw the fractions of the data.
-      adapt: see `stages.Run`.
-      calibrate: ``(rows, prefix)`` as in `stages.Run`, but returns what replaces this; None: the
-        model is not calibrated.
+      adapt: changes the initial weights to suit the model.
+      calibrate: ``({name: array} of dev outputs, prefix of their checkpoint)``, returns what
+        replaces this; None: the model is not calibrated.
     """
 
     task: contracts.Task
@@ -116,7 +116,7 @@ class Command(abc.ABC):
         return 1
 
     def find_teacher(self) -> sources.Source | None:
-        """Returns the model of the teacher, if there is one."""
+        """Returns the model of the teacher; None: the run has no teacher."""
         return None
 
     def distillation(
@@ -125,11 +125,10 @@ class Command(abc.ABC):
         source: sources.Source,
         config: configuration.AlbertConfig,
     ) -> distillation.Distillation:
-        """Returns the changes that the teacher makes to a run of a student with `config`.
+        """Returns the changes that a teacher makes to a run; None: there are none.
 
         Args:
-          teacher: its model; None: no changes.
-          source: the student's model.
+          source, config: model and sizes of the student.
         """
         return distillation.Distillation()
 
@@ -147,8 +146,8 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     """Trains, evaluates, predicts and exports according to the checked settings of a command.
 
     Args:
-      values: its flags, for the run record and for runs with other seeds.
-      script: its module.
+      values: parsed flags of the command, for the run record and for runs with other seeds.
+      script: name of its module in the package.
     """
     settings = command.settings
     command_line = command_flags.CommandLine.from_values(values, script)
@@ -184,7 +183,7 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     if calibrate := prepared.calibrate:
 
         def calibrated(rows: contracts.Rows, prefix: str) -> tuple[contracts.Task, contracts.Data]:
-            """Returns them with a decision fitted to rows, outputs of the checkpoint `prefix`."""
+            """Returns task and data with a decision fitted to dev outputs of a checkpoint."""
             nonlocal prepared
             if distribution.is_chief(strategy):  # the decision is kept in the description
                 stages_run.complete_folder(False)
@@ -258,6 +257,7 @@ def find_head(settings: Settings) -> head_config.Head:
     existing = model_folder.described_head(folder)
 
     def default_pooling() -> str:
+        """Returns the pooling of the folder, else of the model to start with."""
         return existing.pooling if existing else _pooling_to_start_with(settings)
 
     ours = dataclasses.replace(layer.head, pooling=layer.pooling_or(default_pooling))
@@ -274,7 +274,7 @@ def find_head(settings: Settings) -> head_config.Head:
 
 
 def _pooling_to_start_with(settings: Settings) -> str:
-    """Returns the pooling of the model that a new run starts from, or learns from."""
+    """Returns the pooling, a member of `pooling.KINDS`, of the model that a new run starts from."""
     folder = settings.folder_to_follow
     found = (model_folder.described_pooling(folder) if folder else None) or pooling.CLS
     if found != pooling.CLS:
@@ -288,7 +288,7 @@ def is_same_head(one: head_config.Head, other: head_config.Head) -> bool:
 
 
 def describe_head(head: head_config.Head) -> str:
-    """Returns the flags of a head."""
+    """Returns the flags of a head as text for messages."""
     words = [] if head.head_hidden_size else ["no --head_hidden_size"]
     return ", ".join([*words, *(f"--{name}={value}" for name, value in head.settings.items())])
 
@@ -323,7 +323,7 @@ def find_class_weights(
     A run that does not train keeps those of its folder.
 
     Args:
-      find: returns the weights of a value of --class_weights, as functions of `class_weights` do.
+      find: returns {label: weight} for the value of --class_weights.
 
     Raises:
       file_io.InputError: of `find`; or the run resumes one with other weights.
@@ -354,7 +354,7 @@ def check_text_export(settings: ClassifierSettings, tokenizer: tokenization.Full
 def model_to_export(
     settings: Settings, inputs: Inputs, task: contracts.Task, engine: "Engine"
 ) -> contracts.Model | None:
-    """Returns the model to export, with the checkpoint of the flags; None for other workers."""
+    """Returns the model with the weights of the flags; None for workers that do not export."""
     from albert.export import saved_model_export
     from albert.training import distribution, stages
 
@@ -436,7 +436,7 @@ def make_run(
 
 
 def checkpoint_to_use(settings: Settings, inputs: Inputs) -> str | None:
-    """Returns --checkpoint; by default the initial model if nothing trains or has trained."""
+    """Returns --checkpoint; by default the initial weights if nothing trains or has trained."""
     folder = settings.output_dir
     waits = settings.do_train or settings.loop.eval_wait_secs
     if settings.loop.checkpoint or waits or has_checkpoints(folder):

@@ -158,7 +158,7 @@ class HeadLayer(options.Group):
         return head_config.Head(**{name: getattr(self, name) for name in names})
 
     def pooling_or(self, default: Callable[[], str]) -> str:
-        """Returns what the head reads of the encoder; `default` is called if no flag says it."""
+        """Returns the pooling, of `pooling.KINDS`, that a flag gives, or the one of `default`."""
         return pooling.CLS
 
     def check(self) -> None:
@@ -244,7 +244,7 @@ class Settings(training.Settings, abc.ABC):
 
     @property
     def folder_to_follow(self) -> str | None:
-        """Returns the folder of the model whose pooling is the default of a new run."""
+        """Returns the folder of the model whose pooling a new run has; None without a model."""
         if not self.model.init_checkpoint:
             return None
         self.model.set_cache_dir()
@@ -263,7 +263,7 @@ class Settings(training.Settings, abc.ABC):
     @property
     @abc.abstractmethod
     def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        """Returns how many checkpoints to keep, unless training does not evaluate them; 0: all."""
 
     @property
     def record_dir(self) -> str:
@@ -329,6 +329,7 @@ class Settings(training.Settings, abc.ABC):
             raise file_io.InputError("--new_head needs --do_train: a new head has random weights")
 
     def _check_frozen(self) -> None:
+        """Rejects flags that contradict --freeze_encoder."""
         if not self.do_train:
             raise file_io.InputError(
                 "--freeze_encoder needs --do_train: only training changes weights"
@@ -343,6 +344,7 @@ class Settings(training.Settings, abc.ABC):
             )
 
     def _check_cache(self) -> None:
+        """Rejects flags that contradict --cache_encoder_outputs."""
         checkpoint = self.loop.checkpoint
         if checkpoint not in (None, "best", "last"):
             raise file_io.InputError(
@@ -407,7 +409,7 @@ class StepSettings(Settings):
         return self.eval_batch_size
 
     def check(self) -> None:
-        """Rejects contradictions; see `Settings.check`."""
+        """Rejects contradictions, also those of `Settings.check`, before any work."""
         self.loop.check_waiting(self.do_train, self.do_eval)
         for one, other in (
             ("num_train_epochs", "train_step"),
@@ -501,11 +503,11 @@ class ClassifierSettings(StepSettings):
 
     @property
     def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        """Returns how many checkpoints to keep, unless training does not evaluate them; 0: all."""
         return self.keep_checkpoint_max
 
     def check(self) -> None:
-        """Rejects contradictions; see `Settings.check`."""
+        """Rejects contradictions, also those of `Settings.check`, before any work."""
         self.check_work("do_train", "do_eval", "do_predict", "export_dir")
         if self.export_text and not self.export_dir:
             raise file_io.InputError("--export_text needs --export_dir")
@@ -532,6 +534,7 @@ def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
 
     Args:
       kind: the command's class of settings.
+      values: parsed flags; omitted ones are set to those values.
     """
     settings = options.read(kind, values)
     folder = settings.trained_folder

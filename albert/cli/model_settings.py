@@ -126,7 +126,7 @@ class ModelToUse(ModelFiles):
 
         Args:
           output_dir: folder of the run.
-          kind: kind of its models, such as "classifier", see `model_folder`.
+          kind: kind of its models, such as "classifier".
           teacher: its vocabulary is used if nothing else provides one; None: no teacher.
         """
         from albert.tasks import kinds
@@ -170,10 +170,10 @@ class Inference(options.Group):
 
 
 def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference.FoundModel":
-    """Returns the model of the folder `model_dir`, whose kind must be one of those given.
+    """Returns the model of the folder `model_dir`.
 
     Args:
-      *kinds: kinds of models, such as "classifier"; none: any.
+      *kinds: kinds of models, such as "classifier", of which it must be; none: any.
     """
     from albert.serving import inference
 

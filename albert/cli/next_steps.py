@@ -35,6 +35,7 @@ def after_fine_tuning(kind: str, folder: str) -> list[str]:
 
     Args:
       kind: kind of the model, as its folder describes it.
+      folder: folder of the model.
     """
     name, rest = _USES[kind]
     return [
@@ -45,6 +46,6 @@ def after_fine_tuning(kind: str, folder: str) -> list[str]:
 
 
 def after_pretraining(folder: str) -> list[str]:
-    """Returns what uses the model of a pre-training run."""
+    """Returns lines for a shell that use the model of a pre-training run in a folder."""
     task = "--task_name=RTE --data_dir=data/glue --output_dir=rte --do_train --do_eval"
     return [line("run_classifier", task, init_checkpoint=folder), line("report", runs=folder)]

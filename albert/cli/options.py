@@ -99,7 +99,8 @@ def count(default: _Count, help: str, shown_default: str = "") -> _Count:
     """Returns the field of a flag for a whole number that must be at least 1; None: no default.
 
     Args:
-      shown_default: see `Flag`.
+      help: sentence for ``--help``.
+      shown_default: what happens without the flag, which ``--help`` shows; "": `default`.
     """
     field: _Count = flag(default, help, check=positive, shown_default=shown_default)
     return field
@@ -112,6 +113,7 @@ def group(kind: type, **defaults: Any) -> Any:
         raise ValueError(f"{kind.__name__} has no flags {sorted(unknown)}")
 
     def make() -> Any:
+        """Returns the group with these defaults."""
         return _with_defaults(kind, defaults)
 
     return dataclasses.field(default_factory=make, metadata={_GROUP: (kind, defaults)})
@@ -144,7 +146,7 @@ class Group:
             raise file_io.InputError(f"{', '.join(flag_names)}: only for {purpose}")
 
     def require(self, *names: str) -> None:
-        """Rejects a run without flags that it needs."""
+        """Rejects a run without a value of these flags, named without dashes."""
         missing = [f"--{name}" for name in names if not getattr(self, name)]
         if missing:
             raise file_io.InputError(f"{', '.join(missing)} must be given")
@@ -170,7 +172,7 @@ class PrecisionParser(flags.EnumParser):
         return name.removeprefix(_MIXED) if name.startswith(_MIXED) else _MIXED + name
 
     def parse(self, argument: str) -> str:
-        """Returns the name of the script for the word of a command line."""
+        """Returns the script's name of the precision that a command line names."""
         name = super().parse(argument)
         return self._names.get(name, name)
 
@@ -289,7 +291,7 @@ def _define_path(
 
     Args:
       value_type: `tuple` for several paths, else `str`.
-      place: arguments of absl that say where the flag is defined.
+      place: {argument of absl: value} that say where the flag is defined.
     """
     if row.repeated:
         default = list(row.default)

@@ -32,7 +32,7 @@ class Path:
     has_name: bool = False
 
     def parser(self, is_list: bool) -> flags.ArgumentParser:
-        """Returns the parser of the flag; `is_list`: its values are tuples."""
+        """Returns the parser of the flag; `is_list`: its value is several paths, a tuple."""
         return _ListParser() if is_list else _PathParser(self)
 
     def existing(self, value: str | tuple[str, ...] | None, settings: Any) -> Iterator[str]:
@@ -101,7 +101,7 @@ class _PathParser(flags.ArgumentParser):
         self._path = path
 
     def parse(self, argument: str) -> str:
-        """Returns the path in the value of the flag."""
+        """Returns the value of the flag with `~` in its paths expanded."""
         name, colon, rest = argument.partition(":") if self._path.has_name else ("", "", argument)
         if not self._path.has_globs:
             return name + colon + os.path.expanduser(rest)
@@ -112,7 +112,7 @@ class _ListParser(flags.ListParser):
     """Parser of a list of paths."""
 
     def parse(self, argument: str | list[str]) -> list[str]:
-        """Returns the paths in the value of the flag, separated by commas."""
+        """Returns the paths, separated by commas in the value of the flag, with `~` expanded."""
         return [os.path.expanduser(part) for part in super().parse(argument)]
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -258,7 +258,7 @@ def _reject_unused_rules(
 
 
 def find_masker(
-    settings: Settings, files: dict[str, Any], vocab_size: int
+    settings: Settings, files: dict[str, "dynamic_masking.RecordFiles"], vocab_size: int
 ) -> "dynamic_masking.Masker | None":
     """Returns what draws masks; None if the masks of the records are kept.
 
@@ -295,7 +295,7 @@ def find_masker(
 def check_vocabulary(
     output_dir: str, source: sources.Source, config: configuration.AlbertConfig
 ) -> None:
-    """Compares the vocabulary of a run, or the one in its output folder, with the configuration."""
+    """Rejects a vocabulary, of `source` or in the output folder, that does not fit `config`."""
     if not source.vocabulary:
         paths = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
         if len(paths) != 1:

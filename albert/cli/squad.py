@@ -102,12 +102,12 @@ class Settings(fine_tuning_settings.Settings):
 
     @property
     def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
+        """Returns how many checkpoints to keep, unless training does not evaluate them; 0: all."""
         return self.keep_checkpoint_max
 
     @property
     def beams(self) -> dict[str, Any]:
-        """Returns the settings that only SQuAD 2.0 has."""
+        """Returns {attribute of `squad_task.Settings`: value} that only SQuAD 2.0 has."""
         return {}
 
     def check(self) -> None:
@@ -163,12 +163,12 @@ class Squad(fine_tuning.Command):
 
     @property
     def recipe(self) -> str:
-        """Returns the recipe of the version."""
+        """Returns the file with settings to try if a run does not learn."""
         return f"recipes/{self.kind}.flags"
 
     @property
     def shared_data(self) -> dict[str, str]:
-        """Returns the files of features."""
+        """Returns {flag: name in --output_dir} of the files of features."""
         return {
             "train_feature_file": f"{self.kind}_train.tf_record",
             "predict_feature_file": f"{self.kind}_predict.tf_record",
@@ -209,7 +209,7 @@ class Squad(fine_tuning.Command):
         return self.prepare_questions(self.questions(inputs))
 
     def prepare_questions(self, questions: "QuestionFiles") -> fine_tuning.Prepared:
-        """Returns the task on questions."""
+        """Returns task, data and steps of a run on questions."""
         from albert.tasks.squad import task as squad_task
 
         settings, steps = self.settings, 0
@@ -242,8 +242,6 @@ class Squad(fine_tuning.Command):
         """Writes the SavedModel to a new folder in `export_dir`.
 
         Args:
-          inputs: the tokenizer, files, sizes and devices of the run.
-          prepared: its task, data and settings of the model.
           engine: has the trained model.
         """
         from albert.export import saved_model_export

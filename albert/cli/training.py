@@ -108,7 +108,7 @@ class Compute(options.Group):
     )
 
     def for_batch(self, positions: int) -> "layers.Compute":
-        """Returns the computation for a batch with this many positions."""
+        """Returns the computation for a batch with this many positions: examples times length."""
         from albert.model import layers
 
         # Each part has its own gradients of shared weights, so saving memory needs a single part.
@@ -167,7 +167,7 @@ class TrainingLoop(options.Group):
 
 
 def _optimizers_with_rate() -> str:
-    """Returns the optimizers whose learning rate can be derived from the batch size."""
+    """Names the optimizers, in words, whose learning rate can be derived from the batch size."""
     rows = optimizer_table.OPTIMIZERS.items()
     return optimizer_table.format_names([name for name, row in rows if row.rate])
 
@@ -457,7 +457,7 @@ def run_config(
 
     Args:
       num_train_steps: the last step.
-      eval_batch_size, predict_batch_size: examples per step.
+      eval_batch_size, predict_batch_size: examples per step, over all devices.
       keep_checkpoint_max: number of numbered checkpoints to keep; 0: all.
     """
     from albert.training import engine
@@ -510,7 +510,7 @@ def end_with_estimate(
     batch_size = settings.train_batch_size
 
     def compute_with(accumulation_steps: int, recompute: bool) -> "layers.Compute":
-        """Returns how the model computes with micro-batches, and with or without recomputing."""
+        """Returns the computation with this many micro-batches, and with or without recomputing."""
         changed = dataclasses.replace(
             compute, gradient_accumulation_steps=accumulation_steps, recompute=recompute
         )
@@ -564,7 +564,7 @@ def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sou
 
 
 def read_config(settings: Settings, source: sources.Source) -> configuration.AlbertConfig:
-    """Returns the model's configuration with the rates of the flags; training logs them.
+    """Returns the configuration with the flags' dropout and rows of extra pieces; logs dropout.
 
     Args:
       source: the initial model, or the one to use.

@@ -25,7 +25,7 @@ def average_names(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def names_by_class(labels: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the scores of single classes, such as ``f1_<label>``."""
+    """Returns the names of the scores of each of these labels, such as ``f1_<label>``."""
     return tuple(f"{score}_{label}" for label in labels for score in _OF_A_CLASS)
 
 
@@ -64,7 +64,7 @@ def measure(counts: Sequence[results.ClassCount]) -> dict[str, float]:
 
 
 def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> dict[str, float]:
-    """Returns the scores of `measure`, and `RANKINGS` of two classes, of the best constant answers.
+    """Returns {name: score of its best constant answer} of `measure`; of two classes `RANKINGS`.
 
     There is none for the recall of a class: a constant answer has the highest, 1.
 

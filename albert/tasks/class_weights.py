@@ -75,7 +75,7 @@ def _check_counts(counts: Mapping[str, int], data: str) -> None:
 def of_examples(
     source: str, labels: Sequence[str], examples: Iterable[str], data: str
 ) -> dict[str, float]:
-    """Returns and logs the weights of labels of which each example has one, see `find`.
+    """Returns and logs {label: weight} for examples with one label each, see `find`.
 
     Args:
       source: `BALANCED` or a JSON file {label: weight}.
@@ -92,7 +92,7 @@ def of_examples(
 def of_sets(
     source: str, labels: Sequence[str], texts: Iterable[Collection[str]], data: str
 ) -> dict[str, float]:
-    """Returns and logs the weights of labels of which texts have several, see `find_of_sets`.
+    """Returns and logs {label: weight} for texts with several labels, see `find_of_sets`.
 
     Args:
       source: `BALANCED` or a JSON file {label: weight}.

@@ -352,7 +352,7 @@ def labels_of(folder: model_folder.ModelFolder) -> tuple[str, ...]:
 
 
 def names_of(folder: model_folder.ModelFolder) -> tuple[str, ...]:
-    """Returns the labels for people to read: `labels_of`, in the words of `glue.words_of`."""
+    """Returns the label names by id for people to read: in words, if `glue.words_of` has them."""
     words = glue.words_of(folder.settings.get("task_name"))
     return tuple(words.get(label, label) for label in labels_of(folder))
 

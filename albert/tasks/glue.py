@@ -268,7 +268,7 @@ class GlueTask:
         return path
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split.
+        """Returns the data_sha256 of a split and, in another order than usual, the labels, by name.
 
         Args:
           data_dir: folder that holds the folders of the tasks.
@@ -544,7 +544,7 @@ def words_of(task_name: str | None) -> Mapping[str, str]:
 
 
 def find_words(names: Iterable[str]) -> Mapping[str, str]:
-    """Returns {label: its meaning} of a GLUE task with these labels or words; empty for others."""
+    """Returns {label: its meaning in words} of a GLUE task with these meanings; {} for others."""
     given = set(names)
     return next((row.words for row in TASKS if row.words and {*row.words.values()} == given), {})
 

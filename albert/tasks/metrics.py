@@ -88,11 +88,7 @@ def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracy(labels: Values, predictions: Values) -> float:
-    """Returns the fraction of predictions that equal their label.
-
-    Args:
-      labels, predictions: [B] class ids or numbers, at least one.
-    """
+    """Returns the fraction of predictions [B], ids or numbers, that equal their label; B > 0."""
     labels, predictions = _pair(labels, predictions)
     return float(np.mean(labels == predictions))
 
@@ -158,21 +154,13 @@ def spearman(labels: Values, predictions: Values) -> float:
 
 
 def mean_squared_error(labels: Values, predictions: Values) -> float:
-    """Computes the mean of the squared differences.
-
-    Args:
-      labels, predictions: [B] numbers.
-    """
+    """Computes the mean of the squared differences of numbers [B]."""
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     return float(np.mean(np.square(labels - predictions)))
 
 
 def mean_absolute_error(labels: Values, predictions: Values) -> float:
-    """Computes the mean of the absolute differences.
-
-    Args:
-      labels, predictions: [B] numbers.
-    """
+    """Computes the mean of the absolute differences of numbers [B]."""
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     return float(np.mean(np.abs(labels - predictions)))
 
@@ -263,7 +251,7 @@ class Evaluator:
         return results.count_classes(self._labels, *sides)
 
     def baseline(self) -> dict[str, float]:
-        """Returns the same scores, each of its best constant answer: a class, mean or median."""
+        """Returns the scores of `result`, each of its best constant: class, mean or median."""
         labels = np.concatenate(self._rows["label_ids"])
         is_number = np.issubdtype(labels.dtype, np.floating)
         answers = [labels.mean(), np.median(labels)] if is_number else np.unique(labels)

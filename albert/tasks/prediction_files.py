@@ -207,6 +207,7 @@ def write_classifier_files(
         file.writelines("\t".join(map(str, row)) + "\n" for row in probabilities)
 
     def named() -> Iterator[Prediction]:
+        """Yields the prediction for each example."""
         return predictions(labels, ids, indices, probabilities, separator=separator)
 
     with file_io.atomic_writer(os.path.join(output_dir, "submit_results.tsv")) as file:

@@ -214,11 +214,11 @@ class Evaluator:
         return result
 
     def classes(self) -> tuple[results.ClassCount, ...]:
-        """Returns none: the answers are no classes."""
+        """Returns (): the answers are no classes."""
         return ()
 
     def baseline(self) -> dict[str, float]:
-        """Returns no scores: the sums do not show which token is the most frequent."""
+        """Returns {}: the sums do not show which token is the most frequent."""
         return {}
 
 

@@ -82,7 +82,7 @@ class RaceExample:
 
 
 def _levels(high_only: bool, middle_only: bool) -> tuple[str, ...]:
-    """Returns the names of the levels to read; raises InputError if both switches are true."""
+    """Returns the levels to read, of `LEVELS`; raises InputError if both switches are true."""
     if high_only and middle_only:
         raise file_io.InputError("high_only and middle_only contradict each other; give one")
     return tuple(
@@ -143,7 +143,7 @@ def files(
 def fingerprint(
     data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
 ) -> dict[str, Any]:
-    """Returns a JSON-ready dict that identifies the data of a split.
+    """Returns {"data_sha256": text, "levels": list}, JSON-ready, which identify a split's data.
 
     Args:
       data_dir: folder that holds the folder RACE.

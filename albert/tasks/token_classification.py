@@ -339,7 +339,7 @@ class Evaluator:
         )
 
     def baseline(self) -> dict[str, float]:
-        """Returns the same scores if every word gets the most frequent label."""
+        """Returns the scores of `result` if every word gets the most frequent label."""
         labels = np.concatenate([r["label_ids"][r["first_pieces"] == 1] for r in self._rows])
         frequent = self._labels[int(np.argmax(np.bincount(labels)))]
         pairs = by_sentence(self._join(), "label_ids")

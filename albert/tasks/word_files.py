@@ -394,7 +394,7 @@ def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
 
 
 def _json_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
-    """Yields the line of a prediction, see `to_dict`.
+    """Yields the line of a prediction: its `to_dict` as JSON.
 
     Args:
       marks: whether labels mark entities, which are then added.

@@ -280,7 +280,7 @@ class Featurizer:
         return unicodedata.normalize("NFKD", self._form(character))
 
     def _split(self, text: str) -> tuple[list[str], list[str]]:
-        """Returns the pieces of a text and what each spells: of an unknown word the word."""
+        """Returns the pieces of a text, and the text of each: of an unknown word the word."""
         if self._has_spaces:
             pieces = self._tokenizer.tokenize(text)
             return pieces, [piece.replace(tokenization.WORD_START, " ") for piece in pieces]

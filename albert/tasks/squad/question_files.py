@@ -305,6 +305,6 @@ class QuestionData(contracts.Data):
 
 
 def _make_folders(*paths: str) -> None:
-    """Makes the folders of these files."""
+    """Makes the folders of files with these paths."""
     for path in paths:
         file_io.make_dirs(os.path.dirname(path) or ".")

@@ -38,7 +38,7 @@ class Selection:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Returns a JSON-ready dict of non-default criteria, for the manifest of a record file."""
+        """Returns {criterion: JSON value} of those that are not the default, for manifests."""
         settings: dict[str, Any] = {}
         if self.answerable_only:
             settings["answerable_only"] = True

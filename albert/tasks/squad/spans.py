@@ -39,11 +39,7 @@ class Symbols(dict):
 
 
 def _slide(a: str, b: str, i: int, j: int) -> int:
-    """Counts the equal characters at the start of a[i:] and b[j:].
-
-    Args:
-      i, j: places of characters.
-    """
+    """Counts the equal characters at the start of a[i:] and b[j:]."""
     start = i
     limit = i + min(len(a) - i, len(b) - j)
     while i + _CHUNK <= limit and a[i : i + _CHUNK] == b[j : j + _CHUNK]:

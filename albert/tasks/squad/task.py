@@ -134,7 +134,7 @@ class Evaluator:
         return self._get_questions()
 
     def update(self, rows: dict[str, np.ndarray]) -> None:
-        """Adds a batch of windows: arrays [B, …] by name, with ``unique_ids`` [B]."""
+        """Adds {name: array [B, …]} of windows: outputs of `contracts.Task.eval_outputs`."""
         rows = self._positions.take(rows)
         names = [name for name in rows if name != "unique_ids"]
         columns = [rows[name] for name in names]
@@ -154,7 +154,7 @@ class Evaluator:
         return self.score(self.answers())
 
     def classes(self) -> tuple[results.ClassCount, ...]:
-        """Returns none: the answers are no classes."""
+        """Returns (): the answers are no classes."""
         return ()
 
     def baseline(self) -> dict[str, float]:
