@@ -23,10 +23,11 @@ class BestTracker:
     random parts is the best only until another one is recorded, whatever its score.
 
     Args:
+      folder: output folder of the run.
       metric: key of the results by which the best is chosen; for losses, lower is better.
       resume: whether to continue the files of an earlier run; else they are written from scratch.
       is_chief: False in the workers that must not write; they do not read files either.
-      baseline: function that returns the scores of a constant answer; None if they are unknown.
+      baseline: returns {name: score} of a constant answer; None if they are unknown.
       random_parts: function that returns the names of variables that had random values at step 0.
       basis: what the scores are measured on; results on another basis are set aside. None: unknown.
     """
@@ -206,7 +207,7 @@ class BestTracker:
 
 
 def quarantine_others(folder: str, basis: Basis | None) -> None:
-    """Sets results aside that were measured on another basis, so that they do not compete.
+    """Sets results in an output folder aside that were measured on another basis.
 
     Args:
       basis: what the scores of this run are measured on; None: unknown.

@@ -85,8 +85,7 @@ class Durations:
     """The measured durations of parts of a run, in seconds.
 
     Attributes:
-      step: duration of a training step.
-      saving: duration of saving a checkpoint.
+      step, evaluation, saving: of a training step, an evaluation, the saving of a checkpoint.
       averages: whether averaged weights are saved and evaluated at the end.
     """
 
@@ -145,7 +144,7 @@ class Pacer(contracts.Hook):
 
     Args:
       folder: output folder.
-      attempt: number of the attempt; each later attempt has the whole budget.
+      attempt: number of earlier attempts; each attempt has the whole budget.
       save_every, eval_every: see `Durations.seconds_left`.
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
       writes: False in the workers that must not write.
@@ -193,7 +192,7 @@ class Pacer(contracts.Hook):
         return self._follows or any(plan["step"] for plan in self._plans)
 
     def resume(self, step: int) -> int | None:
-        """Resumes the plan at a step; returns the last step of training if it moves."""
+        """Resumes the plan at a step; returns the planned last step of training."""
         plans = [plan for plan in self._plans if plan["step"] <= step]
         if self._follows:
             logging.info(
@@ -237,7 +236,7 @@ class Pacer(contracts.Hook):
         self._write()
 
     def update(self, step: int) -> int | None:
-        """Records the time of the steps up to this one; returns the last step if it moves."""
+        """Records the time of the steps up to this one; returns the planned last step."""
         if self._follows:
             for plan in (plan for plan in self._plans if plan["step"] == step):
                 self._apply(plan)
@@ -303,7 +302,7 @@ class Pacer(contracts.Hook):
             )
 
     def _replan(self, step: int) -> dict[str, Any] | None:
-        """Returns the next plan as a dict; None if the current plan is kept."""
+        """Returns the next plan, see `_plan`; None if the current plan is kept."""
         rest, is_over = self._seconds_left(), step >= self.num_train_steps
         averages = self._settings.averages
         durations = Durations(self._seconds_per_step(), **self._seconds, averages=averages)
@@ -322,11 +321,12 @@ class Pacer(contracts.Hook):
         return self._plan(step, last, is_known) if moves or is_known or last == step else None
 
     def _plan(self, step: int, last: int, is_known: bool) -> dict[str, Any]:
-        """Returns a plan as in ``budget.json``: the arguments, seconds and fraction completed.
+        """Returns {"step", "share", "num_train_steps", "seconds", "is_known"}, made at a step.
+
+        "share" is the completed fraction of training, "seconds" the used part of the budget.
 
         Args:
-          step: present step.
-          last: planned last step.
+          last: planned last step, "num_train_steps".
           is_known: whether it is known well enough for judgements.
         """
         return {
@@ -368,7 +368,7 @@ class Pacer(contracts.Hook):
         return steps >= _MIN_STEPS and seconds >= threshold
 
     def _adopt(self, plan: dict[str, Any]) -> None:
-        """Applies a new plan and writes it to the file."""
+        """Applies a new plan, see `_plan`, and writes it to the file."""
         if plan["is_known"]:
             logging.info(
                 "budget_minutes=%g: about %d steps fit", self._settings.minutes,
@@ -380,7 +380,7 @@ class Pacer(contracts.Hook):
             self._write()
 
     def _apply(self, plan: dict[str, Any]) -> None:
-        """Follows a plan as in ``budget.json``, see `_plan`."""
+        """Sets the last step and the pace of a plan, see `_plan`."""
         if not self._follows:  # else the number of steps is the one of the last plan
             self.num_train_steps = plan["num_train_steps"]
         if self.pace:
@@ -402,20 +402,25 @@ class Pacer(contracts.Hook):
 
 
 def _no_attempt() -> dict[str, Any]:
+    """Returns the entry of an attempt without steps in ``budget.json``, see `read`."""
     return {"plans": [], "saved": {}, "seconds": {"evaluation": 0.0, "saving": 0.0}}
 
 
 def _has_ended(attempt: dict[str, Any]) -> bool:
-    """Returns whether an attempt has completed its last step."""
+    """Returns whether an attempt, an entry of ``budget.json``, has completed its last step."""
     plans = attempt["plans"]
     return bool(plans) and plans[-1]["step"] == plans[-1]["num_train_steps"]
 
 
 def read(folder: str, minutes: float) -> dict[str, Any] | None:
-    """Reads the content of ``budget.json`` in an output folder; None if there is none.
+    """Reads ``budget.json`` in an output folder; None if there is none.
 
     Args:
       minutes: time budget of this run, which must be that of the file.
+
+    Returns:
+      {"budget_minutes", "is_repeated", "attempts"}. An attempt has "plans" (see `Pacer`), "saved",
+      {step: seconds used}, and "seconds", the durations {"evaluation", "saving"}.
     """
     path = os.path.join(folder, BUDGET)
     if not file_io.exists(path):
@@ -430,7 +435,7 @@ def read(folder: str, minutes: float) -> dict[str, Any] | None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Reads and checks the file ``budget.json``."""
+    """Reads and checks the file ``budget.json``; the result is that of `read`."""
     budget = file_io.read_json(path, "budget")
     json_shapes.check(budget, _SHAPE, path)
     for attempt in budget["attempts"]:

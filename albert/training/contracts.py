@@ -95,10 +95,10 @@ class Evaluator(Protocol):
         """Adds {name: [B, ...]}, the `Task.eval_outputs` of some examples."""
 
     def result(self) -> dict[str, float]:
-        """Returns the metrics of all examples."""
+        """Returns {name: score} of all examples."""
 
     def baseline(self) -> dict[str, float]:
-        """Returns the known scores of the best constant answer."""
+        """Returns {name: score} of the best constant answer, as far as they are known."""
 
     def classes(self) -> Sequence[results.ClassCount]:
         """Returns the examples of each class; none if the answers are no classes."""
@@ -127,10 +127,10 @@ class Hook:
         return NO_LIMIT
 
     def update(self, step: int) -> int | None:
-        """Records the end of some steps; returns the last step of training if it moves."""
+        """Records the end of a step; returns the last step of training if it moves, else None."""
 
-    def observe(self, step: int, signals: Rows) -> None:
-        """Takes {name: sum} of the task's `learning_signals` over the steps since the last call."""
+    def observe(self, step: int, signals: Mapping[str, np.ndarray]) -> None:
+        """Takes {name: sum} of the task's `learning_signals` from the last call up to a step."""
 
     def save(self, step: int) -> None:
         """Records that a checkpoint is about to be saved."""
@@ -147,7 +147,7 @@ class Task:
 
     Attributes:
       name: short lower-case name; part of the names of cached files.
-      build_model: makes the model of a configuration and a seed.
+      build_model: ``(config, compute, seed)`` makes the model; the seed is that of its weights.
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: the
         input of evaluators and prediction writers. They are computed in the compiled step and
         should be small.
@@ -215,7 +215,7 @@ class Data(abc.ABC):
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """Limits of the task; those of the model are in `record_values`."""
+        """{feature: upper limit (exclusive) of its integers} of the task, not of the model."""
         return {}
 
     @abc.abstractmethod
@@ -251,7 +251,7 @@ class Data(abc.ABC):
         """Returns the paths of the source files of a split."""
 
     def dev_requests(self) -> Iterable[dict[str, Any]]:
-        """Returns the dev examples as requests to a server of the model; none by default."""
+        """Returns the dev examples as JSON bodies of requests to a server; none by default."""
         return ()
 
     def source(self, split: str) -> str:
@@ -315,7 +315,7 @@ class Data(abc.ABC):
         return data._preparing(last=prepare)
 
     def _preparing(self, first: _Prepare | None = None, last: _Prepare | None = None) -> Self:
-        """Returns data whose inputs call `first` before and `last` after `prepare`, if given."""
+        """Returns data whose inputs call `first` before and `last` after `prepare`, if not None."""
         train, evaluation = self.train_input, self.eval_input
         return dataclasses.replace(
             self,

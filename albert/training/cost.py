@@ -94,11 +94,11 @@ class Meter:
             logging.info("%s", cost.text())
 
     def _add(self, name: str, value: float) -> None:
-        """Adds a value to the amount spent that has this name."""
+        """Adds a value to the amount spent of `name`, a field of `run_record.Cost`."""
         self._spent[name] = self._spent.get(name, 0) + value
 
     def _add_usage(self, prefix: str) -> None:
-        """Adds the usage since the last call, under names with a prefix."""
+        """Adds the `usage.Usage` since the last call; a prefix of names is `_EVALUATION` or ""."""
         last, self._last = self._last, usage.read()
         for name, before, now in zip(last._fields, last, self._last, strict=True):
             for each in ("", _EVALUATION):

@@ -38,9 +38,9 @@ class DistillationConfig:
     Attributes:
       config: `configuration.AlbertConfig` of the teacher.
       checkpoint: the teacher's weights, any path that `checkpoints.resolve` accepts.
-      term: loss term of the student that has the weights of the compared examples (or masked
-        positions).
-      logits: output [rows, V] of both models to compare.
+      term: name of the student's loss term whose weights are those of the compared examples (or
+        masked positions).
+      logits: name of the output [rows, V] of both models to compare.
       weights: three to five weights, the missing ones 0: of the loss against the teacher's
         probabilities; of the student's own losses; of the cosine loss between both models' last
         hidden states; of the relative squared error of the hidden states after each layer; of the
@@ -72,7 +72,7 @@ class DistillationConfig:
 
     @property
     def factors(self) -> dict[str, float]:
-        """The weights of the loss terms that come from the teacher, without those of weight 0."""
+        """{loss term that comes from the teacher: its weight}, without those of weight 0."""
         weights = (*self.weights[:1], *self.weights[2:])
         return {name: w for name, w in zip(_TERMS, weights, strict=False) if w}
 
@@ -209,11 +209,11 @@ class DistilledModel(tf.Module):
         """The student's used variables, see `heads.Model`."""
         return self._student.used_variables
 
-    def prepare_weights(self) -> list:
+    def prepare_weights(self) -> list[tf.Tensor]:
         """Prepares the student's weights, see `heads.Model`."""
         return self._student.prepare_weights()
 
-    def use_weights(self, weights: list) -> contextlib.AbstractContextManager:
+    def use_weights(self, weights: list[tf.Tensor]) -> contextlib.AbstractContextManager:
         """Uses weights of the student from `prepare_weights` in place of variables in the block."""
         return self._student.use_weights(weights)
 
@@ -245,7 +245,7 @@ class DistilledModel(tf.Module):
         return {name: targets[name] for name in names}
 
     def _layer_pairs(self) -> list[tuple[str, str]]:
-        """Returns the names of the outputs of a student's layer and of the teacher's to compare."""
+        """Returns the pairs of names of outputs to compare: a student's layer, the teacher's."""
         count, name = self.config.num_hidden_layers, "layer_{}_output".format
         teacher_layer = self._settings.teacher_layer
         return [(name(layer), name(teacher_layer(layer, count))) for layer in range(count)]
@@ -305,7 +305,7 @@ class DistilledModel(tf.Module):
         return (1.0 - cosine(*means)) * heads.real_examples(features)
 
     def total(self, losses: Tensors) -> tf.Tensor:
-        """Returns the loss to minimize: the sum of `losses` with the weights of the settings."""
+        """Returns the scalar to minimize: the weighted sum of `losses`, {term: scalar}."""
         factors, own = self._settings.factors, self._settings.weights[1]
         return tf.add_n([factors.get(name, own) * value for name, value in losses.items()])
 

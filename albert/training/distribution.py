@@ -46,8 +46,7 @@ def find(
     Args:
       address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None for the TPU
         named in the environment.
-      zone: Google Cloud zone of a named TPU.
-      project: Google Cloud project of a named TPU.
+      zone, project: Google Cloud zone and project of a named TPU; None: TensorFlow finds them.
       seconds: maximum time to wait.
     """
     end = time.monotonic() + seconds
@@ -259,9 +258,8 @@ def create_strategy(
       name: one of `STRATEGIES`. "auto" selects several workers if ``TF_CONFIG`` lists them, else
         several GPUs if the machine has them, else one device.
       tpu_name: name or address of the TPU; defaults to `master`.
-      tpu_zone: Google Cloud zone of the TPU.
-      gcp_project: Google Cloud project of the TPU.
-      master: ``grpc://…`` address of the TPU.
+      tpu_zone, gcp_project: Google Cloud zone and project of the TPU; None: TensorFlow finds them.
+      master: ``grpc://…`` address of the TPU; both None: the TPU named in the environment.
       compute: how the model will compute, see `use_one_core_per_part`.
     """
     if name not in STRATEGIES:
@@ -368,7 +366,7 @@ def _tpu_strategy(
     Args:
       address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None: the TPU named
         in the environment.
-      zone, project: Google Cloud zone and project of a named TPU.
+      zone, project: Google Cloud zone and project of a named TPU; None: TensorFlow finds them.
     """
     resolver = find(address, zone, project)
     with _end_on_signals():

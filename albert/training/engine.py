@@ -372,7 +372,7 @@ class Engine:
         log: training_log.TrainingLog,
         on_checkpoint: OnCheckpoint | None,
     ) -> None:
-        """Trains on batches from `step` to the last one."""
+        """Trains on batches of `iterator` after a step; evaluates by `on_checkpoint`, if any."""
         config, started = self.run_config, time.monotonic()
         logging.info("Building the training graph; the first step follows")
         replica_step = functools.partial(
@@ -443,7 +443,7 @@ class Engine:
         return request
 
     def _steps_per_call(self, seconds: float) -> int:
-        """Returns the steps per call for the seconds of one, the same number in all workers."""
+        """Returns the steps per call, the same in all workers; `seconds`: duration of a step."""
         fitting = distribution.from_chief(
             self.strategy, lambda: int(MAX_CALL_SECONDS / max(seconds, 1e-6))
         )
@@ -452,10 +452,10 @@ class Engine:
     def _save(
         self, step: int, optimizer: optimizers.Optimizer, on_checkpoint: OnCheckpoint | None
     ) -> bool:
-        """Saves a checkpoint; returns the result of `_evaluate`.
+        """Saves a checkpoint and evaluates it if due; returns whether training must end.
 
         Args:
-          on_checkpoint: evaluates the checkpoint if it is due; None: nothing is evaluated.
+          on_checkpoint: evaluates the checkpoint; None: nothing is evaluated.
         """
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
@@ -550,6 +550,8 @@ class Engine:
             yield index[real], {name: value[real] for name, value in rows.items()}
 
     def _make_infer(self) -> Callable[[Iterator, list[tf.Tensor]], dict[str, tf.Tensor]]:
+        """Returns the compiled ``(batches, prepared weights) -> {name: rows [B, ...]}``."""
+
         def replica_infer(features: Tensors, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             """Returns {name: rows [B, ...]} of a batch, gathered from all replicas.
 
@@ -586,8 +588,8 @@ class Engine:
         """Computes the metrics of the current weights over all examples of the input.
 
         Returns:
-          dict of the evaluator's metrics, the task's further metrics and its `training_means` since
-          the last call.
+          {name: score} of the evaluator, of the task's further metrics and of its `training_means`
+          since the last call.
         """
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
@@ -625,6 +627,7 @@ class Engine:
         return seconds
 
     def _means_of_training(self) -> dict[str, float]:
+        """Returns {``train_<name>``: mean} of the `training_means` since the last call."""
         means = self._training_means.take()
         return {f"train_{name}": value for name, value in means.items()}
 
@@ -632,7 +635,7 @@ class Engine:
         """Computes the task's `eval_outputs` for every example, in input order.
 
         Returns:
-          dict of numpy arrays, first axis the examples.
+          {name: array}, first axis the examples.
         """
         parts, order = [], []
         size, flag = self.run_config.predict_batch_size, "predict_batch_size"

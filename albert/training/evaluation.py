@@ -198,6 +198,7 @@ def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> Bes
     scored = _score_best(engine, input_fn, tracker)
 
     def find() -> list[tuple[int, str]]:
+        """Returns [(step, prefix)] of the checkpoints that are left to evaluate."""
         return _wait_for_pending(folder, wait_secs, tracker.last_step, scored)
 
     try:

@@ -85,11 +85,12 @@ class Basis:
 
     @property
     def _metrics(self) -> dict[str, str]:
+        """{`METRIC`: name of the score}; {} if it is unknown."""
         return {METRIC: self.metric} if self.metric else {}
 
 
 def choose_examples(flags: Iterable[str]) -> list[str]:
-    """Returns the flags among these that change which examples or labels are evaluated."""
+    """Returns those names of flags that change which examples or labels are evaluated."""
     return [name for name in flags if name in (*_EXAMPLES, *_FILES)]
 
 
@@ -112,8 +113,8 @@ def from_values(
       flags: {name: {"value": …}} of its script.
       task: name of the task; None if unknown.
       metric: score that picks the best checkpoint; None if unknown.
-      data: entry of the evaluated data in ``run.json``; None if unknown.
-      description: settings in ``model.json``; None if unknown.
+      data: entry of the evaluated data in ``run.json``, with "sha256" and "path"; None if unknown.
+      description: settings in ``model.json``, with "labels" and "columns"; None if unknown.
     """
     values = {name: flag["value"] for name, flag in flags.items()}
     examples = {"task": task} if task else {}
@@ -131,7 +132,7 @@ def from_values(
 
 
 def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns labels and columns of the data from the content of ``model.json``."""
+    """Returns {"labels", "<name> column"} of the data from the settings in ``model.json``."""
     parts: dict[str, Any] = {}
     labels = description.get("labels")
     if isinstance(labels, list):
@@ -158,7 +159,7 @@ def from_record(folder: str, record: Mapping[str, Any]) -> Basis:
 
 
 def _read_description(folder: str) -> dict[str, Any] | None:
-    """Returns the description of the model in the folder of a run; None without one."""
+    """Returns the settings in the ``model.json`` of a run's folder; None without them."""
     path = os.path.join(folder, sources.DESCRIPTION_NAME)
     try:
         content = file_io.read_json(path, "description") if file_io.exists(path) else {}

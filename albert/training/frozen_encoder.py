@@ -61,7 +61,7 @@ def check_resume(output_dir: str, is_frozen: bool) -> None:
 
 
 def _last_variables(output_dir: str) -> tuple[str, Collection[str]]:
-    """Returns the last readable checkpoint of a folder and its variables; ("", ()) without any."""
+    """Returns the prefix of the last readable checkpoint and its variables' names, or ("", ())."""
     for prefix in reversed(checkpoints.numbered(output_dir)):
         # A run resumes from the one before a damaged one, see `checkpoints.last_whole`.
         with contextlib.suppress(file_io.InputError):
@@ -109,7 +109,7 @@ class OutputCache:
       parent: local folder in which the encoder gets its folder.
       settings: {name: JSON value} of everything that the outputs depend on, except the text.
       width: H.
-      dtype: a key of `_STORED`.
+      dtype: type of the outputs: "float32", "float16" or "bfloat16".
       is_sequence: whether there is one row per token, not per text.
       part_bytes: size in bytes after which a part is written; it is held in memory until then.
     """
@@ -151,7 +151,7 @@ class OutputCache:
         return {**features, heads.ENCODER_OUTPUT: outputs}
 
     def _look_up(self, *texts: np.ndarray) -> np.ndarray:
-        """Returns the outputs of texts: ids, mask and segments, [N, S] each."""
+        """Returns [N, S', H] or [N, H] of texts: ids, mask and segments, [N, S] each."""
         shape = texts[0].shape[:-1]
         keys, lengths = text_keys(*(x.reshape(-1, x.shape[-1]) for x in texts))
         rows = 1 if not self._is_sequence else lengths.max()
@@ -216,7 +216,7 @@ class OutputCache:
         Args:
           paths: the record files.
           specs: features of their records.
-          encode: computes the outputs of texts that are cut to their lengths.
+          encode: ``(ids, mask, segments) -> outputs`` of texts that are cut to their lengths.
           batch_size: number of full-length texts that are encoded at a time.
           check: ``(features) -> features`` of a batch as read; rejects invalid values.
 
@@ -253,6 +253,7 @@ class OutputCache:
             file_io.write_json(os.path.join(self.folder, MANIFEST), manifest)
 
     def _read_manifest(self) -> dict[str, Any]:
+        """Returns {`_data_key`: `_describe_data`} of files whose outputs are complete, or {}."""
         path = os.path.join(self.folder, MANIFEST)
         if not file_io.exists(path):
             return {}
@@ -307,7 +308,7 @@ class OutputCache:
 
         Args:
           blocks: all texts.
-          encode: computes the outputs of texts.
+          encode: ``(ids, mask, segments) -> outputs``.
           batch_size: number of full-length texts that are encoded at a time.
           rows: number of rows that the outputs have.
         """
@@ -340,12 +341,12 @@ class OutputCache:
 
 
 def _data_key(path: str) -> str:
-    """Returns a key of a record file, from its manifest."""
+    """Returns the SHA-256 of the manifest of a record file."""
     return file_io.sha256(record_files.manifest_path(path))
 
 
 def _describe_data(path: str) -> dict[str, Any]:
-    """Returns what identifies the content of a record file."""
+    """Returns {"file": name, "num_examples", "settings"} of a record file, from its manifest."""
     manifest = file_io.read_json(record_files.manifest_path(path), "manifest", max_bytes=None)
     names = ("num_examples", "settings")
     return {"file": os.path.basename(path), **{name: manifest[name] for name in names}}
@@ -459,12 +460,12 @@ class _Encoder:
         )
 
     def _outputs(self, *texts: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs of texts: ids, mask and segments, [N, S] each."""
+        """Returns [N, S, H] or [N, H] of texts: ids, mask and segments, [N, S] each."""
         outputs = self._model.encoder_output(dict(zip(model_inputs.NAMES, texts, strict=True)))
         return tf.bitcast(outputs, tf.uint16) if outputs.dtype == tf.bfloat16 else outputs
 
     def encode(self, *texts: np.ndarray) -> np.ndarray:
-        """Returns the outputs of texts: ids, mask and segments, int32 [N, S] each."""
+        """Returns [N, S, H] or [N, H] of texts: ids, mask and segments, int32 [N, S] each."""
         return self._encode(*(tf.constant(x, tf.int32) for x in texts)).numpy()
 
     def _settings(

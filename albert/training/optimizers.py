@@ -71,7 +71,7 @@ class Pace:
         self._plan.assign([float(step), fraction, float(num_train_steps)])
 
     def __call__(self, step: tf.Tensor | float) -> tf.Tensor:
-        """Returns the completed fraction of training after this many steps."""
+        """Returns the completed fraction of training after this many steps, a float32 scalar."""
         start, fraction, last = tf.unstack(tf.convert_to_tensor(self._plan))
         passed = (tf.cast(step, tf.float32) - start) / tf.maximum(last - start, 1.0)
         return fraction + (1.0 - fraction) * tf.minimum(passed, 1.0)
@@ -81,7 +81,7 @@ class Schedule:
     """The learning rate of a training run as a function of the steps taken.
 
     Args:
-      pace: see `build`.
+      pace: gives the completed fraction of training; None: the settings count steps.
     """
 
     def __init__(self, settings: optimizer_table.Settings, pace: Pace | None = None) -> None:
@@ -353,7 +353,7 @@ class Optimizer(tf.Module):
         return norm
 
     def _update(self, variable: tf.Variable, gradient: tf.Tensor, step: Step) -> tf.Tensor | None:
-        """Updates one variable and its slots; returns its trust ratio if the rule has one."""
+        """Updates one variable and its slots; returns its trust ratio, a scalar, or None."""
         rule, targets = self._rule(variable), (*self._slots[_name(variable)], variable)
         # As arguments of a function, the copies of several replicas would get wrong updates.
         if isinstance(variable, tf.distribute.DistributedValues):
@@ -366,7 +366,7 @@ class Optimizer(tf.Module):
     def _assign(
         self, rule: Rule, targets: Sequence[tf.Variable], gradient: tf.Tensor, step: Step
     ) -> tf.Tensor | None:
-        """Assigns the new values of slots and weights, the `targets`; returns the trust ratio."""
+        """Assigns new values to `targets`, slots and weights; returns the trust ratio or None."""
         *slots, weights = map(tf.convert_to_tensor, targets)
         values, ratio = self._new_values(rule, weights, gradient, slots, step)
         for target, old, value in zip(targets, (*slots, weights), values, strict=True):
@@ -446,7 +446,7 @@ class AdamBase(Optimizer):
         slots: Sequence[tf.Tensor],
         step: Step,
     ) -> tuple[Sequence[tf.Tensor], tf.Tensor | None]:
-        """Returns the new values of Adam; the arguments are those of `Optimizer`."""
+        """Returns ((mean, mean square, weights), trust ratio or None), see `Optimizer`."""
         gradient = gradient * step.factor
         mean = self._beta_1 * slots[0] + (1.0 - self._beta_1) * gradient
         square = self._beta_2 * slots[1] + (1.0 - self._beta_2) * tf.square(gradient)
@@ -561,7 +561,7 @@ class LAMB(AdamBase):
         return super()._rule(variable)._replace(is_adapted=is_adapted)
 
     def report(self) -> dict[str, tf.Tensor]:
-        """Adds the minimum, median and maximum of the trust ratios."""
+        """Adds the scalars ``trust_ratio_lowest``, ``…_median`` and ``…_highest``."""
         if not self._ratios:
             return super().report()
         ratios = tf.sort(tf.stack(list(self._ratios)))
@@ -574,7 +574,7 @@ class LAMB(AdamBase):
         }
 
     def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
-        """Returns the trust ratio of a variable and its update, a scalar."""
+        """Returns the trust ratio of a variable's value and its update, a scalar; None: 1."""
         if not rule.is_adapted:
             return None
         weight_norm, update_norm = tf.norm(weights), tf.norm(update)
@@ -634,7 +634,7 @@ class Muon(AdamWeightDecayOptimizer):
         slots: Sequence[tf.Tensor],
         step: Step,
     ) -> tuple[Sequence[tf.Tensor], tf.Tensor | None]:
-        """Returns the new values; the arguments are those of `Optimizer`."""
+        """Returns ((momentum, weights), None) of a matrix, else as AdamW; see `Optimizer`."""
         if not rule.is_orthogonal:
             step = step._replace(rate=step.rate * self._adamw_rate_ratio)
             return super()._new_values(rule, weights, gradient, slots, step)
@@ -695,7 +695,7 @@ def build(settings: optimizer_table.Settings, pace: Pace | None = None) -> Optim
 
     Args:
       pace: gives the completed fraction of training; the numbers of steps in the settings are then
-        also fractions.
+        also fractions. None: they are steps.
     """
     settings.check()
     schedule = Schedule(settings, pace)

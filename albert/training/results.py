@@ -431,7 +431,6 @@ def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None)
 
     Args:
       folder: output folder.
-      blocks: list of `Block`.
       best_step: step of the best checkpoint, for a new summary at the end; None keeps an existing
         summary.
     """

@@ -45,10 +45,7 @@ def _installed(name: str) -> str | None:
 
 
 def host() -> dict[str, Any]:
-    """Returns the name, processor, usable cores and bytes of memory of this machine.
-
-    What is unknown is None.
-    """
+    """Returns this machine's "name", "processor", usable "cores", "memory" in bytes (or None)."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), file_io.open_file("/proc/cpuinfo") as file:
         lines = (line.partition(":") for line in file)

@@ -139,7 +139,7 @@ class Context(NamedTuple):
 
     evaluated: int | None = None
     baseline: float | None = None
-    test: dict = {}
+    test: dict[str, float] = {}
 
 
 def read_context(folder: str, metric: str | None = None) -> Context:
@@ -242,7 +242,7 @@ def read_cost(folder: str) -> Cost | None:
 
 
 def read_metrics(folder: str) -> list[Json]:
-    """Reads the lines of a folder's ``metrics.jsonl`` as dicts in order; [] if it is missing.
+    """Reads {"kind", "step", name: number} of each line of a folder's ``metrics.jsonl``, or [].
 
     An incomplete last line, as left by a killed run, is skipped.
     """
@@ -250,7 +250,7 @@ def read_metrics(folder: str) -> list[Json]:
 
 
 def _read_rows(path: str) -> tuple[list[Json], bool]:
-    """Reads the JSON lines of a metrics file, and whether the last of them is complete."""
+    """Reads the rows of a metrics file, and whether its last line is complete."""
     if not file_io.exists(path):
         return [], True
     with file_io.open_input(path, "metrics", "rb") as file:
@@ -276,7 +276,7 @@ def start_training(folder: str, step: int) -> list[Json]:
     Lines of later steps, which will be written again, and an incomplete line are removed.
 
     Returns:
-      The remaining rows.
+      The remaining rows, see `read_metrics`.
     """
     path = os.path.join(folder, METRICS)
     rows, whole = _read_rows_or_rename(path)
@@ -332,7 +332,7 @@ def append_evaluation(
 
 
 def _read_rows_or_rename(path: str) -> tuple[list[Json], bool]:
-    """Reads the rows of a metrics file; renames a damaged file and returns no rows."""
+    """Does as `_read_rows`, but renames a damaged file and returns ([], True)."""
     try:
         return _read_rows(path)
     except file_io.InputError as error:
@@ -578,9 +578,9 @@ def set_calibration(folder: str, calibration: Json) -> None:
     """Records what was found about the probabilities of the best checkpoint.
 
     Args:
-      calibration: its step, and "temperature" and "abstention" as `tasks.calibration` describes
-        them, and "thresholds" as `tasks.label_thresholds` does. A temperature of the same step is
-        kept if there is no new one; it is also that of the thresholds.
+      calibration: {"step": its step} and dicts of numbers: "temperature" and "abstention" as
+        `tasks.calibration` describes them, "thresholds" as `tasks.label_thresholds` does. Without a
+        new temperature that of the same step, which is also that of the thresholds, is kept.
     """
 
     def change(record: Json, session: Json) -> None:

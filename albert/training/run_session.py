@@ -28,7 +28,8 @@ class Recorder:
       script: name of the script, without the package.
       flags: {name: {"value": …, "source": …}}; source is "default", "command line", "flag file …"
         or the name of another origin.
-      description: settings of the model in the folder's ``model.json``.
+      inputs: {role: (path, its files)} of what the run reads at any stage.
+      description: settings of the model in the folder's ``model.json``; None if unknown.
     """
 
     script: str
@@ -82,7 +83,7 @@ class Recorder:
 
 
 def log_settings(flags: Mapping[str, Mapping[str, Any]]) -> None:
-    """Logs the flags that differ from their defaults, grouped by their source."""
+    """Logs flags, {name: {"value", "source"}}, that differ from their defaults, by source."""
     groups: dict[str, list[str]] = {}
     for name, flag in sorted(flags.items()):
         if flag["source"] != "default":
@@ -95,6 +96,7 @@ def log_settings(flags: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _now() -> str:
+    """Returns the present local time in ISO 8601."""
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
 
 
@@ -174,7 +176,7 @@ def _add_session(earlier: Json, record: Json, session: Json) -> Json:
 
 
 def _warn_of_changes(changed: Mapping[str, Json]) -> None:
-    """Warns of relevant flags whose values have changed since the training started."""
+    """Warns of relevant flags in {"flags.<name>": {"before", "after"}} since training began."""
     settings = [
         f"{name.removeprefix('flags.')}={values['after']} (was {values['before']})"
         for name, values in changed.items()

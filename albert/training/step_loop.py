@@ -16,7 +16,7 @@ class Totals(NamedTuple):
 
     Attributes:
       sums: {name: [sum, weight]} of losses and metrics.
-      signals: sums of the task's learning signals.
+      signals: {name: sum} of the task's learning signals.
       work: [6], see `flops.StepWork`; None: unknown.
     """
 
@@ -68,7 +68,7 @@ class StepLoop:
 
     @tf.function(autograph=False)
     def _step(self, iterator: Iterator) -> dict[str, tf.Tensor]:
-        """Takes a step on the next batch of the iterator; adds the wait for it to the results."""
+        """Returns the results of a step on the next batch, and `INPUT_SECONDS`: [seconds, 1.0]."""
         local = self._strategy.experimental_local_results
         start = tf.timestamp()
         with tf.control_dependencies([start]):

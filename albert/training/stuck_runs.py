@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any
 
@@ -115,7 +115,7 @@ class Judgement:
         )
 
 
-def judge(signals: dict[str, Any], step: int, num_train_steps: int) -> Judgement:
+def judge(signals: Mapping[str, np.ndarray], step: int, num_train_steps: int) -> Judgement:
     """Judges whether a run learns.
 
     Args:
@@ -192,7 +192,7 @@ def remarks(folder: str, record: dict[str, Any]) -> list[str]:
 
 
 def _compare_with_constant(
-    result: dict[str, Any], baseline: dict[str, Any], metric: str
+    result: Mapping[str, float | None], baseline: Mapping[str, float | None], metric: str
 ) -> list[str]:
     """Returns remarks on scores that are no better than a constant answer's, also on macro F1.
 
@@ -217,7 +217,10 @@ def _compare_with_constant(
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Reads the state saved by `Watch`: judgements, the warning (if any), and sums per step."""
+    """Reads the state of `Watch`: "warning" and "judgements", dicts of `Judgement`, and "signs".
+
+    The signs are {step: [{name: sum} of half a window, of the next half]}; no warning is None.
+    """
     state = file_io.read_json(path, "learning signals")
     if isinstance(state, dict) and "told" in state:  # its name up to version 1.0
         state["warning"] = state.pop("told")
@@ -316,8 +319,8 @@ class Watch(contracts.Hook):
             state = {"warning": self._warned, "judgements": self._judgements, "signs": self._saved}
             file_io.write_json(self._path, state)
 
-    def observe(self, step: int, signals: contracts.Rows) -> None:
-        """Adds the signals of the last steps, and judges the run when this is due."""
+    def observe(self, step: int, signals: Mapping[str, np.ndarray]) -> None:
+        """Adds the signals, {name: sum}, of the steps up to this one; judges the run when due."""
         if self._steps is None or step <= self._first or not signals:
             return
         for name, sums in signals.items():
@@ -378,7 +381,7 @@ def read(folder: str) -> list[dict[str, Any]]:
 
 
 def _read_attempts(folder: str) -> dict[str, Any]:
-    """Reads the file of attempts in an output folder; empty if it is missing."""
+    """Returns {"given_up": see `read`, "moving": whether to move files} of an output folder."""
     path = os.path.join(folder, ATTEMPTS)
     if not file_io.exists(path):
         return {"given_up": [], "moving": False}
@@ -399,7 +402,7 @@ def _read_attempts(folder: str) -> dict[str, Any]:
 
 
 def _finish_moving(folder: str) -> list[dict[str, Any]]:
-    """Moves the files of an attempt that was just given up; returns the attempts."""
+    """Moves the files of an attempt that was just given up; returns the result of `read`."""
     state = _read_attempts(folder)
     if state.get("moving"):
         target = os.path.join(folder, state["given_up"][-1]["folder"])

@@ -96,6 +96,7 @@ class Fractions:
             made_with["whole"] = group
 
         def make_rows() -> Iterator[bytes]:
+            """Returns the chosen records as they are stored."""
             numbers: Sequence[int] = range(record_files.count_records([path]))
             if group:
                 numbers = list(record_files.read_integers([path], group))
