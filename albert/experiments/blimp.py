@@ -28,13 +28,13 @@ class Paradigm:
       name: name of the paradigm and of its file.
       field: "morphology", "semantics", "syntax" or "syntax_semantics".
       phenomenon: the `linguistics_term` of the data.
-      pairs: list of (acceptable sentence, unacceptable sentence).
+      pairs: (acceptable sentence, unacceptable sentence) of each pair.
     """
 
     name: str
     field: str
     phenomenon: str
-    pairs: list
+    pairs: list[tuple[str, str]]
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -139,13 +139,11 @@ class Result:
     """The scores of a model.
 
     Attributes:
-      paradigms: list of (`Paradigm`, `Tally`).
-      scores: for each paradigm an array [N, 2] of the scores of its pairs, the acceptable sentence
-        first.
+      scores: [N, 2] for each paradigm, the scores of its pairs, the acceptable sentence first.
     """
 
-    paradigms: list
-    scores: list
+    paradigms: list[tuple[Paradigm, Tally]]
+    scores: list[np.ndarray]
 
     @property
     def overall(self) -> Tally:
@@ -153,7 +151,7 @@ class Result:
         return sum((tally for _, tally in self.paradigms), Tally(0, 0, 0))
 
     def by(self, attribute: str) -> dict[str, Tally]:
-        """Returns {value: `Tally`} of the paradigms by "field" or "phenomenon", sorted."""
+        """Returns {value of an attribute ("field" or "phenomenon"): `Tally`}, sorted."""
         tallies: dict[str, Tally] = {}
         for paradigm, tally in self.paradigms:
             key = getattr(paradigm, attribute)
@@ -161,7 +159,7 @@ class Result:
         return dict(sorted(tallies.items()))
 
     def metrics(self) -> dict[str, float]:
-        """Returns ``blimp_accuracy``, the same with ties right, and ``blimp_<field>_accuracy``."""
+        """Returns {name: fraction}: overall, with ties right, and ``blimp_<field>_accuracy``."""
         fields = {f"blimp_{name}_accuracy": s.accuracy for name, s in self.by("field").items()}
         overall = self.overall
         both = {
@@ -171,9 +169,10 @@ class Result:
         return {**both, **fields}
 
     def to_dict(self) -> dict:
-        """Returns all scores JSON-ready: overall, by field, by phenomenon and by paradigm."""
+        """Returns "overall" scores, and {name: scores} as "fields", "phenomena", "paradigms"."""
 
         def entry(tally: Tally) -> dict[str, float]:
+            """Returns both accuracies and the numbers of pairs and ties by name."""
             return {
                 "accuracy": tally.accuracy,
                 "accuracy_ties_right": tally.accuracy_ties_right,
@@ -193,8 +192,8 @@ class Result:
         }  # fmt: skip
         return {"overall": entry(self.overall), **groups, "paradigms": paradigms}
 
-    def pairs(self) -> Iterator[dict]:
-        """Yields a JSON-ready dict per pair: its sentences, both scores, whether it is right.
+    def pairs(self) -> Iterator[dict[str, object]]:
+        """Yields {"paradigm", "pair", "right", and "sentence" and "score" with "_good" and "_bad"}.
 
         "pair" counts the pairs of a paradigm from 0; a score that is not finite is None.
         """

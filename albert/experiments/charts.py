@@ -103,7 +103,7 @@ class Bar(NamedTuple):
 
     Attributes:
       low, high: interval of the mean; None if unknown.
-      cost: mean cost of a run; None if unknown.
+      cost: mean cost of a run in the unit of the axis; None if unknown.
     """
 
     label: str
@@ -168,7 +168,7 @@ def _inline(svg: str, alt: str, inches: float) -> str:
 
 
 def _short_path(match: re.Match[str]) -> str:
-    """Returns a matched path of SVG with two decimals per coordinate and no needless spaces."""
+    """Returns a matched path of SVG as text, with two decimals per coordinate."""
     short = re.sub(r"(\.\d\d)\d+", r"\1", match[0])
     return re.sub(r"\s+(?=[A-Za-z\"])|(?<=[A-Za-z])\s+(?!d=)", "", short).replace("d=", " d=", 1)
 
@@ -196,7 +196,7 @@ def thin(*columns: Sequence, limit: int = MAX_POINTS) -> tuple[list, ...]:
 
 
 def _spread(values: Iterable[float | None]) -> bool:
-    """Returns whether numbers are all positive and need a logarithmic axis."""
+    """Returns whether numbers (but None) are all positive and need a logarithmic axis."""
     known = [value for value in values if value is not None]
     return bool(known) and min(known) > 0 and max(known) / min(known) >= 30
 
@@ -234,16 +234,12 @@ def band_limits(
 
 
 def _widened(bounds: tuple[float, float], values: Sequence[float]) -> tuple[float, float]:
-    """Returns bounds that hold all values: what is recorded is drawn wherever it is."""
+    """Returns (lowest, highest) bounds, moved so that all values are between them."""
     return min(bounds[0], *values), max(bounds[1], *values)
 
 
 def is_log(series: Sequence[Line], log: bool) -> bool:
-    """Returns whether the axis of values is logarithmic: if `log` allows and values need it.
-
-    Args:
-      log: whether the scale may be logarithmic.
-    """
+    """Returns whether the axis of values is logarithmic: if `log` allows and values need it."""
     return log and _spread([y for line in series for y in line.ys])
 
 
@@ -255,7 +251,7 @@ def lines(
     xlabel: str = "step",
     bounds: tuple[float, float] = _UNBOUNDED,
 ) -> str:
-    """Draws lines with their bands.
+    """Returns the SVG of lines with their bands.
 
     Args:
       title: with the first and last values it becomes the alternative text.
@@ -340,7 +336,7 @@ def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[
 def score_by_cost(
     metric: str, bars: Sequence[Bar], xlabel: str, bounds: tuple[float, float] = _UNBOUNDED
 ) -> str:
-    """Draws mean scores with their intervals against the mean cost of a run.
+    """Returns the SVG of mean scores with their intervals against the mean cost of a run.
 
     Args:
       bars: those with a cost; the first `MAX_NAMED` are named, the others gray.
@@ -374,8 +370,8 @@ def _legend(axes: "Axes") -> None:
     axes.figure.legend(handles, short, loc="outside lower center", ncols=columns)
 
 
-def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) -> str:
-    """Draws points and the diagonal on which both values are equal.
+def scatter(title: str, xs: Sequence[float], ys: Sequence[float], xlabel: str, ylabel: str) -> str:
+    """Returns the SVG of points and of the diagonal on which both values are equal.
 
     Args:
       xs, ys: coordinates of each point.
@@ -393,10 +389,11 @@ def scatter(title: str, xs: Sequence, ys: Sequence, xlabel: str, ylabel: str) ->
 
 
 def histogram(title: str, values: Sequence[float], xlabel: str) -> str:
-    """Draws how often numbers occur, in 20 bins.
+    """Returns the SVG of how often numbers occur, in 20 bins.
 
     Args:
       title: begins the alternative text.
+      xlabel: what the numbers are.
     """
     values = _drawable(values)
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
@@ -411,7 +408,7 @@ def histogram(title: str, values: Sequence[float], xlabel: str) -> str:
 def effect(
     name: str, groups: Mapping[str, Sequence[float]], metric: str, limits: tuple[float, float]
 ) -> str:
-    """Draws the scores of a setting's values as dots, and their means as a line.
+    """Returns the SVG of the scores of a setting's values as dots, and their means as a line.
 
     Args:
       name: name of the setting.
@@ -435,10 +432,11 @@ def effect(
 
 
 def reliability(title: str, bins: Sequence[Mapping[str, float]]) -> str:
-    """Draws how often the answers of each bin of probabilities are right.
+    """Returns the SVG of how often the answers of each bin of probabilities are right.
 
     Args:
-      bins: count, confidence, accuracy, low and high of each.
+      title: begins the alternative text.
+      bins: "count", "confidence", "accuracy", and "low" and "high" ends of its interval, of each.
     """
     names = ("confidence", "accuracy", "low", "high")
     xs, ys, low, high = (np.array([row[name] for row in bins]) for name in names)
@@ -458,7 +456,7 @@ def reliability(title: str, bins: Sequence[Mapping[str, float]]) -> str:
 def threshold_curve(
     places: Sequence[float], exact: Sequence[float], f1: Sequence[float], threshold: float | None
 ) -> str:
-    """Draws scores in percent over the null-odds threshold below which questions are answered.
+    """Returns the SVG of scores in percent over the null odds below which questions are answered.
 
     Args:
       places: null odds where the scores change, in ascending order.
@@ -492,7 +490,7 @@ def threshold_curve(
 def points(
     names: Sequence[str], xs: Sequence, ys: Sequence, scores: Sequence[float], metric: str
 ) -> str:
-    """Draws scores at points of two parameters, as dots: the higher, the stronger their color.
+    """Returns the SVG of scores at points of two parameters: the higher, the stronger the color.
 
     Args:
       names: the two parameters: of xs, of ys.
@@ -527,7 +525,7 @@ def _strengths(scores: Sequence[float]) -> list[float]:
 def parallel_coordinates(
     names: Sequence[str], rows: Sequence[Sequence], scores: Sequence[float], metric: str
 ) -> str:
-    """Draws a line for each point through the axes of its parameters to its score.
+    """Returns the SVG of a line for each point through the axes of its parameters to its score.
 
     The higher its score, the stronger its color.
 

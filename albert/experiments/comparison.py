@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Change:
     """An example that most runs of one side have right and most runs of the other do not.
 
     Attributes:
-      text: its text, cut if it is long.
+      key, text: id of the example, and its text, cut if it is long.
       label: the right answer.
       first, second: the most frequent predictions of both sides.
       first_right, second_right: fractions of the runs that are right.
@@ -75,7 +74,7 @@ class Examples:
     """The comparison of a pair over examples.
 
     Attributes:
-      data: file or folder of the data.
+      metric, data, count: name of the score, file or folder of the data, number of examples.
       seeds: seeds of the runs of both sides whose predictions are compared.
       gained, lost: examples that only the second, or only the first, side has right; empty for
         numbers.
@@ -174,10 +173,11 @@ def compare(
       baseline: name of the side that all others are compared with; None: all pairs.
       level: level of the intervals; a difference is claimed if p is at most 1 - level after Holm.
       random_seed: seed of bootstraps and drawn permutations.
-      equivalence_margin: largest difference that does not matter, in the unit of the score.
+      equivalence_margin: largest difference that does not matter, in the unit of the score; None:
+        not tested.
       cluster_column: column of the data that names the group of each example; None: the groups
         that the task knows, such as passages.
-      id_column: column of ids in that data, where no run names it.
+      id_column: column of ids in that data, where no run names it; None: rows are numbered.
     """
     statistics.check_level(level)
     _check_comparable(sides)
@@ -220,6 +220,10 @@ def _reader_of_clusters(
     id_column: str | None,
 ) -> Callable[[Run], clusters.Clusters]:
     """Returns what reads the groups of the examples of a run, once for each run.
+
+    Args:
+      kept: reads the predictions of a run.
+      cluster_column, id_column: see `compare`.
 
     Raises:
       InputError: no run has finished, or the data of the first has no such groups.
@@ -286,11 +290,7 @@ def _common_metric(sides: Sequence[RunGroup]) -> str:
 
 
 def _check_metric(sides: Sequence[RunGroup], metric: str) -> None:
-    """Rejects a metric that one of the sides with counted runs has not recorded.
-
-    Args:
-      metric: name of a score.
-    """
+    """Rejects a metric that one of the sides with counted runs has not recorded."""
     for side in sides:
         known = any(metric in run.scores for run in side.counted) or side.is_undefined(metric)
         if side.counted and not known:
@@ -308,7 +308,7 @@ class _Settings:
     """Settings of all pairs: arguments of `compare`, and the reader of predictions of a run.
 
     Attributes:
-      pairs: number of pairs.
+      margin, pairs: largest difference that does not matter (None: not tested); number of pairs.
       clusters_of: finds the groups of the examples of a run; None: those that the task knows.
     """
 
@@ -424,8 +424,8 @@ def _over_examples(a: RunGroup, b: RunGroup, settings: _Settings) -> Examples:
     return Examples(name, one.data, count, seeds, finding, gained, lost, "; ".join(notes))
 
 
-def _one_run_of_each(groups: list[list[tuple[Run, Predictions]]]) -> list[Any]:
-    """Returns one run of each group: of the same seed if there are such, else the first ones."""
+def _one_run_of_each(groups: list[list[_Kept]]) -> list[list[_Kept]]:
+    """Returns [(run, its predictions)] of each group: of one common seed, else of the first run."""
     shared = {run.seed for run, _ in groups[0]} & {run.seed for run, _ in groups[1]}
     if not shared:
         return [group[:1] for group in groups]

@@ -32,7 +32,7 @@ class PredictionFile(Run):
         return runs.FINISHED
 
     def _values(self) -> dict[str, float]:
-        """Returns the metrics of its predictions."""
+        """Returns {name: value} of the metrics of its predictions."""
         return {name: metric.value for name, metric in self.predictions.metrics.items()}
 
     @property
@@ -61,7 +61,7 @@ def read(
     Args:
       names: folders of runs, of runs over seeds, of sweeps; points of a sweep as SWEEP/POINT, by
         its name, that of a trial, or some parameters; files of predictions; globs of folders.
-      labels: file of the right answers for files of predictions outside of a run's folder.
+      labels: file of the right answers for predictions outside of a run's folder; None: none.
       columns: names of the columns in that file; None: the usual ones.
       only_recorded: whether to omit points of sweeps of which no run has left a record yet.
     """
@@ -128,11 +128,7 @@ def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGro
 
 
 def _find_point(folder: str, text: str) -> sweep_journal.Point:
-    """Finds the point of a sweep that a text names, by name or by some of its parameters.
-
-    Args:
-      folder: folder of the sweep.
-    """
+    """Finds the point of a folder's sweep that a text names, by name or some of its parameters."""
     try:
         return sweep_journal.find_point(sweep_journal.read_points(folder), text)
     except file_io.InputError as error:

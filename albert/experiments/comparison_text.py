@@ -25,7 +25,7 @@ _CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, 
 
 
 def p_value(p: float | None) -> str:
-    """Returns a p-value as tables show it; "-" if it is unknown."""
+    """Returns a p-value as tables show it; "-" for None."""
     if p is None:
         return "-"
     return "below 0.001" if p < 0.001 else f"{p:.3f}"
@@ -54,6 +54,7 @@ def score_text(row: SideScore) -> str:
 
 
 def _finding_cells(finding: Finding) -> list[str]:
+    """Returns the cells of a finding below the columns of `PAIRS` from "difference" on."""
     comparison = finding.comparison
     return [
         f"{comparison.difference:+.4f}",
@@ -91,7 +92,7 @@ def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
 
 
 def cost_names(costs: Iterable[Mapping[str, float]]) -> list[str]:
-    """Returns the keys of `COSTS` that at least one of the costs has."""
+    """Returns the keys of `COSTS` that at least one of the costs, {key: mean}, has."""
     costs = list(costs)
     return [n for n in COSTS if any(cost.get(n) is not None for cost in costs)]
 
@@ -198,7 +199,7 @@ def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterabl
 
 
 def to_text(compared: Compared, num_examples: int = 0) -> str:
-    """Returns a comparison as text for terminals, with some of the changed examples."""
+    """Returns a comparison as text, with up to `num_examples` gained and lost ones of a pair."""
     lines = [_title(compared), "", text_tables.write(SIDES, map(side_row, compared.sides))]
     for pair in compared.pairs:
         lines += [*_pair_text(pair, num_examples), ""]
@@ -213,7 +214,7 @@ def to_text(compared: Compared, num_examples: int = 0) -> str:
 
 
 def _to_tables(form: str, comment: str, compared: Compared, num_examples: int) -> str:
-    """Returns a comparison as tables, with some of the changed examples.
+    """Returns a comparison as tables, with up to `num_examples` gained and lost ones of a pair.
 
     Args:
       form: a form of `text_tables`.
@@ -279,7 +280,7 @@ def to_csv(compared: Compared, num_examples: int = 0) -> str:
 
 
 def to_dict(compared: Compared) -> dict[str, Any]:
-    """Returns a JSON-ready comparison."""
+    """Returns JSON-ready fields of `Compared`: metric, minimize, level, sides, pairs, notes."""
     return {
         "metric": compared.metric,
         "minimize": compared.minimize,
@@ -291,6 +292,7 @@ def to_dict(compared: Compared) -> dict[str, Any]:
 
 
 def _side_dict(row: SideScore) -> dict[str, Any]:
+    """Returns the JSON-ready fields of a side, its score, its runs and their cost."""
     side = row.side
     return {
         "name": side.name,
@@ -309,6 +311,7 @@ def _side_dict(row: SideScore) -> dict[str, Any]:
 
 
 def _pair_dict(pair: Pair) -> dict[str, Any]:
+    """Returns the JSON-ready fields of a `Pair`."""
     stuck = pair.with_stuck
     return {
         "first": pair.first,
@@ -322,6 +325,7 @@ def _pair_dict(pair: Pair) -> dict[str, Any]:
 
 
 def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:
+    """Returns the JSON-ready fields of a `Finding` and its comparison; None for None."""
     if finding is None:
         return None
     own = {name: getattr(finding, name) for name in ("p_holm", "better", "verdict")}
@@ -331,6 +335,7 @@ def _finding_dict(finding: Finding | None) -> dict[str, Any] | None:
 
 
 def _examples_dict(examples: Examples) -> dict[str, Any]:
+    """Returns the JSON-ready fields of `Examples`, with the note as "restriction"."""
     return {
         "metric": examples.metric,
         "data": examples.data,
@@ -344,7 +349,7 @@ def _examples_dict(examples: Examples) -> dict[str, Any]:
 
 
 def to_json(compared: Compared, num_examples: int = 0) -> str:
-    """Returns everything as JSON, with all changed examples."""
+    """Returns `to_dict` as JSON, with all changed examples, whatever `num_examples`."""
     return json.dumps(to_dict(compared), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -358,14 +363,14 @@ FORMATS: dict[str, Callable[[Compared, int], str]] = {
 
 
 def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> str:
-    """Returns a comparison in one of `FORMATS`, with some of the changed examples."""
+    """Formats a comparison in one of `FORMATS`; `num_examples`: gained and lost ones of a pair."""
     return FORMATS[form](compared, num_examples)
 
 
 # --- blocks of a page -----------------------------------------------------------------------------
 
 
-def verdict_blocks(compared: Compared) -> Iterator[dict]:
+def verdict_blocks(compared: Compared) -> Iterator[report_cells.Block]:
     """Yields the verdicts over seeds and over examples in sentences, and what they rest on."""
     (pair,) = compared.pairs
     over_examples = None if pair.examples is None else pair.examples.finding
@@ -438,7 +443,7 @@ def _method(over: str, result: statistics.Comparison) -> str:
     return f"{over}: {result.method}, {pairs}{note}."
 
 
-def change_blocks(compared: Compared) -> Iterator[dict]:
+def change_blocks(compared: Compared) -> Iterator[report_cells.Block]:
     """Yields the examples that only one side has right, in both directions."""
     (pair,) = compared.pairs
     if pair.examples is None:

@@ -100,7 +100,7 @@ def _draw(rng: random.Random, place: str, mood: str) -> dict[str, str]:
       place, mood: given words of the sentence.
 
     Returns:
-      Words by the names in the templates.
+      {name in the templates, such as "person": word}.
     """
     people, deeds, things = (words.split() for words in PLACES[place])
     person, helper = rng.sample(people, 2)
@@ -129,6 +129,7 @@ def _sentence(template: str, words: dict[str, str]) -> str:
 
 
 def _document(rng: random.Random) -> str:
+    """Returns a document, a sentence per line."""
     place, mood = rng.choice(list(PLACES)), rng.choice((GOOD, BAD))
     cast = _draw(rng, place, mood)
     times = sorted(rng.sample(range(len(TIMES)), rng.randint(4, len(TIMES))))
@@ -154,6 +155,7 @@ def corpus(seed: int) -> dict[str, str]:
 
 
 def _review(rng: random.Random) -> tuple[tuple[str, ...], str]:
+    """Returns ((sentence,), "1" or "0") of SST-2."""
     mood = rng.choice((GOOD, BAD))
     words = _draw(rng, rng.choice(list(PLACES)), mood)
     return (_sentence(rng.choice(_REVIEWS), words),), "1" if mood == GOOD else "0"
@@ -167,11 +169,13 @@ def _two_sentences(rng: random.Random, times: Sequence[int]) -> tuple[str, ...]:
 
 
 def _entailment(rng: random.Random) -> tuple[tuple[str, ...], str]:
+    """Returns ((first sentence, second sentence), label) of RTE."""
     times = rng.sample(range(len(TIMES)), 2)
     return _two_sentences(rng, times), "entailment" if times[0] < times[1] else "not_entailment"
 
 
 def _similarity(rng: random.Random) -> tuple[tuple[str, ...], str]:
+    """Returns ((first sentence, second sentence), score from 0 to 5) of STS-B."""
     times = sorted(rng.choices(range(len(TIMES)), k=2))
     return _two_sentences(rng, times), f"{5 - 5 * (times[1] - times[0]) / (len(TIMES) - 1):.3f}"
 

@@ -46,7 +46,7 @@ class Equivalence:
         """Returns the verdict of a comparison with what is known of equality.
 
         Args:
-          better: name of the better side, if one is claimed.
+          better: name of the better side; None: none is claimed.
           verdict: verdict about a difference.
         """
         equal = f"equal within {self.margin:g}"
@@ -75,6 +75,7 @@ def test_margin(
 
     Args:
       compare: ``(level=…)`` compares the two sides at a level.
+      margin: largest difference that does not matter, in the unit of the score.
       level: 1 minus the probability of a false claim of equality among all pairs.
       pairs: number of pairs that are tested (Bonferroni).
       count: runs of the smaller side, or examples.

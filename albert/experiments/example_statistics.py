@@ -55,7 +55,7 @@ def _check_defined(*scores: npt.NDArray, names: Sequence[str]) -> None:
 
 
 def _defined(draws: npt.NDArray) -> tuple[npt.NDArray, str]:
-    """Returns the bootstrap samples whose metric is defined, and a caution about the others.
+    """Returns the [draws] bootstrap samples that are not NaN, and a caution about the others or "".
 
     Small samples may have only examples of one label, for which no correlation is defined.
     """
@@ -71,7 +71,7 @@ def _defined(draws: npt.NDArray) -> tuple[npt.NDArray, str]:
 
 
 def _bootstrap_p(drawn: npt.NDArray) -> float:
-    """Returns the two-sided p of 0, given bootstrap samples of a difference."""
+    """Returns the two-sided p of 0, given [draws] bootstrap samples of a difference."""
     tail = min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0))
     return min(1.0, float(2 * (1 + tail) / (1 + len(drawn))))
 
@@ -135,6 +135,7 @@ def interquartile_mean(
     trim_mean = statistics.scipy_stats().trim_mean
 
     def mean(runs: npt.NDArray) -> npt.NDArray:
+        """Returns the interquartile means [...] of scores [..., seeds, tasks]."""
         return trim_mean(runs.reshape(*runs.shape[:-2], -1), 0.25, axis=-1)
 
     return _bootstrap([values], mean, level, resamples, random_seed)
@@ -192,7 +193,7 @@ def draw_counts(size: int, resamples: int, rng: np.random.Generator) -> npt.NDAr
 def _weights_of_examples(
     count: int, clusters: Clusters | None, resamples: int, rng: np.random.Generator
 ) -> npt.NDArray:
-    """Returns the weights [resamples, count] of drawn examples, or of those of drawn clusters."""
+    """Returns weights [resamples, count] of drawn examples, or, unless None, drawn clusters."""
     if clusters is None:
         return draw_counts(count, resamples, rng)
     return clusters.draw(resamples, rng)[:, clusters.index]
@@ -284,7 +285,7 @@ def _t_of_draws(
     Satterthwaite ("An approximate distribution of estimates of variance components", 1946).
 
     Args:
-      draws: differences of bootstrap samples.
+      draws: [draws] differences of bootstrap samples.
       a: [seeds of a] scores on all examples.
       b: [seeds of b].
       paired: whether seeds are paired.
@@ -429,11 +430,7 @@ def mcnemar(
 def _same_length(
     a: npt.ArrayLike, b: npt.ArrayLike, names: tuple[str, str]
 ) -> tuple[npt.NDArray, npt.NDArray]:
-    """Returns two arrays of scores of the same examples.
-
-    Args:
-      names: names of both sides, for messages.
-    """
+    """Returns arrays [examples, …] of both sides' scores; `names`: of both, for messages."""
     first, second = statistics.check_scores(a, names[0]), statistics.check_scores(b, names[1])
     if len(first) != len(second):
         raise file_io.InputError(
@@ -468,9 +465,9 @@ def bootstrap_of_means(
       level: level of the interval and of the claim.
       resamples: number of bootstrap samples.
       names: names of a and b, for the verdict.
-      clusters: groups of examples, which are then drawn in place of single ones; interval and p
-        are those of t with the variance of the bootstrap, as percentiles of few groups are too
-        narrow.
+      clusters: groups of examples, which are then drawn in place of single ones (None); interval
+        and p are those of t with the variance of the bootstrap, as percentiles of few groups are
+        too narrow.
     """
     statistics.check_level(level)
     first, second = (statistics.check_scores(x, n, 2) for x, n in zip((a, b), names, strict=True))
@@ -525,7 +522,7 @@ def _t_of_clusters(
     Draws of n clusters show only (n - 1) / n of the variance.
 
     Args:
-      draws: differences of bootstrap samples.
+      draws: [draws] differences of bootstrap samples.
       level: level of the interval.
 
     Returns:

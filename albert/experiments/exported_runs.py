@@ -61,7 +61,7 @@ class ExportedRun:
         times = (time for curve in self.curves.values() for time, _ in curve.values())
         return self.ended or max(times, default=self.started)
 
-    def rows(self) -> list[tuple[int, dict]]:
+    def rows(self) -> list[tuple[int, dict[str, float]]]:
         """Returns [(step, {name: value})] of its curves, by ascending steps."""
         rows: dict[int, dict[str, float]] = {}
         for name, curve in self.curves.items():
@@ -140,7 +140,7 @@ def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
 
 
 def _scores(run: Run) -> dict[str, float]:
-    """Returns the numbers of the record, and the scores of the last evaluation."""
+    """Returns {name: number} of the record and, as ``final/…``, of the last evaluation."""
     record = run.record
     evaluations = [row for row in run.rows if row["kind"] == run_record.EVAL]
     final = evaluations[-1] if evaluations else {}
@@ -175,6 +175,7 @@ def _curves(run: Run, start: float) -> dict[str, dict[int, tuple[float, float]]]
 
 
 def _tags(run: Run) -> dict[str, str]:
+    """Returns {name: text} of what a run is, such as "task", "script" and "remarks"."""
     record = run.record
     script, task = run.task
     flag_names = sorted(n for n, flag in record["flags"].items() if flag["source"] != "default")

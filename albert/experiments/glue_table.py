@@ -43,8 +43,7 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     Args:
       sweep_dir: folder of the sweep.
       name: name of the task in the sweep, which is also the name of its folder.
-      trials: all `sweep_journal.Trial`s; those of this task are called ``name`` or
-        ``name/seed_…``.
+      trials: all trials; those of this task are called ``name`` or ``name/seed_…``.
 
     Returns:
       dict: task, metric, state; best_step and score (None without an evaluation); metrics; remarks
@@ -219,7 +218,7 @@ def state_text(row: dict) -> str:
 
 
 def to_markdown(summary: dict) -> str:
-    """Returns the summary as a table, aligned for terminals."""
+    """Returns the result of `summarize` as a table in Markdown."""
     repeated = any("num_seeds" in row for row in summary["tasks"])
     columns = [
         *_COLUMNS[:-1],
@@ -273,7 +272,7 @@ def _notes(summary: dict[str, Any]) -> list[str]:
 
 
 def _estimate_text(estimate: dict[str, Any]) -> str:
-    """Returns an estimate over tasks with its interval and what limits it."""
+    """Returns text of the fields of a `statistics.Estimate` and its "tasks", a list of names."""
     text = f"{estimate['estimate']:.4f}"
     if estimate["low"] is not None:
         text += f", interval of 95% {estimate['low']:.4f} to {estimate['high']:.4f}"

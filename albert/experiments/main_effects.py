@@ -44,7 +44,7 @@ def find(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Effe
 
 
 def _effect(name: str, values: Sequence[Any], scores: Sequence[float]) -> Effect:
-    """Returns the effect of a setting from its value and the score of each point."""
+    """Returns the effect of the setting `name` from its value and the score of each point."""
     different = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     texts = {value: sweep_plan.text_of(value) for value in different}
     if len(different) > _MAX_VALUES and not any(isinstance(x, (str, bool)) for x in different):

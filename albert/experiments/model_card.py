@@ -47,6 +47,7 @@ class ExportFormat:
     """The form in which a model is written.
 
     Attributes:
+      program: library that loads it, a `library_name` of the Hub.
       use: how to load it, in Markdown.
       kind: its `pipeline_tag` on the Hub; None: the tag of the run's script.
       architecture: key of `weight_names.ARCHITECTURES`.
@@ -145,7 +146,7 @@ def _tag_of_script(script: str) -> str | None:
 
 
 def transformers_form(head: str) -> ExportFormat:
-    """Returns the form of a Hugging Face folder with this head."""
+    """Returns the form of a Hugging Face folder; `head`: key of `huggingface.HEADS`."""
     from albert.tasks import kinds  # brings TensorFlow
 
     tags = {row.huggingface_head: row.pipeline_tag for row in kinds.KINDS.values()} | _TAGS
@@ -166,6 +167,7 @@ def write(
     A card that was edited after it was written is also kept.
 
     Args:
+      folder: folder of the exported model, which gets the card.
       run_folder: folder of its checkpoint.
       step: step of the checkpoint; None: it is not known.
       form: what the folder holds.
@@ -192,6 +194,7 @@ def write_for_checkpoint(folder: str, prefix: str, form: ExportFormat, **facts: 
     It names the architecture in the ``config.json`` of the folder, else that of the weights.
 
     Args:
+      folder: folder of the exported model, which gets the card.
       facts: fields of `CardFields`.
       prefix: path of the checkpoint, without ending.
       form: what the folder holds.
@@ -212,7 +215,7 @@ def _mark(text: str) -> str:
 
 
 def _is_ours(text: str) -> bool:
-    """Returns whether a card was written by `write` and not changed since."""
+    """Returns whether the text of a card was written by `write` and not changed since."""
     text, _, mark = text.rstrip().rpartition("\n")
     return mark == _mark(text)
 
@@ -272,9 +275,10 @@ def _thresholds_of(folder: str, num_labels: int) -> Sequence[float]:
 def front_matter(
     name: str, form: ExportFormat, record: dict, scores: dict, fields: CardFields, choice: str = ""
 ) -> dict:
-    """Returns the fields that the Hub reads.
+    """Returns {field: value} that the Hub reads, of lists, dicts and texts.
 
     Args:
+      name: title of the card.
       record: dict of ``run.json``, or {}.
       scores: {name: number}, with "step", or {}.
       choice: how this checkpoint was chosen, such as "best of 5 checkpoints".
@@ -319,7 +323,7 @@ def _dataset(record: dict[str, Any], role: str) -> dict[str, str] | None:
 
 
 def _released(record: dict[str, Any]) -> str | None:
-    """Returns the Hub name of the released model that the run of a ``run.json`` started from."""
+    """Returns the Hub name of the released model that a ``run.json`` started from, or None."""
     path = record.get("inputs", {}).get("init_checkpoint", {}).get("path", "")
     flag = record.get("flags", {}).get("init_checkpoint", {}).get("value")
     for part in [*reversed(path.split("/")), flag or ""]:

@@ -68,6 +68,7 @@ def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Tru
     """
 
     def rows() -> Iterator[tuple[str, _Truth]]:
+        """Yields (id, example)."""
         for number, (place, row) in enumerate(tables.read_file(path, flag)):
             label = tables.name_of(row, columns.label or "", "label_column", place)
             key = str(number)
@@ -143,6 +144,7 @@ def _join(
     """Returns the ids of the predicted examples in the order of the data.
 
     Args:
+      path: file of the predictions, for messages.
       examples, guesses: {id: place} of both sides.
       is_part: whether only a part of the examples was to be predicted.
     """
@@ -228,11 +230,7 @@ def _number_outcome(key: str, truth: _Truth, guess: _Guess) -> Outcome:
 
 
 def read_table_of_run(run: Run, path: str) -> list[Outcome]:
-    """Reads the outcomes of a classifier or of RACE; [] if the data is gone or has no labels.
-
-    Args:
-      path: table of predictions in the folder of the run.
-    """
+    """Reads a table of predictions of a classifier or of RACE; [] if its data has no labels."""
     truths = _truths_of(run)
     return read_table(path, truths, _predicts_part(run)) if truths else []
 
@@ -279,11 +277,12 @@ def _race_folder(run: Run) -> str | None:
 
 
 def _race_levels(run: Run) -> dict[str, bool]:
+    """Returns {"high_only", "middle_only"}, the flags of a run."""
     return {name: bool(run.flag(name)) for name in ("high_only", "middle_only")}
 
 
 def _entry(run: Run) -> dict[str, Any]:
-    """Returns the entry of the data that was predicted, of a run that has predicted."""
+    """Returns the entry of the predicted data in ``run.json``, with "path" and "sha256"; or {}."""
     return run.predicted or {}
 
 
@@ -299,11 +298,7 @@ def _predicts_part(run: Run) -> bool:
 
 
 def read_answers_of_run(run: Run, path: str) -> list[Outcome]:
-    """Reads the outcomes of questions; [] if the data is gone or has no answers.
-
-    Args:
-      path: file of answers in the folder of the run.
-    """
+    """Reads a run's file of answers to questions; [] if its data is gone or has no answers."""
     data = run.find(_entry(run)["path"])
     is_v2 = run.record["script"] == "run_squad_v2"
     return read_answers(path, data, is_v2, _predicts_part(run)) if data else []
@@ -315,7 +310,7 @@ def read_answers(path: str, data: str, is_v2: bool | None, is_part: bool) -> lis
     Args:
       path: JSON, {id of the question: answer}.
       data: the SQuAD file.
-      is_v2: None: whether a question has no answer says so.
+      is_v2: whether it is of SQuAD 2.0; None: it is if one of its questions has no answer.
       is_part: whether only a part of the questions was to be answered.
 
     Returns:
@@ -348,6 +343,7 @@ def read_answers(path: str, data: str, is_v2: bool | None, is_part: bool) -> lis
 
 
 def _without_unknown(row: Outcome) -> Outcome:
+    """Returns an outcome without those of its numbers that are None."""
     numbers = {name: number for name, number in row.numbers.items() if number is not None}
     return dataclasses.replace(row, numbers=numbers)
 
@@ -360,7 +356,7 @@ def _read_by_question(
     Args:
       path: JSON file with such an object.
       questions: ids.
-      shape: shape of the object, for `file_io`.
+      shape: shape of each value, as `json_shapes.check` takes it.
       is_part: whether other questions than these may be missing.
     """
     content = file_io.read_json(path, "answers", max_bytes=None)

@@ -47,7 +47,7 @@ def probability(deviation: float, pairs: int, difference: float, level: float = 
 
 
 def needed(deviation: float, difference: float, level: float = _LEVEL) -> int | None:
-    """Returns the smallest number of pairs that shows a difference with the probability `POWER`.
+    """Returns the smallest number of pairs of seeds that shows a difference with `POWER`.
 
     None stands for more than anybody can run. The arguments are those of `probability`.
     """
@@ -61,7 +61,7 @@ def needed(deviation: float, difference: float, level: float = _LEVEL) -> int | 
 def visible(deviation: float, pairs: int, level: float = _LEVEL) -> float:
     """Returns the smallest difference that is shown with the probability `POWER`.
 
-    The arguments are those of `probability`.
+    Standard deviation and number of pairs of seeds are as for `probability`.
     """
     low, high = 0.0, 1e-9
     while probability(deviation, pairs, high, level) < POWER:
@@ -117,7 +117,7 @@ class FinishedRuns:
 
 
 def read_runs(folders: Sequence[str], metric: str | None) -> FinishedRuns | None:
-    """Reads finished runs.
+    """Reads finished runs; None if there is no record of a run.
 
     Args:
       folders: folders of runs, of runs over seeds and of sweeps.
@@ -354,6 +354,7 @@ def _time(
 
 
 def _warnings(runs: FinishedRuns | None) -> Iterator[str]:
+    """Yields a sentence about finished runs without a score, if there are such runs."""
     if runs and runs.without_score:
         yield (
             f"{runs.without_score} of {runs.total} finished runs failed, were pruned or did not "

@@ -85,14 +85,14 @@ class Predictions:
     """The predictions of one run.
 
     Attributes:
-      data: the file or folder of the right answers.
+      path, data: the file of the predictions; the file or folder of the right answers.
       sha256: its hash when it was predicted; None if unknown.
       texts: {id: text}, in the order of the data.
       labels: {id: right answer as text}.
       answers: {id: prediction as text}.
       right: {id: whether the prediction is right}; empty for numbers.
       metrics: {name: `Metric`}, the usual one first; rows in the order of the data.
-      clusters: groups of examples that intervals allow for.
+      clusters: groups of examples that intervals allow for; None: there are none.
     """
 
     path: str
@@ -187,8 +187,8 @@ def read_file(path: str, labels: str | None, columns: tables.Columns) -> Predict
     Args:
       path: ``.tsv``, ``.csv`` or ``.jsonl`` with columns id and prediction, ``.json`` with answers
         by question, or ``.conll`` with words, labels and predicted labels.
-      labels: file of the right answers; for ``.json`` a SQuAD file, else with the columns below.
-        Not needed for ``.conll``.
+      labels: file of the right answers; for ``.json`` a SQuAD file, else with `columns`. None
+        suffices for ``.conll``.
     """
     if path.endswith(".conll"):
         return _predictions(older_predictions.read_words(path), path, path, None)
@@ -214,6 +214,7 @@ def read_clusters(run: Run, own: Predictions, column: str, id_column: str | None
     """Reads the groups of predicted examples from a column of their data.
 
     Args:
+      own: predictions of the run.
       column: column that names the group of each row.
       id_column: column of the ids; None: that of the run, or rows are numbered.
     """
@@ -272,6 +273,7 @@ def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | No
 
 
 def _text_of(row: Outcome) -> str:
+    """Returns text and context of an example, cut if they are long."""
     return outcomes.shortened(" — ".join(filter(None, (row.text, row.context))))
 
 
@@ -300,7 +302,7 @@ def _read_examples(path: str) -> list[Outcome]:
 
 
 def _metrics_of(rows: Sequence[Outcome]) -> dict[str, Metric]:
-    """Returns the metrics of outcomes, the usual one first, by what their rows hold."""
+    """Returns {name: metric} of outcomes, the usual one first, by what their rows hold."""
     first = rows[0]
     if has_label_sets(rows):
         return _metrics_of_sets(rows, tuple(first.probabilities))
@@ -340,7 +342,7 @@ def _members(rows: Sequence[Outcome], names: Sequence[str], side: str) -> npt.ND
 
 
 def _metrics_of_sets(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns the metrics, by name, of texts with several labels; `names`: all label names."""
+    """Returns {name: metric} of texts with several labels; `names`: all label names."""
     true, found = (_members(rows, names, side) for side in ("label", "prediction"))
     counts = np.stack([true & found, found, true], axis=-1).astype(float)
     sizes = true.sum(axis=1) + found.sum(axis=1)
@@ -368,7 +370,7 @@ def _columns(rows: Sequence[Outcome], *names: str) -> npt.NDArray:
 
 
 def _metrics_of_words(rows: Sequence[Outcome]) -> dict[str, Metric]:
-    """Returns the accuracy of words and, if labels mark entities, their scores."""
+    """Returns {name: metric}: accuracy of words and, if labels mark entities, their scores."""
     right = _columns(rows, "right_words", "words")
     accuracy = Metric("eval_accuracy", right, lambda means: metrics.divide(*_parts(means)))
     if "true_entities" not in rows[0].numbers:
@@ -380,7 +382,7 @@ def _metrics_of_words(rows: Sequence[Outcome]) -> dict[str, Metric]:
 
 
 def _entity_score(name: str) -> Callable[[npt.NDArray], npt.NDArray]:
-    """Returns the function from means of counts [..., 3] to a score of entities."""
+    """Returns the function from means of counts [..., 3] to the score `name` of entities, [...]."""
     return lambda means: entities.score_counts(*_parts(means))[name]
 
 
@@ -395,17 +397,17 @@ def _parts(means: npt.NDArray) -> npt.NDArray:
 
 
 def _f1(means: npt.NDArray) -> npt.NDArray:
-    """Computes F1 from means [..., 3] of correct, predicted and true ones."""
+    """Computes F1 [...] from means [..., 3] of correct, predicted and true ones."""
     return metrics.f1_of_counts(*_parts(means))
 
 
 def _matthews(means: npt.NDArray) -> npt.NDArray:
-    """Computes the Matthews correlation from frequencies [..., K, K] in one axis."""
+    """Computes the Matthews correlation [...] from frequencies [..., K * K] of label pairs."""
     return metrics.matthews_of_counts(_square(means))
 
 
 def _macro_f1(means: npt.NDArray) -> npt.NDArray:
-    """Computes the mean F1 of the classes that occur from frequencies [..., K, K] in one axis."""
+    """Computes the mean F1 [...] of the classes that occur from frequencies [..., K * K]."""
     table = _square(means)
     both = table.sum(axis=-1) + table.sum(axis=-2)
     f1 = metrics.divide(2 * np.diagonal(table, axis1=-2, axis2=-1), both)
@@ -413,7 +415,7 @@ def _macro_f1(means: npt.NDArray) -> npt.NDArray:
 
 
 def _balanced_accuracy(means: npt.NDArray) -> npt.NDArray:
-    """Computes the mean recall of the labels that occur from frequencies [..., K, K]."""
+    """Computes the mean recall [...] of the labels that occur from frequencies [..., K * K]."""
     table = _square(means)
     true = table.sum(axis=-1)
     recall = metrics.divide(np.diagonal(table, axis1=-2, axis2=-1), true)
@@ -427,8 +429,7 @@ def _square(means: npt.NDArray) -> npt.NDArray:
 
 
 def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns the metrics of classes by name: accuracy, of two the F1 of one, correlation and
-    means.
+    """Returns {name: metric} of classes: accuracy, of two the F1 of one, correlation, means.
 
     Args:
       names: all label names.
@@ -455,7 +456,7 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
 
 
 def _metrics_of_numbers(rows: Sequence[Outcome]) -> dict[str, Metric]:
-    """Returns the metrics of the outcomes of a regression, by name."""
+    """Returns {name: metric} of the outcomes of a regression."""
     x = np.array([row.label for row in rows], float)
     y = np.array([row.prediction for row in rows], float)
     errors = {"MSE": (x - y) ** 2, "MAE": np.abs(x - y)}
@@ -608,14 +609,14 @@ def _probability_of_answer(row: Outcome) -> float | None:
 
 
 def worst_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
-    """Returns (header, rows) of the answers with the lowest F1; ties are sorted by probability."""
+    """Returns (names of columns, rows) of the answers with the lowest F1, then by probability."""
     wrong = [row for row in rows if not row.right]
     wrong.sort(key=lambda row: (row.numbers["f1"], -(_probability_of_answer(row) or 0.0)))
     return _answer_table(rows, wrong[:NUM_WORST])
 
 
 def best_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
-    """Returns (header, rows) of the right answers in words with the highest probabilities."""
+    """Returns (names of columns, rows) of the most probable right answers in words."""
     right = [row for row in rows if row.right and row.prediction != NO_ANSWER]
     right.sort(key=lambda row: -(_probability_of_answer(row) or 0.0))
     return _answer_table(rows, right[:NUM_BEST])
@@ -624,7 +625,7 @@ def best_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]
 def _answer_table(
     rows: Sequence[Outcome], chosen: Iterable[Outcome]
 ) -> tuple[list[str], list[list[object]]]:
-    """Returns (header, rows) of chosen answers.
+    """Returns (names of the columns, rows of cells) of chosen answers.
 
     Args:
       rows: all answers.

@@ -87,6 +87,7 @@ def render(
     """Renders the content of a page as HTML.
 
     Args:
+      title: plain text.
       facts: blocks, see the docstring of this module.
       sections: titles and blocks; a section whose blocks are empty is omitted.
     """
@@ -154,7 +155,7 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
     )
 
 
-def _failure(run: Run) -> Iterator[dict[str, Any]]:
+def _failure(run: Run) -> Iterator[Block]:
     """Yields a warning if the run has not finished."""
     record = run.record
     if record["status"] != run_record.DONE:
@@ -167,7 +168,8 @@ def _title(run: Run) -> str:
     return f"{script} {task}" if task and task not in script else script
 
 
-def _facts(run: Run) -> list[dict[str, Any]]:
+def _facts(run: Run) -> list[Block]:
+    """Returns names and values of what is known of a run, and its command."""
     record, host = run.record, run.record["host"]
     parameters = record["parameters"] or {}
     counts = (parameters.get("total"), parameters.get("trained"))
@@ -192,12 +194,14 @@ def _facts(run: Run) -> list[dict[str, Any]]:
 
 
 def _result_text(run: Run) -> str:
+    """Returns the score of a run, its step and remarks."""
     score = results.UNDEFINED if run.score is None else f"{run.score:.6g}"
     result = f"{run.score_name} {score} at step {run.result.get('step')}"
     return "; ".join([result, *run.remarks])
 
 
 def _test_text(run: Run) -> str:
+    """Returns the score of a run on test data; "" without one."""
     if run.test_score is None:
         return ""
     path = run.record["inputs"].get("predict_data", {}).get("path")
@@ -207,7 +211,7 @@ def _test_text(run: Run) -> str:
 
 
 def _duration(record: dict[str, Any]) -> str:
-    """Returns the time of all ended sessions of a record as h:mm:ss; "" if none has ended."""
+    """Returns the time of all ended sessions of a ``run.json`` as h:mm:ss; "" if none has ended."""
     seconds = 0.0
     for session in record["sessions"]:
         if session["ended"]:
@@ -233,7 +237,8 @@ def _attempts(run: Run, axis: Axis) -> Iterator[Block]:
         yield from report_curves.together(groups, axis, "attempts")
 
 
-def _evaluations(run: Run) -> dict[str, Any]:
+def _evaluations(run: Run) -> Block:
+    """Returns the table of all evaluations, a row per step, the best one marked."""
     rows = [row for row in run.rows if row.get("kind") == "eval"]
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
@@ -246,6 +251,7 @@ def _evaluations(run: Run) -> dict[str, Any]:
 
 
 def _settings(run: Run) -> Iterator[Block]:
+    """Yields the tables of the settings and of the inputs of a run."""
     flags = run.record["flags"].items()
     rows = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
     defaults = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
@@ -443,18 +449,14 @@ def score_blocks(sides: Sequence[RunGroup]) -> Iterator[Block]:
 
 
 def _ends(mean: statistics.Estimate | None) -> tuple[float, float, float] | None:
-    """Returns a mean with the ends of its interval; None if one is not known."""
+    """Returns (mean, low, high) of an estimate; None if the interval is not known."""
     if mean is None or mean.low is None or mean.high is None:
         return None
     return mean.estimate, mean.low, mean.high
 
 
 def cost_blocks(sides: Sequence[RunGroup], axis: Axis) -> Iterator[Block]:
-    """Yields scores against costs.
-
-    Args:
-      axis: unit of the costs.
-    """
+    """Yields scores against costs in the unit of an axis."""
     scored = [row for row in score_sides(sides) if row.mean is not None]
     if scored:
         bounds = report_curves.bounds(recorded(sides)[0], scored[0].side.best_metric)

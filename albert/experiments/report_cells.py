@@ -103,7 +103,7 @@ class Square(NamedTuple):
 
 
 def bar(value: float | None, bounds: tuple[float, float], text: str = "") -> object:
-    """Returns the cell of a number: with a bar from 0, if it has a largest value.
+    """Returns the cell of a number (None: unknown), with a bar from 0 if it has a largest value.
 
     Args:
       bounds: lowest and highest value that is possible.
@@ -133,6 +133,7 @@ def intervals(
     end = min(max(highs), max(centers) + margin, bounds[1])
 
     def place(value: float) -> float:
+        """Returns the place of a value as a fraction of the cell."""
         return min(max((value - start) / (end - start), 0.0), 1.0) if end > start else 0.5
 
     cells: list[str | Interval] = []
@@ -153,6 +154,7 @@ def difference(estimate: float, low: float, high: float) -> Interval:
 
 
 def _text(low: float, high: float) -> str:
+    """Returns the text of an interval, which does not break."""
     return text_tables.interval(low, high).replace(" to ", "\u00a0to\u00a0")
 
 

@@ -197,7 +197,6 @@ def metric_curves(
 
     Args:
       metric: name of the score in evaluations.
-      title: title of the figure.
     """
     groups = list(groups)
     lines, notes = _lines_of(groups, "eval", metric, axis)

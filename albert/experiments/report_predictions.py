@@ -167,11 +167,7 @@ def examples(run: Run) -> Iterator[Block]:
 
 
 def _texts(run: Run, rows: Sequence[Outcome], name: str) -> Iterator[Block]:
-    """Yields the blocks of a classifier: confusions, classes, the worst and the best examples.
-
-    Args:
-      name: name of the predicted data.
-    """
+    """Yields confusions, classes, the worst and the best examples of the data `name`."""
     if not predictions.has_label_sets(rows):  # Of several labels none is confused with another.
         yield from _confusion(rows)
     counts = predictions.count_classes(rows)
@@ -184,6 +180,7 @@ def _texts(run: Run, rows: Sequence[Outcome], name: str) -> Iterator[Block]:
 
 
 def _example_tables(rows: Sequence[Outcome], name: str, header: list[str]) -> Iterator[Block]:
+    """Yields the worst and the best examples of the data `name`; `header`: names of columns."""
     for title, chosen in (
         ("Worst", predictions.worst_examples(rows)),
         ("Best", predictions.best_examples(rows)),
@@ -194,11 +191,7 @@ def _example_tables(rows: Sequence[Outcome], name: str, header: list[str]) -> It
 
 
 def _numbers(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
-    """Yields the blocks of a regression: predicted against true numbers, and residuals.
-
-    Args:
-      name: name of the predicted data.
-    """
+    """Yields predicted against true numbers of the data `name`, and residuals."""
     labels, guesses = (
         np.array([getattr(row, side) for row in rows], float) for side in ("label", "prediction")
     )
@@ -268,11 +261,7 @@ def _mark_answers(line: Sequence[object]) -> list[object]:
 
 
 def _sentences(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
-    """Yields the worst and the best sentences, with their words marked.
-
-    Args:
-      name: name of the predicted data.
-    """
+    """Yields the worst and the best sentences of the data `name`, with their words marked."""
     labels = {label for row in rows for label in _labels(row.label) + _labels(row.prediction)}
     marked = entities.mark_entities(labels)
     worst, best = predictions.worst_and_best_sentences(rows)
@@ -293,6 +282,7 @@ def _sentences(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
 
 
 def _labels(value: object) -> list[str]:
+    """Returns the labels in a text, which spaces separate."""
     return str(value).split(" ")
 
 
@@ -316,7 +306,7 @@ def _mark_words(row: Outcome, has_entities: bool) -> report_cells.Marked:
 
 
 def _mark_of(right: str, guess: str, has_entities: bool) -> tuple[str, str]:
-    """Returns the mark of a word and its note, from its label and the predicted one."""
+    """Returns mark ("right", "wrong" or "") and note of a word, from its label and the guess."""
     if right == guess:
         is_entity = has_entities and right != entities.OUTSIDE
         return ("right", right[2:]) if is_entity else ("", "")

@@ -65,7 +65,7 @@ def facts(sweep: sweep_results.Sweep) -> list[Block]:
 
 
 def _verdict(summary: Mapping[str, Any]) -> Iterator[Block]:
-    """Yields a sentence on how the reference of a sweep compares with the other points."""
+    """Yields a sentence on the reference in a summary of `sweep_comparison.add`, if it has one."""
     comparison = summary.get("comparison") or {}
     reference = comparison.get("reference")
     if reference is None:
@@ -135,7 +135,7 @@ def _links(
     """Returns the names of points as links to their first run, if it has left a record.
 
     Args:
-      own: points of the sweep.
+      own: points of the sweep, see `sweep_results.summarize`.
       sides: see `points`.
     """
     runs = recorded(sides)
@@ -150,12 +150,12 @@ def _links(
 
 
 def _trial_folder(sweep: sweep_results.Sweep, folder: str) -> str:
-    """Returns the folder in that of the sweep which holds a folder of a run."""
+    """Returns the name of the subfolder of the sweep that holds the folder of a run."""
     return os.path.relpath(folder, sweep.folder).split(os.sep)[0]
 
 
 def _first_folders(sweep: sweep_results.Sweep, own: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the folder of the first trial of each point, see `_trial_folder`."""
+    """Returns the subfolder of the first trial of each point of a sweep, as `_trial_folder`."""
     trials = [sweep.summary["trials"][point["trials"][0]]["name"] for point in own]
     return [trial.split("/")[0] for trial in trials]
 
@@ -239,6 +239,6 @@ def parallel(sweep: sweep_results.Sweep) -> Iterator[Block]:
 
 
 def failures(summary: Mapping[str, Any]) -> Block:
-    """Returns the table of failed trials with the ends of their logs."""
+    """Returns the table of failed trials in a summary of `sweep_results`, with ends of logs."""
     rows = [[t["name"], "\n".join(t["error"])] for t in summary["trials"] if t["error"]]
     return {"table": ["trial", "the end of its log"], "rows": rows}

@@ -24,7 +24,7 @@ class NothingToRepeat(file_io.InputError):
 
 
 def trained(record: dict) -> list[dict]:
-    """Returns the sessions of a record that trained.
+    """Returns the sessions, {field: value}, of the content of a ``run.json`` that trained.
 
     Raises:
       NothingToRepeat: no session trained.
@@ -37,7 +37,7 @@ def trained(record: dict) -> list[dict]:
 
 
 def changed_inputs(record: dict) -> list[str]:
-    """Describes the inputs that have changed since the run; [] if all are the same.
+    """Describes the inputs of a ``run.json`` that have changed since; [] if all are the same.
 
     Inputs with very many files are not checked: the record does not list their names.
     """
@@ -74,7 +74,7 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
       record: dict of ``run.json``.
       output_dir: the new folder. Files that the run wrote inside its own folder, and an exported
         model, go inside this folder.
-      more: {name: value} of flags to pass although they had their defaults.
+      more: {name: value} of flags to pass although they had their defaults; None: no others.
     """
     flags = record["flags"]
     values = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
@@ -106,11 +106,7 @@ def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
 
 
 def _words(name: str, value: object) -> list[str]:
-    """Returns the command line arguments that set a flag; none for the value None.
-
-    Args:
-      name, value: the flag and its JSON value.
-    """
+    """Returns the command line arguments that set a flag to a JSON value; none for None."""
     if value is None:
         return []
     if isinstance(value, bool):

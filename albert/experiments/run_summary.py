@@ -74,6 +74,7 @@ def _of_classes(counts: Sequence[ClassCount], examples: str) -> str:
 
 
 def _of_score(run: Run) -> str:
+    """Returns a sentence on the best score of a run, further scores and the baseline."""
     name, score = run.best_metric or "", run.score
     scale = "%" if name in _PERCENT and "squad" in run.record["script"] else ""
     text = f"{_WORDS.get(name, name)} {score:.4g}{scale} on {_data_name(run)}"

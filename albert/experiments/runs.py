@@ -69,6 +69,7 @@ class Run:
     """A run in its output folder, also one that has failed before it left a record.
 
     Attributes:
+      name, folder: what tables call it; its output folder.
       record: content of its ``run.json``; {} without one.
       rows: lines of its ``metrics.jsonl``.
       outcome: what its sweep or its seeds say of it, such as "pruned"; "" if nothing.
@@ -166,7 +167,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """Returns step and scores of its best checkpoint; {} without one.
+        """Returns {"step": step, name: score} of its best checkpoint; {} without one.
 
         If all attempts were abandoned, the recorded result belongs to one of them: also {}.
         """
@@ -196,7 +197,7 @@ class Run:
 
     @functools.cached_property
     def scores(self) -> dict[str, float]:
-        """Returns the finite scores of its best checkpoint, and with `TEST` those of test data."""
+        """Returns {name: finite score} of its best checkpoint and, with `TEST`, of test data."""
         return {
             name: float(value)
             for name, value in self._values().items()
@@ -209,7 +210,7 @@ class Run:
         return self._values().keys() - self.scores.keys()
 
     def _values(self) -> Mapping[str, float | None]:
-        """Returns all scores; None or NaN where they are undefined."""
+        """Returns {name: score} of dev and, with `TEST`, test data; None or NaN: undefined."""
         groups = {"": self.result, TEST: self.record.get("test") or {}}
         return {
             f"{prefix}{name}": value
@@ -278,7 +279,7 @@ class Run:
         return places
 
     def _session_costs(self, axis: Axis) -> list[tuple[int, float]]:
-        """Returns [(first step, cost of a step)] of the sessions that took the steps."""
+        """Returns [(first step, cost of a step)] on an axis of the sessions that took the steps."""
         parts: list[tuple[int, float]] = []
         if axis.field not in (self.record.get("cost") or {}):
             return parts
@@ -293,7 +294,7 @@ class Run:
 
     @property
     def predicted(self) -> dict[str, Any] | None:
-        """Returns the entry of the data of its prediction files; None if the record has none.
+        """Returns {"path", "sha256", …} of the data of its prediction files; None if unknown.
 
         A later session that only predicts has its own inputs.
         """
@@ -336,7 +337,7 @@ def read_run(folder: str, name: str, outcome: str = "", given_seed: int | None =
     Args:
       name: what tables call the run.
       outcome: how it ended, if the caller knows it; else "".
-      given_seed: its seed, if the caller knows it.
+      given_seed: its seed, if the caller knows it; else None.
     """
     path = os.path.join(folder, run_record.RUN)
     if not file_io.exists(path):
@@ -501,7 +502,7 @@ class RunGroup:
         return {run.seed: run.scores[metric] for run in runs if metric in run.scores}
 
     def mean_cost(self) -> dict[str, float]:
-        """Returns {name: mean over the runs} of the fields of `run_record.Cost` that all know.
+        """Returns {field of `run_record.Cost`: mean over the runs}, of those that all know.
 
         Failed and stuck runs count as well: they were paid for.
         """

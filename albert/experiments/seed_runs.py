@@ -41,23 +41,19 @@ class Study:
       folder: output folder; the run with seed `n` uses its subfolder ``seed_<n>``.
       script: name of a module of the package.
       metric: the result to compare; for losses, lower is better.
-      arguments: ``(seed, folder) -> list`` of the command line arguments of a run.
+      arguments: ``(seed, folder)`` -> command line arguments of a run.
       flags: {name: JSON-ready value} of the flags that all runs have.
     """
 
     folder: str
     script: str
     metric: str
-    arguments: Callable[[int, str], list]
+    arguments: Callable[[int, str], list[str]]
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def start(study: Study, seed: int, folder: str) -> int:
-    """Runs one seed and waits for its end; returns the exit status.
-
-    Args:
-      folder: output folder of the run.
-    """
+    """Runs one seed in an output folder and waits for its end; returns the exit status."""
     return signals.wait(trial_processes.start(study.script, study.arguments(seed, folder)))
 
 
@@ -66,8 +62,13 @@ def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> Ent
 
     Args:
       metric: name of the score.
-      name: name of its folder inside that of the study.
+      name, folder: name of its folder inside that of the study, and whole path.
       status: exit status of its process.
+
+    Returns:
+      {"seed", "folder": `name`, "status": one of `_STATUSES`, "exit_status", "restarts": number of
+      abandoned attempts, "result": best score, "step": its step, "judged": whether learning was
+      judged, and `run_record.Context`: "evaluated", "baseline", "test": score}; None: unknown.
     """
     is_there = file_io.exists(folder)
     trial = results.read_trial(folder) if is_there else None
@@ -97,11 +98,7 @@ def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> Ent
 
 
 def _remark(metric: str, run: Entry) -> str:
-    """Returns a warning about the score of a run; "" without one.
-
-    Args:
-      metric: name of the score.
-    """
+    """Returns a warning about the score `metric` of a run; "" without one."""
     is_loss = results.is_loss(metric)
     return results.remark_on_baseline(run["result"], run.get("baseline"), is_loss)
 
@@ -120,8 +117,7 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     """Returns the content of `seeds.json`: the runs, and statistics of those that have learned.
 
     Args:
-      runs: list of dicts with seed, folder, status, restarts and result; also judged, evaluated,
-        baseline and test, if known.
+      runs: results of `_outcome`.
 
     Returns:
       dict: metric, runs, mean, deviation (of a sample; None for fewer than two), the same for the
@@ -200,7 +196,7 @@ def _state(metric: str, run: Entry) -> Iterator[str]:
 
 
 def _spread_text(summary: dict[str, Any], prefix: str) -> str:
-    """Returns mean, interval and deviation of a summary as text.
+    """Returns mean, interval and deviation of runs as text.
 
     Args:
       summary: result of `summarize`.
@@ -278,8 +274,8 @@ def count_restarts(folder: str) -> int:
     return len(stuck_runs.read(folder)) if file_io.exists(folder) else 0
 
 
-def _known(path: str, metric: str) -> dict[int, dict[str, Any]]:
-    """Returns {seed: its run} of an earlier call.
+def _known(path: str, metric: str) -> dict[int, Entry]:
+    """Returns {seed: its entry, see `_outcome`} of an earlier call.
 
     Args:
       path: file `seeds.json`, which may be missing.
@@ -364,8 +360,8 @@ def run(
         return _run(study, range(first_seed, first_seed + count), start_run)
 
 
-def _run(study: Study, seeds: Sequence[int], start_run: Callable) -> str:
-    """Makes the missing runs, see `run`.
+def _run(study: Study, seeds: Sequence[int], start_run: Callable[[Study, int, str], int]) -> str:
+    """Makes the missing runs, see `run`; returns a table of all runs.
 
     Args:
       seeds: seeds of all runs of the study.

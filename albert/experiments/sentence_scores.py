@@ -84,7 +84,7 @@ class Scorer:
         return np.array(ids, np.int32)
 
     def _copies(self, encoded: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns int32 features [C, S] of encoded sentences: each copy masks a different token."""
+        """Returns {name: int32 [C, S]} of encoded sentences: each copy masks a different token."""
         tokenizer, counts = self._tokenizer, [len(ids) for ids in encoded]
         width = max(counts) + 2
         rows = np.full([len(encoded), width], tokenizer.pad_id, np.int32)
@@ -149,6 +149,7 @@ def with_blimp(
         return Scorer(model, tokenizer)
 
     def extra_metrics(model: contracts.Model) -> dict[str, float]:
+        """Returns `blimp.Result.metrics` of a model."""
         return blimp.measure(paradigms, scorer(cast("tf.Module", model)).score).metrics()
 
     return dataclasses.replace(task, extra_metrics=extra_metrics)

@@ -161,7 +161,7 @@ def check_level(level: float, name: str = "level") -> float:
 
 
 def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.NDArray:
-    """Checks that scores are finite numbers, at least one, and returns them as float64.
+    """Checks that scores are finite numbers, at least one; returns them as float64, same shape.
 
     Args:
       name: what has the scores, for messages.
@@ -344,7 +344,7 @@ def expected_best(
 
 
 def _best_weights(n: int, k: int) -> npt.NDArray:
-    """Returns the probability of each of n ordered scores to be the best of k drawn ones."""
+    """Returns [n] probabilities of ascending scores to be the highest of k drawn ones."""
     return np.array([math.comb(i, k - 1) / math.comb(n, k) for i in range(n)])
 
 
@@ -352,7 +352,7 @@ def _best_weights(n: int, k: int) -> npt.NDArray:
 
 
 def _has_no_spread(values: npt.NDArray) -> bool:
-    """Returns whether values are equal, apart from rounding."""
+    """Returns whether values, of any shape, are equal apart from rounding."""
     return np.ptp(values) <= ROUNDING * np.abs(values).max()
 
 
@@ -661,7 +661,7 @@ def _against_best(
 def _check_points(
     points: Mapping[str, Mapping[int, float]], baseline: str | None, failed: Mapping[str, int]
 ) -> tuple[list[npt.NDArray], bool]:
-    """Returns the scores of all points, in the order of their seeds, and whether these agree.
+    """Returns [seeds] scores of each point, and whether all have the same seeds, in one order.
 
     Args:
       points: {name: {seed: score}}.

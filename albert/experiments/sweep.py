@@ -61,7 +61,7 @@ class Sweep:
       poll_seconds: time between two checks of the trials.
       baseline: the point to compare the others with, see `sweep_journal.find_point`; None: the
         best one.
-      equivalence_margin: see `sweep_comparison.add`.
+      equivalence_margin: largest difference that does not matter; None: not tested.
     """
 
     def __init__(
@@ -115,6 +115,7 @@ class Sweep:
         )
 
     def _table(self) -> dict[str, Any]:
+        """Returns the current `sweep_results.summarize`."""
         return sweep_results.summarize(self._plan.describe(), self.trials)
 
     def run(self, retry_failed: bool = False) -> None:
@@ -210,7 +211,7 @@ class Sweep:
     def _lacking(
         self, points: Iterable[Sequence[sweep_journal.Trial]]
     ) -> tuple[dict[str, Any], int] | None:
-        """Returns (values, seed) of the first point that lacks a seed; None if all are complete."""
+        """Returns ({parameter: value}, seed) that a point lacks; None if all are complete."""
         for trials in points:
             tried = {trial.seed for trial in trials}
             for seed in self._plan.seeds:
@@ -221,7 +222,7 @@ class Sweep:
     def _new(
         self, points: Sequence[Sequence[sweep_journal.Trial]], number: int, num_known: int
     ) -> tuple[dict[str, Any], int | None] | None:
-        """Returns (values, seed) of a point that was not tried yet; None if all were tried.
+        """Returns ({parameter: value}, seed or None) of a new point; None if all were tried.
 
         Args:
           points: trials of each point so far.
@@ -274,6 +275,7 @@ class Sweep:
         self._say(f"{trial.name}: {self._shown(trial)}log: {log}")
 
     def _shown(self, trial: sweep_journal.Trial) -> str:
+        """Returns the point of a trial and "; ", for messages; "" if it has no parameters."""
         names = [name for name in self._plan.parameters if name in trial.parameters]
         pairs = [f"{name}={sweep_plan.text_of(trial.parameters[name])}" for name in names]
         if trial.seed is not None:
@@ -313,6 +315,7 @@ class Sweep:
         return True
 
     def _curve(self, trial: sweep_journal.Trial) -> dict[int, float]:
+        """Returns {step: score} of the evaluations of a trial so far."""
         folder = os.path.join(self._folder, trial.name)
         return sweep_results.read_curve(folder, self._plan.metric)
 

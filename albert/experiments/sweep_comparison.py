@@ -246,7 +246,7 @@ def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
 
 
 def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Returns header and cells by point of the columns for a summary of `add`; or none."""
+    """Returns (header, cells of each point) of the columns for a summary of `add`; or empty."""
     comparison = summary.get("comparison")
     if not comparison or not any(row["interval"] or row["verdict"] for row in comparison["points"]):
         return [], [[] for _ in summary["points"]]

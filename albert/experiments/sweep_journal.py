@@ -42,7 +42,7 @@ class Trial:
       seed: value of its flag ``seed``; None without `sweep_plan.Plan.seeds`.
       known: number of trials that had certainly ended when it was planned; decisions use only
         their results.
-      state: one of the words above.
+      state: one of `_STATES`.
       step: step of the evaluation that gave `value`.
       value: its score; None if it is missing or not finite.
       metrics: {name: number} of the same evaluation.
@@ -53,19 +53,19 @@ class Trial:
 
     number: int
     name: str
-    arguments: list
-    parameters: dict = dataclasses.field(default_factory=dict)
+    arguments: list[str]
+    parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
     seed: int | None = None
     known: int = 0
     state: str = WAITING
     step: int | None = None
     value: float | None = None
-    metrics: dict = dataclasses.field(default_factory=dict)
-    error: list = dataclasses.field(default_factory=list)
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    error: list[str] = dataclasses.field(default_factory=list)
     verdict: str = ""
     evaluated: int | None = None
     baseline: float | None = None
-    test: dict = dataclasses.field(default_factory=dict)
+    test: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:
@@ -137,7 +137,7 @@ def is_sweep(folder: str) -> bool:
 
 
 def read(folder: str) -> tuple[dict, list[Trial]]:
-    """Reads the plan's description and the trials of a folder."""
+    """Reads the plan of a sweep, see `sweep_plan.Plan.describe`, and its trials."""
     path = os.path.join(folder, NAME)
     content = file_io.read_json(path, "journal of the sweep")
     json_shapes.check_text(content, path)

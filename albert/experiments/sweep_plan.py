@@ -79,13 +79,14 @@ class Plan:
       num_trials: total number of trials; None: the whole grid.
       prune: whether to end trials that are behind the median of the earlier ones.
       prune_after: step before which no trial is pruned.
+      seed: determines the points of a random or TPE search.
     """
 
     script: str
-    arguments: tuple = ()
+    arguments: tuple[str, ...] = ()
     parameters: dict = dataclasses.field(default_factory=dict)
-    trials: dict = dataclasses.field(default_factory=dict)
-    seeds: tuple = ()
+    trials: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
     metric: str | None = None
     minimize: bool | None = None
     method: str = "grid"
@@ -105,7 +106,7 @@ class Plan:
         _check_repeats(self)
 
     def scored_by(self, metric: str | None) -> "Plan":
-        """Returns the plan with this metric, unless it already has one."""
+        """Returns the plan with this metric, unless it already has one or the metric is None."""
         if self.metric or not metric:
             return self
         return dataclasses.replace(self, metric=metric, minimize=self.minimize or None)
@@ -121,7 +122,7 @@ class Plan:
         return self.method == "tpe" or self.prune
 
     def describe(self) -> dict:
-        """Returns the fields that distinguish this sweep from others, as JSON."""
+        """Returns {field: value}, without those that may grow, and "order", names of parameters."""
         fields = dataclasses.asdict(self)
         for name in ("arguments", "num_trials", "trials"):
             del fields[name]  # A sweep may get more trials.
@@ -177,7 +178,7 @@ def _check_repeats(plan: Plan) -> None:
 
 
 def read_spec(path: str) -> dict:
-    """Reads the JSON object of a specification file, and checks its keys and types."""
+    """Reads a specification file: a JSON object with some of the keys in `_SHAPE`."""
     spec = file_io.read_json(path, "spec")
     json_shapes.check_text(spec, f"spec: {path}")
     json_shapes.check(spec, _SHAPE, f"spec: {path}")
@@ -201,8 +202,8 @@ def make_plan(
     Args:
       spec: JSON object of the file of the sweep: some of the keys in `_SHAPE`.
       arguments: further arguments of all trials.
-      trials: {name: arguments} that replace those of the specification.
-      path: file that the specification was read from, for messages.
+      trials: {name: arguments} that replace those of the specification; None: nothing does.
+      path: file that the specification was read from, for messages; None: no file.
     """
     try:
         return _make_plan(spec, arguments, trials)
@@ -220,7 +221,7 @@ def _make_plan(
     Args:
       spec: content of the file of the specification.
       arguments: command line arguments that all trials get.
-      trials: {name: arguments} that replace those of the specification.
+      trials: {name: arguments} that replace those of the specification; None: nothing does.
     """
     fields = dict(spec)
     if not fields.get("script"):
@@ -244,11 +245,7 @@ def _make_plan(
 
 
 def arguments_of(owner: str, flags: dict) -> list[str]:
-    """Returns {flag: value} as arguments; messages name their owner.
-
-    Args:
-      owner: what has these flags: "flags", or the name of a trial.
-    """
+    """Returns {flag: value} as arguments; messages name their owner, "flags" or a trial."""
     if not isinstance(flags, dict):
         raise file_io.InputError(f"{owner}: expected an object of flags, found {flags!r}")
     for name, value in flags.items():
@@ -260,12 +257,7 @@ def arguments_of(owner: str, flags: dict) -> list[str]:
 
 
 def argument(name: str, value: object) -> str:
-    """Returns the command line argument of a value.
-
-    Args:
-      name: name of the parameter.
-      value: a value of JSON.
-    """
+    """Returns the command line argument that sets the flag `name` to a value of JSON."""
     return f"--{name}={text_of(value)}"
 
 
@@ -322,12 +314,8 @@ def _range(name: str, spec: dict[str, Any]) -> Range:
     return Range(ends[0], ends[1], log)
 
 
-def parse_grid(text: str) -> dict[str, list]:
-    """Parses parameters from text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``.
-
-    Returns:
-      {name: list of values}, as a specification has them.
-    """
+def parse_grid(text: str) -> dict[str, list[Value]]:
+    """Parses {name: values} in text such as ``learning_rate=1e-3,3e-3;train_batch_size=16,32``."""
     grid = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, text_of_values = part.partition("=")
@@ -360,7 +348,7 @@ def _parse(text: str) -> Value:
 # --- points -------------------------------------------------------------------------------------
 
 
-def grid_size(parameters: dict[str, tuple | Range]) -> int | None:
+def grid_size(parameters: Mapping[str, tuple | Range]) -> int | None:
     """Returns the number of points of a grid of {parameter: values}; None if it has a range."""
     sizes = [None if isinstance(x, Range) else len(x) for x in parameters.values()]
     return None if None in sizes else math.prod(filter(None, sizes))
@@ -391,7 +379,7 @@ def points(plan: Plan) -> Iterator[dict[str, object]]:
 
 
 def count(plan: Plan) -> float | None:
-    """Returns the number of trials in the whole sweep."""
+    """Returns the number of trials in the whole sweep, an integer; a valid plan has one."""
     if plan.trials:
         return len(plan.trials) * plan.repeats
     size = grid_size(plan.parameters)

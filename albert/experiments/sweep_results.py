@@ -43,7 +43,7 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
       metric: key of its results; None: the metric that picks its best checkpoint.
 
     Returns:
-      (step, score, all results of that step); (None, None, {}) if it has not been evaluated.
+      (step, score, {name: score or None} of that step); (None, None, {}) without an evaluation.
     """
     path = os.path.join(folder, seed_runs.SEEDS)
     if file_io.exists(path):
@@ -106,7 +106,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
       step: step of its best checkpoint.
 
     Returns:
-      Dict of these attributes of a `sweep_journal.Trial`.
+      {"verdict", "evaluated", "baseline", "test"}: attributes of a `sweep_journal.Trial`.
     """
     path = os.path.join(folder, seed_runs.SEEDS)
     if file_io.exists(path):
@@ -116,7 +116,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
 
 
 def _learning_of_seeds(path: str) -> dict[str, Any]:
-    """Returns the most informative verdict of several runs, and their common checkpoint count."""
+    """Returns the result of `read_learning` for a file `seeds.json`: the most telling verdict."""
     content = seed_runs.read(path)
     runs = content["runs"]
     states = {run["status"] for run in runs}
@@ -214,6 +214,7 @@ def _name_of_score(trials: Iterable[sweep_journal.Trial]) -> str:
 
 
 def _trial(trial: sweep_journal.Trial) -> dict[str, Any]:
+    """Returns {field: value} of a trial, without those that only planning needs."""
     left_out = ("arguments", "known")
     return {k: v for k, v in dataclasses.asdict(trial).items() if k not in left_out}
 
@@ -305,7 +306,7 @@ def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) 
 
 
 def _means(rows: Sequence[dict[str, float]]) -> dict[str, float | None]:
-    """Returns the means of the numbers that all rows have."""
+    """Returns {name: mean} of the numbers that all rows, {name: number or None}, know."""
     names = set.intersection(*map(set, rows)) if rows else ()
     values = {name: [row[name] for row in rows] for name in sorted(names)}
     return {name: _mean(numbers) for name, numbers in values.items() if None not in numbers}
@@ -457,7 +458,7 @@ def axes_of(sweep: Sweep) -> list[str]:
 
 
 def scored_points(sweep: Sweep) -> list[dict]:
-    """Returns the points of a sweep that have a mean score."""
+    """Returns the points of a sweep that have a mean score, see `summarize`."""
     return [point for point in sweep.summary["points"] if point["mean"] is not None]
 
 

@@ -25,7 +25,7 @@ def number(value: float | None, unknown: str = "-") -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Returns an interval as tables show it; "-" if it is unknown."""
+    """Returns an interval, its lowest and highest value, as tables show it; "-" for None."""
     return "-" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 

@@ -54,11 +54,12 @@ def _needed(to: str, package: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _one_line(error: Exception) -> str:
+    """Returns the message of an error on one line, cut if it is long."""
     return " ".join(str(error).split())[:500]
 
 
 def _outcome(was_there: object) -> str:
-    """Returns the word for a run that was there before, or was not."""
+    """Returns `UPDATED` for a run that was there before (any true value), else `ADDED`."""
     return UPDATED if was_there else ADDED
 
 
@@ -80,6 +81,7 @@ def _iso(seconds: float | None) -> str:
 
 
 def _row(run: ExportedRun) -> dict[str, str]:
+    """Returns the row of a run in `RUNS`, {column: text}."""
     row = {"id": run.key, "name": run.name, "status": run.status, **run.tags}
     row |= {"started": _iso(run.started), "ended": _iso(run.ended)}
     row |= {f"flag/{name}": _text(value) for name, value in run.flags.items()}
@@ -87,6 +89,7 @@ def _row(run: ExportedRun) -> dict[str, str]:
 
 
 def _points(run: ExportedRun) -> Iterator[dict[str, str]]:
+    """Yields the rows of a run in `CURVES`, {column: text}."""
     for name, curve in sorted(run.curves.items()):
         for step, (time, value) in sorted(curve.items()):
             row = (run.key, run.name, name, str(step), _iso(time), repr(value))
@@ -167,12 +170,13 @@ _MAX_METRICS, _MAX_PARAMETERS = 1000, 100  # of one call
 
 
 def _is_sqlite(path: str) -> bool:
+    """Returns whether an existing file begins like a database of SQLite."""
     with file_io.open_input(path, "output", "rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
 def _mlflow_uri(output: str) -> str:
-    """Returns the URI for the library of a file of SQLite or the URI of a server."""
+    """Returns the URI that MLflow takes for an output: a file of SQLite, or the URI of a server."""
     if "://" in output:
         return output
     if file_io.exists(output) and (file_io.is_dir(output) or not _is_sqlite(output)):
@@ -411,6 +415,7 @@ def _write_trackio(
     digest, incomplete = run.digest, f"{run.key} incomplete"
 
     def known() -> list:
+        """Returns the runs of the project, objects of the library."""
         if not file_io.exists(str(storage.get_project_db_path(project))):
             return []
         return list(trackio.Api().runs(project))

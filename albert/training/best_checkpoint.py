@@ -108,7 +108,7 @@ class BestTracker:
         return float(self._form.number(metrics[self._metric]))
 
     def _is_untrained(self, step: int | None) -> bool:
-        """Returns whether a step has parts with random values; only the chief needs to know."""
+        """Returns whether a step (None: unknown) has random parts; only the chief needs to know."""
         return self._is_chief and step == 0 and bool(self._random_parts())
 
     def take_best(self, step: int | None, metrics: Metrics) -> None:
@@ -188,11 +188,7 @@ class BestTracker:
         return sum(step > self.best_step for step in steps)
 
     def _write_results(self, name: str, step: int, metrics: Metrics) -> None:
-        """Writes the results of a checkpoint, and which one is the best.
-
-        Args:
-          name: prefix or name of the checkpoint.
-        """
+        """Writes the results of a checkpoint, its name or prefix, and which one is the best."""
         training_log.log_results(
             self._folder, name, step, metrics, self._form, is_chief=True, best=self._metric
         )

@@ -289,6 +289,7 @@ class Pacer(contracts.Hook):
             self._save_began = None
 
     def _seconds_left(self) -> float:
+        """Returns the seconds of the budget that are left."""
         return self._total - (self._settings.clock() - self._began)
 
     def _check_time_left(self) -> None:

@@ -35,7 +35,6 @@ class Meter:
         """Sets the model and the folder, before training.
 
         Args:
-          model: the model that is trained.
           folder: output folder; None in workers that do not write.
           words_per_token: words of the training data per token; None: unknown.
         """

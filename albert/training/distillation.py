@@ -90,11 +90,7 @@ class DistillationConfig:
         return (layer + 1) * self.config.num_hidden_layers // layers - 1
 
     def check_student(self, config: configuration.AlbertConfig) -> None:
-        """Checks that a student can be compared with the teacher.
-
-        Args:
-          config: sizes of the student.
-        """
+        """Checks that a student of these sizes can be compared with the teacher."""
         names = ["vocab_size"] + ["hidden_size"] * self.reads_hidden_states
         student_weights.check_equal(
             self.config, config, names, "a student of this teacher", "distill_weights"
@@ -234,7 +230,7 @@ class DistilledModel(tf.Module):
         return outputs
 
     def _targets(self, features: Tensors) -> dict[str, tf.Tensor]:
-        """Returns {name: tensor} of the teacher, for a batch of features, that the loss needs."""
+        """Returns {name: output} of the teacher for a batch of features, as the loss needs them."""
         settings, factors = self._settings, self._settings.factors
         targets = self.teacher(features, training=False)
         names = [settings.logits] * ("distillation_loss" in factors)

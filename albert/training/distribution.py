@@ -175,7 +175,7 @@ class Cluster:
 
 
 def cluster_of(tf_config: str | None) -> Cluster | None:
-    """Parses the text of ``TF_CONFIG``; returns None if it lists fewer than two workers."""
+    """Parses the text of ``TF_CONFIG`` (None: unset); None if it lists fewer than two workers."""
     if not tf_config:
         return None
     try:
@@ -189,7 +189,7 @@ def cluster_of(tf_config: str | None) -> Cluster | None:
 
 
 def _parse_cluster(config: object) -> Cluster | None:
-    """Builds the `Cluster` from JSON of ``TF_CONFIG``; errors omit the text of the variable."""
+    """Builds the `Cluster` from the content of ``TF_CONFIG``; None for fewer than two workers."""
     if not isinstance(config, dict):
         raise file_io.InputError("is not a JSON object")
     jobs, task = config.get("cluster", {}), config.get("task", {})
@@ -446,10 +446,10 @@ def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
 
 @functools.cache
 def _replica_sums(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf.Tensor]:
-    """Returns ``(vector) -> its sum over all replicas``, compiled once per run."""
+    """Returns ``(array) -> its sum over all replicas``, of its shape, compiled once per run."""
 
     def replica_sum(values: tf.Tensor) -> tf.Tensor:
-        """Returns the sum over all replicas of a vector that each has."""
+        """Returns the sum over all replicas of a tensor that each has, of its shape."""
         context = tf.distribute.get_replica_context()
         # A copy, because the sum needs a device, which an argument does not have.
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
@@ -459,7 +459,7 @@ def _replica_sums(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf
 
 @functools.cache
 def _first_replica_values(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf.Tensor]:
-    """Returns ``(values) -> the first (chief's) replica's values``, compiled once per run."""
+    """Returns ``(array) -> that of the first replica (chief)``, of its shape, compiled once."""
 
     def replica_values(values: tf.Tensor) -> tf.Tensor:
         """Returns the chief's values; each replica has some of the same shape."""
@@ -600,7 +600,7 @@ def distribute(
     """Builds the dataset of an input function, distributed over replicas or a TPU if needed.
 
     Args:
-      input_fn: makes the dataset from a dict of parameters, such as "batch_size".
+      input_fn: makes the dataset from {parameter: value}, see `input_pipeline.train_input_fn`.
       global_batch_size: examples per step over all replicas.
       flag: name of the flag that sets the batch size, for messages.
       endless: whether the dataset never ends; then no step needs to check whether all replicas

@@ -136,11 +136,7 @@ def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *name
 
 
 def training_batch(run_config: RunConfig, strategy: tf.distribute.Strategy) -> str:
-    """Returns how the training batch is divided, such as "4 replicas x 8 = 32".
-
-    Args:
-      run_config: the settings of the run.
-    """
+    """Returns how the training batch is divided, such as "4 replicas x 8 = 32"."""
     batch_size, count = run_config.train_batch_size, run_config.gradient_accumulation_steps
     replicas = strategy.num_replicas_in_sync
     per_replica = distribution.per_replica_batch_size(strategy, batch_size, "train_batch_size")
@@ -333,7 +329,7 @@ class Engine:
         initialize: Initialize,
         on_checkpoint: OnCheckpoint | None,
     ) -> tuple[int, bool]:
-        """Restores the run's own checkpoint, else initializes the weights.
+        """Restores the run's checkpoint, else initializes; evaluates by `on_checkpoint`, if any.
 
         Returns:
           The step to continue from, and whether training has ended early.
@@ -472,7 +468,7 @@ class Engine:
         return self._evaluate(on_checkpoint, prefix, step)
 
     def _save_average(self, optimizer: optimizers.Optimizer) -> str | None:
-        """Saves the averaged weights, if there are any; returns the prefix of the checkpoint."""
+        """Saves the averaged weights; returns the prefix of the checkpoint; None without them."""
         if optimizer.average is None:
             return None
         if not optimizer.average.count.numpy():
@@ -635,7 +631,7 @@ class Engine:
         """Computes the task's `eval_outputs` for every example, in input order.
 
         Returns:
-          {name: array}, first axis the examples.
+          {name: array [N, ...]} of the N examples.
         """
         parts, order = [], []
         size, flag = self.run_config.predict_batch_size, "predict_batch_size"

@@ -287,7 +287,7 @@ def _wait_for_pending(
 
 
 def _list_steps(folder: str, scored: _ScoredBest | None) -> list[tuple[int, str]]:
-    """Returns [(step, prefix)] of a folder's checkpoints and the scored best, once each."""
+    """Returns [(step, prefix)] of a folder's checkpoints and the scored best (None: no such)."""
     prefixes = {checkpoints.step_of(x) or 0: x for x in checkpoints.numbered(folder)}
     if scored and _is_scored(prefixes.get(scored.step), scored):
         prefixes[scored.step] = scored.prefix

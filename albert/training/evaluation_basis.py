@@ -59,7 +59,7 @@ class Basis:
     metric: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the basis as a JSON-ready dict."""
+        """Returns the JSON-ready {attribute: value}."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     def differences(self, other: "Basis", *parts: str) -> list[str]:
@@ -145,11 +145,7 @@ def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_record(folder: str, record: Mapping[str, Any]) -> Basis:
-    """Returns the basis of a folder's run from its flags and inputs, as older versions kept it.
-
-    Args:
-      record: content of its ``run.json``.
-    """
+    """Returns the basis of a folder's run from the content of a ``run.json`` without it."""
     inputs = record["inputs"]
     data = inputs.get("eval_data") or inputs.get("predict_data")
     task = record.get("task")

@@ -62,7 +62,6 @@ def count_work(
     """Counts the `StepWork` of a batch; call in a replica.
 
     Args:
-      model: the model that is trained.
       features: tensors [B, ...], the batch of this replica.
       micro_batches: number of micro-batches into which B is split.
 
@@ -116,7 +115,6 @@ def training_flops(model: contracts.Model, work: StepWork) -> int | None:
     """Returns the FLOP of forward and backward pass; None for an unknown model.
 
     Args:
-      model: the model that is trained.
       work: numbers of texts, positions and masked words that are computed, of one batch or of many.
     """
     if isinstance(model, distillation.DistilledModel):

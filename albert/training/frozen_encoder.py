@@ -216,7 +216,7 @@ class OutputCache:
         Args:
           paths: the record files.
           specs: features of their records.
-          encode: ``(ids, mask, segments) -> outputs`` of texts that are cut to their lengths.
+          encode: ``(ids, mask, segments)``, [N, S] each, -> [N, S, H] or [N, H].
           batch_size: number of full-length texts that are encoded at a time.
           check: ``(features) -> features`` of a batch as read; rejects invalid values.
 
@@ -266,7 +266,7 @@ class OutputCache:
     def _new_texts(
         self, blocks: Iterable[Texts]
     ) -> Iterator[tuple[Texts, list[bytes], np.ndarray, list[int]]]:
-        """Yields (texts, keys, lengths, indices of the missing ones) of each block of texts."""
+        """Yields (texts, keys, lengths [N], indices of missing texts) of each block of N texts."""
         seen: set[bytes] = set()
         for texts in blocks:
             keys, lengths = text_keys(*texts)
@@ -308,7 +308,7 @@ class OutputCache:
 
         Args:
           blocks: all texts.
-          encode: ``(ids, mask, segments) -> outputs``.
+          encode: ``(ids, mask, segments)``, [N, S] each, -> [N, S, H] or [N, H].
           batch_size: number of full-length texts that are encoded at a time.
           rows: number of rows that the outputs have.
         """
@@ -395,7 +395,6 @@ def cached_data(
     """Adds the encoder's outputs to the data of a run; they are computed before training.
 
     Args:
-      data: the data of the run.
       task: a task with a frozen encoder and without a teacher.
       cache_dir: folder of the caches; may be shared by runs.
     """

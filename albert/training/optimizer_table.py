@@ -68,7 +68,7 @@ class Settings:
         return dataclasses.replace(self, num_train_steps=1, num_warmup_steps=self.warmup_fraction)
 
     def find_warning(self, step: int) -> str | None:
-        """Returns what is unusual about the learning rate of a run that begins at a step, if any.
+        """Returns what is unusual about the rate of a run that begins at a step; None: nothing.
 
         Both settings can be meant, and the reference has them, so that they are no errors.
         """

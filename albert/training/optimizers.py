@@ -88,7 +88,7 @@ class Schedule:
         self._settings, self._pace = settings, pace
 
     def _passed(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the number of steps, or the fraction of training, on which the rate depends."""
+        """Returns the scalar on which the rate depends: steps, or the fraction of training."""
         return self._pace(step) if self._pace else step
 
     def completed(self, step: tf.Tensor) -> tf.Tensor:
@@ -283,7 +283,7 @@ class Optimizer(tf.Module):
         self._loss_scale = LossScale()
 
     def gradient_scale(self) -> tf.Tensor | None:
-        """Returns the factor that the loss must be multiplied by; None means 1."""
+        """Returns the scalar that the loss must be multiplied by; None means 1."""
         return None if self._loss_scale is None else self._loss_scale.scale
 
     def updates_made(self) -> tf.Tensor:
@@ -332,7 +332,7 @@ class Optimizer(tf.Module):
             return self._apply(gradients, variables)
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> tf.Tensor:
-        """Updates the variables; returns the norm of the gradients before clipping."""
+        """Updates the variables; returns the scalar norm of their gradients before clipping."""
         rate = self.learning_rate()
         norm = tf.linalg.global_norm(gradients)
         factor, skipped = 1.0, None
@@ -484,11 +484,7 @@ def _name(variable: tf.Variable) -> str:
 
 
 def matches(patterns: Iterable[str], variable: tf.Variable) -> bool:
-    """Returns whether one of the regular expressions matches in the variable's name.
-
-    Args:
-      patterns: regular expressions, which may match anywhere in the name.
-    """
+    """Returns whether one of the regular expressions matches anywhere in a variable's name."""
     return any(re.search(pattern, _name(variable)) for pattern in patterns)
 
 

@@ -51,7 +51,7 @@ class Block(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The values without the step and the best value so far."""
+        """{name: score}: the values without the step and the best value so far."""
         return {key: value for key, value in self.values.items() if _is_metric(key)}
 
     @property

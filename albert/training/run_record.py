@@ -458,7 +458,7 @@ def add_cost(folder: str, spent: Json) -> None:
 
 
 def _sum_costs(costs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Adds up the entries that all costs have; of the peak memory it takes the maximum."""
+    """Adds up the entries {name: number} that all costs have; of the peak memory the maximum."""
     names = [name for name in costs[0] if all(name in cost for cost in costs)]
     combine = {"peak_memory": max}
     totals = {name: combine.get(name, sum)([cost[name] for cost in costs]) for name in names}

@@ -141,11 +141,7 @@ def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Input
 
 
 def _add_bases(folder: str, record: Json) -> None:
-    """Adds what the results of an earlier version were measured on; it recorded only flags.
-
-    Args:
-      record: content of its ``run.json``, which is changed in place.
-    """
+    """Adds to ``run.json``, in place, what results of a version without bases were measured on."""
     if record["result"] and "measured_on" not in record:
         basis = evaluation_basis.from_record(folder, record).to_dict()
         record["measured_on"] = basis

@@ -214,9 +214,7 @@ def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input
     """Returns the input function of endless training batches from record files.
 
     Args:
-      paths: the record files.
       seed: determines the order of the examples.
-      data: has the options of the pipeline.
     """
     return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
 
@@ -224,11 +222,7 @@ def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input
 def _eval_input(
     data: contracts.Data, paths: Mapping[str, Sequence[str]], split: str
 ) -> input_pipeline.InputFn:
-    """Returns the input function that reads the examples of a split once.
-
-    Args:
-      paths: {split: its record files}.
-    """
+    """Returns the input function that reads the `paths` of a split, record files, once."""
     return input_pipeline.eval_input_fn(paths[split], data.specs(split), data.eval_input)
 
 

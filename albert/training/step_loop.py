@@ -30,7 +30,7 @@ class StepLoop:
     """Runs steps in one call of a compiled function.
 
     Args:
-      replica_step: ``(features) -> results`` of `train_step.run`, called in each replica.
+      replica_step: ``(features) -> {name: sums}`` of `train_step.run`, called in each replica.
       iterator: yields the training batches.
 
     Attributes:

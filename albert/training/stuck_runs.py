@@ -419,7 +419,6 @@ def give_up(folder: str, seed: int, error: StuckError, on_chief: contracts.OnChi
 
     Args:
       seed: seed of the attempt.
-      error: `StuckError` that ended it.
       on_chief: ``(make) -> result of make() in the chief``; all workers must make each call.
     """
     # As text, because the error keeps its traceback alive, and with it the model.

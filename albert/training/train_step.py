@@ -124,7 +124,7 @@ def _accumulate(
     }
 
     def part(number: tf.Tensor) -> Part:
-        """Returns the sums of the micro-batch with this number."""
+        """Returns the sums of the micro-batch with this number, an int32 scalar."""
         batch = {
             name: tf.ensure_shape(x[number], [None, *features[name].shape[1:]])
             for name, x in split.items()

@@ -296,11 +296,7 @@ def describe_shortly(
 
 
 def _place(step: int, last_step: int | None) -> str:
-    """Returns how far training is, such as "step 5/10".
-
-    Args:
-      last_step: step at which training ends; None: not known.
-    """
+    """Returns how far training is, such as "step 5/10", or "step 5" if the last step is None."""
     return f"step {step}" + (f"/{last_step}" if last_step else "")
 
 

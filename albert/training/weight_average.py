@@ -41,24 +41,20 @@ class WeightAverage(tf.Module):
         self.count = tf.Variable(0, dtype=tf.int64, name=name, trainable=False)
 
     def build(self, name: str, variable: tf.Variable) -> None:
-        """Creates the mean of a variable; call it where slots are created.
-
-        Args:
-          name: the variable's name in checkpoints.
-        """
+        """Creates the mean of a variable of this name in checkpoints; call it as for slots."""
         self._means[name] = tf.Variable(
             tf.zeros(variable.shape), name=f"{name}/{weight_names.AVERAGE}", trainable=False
         )
 
     def _is_due(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns whether the weights after this many steps are averaged."""
+        """Returns a bool scalar, whether the weights after this many steps are averaged."""
         return self._completed(step) > self._start
 
     def update(self, step: tf.Tensor, variables: dict[str, tf.Variable]) -> None:
         """Adds the weights after a step to their means if the step is among the last ones.
 
         Args:
-          step: number of steps taken.
+          step: number of steps taken, an int64 scalar.
           variables: {name: variable}.
         """
         is_due, count = self._is_due(step), tf.convert_to_tensor(self.count)
