@@ -391,7 +391,7 @@ def verdict_blocks(compared: Compared) -> Iterator[report_cells.Block]:
         f"The interval holds the true difference in {compared.level:.0%} of such experiments. p "
         "is the probability of a difference this large if there were none."
     }
-    yield from ({"note": text} for text in _remark_texts(compared, pair))
+    yield from (report_cells.Block(note=text) for text in _remark_texts(compared, pair))
 
 
 def _clause(pair: Pair, verdict: str) -> str:

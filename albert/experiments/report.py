@@ -1,19 +1,7 @@
 """Makes the pages of reports: a run, several runs, a sweep, a GLUE table.
 
 The functions of this module collect the content of a page as data; ``report.html.j2``
-turns it into HTML. A section is its title and a list of blocks. A block is a dict
-with one of these keys:
-
-- "paragraph", "note", "warning", "heading", "program": a text
-- "marked": a `report_cells.Marked`
-- "pairs": names and values
-- "figures": captions and SVG
-- "table": names of columns; with "rows", whose cells may be those of `report_cells`, and "best",
-  the index of the highlighted row
-- "matrix": (name, squares) of each row; with "columns", "corner", "caption", and "vertical",
-  whether the names of columns are written upwards
-- "links": links of `report_cells`
-- "folded": a summary; with "blocks", and "id" if something links to it
+turns it into HTML. A section is its title and a list of `report_cells.Block`s.
 """
 
 import dataclasses
@@ -88,7 +76,7 @@ def render(
 
     Args:
       title: plain text.
-      facts: blocks, see the docstring of this module.
+      facts: blocks above all sections.
       sections: titles and blocks; a section whose blocks are empty is omitted.
     """
     import jinja2
@@ -141,7 +129,7 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
     check_axis([run], axis)
     return render(
         f"{_title(run)}: {run.name}",
-        [*_failure(run), *({"paragraph": text} for text in run_summary.sentences(run))],
+        [*_failure(run), *(Block(paragraph=text) for text in run_summary.sentences(run))],
         [
             ("Scores of each label", report_predictions.classes_of_run(run)),
             ("Probabilities", report_predictions.probabilities(run)),
@@ -285,7 +273,7 @@ def runs_page(
     """
     runs = recorded(sides)
     check_axis(runs, axis)
-    facts = [{"paragraph": text} for text in (_best_side(sides), note) if text]
+    facts = [Block(paragraph=text) for text in (_best_side(sides), note) if text]
     return render(
         f"{_title(runs[0])}: {len(runs)} runs",
         facts,
@@ -322,7 +310,7 @@ def _each_run(runs: Sequence[Run]) -> Iterator[Block]:
     for place, run in enumerate(runs):
         near = [*runs[max(0, place - 1) : place], *runs[place + 1 : place + 2]]
         links = [Link("table of runs", "runs"), *(Link(r.name, ids[r.folder]) for r in near)]
-        sentences = [{"paragraph": text} for text in run_summary.sentences(run)]
+        sentences = [Block(paragraph=text) for text in run_summary.sentences(run)]
         yield {
             "folded": run.name,
             "id": ids[run.folder],

@@ -3,12 +3,48 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypedDict
 
 from albert.experiments import text_tables
 
-Block = dict[str, Any]  # of a page, see the docstring of `report`
 Figure = tuple[str, str]  # caption and SVG
+
+
+class Block(TypedDict, total=False):
+    """A part of a page: a dict with one of these forms.
+
+    - "paragraph", "note", "warning", "heading" or "program": a text
+    - "marked": a text with marked parts
+    - "pairs": names and values
+    - "figures": captions and SVG
+    - "table": names of columns; with "rows", whose cells may be those of this module, and "best",
+      the index of the highlighted row
+    - "matrix": (name, squares) of each row; with "columns", "corner", "caption", and "vertical",
+      whether the names of columns are written upwards
+    - "links": links to other parts of the page
+    - "folded": a summary; with "blocks", and "id" if something links to it
+    """
+
+    paragraph: str
+    note: str
+    warning: str
+    heading: str
+    program: str
+    marked: "Marked"
+    pairs: Sequence[tuple[str, object]]
+    figures: Sequence[Figure]
+    table: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    best: int | None
+    matrix: Sequence[tuple[str, Sequence["Square | None"]]]
+    columns: Sequence[str]
+    corner: str
+    caption: str
+    vertical: bool
+    links: Sequence["Link"]
+    folded: str
+    blocks: Sequence["Block"]
+    id: str
 
 
 @dataclasses.dataclass(frozen=True)

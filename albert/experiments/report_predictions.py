@@ -90,8 +90,8 @@ def probabilities(run: Run) -> Iterator[Block]:
     """Yields how far the probabilities can be trusted, and where the model abstains."""
     found = run.record.get("calibration") or {}
     if promise := found.get("abstention"):
-        kind = "warning" if promise["threshold"] is None else "paragraph"
-        yield {kind: f"{promise['text']}."}
+        text = f"{promise['text']}."
+        yield {"warning": text} if promise["threshold"] is None else {"paragraph": text}
     if chosen := found.get("thresholds"):
         keys = ("name", "threshold", "support", "f1", "f1_cross_fitted")
         yield {"paragraph": f"{chosen['text']}."}

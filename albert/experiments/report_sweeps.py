@@ -59,7 +59,7 @@ def facts(sweep: sweep_results.Sweep) -> list[Block]:
         pairs.insert(0, ("best", f"{score} with {' '.join(values_text) or point['name']}"))
     blocks: list[Block] = [*_verdict(summary), {"pairs": pairs}]
     if fixed := [[name, value] for name, value in sweep.plan["settings"].items()]:
-        table = {"table": ["setting", "value"], "rows": fixed}
+        table: Block = {"table": ["setting", "value"], "rows": fixed}
         blocks.append({"folded": "Settings of all trials", "blocks": [table]})
     return blocks
 
@@ -126,7 +126,7 @@ def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Bl
         "id": "runs",
     }
     method = [f"Method: {comparison['method']}."] if comparison.get("method") else []
-    yield from ({"note": line} for line in (*method, *comparison.get("notes", ())))
+    yield from (Block(note=line) for line in (*method, *comparison.get("notes", ())))
 
 
 def _links(
