@@ -275,7 +275,7 @@ def _check_comparable(sides: Sequence[RunGroup]) -> None:
 
 
 def _common_metric(sides: Sequence[RunGroup]) -> str:
-    """Returns the score that picks the best checkpoints of all sides."""
+    """Returns the name of the score that picks the best checkpoints of all sides."""
     metrics = {side.best_metric: side.name for side in reversed(sides) if side.best_metric}
     if len(metrics) > 1:
         details = ", ".join(f"{name} by {metric}" for metric, name in metrics.items())

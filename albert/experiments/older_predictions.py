@@ -394,7 +394,7 @@ def read_words(path: str) -> list[Outcome]:
 
 
 def find_change(run: Run) -> str:
-    """Returns what changed in the data of a run since it was predicted; "" if nothing did."""
+    """Returns, in words, what changed in the data of a run since it was predicted, or ""."""
     entry = _entry(run)
     path, before = entry["path"], entry["sha256"]
     if before is None:

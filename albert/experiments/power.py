@@ -61,7 +61,7 @@ def needed(deviation: float, difference: float, level: float = _LEVEL) -> int | 
 def visible(deviation: float, pairs: int, level: float = _LEVEL) -> float:
     """Returns the smallest difference that is shown with the probability `POWER`.
 
-    Standard deviation and number of pairs of seeds are as for `probability`.
+    It is in the unit of the deviation; the arguments are those of `probability`.
     """
     low, high = 0.0, 1e-9
     while probability(deviation, pairs, high, level) < POWER:

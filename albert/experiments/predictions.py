@@ -138,7 +138,7 @@ def read_outcomes(run: Run, path: str) -> list[Outcome]:
 
 
 def find_warning(run: Run, path: str) -> str:
-    """Returns what changes of the data since it was predicted mean for the outcomes in a file.
+    """Returns, in words, what changes of the data since then mean for the outcomes in a file.
 
     Args:
       path: the file with its predictions, from `find_file`.

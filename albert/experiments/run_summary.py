@@ -32,7 +32,7 @@ _FURTHER = {
 
 
 def sentences(run: Run) -> Iterator[str]:
-    """Yields what the best checkpoint of a run is worth; nothing without an evaluation."""
+    """Yields sentences on what the best checkpoint is worth; none without an evaluation."""
     if not run.result:
         return
     counts = [ClassCount(**row) for row in run.record.get("classes", ())]

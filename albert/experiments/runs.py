@@ -442,7 +442,7 @@ class RunGroup:
 
     @property
     def best_metric(self) -> str:
-        """Returns the score that picks the best checkpoints; "" if no run has been evaluated."""
+        """Returns the name of the score that picks the best checkpoints; "" without evaluations."""
         return next((run.best_metric for run in self.runs if run.best_metric), "")
 
     @property

@@ -712,7 +712,7 @@ def compare_points(
     Args:
       points: {name: {seed: score}}.
       baseline: name of the point to compare with; None: the point with the best mean.
-      failed: {name: number of runs without a score}; only reported.
+      failed: {name: number of runs without a score}; only reported. None: {}.
       minimize: whether lower scores are better.
       resamples: number of exchanges.
     """

@@ -162,7 +162,7 @@ def read_curve(folder: str, metric: str | None) -> dict[int, float]:
 
 
 def _best_metric(folder: str) -> str | None:
-    """Returns the metric that picks the best checkpoint of a run; None until it is known."""
+    """Returns the name of the metric that picks a run's best checkpoint; None until it is known."""
     if file_io.exists(os.path.join(folder, run_record.RUN)):
         return run_record.read(folder).get("best_metric")
     trial = results.read_trial(folder)

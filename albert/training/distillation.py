@@ -276,11 +276,11 @@ class DistilledModel(tf.Module):
         return terms
 
     def _teaching_losses(self, term: str, outputs: Tensors, features: Tensors) -> tf.Tensor:
-        """Returns the losses of a term of the teacher per row, token or text, times their weights.
+        """Returns weighted losses of a term of the teacher: [rows], of tokens [B, S] or of texts [B].
 
         Args:
           term: name of the term, such as "distillation_loss".
-          outputs: those of the student and, as ``teacher_…``, of the teacher.
+          outputs: {name: tensor} of the student and, as ``teacher_…``, of the teacher.
           features: {name: [B, ...]}, the batch.
         """
         settings, tokens = self._settings, _real_tokens(features)

@@ -230,7 +230,7 @@ class Engine:
             unknown.
 
         Returns:
-          The prefix of the checkpoint with the averaged weights, if the optimizer averages them.
+          The prefix of the checkpoint with the averaged weights; None if none are averaged.
 
         Raises:
           NonFiniteLossError: the loss or the gradient is not finite.

@@ -57,8 +57,8 @@ def class_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
       features: dict with label_ids, B integers.
 
     Returns:
-      Dict of float32 tensors that add up over batches: association [4], see `_association`;
-      labels and predictions [C], the count of each class; correct [], the number of correct
+      Dict of float32 tensors that add up over batches: association [4] (sum beyond chance, its
+      variance, its maximum, B); labels and predictions [C], the count of each class; correct [], the number of correct
       predictions.
     """
     labels = tf.reshape(features["label_ids"], [-1])
@@ -87,7 +87,7 @@ def label_set_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tenso
       features: dict with label_ids [B, C], 1 for the labels of the text.
 
     Returns:
-      Dict with association [4], see `_association`.
+      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     labels = tf.cast(features["label_ids"], tf.float32)
     scores = tf.matmul(outputs["probabilities"], labels, transpose_b=True)
@@ -102,7 +102,7 @@ def word_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
       features: dict with label_ids and first_pieces, [B, S] integers each.
 
     Returns:
-      As `class_signals`.
+      As `class_signals`: association [4], labels and predictions [C], correct [].
     """
     words = tf.where(features["first_pieces"] > 0)[:_MAX_WORDS]
     word_outputs = {
@@ -119,7 +119,7 @@ def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
       features: dict with label_ids, B numbers.
 
     Returns:
-      Dict with association [4], see `_association`.
+      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     labels = tf.cast(tf.reshape(features["label_ids"], [-1]), tf.float32)
     # Centered before the products, which lose digits if numbers are far from 0.
@@ -129,7 +129,7 @@ def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
 
 
 def label_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-    """Computes `class_signals` for integer labels, else `number_signals`.
+    """Returns the result of `class_signals` for integer labels, else of `number_signals`.
 
     Args:
       outputs: dict with predictions [B] and, for classes, probabilities [B, C].
@@ -158,7 +158,7 @@ def span_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
       features: dict with start_positions, B integers.
 
     Returns:
-      Dict with association [4], see `_association`.
+      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     probabilities = tf.nn.softmax(outputs["start_logits"])
     return {"association": _association(*_start_association(probabilities, features))}
@@ -172,7 +172,7 @@ def span_or_none_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Te
       features: dict with start_positions and is_impossible, B integers each.
 
     Returns:
-      Dict with association [4], see `_association`.
+      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     scores, kernel = _start_association(tf.exp(outputs["start_log_probs"]), features)
     impossible = tf.reshape(features["is_impossible"], [-1])

@@ -469,7 +469,7 @@ def _sum_costs(costs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def read_differences(folder: str, basis: Basis) -> list[str]:
-    """Returns how the basis of a folder's results differs from another; [] if it is unknown.
+    """Returns, in words, how the basis of a folder's results differs from another, or [].
 
     The metric is not compared: results hold all of them.
 
