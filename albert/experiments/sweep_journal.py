@@ -45,7 +45,7 @@ class Trial:
       state: one of `_STATES`.
       step: step of the evaluation that gave `value`.
       value: its score; None if it is missing or not finite.
-      metrics: {name: number} of the same evaluation.
+      metrics: {name: number} of the same evaluation; None if not finite.
       error: last lines of the log if the trial failed.
       verdict: whether it has learned, see `stuck_runs.verdict`.
       evaluated, baseline, test: see `run_record.Context`.
@@ -60,12 +60,12 @@ class Trial:
     state: str = WAITING
     step: int | None = None
     value: float | None = None
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    metrics: dict[str, float | None] = dataclasses.field(default_factory=dict)
     error: list[str] = dataclasses.field(default_factory=list)
     verdict: str = ""
     evaluated: int | None = None
     baseline: float | None = None
-    test: dict[str, float] = dataclasses.field(default_factory=dict)
+    test: dict[str, float | None] = dataclasses.field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:

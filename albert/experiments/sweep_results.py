@@ -7,7 +7,7 @@ as one that was not.
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -305,7 +305,7 @@ def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) 
     }
 
 
-def _means(rows: Sequence[dict[str, float]]) -> dict[str, float | None]:
+def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Returns {name: mean} of the numbers that all rows, {name: number or None}, know."""
     names = set.intersection(*map(set, rows)) if rows else ()
     values = {name: [row[name] for row in rows] for name in sorted(names)}

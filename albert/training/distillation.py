@@ -276,7 +276,7 @@ class DistilledModel(tf.Module):
         return terms
 
     def _teaching_losses(self, term: str, outputs: Tensors, features: Tensors) -> tf.Tensor:
-        """Returns weighted losses of a term of the teacher: [rows], of tokens [B, S] or of texts [B].
+        """Returns weighted losses of a term of the teacher, of [rows], tokens [B, S] or texts [B].
 
         Args:
           term: name of the term, such as "distillation_loss".

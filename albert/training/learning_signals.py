@@ -58,8 +58,8 @@ def class_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
 
     Returns:
       Dict of float32 tensors that add up over batches: association [4] (sum beyond chance, its
-      variance, its maximum, B); labels and predictions [C], the count of each class; correct [], the number of correct
-      predictions.
+      variance, its maximum, B); labels and predictions [C], the count of each class; correct [],
+      the number of correct predictions.
     """
     labels = tf.reshape(features["label_ids"], [-1])
     scores = tf.gather(outputs["probabilities"], labels, axis=1)

@@ -134,12 +134,12 @@ class Context(NamedTuple):
     Attributes:
       evaluated: number of checkpoints from which the best was chosen; None if unknown.
       baseline: score of the best constant answer; None if unknown.
-      test: {name: score} on labeled test data; empty if there is none.
+      test: {name: score, None if undefined} on labeled test data; empty if there is none.
     """
 
     evaluated: int | None = None
     baseline: float | None = None
-    test: dict[str, float] = {}
+    test: dict[str, float | None] = {}
 
 
 def read_context(folder: str, metric: str | None = None) -> Context:
