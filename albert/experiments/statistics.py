@@ -777,9 +777,11 @@ def _to_points(
     """Returns rows with a sentence about the reference.
 
     Args:
+      rows: all points, with the reference.
       reference: name of the point that all are compared with.
       level: level of the claims.
-      method, note: see `Points`.
+      method: names of the tests behind p.
+      note: caution in words; "" without one.
     """
     others = [row for row in rows if row.name != reference]
     worse, better = (

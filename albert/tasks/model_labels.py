@@ -71,8 +71,7 @@ class ModelHead:
     ) -> tuple[str, ...] | None:
         """Returns the labels of a run in the order of the outputs of this head.
 
-        Labels of the model that the run lacks are included. Labels without names are matched with
-        numbers from 0 only: no other order is certain.
+        Labels without names are matched with numbers from 0 only: no other order is certain.
 
         Args:
           kind: kind of model that the run needs, key of `kinds.KINDS`.

@@ -308,7 +308,8 @@ class Data(abc.ABC):
         """Returns data that needs a cache.
 
         Args:
-          fill: ``(data, split, paths)`` fills the cache for record files.
+          fill: ``(data, split, paths)`` fills the cache for the record files of a split, "train"
+            or "dev", before they are first read.
           prepare: adds content of the cache to the features of a batch as read.
         """
         data = dataclasses.replace(self, fill=fill)

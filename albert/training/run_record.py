@@ -578,8 +578,9 @@ def set_calibration(folder: str, calibration: Json) -> None:
     """Records what was found about the probabilities of the best checkpoint.
 
     Args:
-      calibration: {"step": its step} and dicts of numbers: "temperature" and "abstention" as
-        `tasks.calibration` describes them, "thresholds" as `tasks.label_thresholds` does. Without a
+      folder: output folder of the run.
+      calibration: {"step": its step} and, each if there is one, "temperature", "abstention" and
+        "thresholds": dicts of numbers, which reports and cards show under their keys. Without a
         new temperature that of the same step, which is also that of the thresholds, is kept.
     """
 
