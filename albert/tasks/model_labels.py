@@ -76,12 +76,13 @@ class ModelHead:
         Args:
           kind: kind of model that the run needs, key of `kinds.KINDS`.
           labels: labels of the run; empty for a regression.
-          words: {label: another name of it}.
+          words: {label of the run: the name that the model may have for it}; None: no others.
           data: what has the labels, for messages.
 
         Returns:
-          The labels; None if the run needs a new head: the model is of another kind, has another
-          number of labels, or its labels have no names.
+          All labels of the model, under the names of the run; () for a regression. None if the run
+          needs a new head: the model is of another kind, lacks some labels and has another number
+          of them, or has no names for them.
 
         Raises:
           file_io.InputError: as many labels, but others; shows both.
