@@ -152,7 +152,8 @@ def peer(tmp_path_factory, testdata):
         process = subprocess.Popen(
             [python, str(testdata / "huggingface_peer.py")], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=file, text=True,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            # Its threads wait for each other in loops, which takes minutes if cores are in use.
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
     def ask(requests):
