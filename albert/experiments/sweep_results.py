@@ -27,6 +27,7 @@ from albert.training import evaluation_basis, results, run_record, stuck_runs
 
 NAME = "sweep_results"
 SCORE = "score"  # its name without `sweep_plan.Plan.metric`
+_FAILURES = "failures"  # among the results of a study over seeds: runs that its mean omits
 
 
 def _finite(value: float | None) -> float | None:
@@ -82,8 +83,8 @@ def _score_of_seeds(
       metric: score that it must have; None: any.
 
     Returns:
-      (None, mean or None, {metric: mean, "deviation": …, "failures": number of failed runs, if
-      any}).
+      (None, mean or None, {metric: mean, "deviation": …, "failures": number of runs that the mean
+      omits, if any}).
     """
     content = seed_runs.read(path)
     name, mean = content["metric"], _finite(content["mean"])
@@ -93,7 +94,7 @@ def _score_of_seeds(
         )
     metrics = {name: mean, "deviation": content["deviation"]}
     if content.get("failures"):
-        metrics["failures"] = content["failures"]  # which the mean omits
+        metrics[_FAILURES] = content["failures"]
     return None, mean, metrics
 
 
@@ -239,7 +240,14 @@ def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
         for verdict in (*stuck_runs.LEARNED_NOTHING, stuck_runs.NOT_JUDGED)
         if verdict in verdicts
     ]
-    return [*notes, *filter(None, [_on_undefined(trials), _on_baseline(trials, minimize)])]
+    others = [_on_failures(trials), _on_undefined(trials), _on_baseline(trials, minimize)]
+    return [*notes, *filter(None, others)]
+
+
+def _on_failures(trials: Iterable[sweep_journal.Trial]) -> str:
+    """Returns a remark on runs that the means of studies over seeds omit; else ""."""
+    count = sum(trial.metrics.get(_FAILURES) or 0 for trial in trials)
+    return f"{count:g} of its seeds failed, learned nothing or have no score" if count else ""
 
 
 def _on_undefined(trials: Sequence[sweep_journal.Trial]) -> str:
@@ -286,7 +294,7 @@ def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) 
     summary = statistics.Summary.from_scores(scores)
     states = [trial.state for trial in trials if trial.state != sweep_journal.DONE]
     states += [sweep_journal.WAITING] * (len(trials) < repeats)
-    is_whole = bool(scores) and not states
+    is_whole = bool(scores) and not states and not _on_failures(done_trials)
     all_learned = all(trial.verdict not in stuck_runs.LEARNED_NOTHING for trial in done_trials)
     return {
         "name": _name(trials),

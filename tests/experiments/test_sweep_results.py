@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from albert.experiments import sweep_plan, sweep_results
+from albert.experiments import seed_runs, sweep_plan, sweep_results
 from albert.experiments.sweep_journal import DONE, FAILED, INTERRUPTED, Trial
 from albert.io import file_io
 from albert.training import results, stuck_runs
@@ -139,6 +139,20 @@ def test_runs_that_are_stuck_do_not_win():
     header, rows = sweep_results.rows(summary)
     assert header[2] == "eval_accuracy (dev, best of 5 checkpoints)"
     assert rows[1][4] == "4 of 4"
+
+
+def test_a_study_of_which_seeds_failed_does_not_win(tmp_path):
+    run = {"folder": "x", "restarts": 0, "step": 5}
+    runs = [{**run, "seed": seed, "status": "failed", "result": None} for seed in (1, 2)]
+    runs.append({**run, "seed": 3, "status": "finished", "result": 0.75})
+    run_folders.write_json(tmp_path / "seeds.json", seed_runs.summarize("eval_accuracy", runs))
+    step, value, metrics = sweep_results.read_score(str(tmp_path), None)
+    trials = [_trial(0, 0.1, value, step=step), _trial(1, 0.2, 0.625, step=None)]
+    trials[0].metrics = metrics
+    summary = _summary(trials)
+    assert value == 0.75 and summary["best"] == 1
+    remark = "2 of its seeds failed, learned nothing or have no score"
+    assert _states(summary) == {"trial_0001": "done", "trial_0000": f"done; {remark}"}
 
 
 def test_the_majority_and_the_untrained_model_do_not_win():
