@@ -364,25 +364,37 @@ def _run(study: Study, seeds: Sequence[int], start_run: Callable[[Study, int, st
     """Makes the missing runs, see `run`; returns a table of all runs.
 
     Args:
-      seeds: seeds of all runs of the study.
+      seeds: seeds of the runs to make; those of earlier calls stay in the study.
       start_run: ``(study, seed, folder) -> exit status`` of a run.
     """
-    path, count = os.path.join(study.folder, SEEDS), len(seeds)
-    earlier_runs = _known(path, study.metric)
-    runs: list[dict[str, Any]] = []
-    folders = folders_of_runs(study.folder)
-    _check_same_study(study, folders)
-    outdated = find_outdated(folders)
-    for seed in seeds:
-        name = f"seed_{seed}"
-        folder = os.path.join(study.folder, name)
-        outcome = earlier_runs.get(seed)
-        if outcome is None or outcome["status"] == FAILED or folder in outdated:
-            logging.info("Run %d of %d: seed=%d in %s", len(runs) + 1, count, seed, folder)
-            outcome = _outcome(study.metric, seed, name, folder, start_run(study, seed, folder))
-        runs.append(outcome)
-        file_io.write_json(path, summarize(study.metric, runs))
-    summary = summarize(study.metric, runs)
-    if all(run["status"] == FAILED for run in runs):
-        raise file_io.InputError(f"all {count} runs failed; see {path}")
-    return to_text(summary)
+    path = os.path.join(study.folder, SEEDS)
+    runs = _known(path, study.metric)
+    others = sorted({*runs} - {*seeds})
+    paths = folders_of_runs(study.folder)
+    _check_same_study(study, paths)
+    outdated = find_outdated(paths)
+    folders = {seed: os.path.join(study.folder, f"seed_{seed}") for seed in (*seeds, *others)}
+    missing = [seed for seed in seeds if seed not in runs or runs[seed]["status"] == FAILED]
+    due = [seed for seed, folder in folders.items() if seed in missing or folder in outdated]
+    for number, seed in enumerate(due, 1):
+        if runs.pop(seed, None):  # if this is interrupted, its run has no result
+            _write(path, study.metric, runs)
+        folder = folders[seed]
+        logging.info("Run %d of %d: seed=%d in %s", number, len(due), seed, folder)
+        status = start_run(study, seed, folder)
+        runs[seed] = _outcome(study.metric, seed, f"seed_{seed}", folder, status)
+        _write(path, study.metric, runs)
+    if all(runs[seed]["status"] == FAILED for seed in seeds):
+        raise file_io.InputError(f"all {len(seeds)} runs failed; see {path}")
+    note = f"\nWith the runs of earlier commands: seed {', '.join(map(str, others))}"
+    return to_text(_summary(study.metric, runs)) + (note if others else "")
+
+
+def _summary(metric: str, runs: Mapping[int, Entry]) -> dict:
+    """Returns `summarize` of {seed: run}, in the order of the seeds."""
+    return summarize(metric, [runs[seed] for seed in sorted(runs)])
+
+
+def _write(path: str, metric: str, runs: Mapping[int, Entry]) -> None:
+    """Writes `seeds.json`, see `_summary`."""
+    file_io.write_json(path, _summary(metric, runs))

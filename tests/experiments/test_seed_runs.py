@@ -240,6 +240,31 @@ def test_what_an_interrupted_call_has_done_is_kept(tmp_path):
     assert [seed for seed, _ in made] == [7, 8, 9]
 
 
+def test_runs_of_other_seeds_stay_in_the_study(tmp_path, data):
+    made, start = [], start_recorded([], data)
+    seed_runs.run(study(tmp_path), 8, 3, start)
+    text = seed_runs.run(study(tmp_path), 7, 2, start_recorded(made, data))
+    assert made == [7] and [run["seed"] for run in read(tmp_path)["runs"]] == [7, 8, 9, 10]
+    assert read(tmp_path)["mean"] == pytest.approx(0.7125)
+    assert rows_of(text)["10"][0] == "0.9000"
+    assert text.endswith("\nWith the runs of earlier commands: seed 9, 10")
+    data["eval_data"].write_text("other text")
+    seed_runs.run(study(tmp_path), 7, 1, start_recorded(made, data))
+    assert made == [7, 7, 8, 9, 10]
+
+
+def test_a_run_that_is_interrupted_again_has_no_result(tmp_path, data):
+    seed_runs.run(study(tmp_path), 7, 2, start_recorded([], data))
+    data["eval_data"].write_text("other text")
+
+    def interrupted(study, seed, folder):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        seed_runs.run(study(tmp_path), 7, 2, interrupted)
+    assert [run["seed"] for run in read(tmp_path)["runs"]] == [8]
+
+
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(file_io.InputError, match="all 2 runs failed; see"):
         seed_runs.run(study(tmp_path), 7, 2, start_run([], failing=(7, 8)))
