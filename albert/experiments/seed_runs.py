@@ -22,6 +22,8 @@ FINISHED, FAILED, UNDEFINED = "finished", "failed", results.UNDEFINED
 _STATUSES = (FINISHED, *stuck_runs.LEARNED_NOTHING, FAILED, UNDEFINED)
 # Flags that may differ from those of earlier runs of a study.
 _MAY_CHANGE = {*run_record.MAY_CHANGE, "num_restarts"}
+# Flags that add a stage to a run that has ended.
+_STAGES = ("do_predict", "calibrate", "choose_thresholds", "max_error")
 _NUMBER = (*json_shapes.NUMBER, NoneType)
 _RUN = {
     "seed": int, "folder": str, "status": str, "exit_status?": (int, NoneType), "restarts": int,
@@ -338,6 +340,32 @@ def find_outdated(folders: Sequence[str]) -> list[str]:
     return outdated
 
 
+def _has_new_stages(study: Study, folder: str) -> bool:
+    """Returns whether the flags of a study have stages that its run in a folder did not have."""
+    if not file_io.exists(os.path.join(folder, run_record.RUN)):
+        return False
+    recorded = run_record.read(folder)["flags"]
+    new = [
+        name
+        for name in _STAGES
+        if study.flags.get(name) not in (None, False)
+        and recorded.get(name, {}).get("value") != study.flags[name]
+    ]
+    if new:
+        logging.info("%s: it runs again for %s", folder, ", ".join(new))
+    return bool(new)
+
+
+def _check_can_resume(study: Study, folders: Sequence[str]) -> None:
+    """Rejects a study that must resume runs, those in `folders`, of which only the best is left."""
+    if folders and study.flags.get("keep_only_best"):
+        raise file_io.InputError(
+            f"output_dir={study.folder}: {folders[0]} must be evaluated or predict again, but "
+            "keep_only_best has removed what resuming needs: do this in its folder by a command "
+            "without do_train and num_seeds, or use another output_dir"
+        )
+
+
 def run(
     study: Study,
     first_seed: int,
@@ -375,7 +403,10 @@ def _run(study: Study, seeds: Sequence[int], start_run: Callable[[Study, int, st
     outdated = find_outdated(paths)
     folders = {seed: os.path.join(study.folder, f"seed_{seed}") for seed in (*seeds, *others)}
     missing = [seed for seed in seeds if seed not in runs or runs[seed]["status"] == FAILED]
-    due = [seed for seed, folder in folders.items() if seed in missing or folder in outdated]
+    again = [seed for seed, folder in folders.items() if folder in outdated and seed in runs]
+    again += [seed for seed in seeds if _has_new_stages(study, folders[seed])]
+    _check_can_resume(study, [folders[seed] for seed in again if seed not in missing])
+    due = [seed for seed in folders if seed in (*missing, *again)]
     for number, seed in enumerate(due, 1):
         if runs.pop(seed, None):  # if this is interrupted, its run has no result
             _write(path, study.metric, runs)

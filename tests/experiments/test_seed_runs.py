@@ -253,6 +253,29 @@ def test_runs_of_other_seeds_stay_in_the_study(tmp_path, data):
     assert made == [7, 7, 8, 9, 10]
 
 
+def test_stages_that_are_new_run_again_in_finished_runs(tmp_path, data):
+    made = []
+
+    def run(count, folder="runs", **flags):
+        flags = {"do_train": True, "do_predict": False, "max_error": None, **flags}
+        several = dataclasses.replace(study(tmp_path / folder), flags=flags)
+        seed_runs.run(several, 7, count, start_recorded(made, data, **flags))
+
+    run(2)
+    run(1, do_predict=True)
+    assert made == [7, 8, 7]
+    run(3, do_predict=True)
+    assert made == [7, 8, 7, 8, 9]
+    run(3)
+    run(3, max_error=0.05)
+    run(3, max_error=0.05)
+    assert made[5:] == [7, 8, 9]
+    run(1, "best", keep_only_best=True)
+    with pytest.raises(file_io.InputError, match="seed_7 must be .* but keep_only_best has"):
+        run(1, "best", keep_only_best=True, do_predict=True)
+    assert read(tmp_path / "best")["runs"][0]["status"] == "finished"
+
+
 def test_a_run_that_is_interrupted_again_has_no_result(tmp_path, data):
     seed_runs.run(study(tmp_path), 7, 2, start_recorded([], data))
     data["eval_data"].write_text("other text")
