@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from albert.cli import packaged_files
 from albert.experiments import trial_processes
 from albert.io import file_io
 from albert.model import sources
-from albert.training import run_record, run_session
+from albert.training import run_facts, run_record, run_session
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 CALLER, PROGRAM = "caller", "program"  # flags set by the caller of `main`, and flags changed later
@@ -152,26 +151,16 @@ def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str,
     paths = {"configuration": source.config_file, "vocabulary": source.vocabulary}
     files = {role: (path, [path]) for role, path in paths.items() if path}
     if source.checkpoint:
-        files["init_checkpoint"] = (source.checkpoint, _checkpoint_files(source.checkpoint))
+        files["init_checkpoint"] = (
+            source.checkpoint,
+            run_facts.checkpoint_files(source.checkpoint),
+        )
     if teacher:
         from albert.model import checkpoints
 
         prefix = checkpoints.resolve(teacher)
-        files["teacher"] = (prefix, _checkpoint_files(prefix))
+        files["teacher"] = (prefix, run_facts.checkpoint_files(prefix))
     return files
-
-
-def _checkpoint_files(prefix: str) -> list[str]:
-    """Returns the files of the TensorFlow checkpoint `prefix`, or the file with this name."""
-    if file_io.exists(prefix):
-        return [prefix]
-    folder, name = os.path.split(prefix)
-    names = [
-        other
-        for other in file_io.listdir(folder or ".")
-        if other == f"{name}.index" or other.startswith(f"{name}.data-")
-    ]
-    return [os.path.join(folder, other) for other in names]
 
 
 def changed_defaults(record: dict) -> dict[str, Any]:

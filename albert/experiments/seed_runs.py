@@ -300,7 +300,7 @@ def _known(path: str, metric: str) -> dict[int, Entry]:
 
 
 def _check_same_study(study: Study, folders: Iterable[str]) -> None:
-    """Rejects a folder whose runs have other settings or were trained on other data.
+    """Rejects a folder whose runs have other settings.
 
     Args:
       folders: folders of its runs.
@@ -324,16 +324,18 @@ def find_outdated(folders: Sequence[str]) -> list[str]:
     """Returns the folders of runs whose scores are of data that has changed since.
 
     Raises:
-      file_io.InputError: the data that a run was trained on has changed.
+      file_io.InputError: the data that a run was trained on, or a model that it was trained with,
+        has changed.
     """
     outdated = []
-    for folder, roles in zip(folders, run_record.changed_data(folders), strict=True):
-        if run_record.TRAIN_DATA in roles:
-            path = run_record.read(folder)["inputs"][run_record.TRAIN_DATA]["path"]
-            raise file_io.InputError(
-                f"{folder} was trained on {path}, which has changed since: its score does not "
-                "belong to the same study; restore the file, or use another output_dir"
-            )
+    for folder, roles in zip(folders, run_record.changed_inputs(folders), strict=True):
+        for role in (run_record.TRAIN_DATA, *run_record.MODELS):
+            if role in roles:
+                path = run_record.read(folder)["inputs"][role]["path"]
+                raise file_io.InputError(
+                    f"{folder} was trained on {path}, and this {role} has changed since: its score "
+                    "does not belong to the same study; restore the file, or use another output_dir"
+                )
         if roles:
             logging.info("%s: %s has changed: it is evaluated again", folder, ", ".join(roles))
             outdated.append(folder)

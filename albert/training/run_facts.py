@@ -87,6 +87,19 @@ def git_commit() -> str | None:
         return None
 
 
+def checkpoint_files(prefix: str) -> list[str]:
+    """Returns the files of the TensorFlow checkpoint `prefix`, or the file with this name."""
+    if file_io.exists(prefix):
+        return [prefix]
+    folder, name = os.path.split(prefix)
+    names = [
+        other
+        for other in file_io.listdir(folder or ".")
+        if other == f"{name}.index" or other.startswith(f"{name}.data-")
+    ]
+    return [os.path.join(folder, other) for other in names]
+
+
 def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
     """Returns the entry of an input in ``run.json``.
 

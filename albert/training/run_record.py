@@ -5,6 +5,7 @@ the run that trained; a run that only evaluates or predicts in the same folder a
 ``metrics.jsonl`` has a line for each training report and for each evaluation.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -90,28 +91,29 @@ def read(folder: str) -> Json:
 
 
 TRAIN_DATA = "train_data"
-DATA = (TRAIN_DATA, "eval_data", "predict_data")  # roles of inputs that are data
+_CHECKPOINTS = ("init_checkpoint", "teacher")  # roles with the names of their flags
+# Roles of inputs that are data, and of those that are a model or a part of one.
+DATA = (TRAIN_DATA, "eval_data", "predict_data")
+MODELS = (*_CHECKPOINTS, "vocabulary", "configuration")
 
 
-def changed_data(folders: Sequence[str]) -> list[list[str]]:
-    """Returns for each folder the roles of the data that has changed since its run, from `DATA`.
+def changed_inputs(folders: Sequence[str]) -> list[list[str]]:
+    """Returns for each folder the roles of the inputs that have changed since its run.
 
-    Data whose files are gone, or too many to be listed, is not compared.
+    They are from `DATA` and `MODELS`. Inputs whose files are gone, or too many to be listed, are
+    not compared.
     """
     hashes: dict[tuple[str, ...], str | None] = {}
 
-    def is_changed(record: Json, entry: Json) -> bool:
+    def is_changed(record: Json, role: str, entry: Json) -> bool:
         """Returns whether the files of an input differ from the time of its run.
 
         Args:
           record: content of the run's ``run.json``.
           entry: its entry of the input.
         """
-        names = entry.get("files") or [entry["path"]]
-        files = tuple(os.path.join(record["directory"], name) for name in names)
-        if entry["sha256"] is None or len(files) != entry.get("count", 1):
-            return False
-        if not all(map(file_io.exists, files)):
+        files = tuple(_files_now(record, role, entry))
+        if entry["sha256"] is None or not files or not all(map(file_io.exists, files)):
             return False
         if files not in hashes:
             hashes[files] = run_facts.describe_input(entry["path"], files)["sha256"]
@@ -121,11 +123,34 @@ def changed_data(folders: Sequence[str]) -> list[list[str]]:
     for folder in folders:
         has_record = file_io.exists(os.path.join(folder, RUN))
         record = read(folder) if has_record else {"inputs": {}}
-        entries = [(role, record["inputs"].get(role)) for role in DATA]
+        entries = [(role, record["inputs"].get(role)) for role in (*DATA, *MODELS)]
         changed_roles.append(
-            [role for role, entry in entries if entry and is_changed(record, entry)]
+            [role for role, entry in entries if entry and is_changed(record, role, entry)]
         )
     return changed_roles
+
+
+def _files_now(record: Json, role: str, entry: Json) -> list[str]:
+    """Returns the files of an input; of a checkpoint that was given as a folder those chosen now.
+
+    Args:
+      record: content of the run's ``run.json``.
+      entry: its entry of the input.
+
+    Returns:
+      Paths; none if they are not known.
+    """
+    given = record["flags"].get(role, {}).get("value")
+    folder = os.path.join(record["directory"], given) if isinstance(given, str) else ""
+    if role in _CHECKPOINTS and folder and file_io.is_dir(folder):
+        from albert.model import checkpoints
+
+        with contextlib.suppress(file_io.InputError):
+            return run_facts.checkpoint_files(checkpoints.resolve(folder))
+    names = entry.get("files") or [entry["path"]]
+    if len(names) != entry.get("count", 1):
+        return []
+    return [os.path.join(record["directory"], name) for name in names]
 
 
 class Context(NamedTuple):

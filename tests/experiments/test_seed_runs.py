@@ -11,7 +11,7 @@ import pytest
 
 from albert.experiments import seed_runs
 from albert.io import file_io
-from albert.training import results, run_record, run_session
+from albert.training import results, run_facts, run_record, run_session
 
 SCORES = {7: 0.5, 8: 0.75, 9: 0.7, 10: 0.9}
 
@@ -57,7 +57,7 @@ def start_recorded(made, data, **flags):
         made.append(seed)
         file_io.make_dirs(folder)
         values = {name: {"value": value, "source": "default"} for name, value in flags.items()}
-        inputs = {role: (str(path), [str(path)]) for role, path in data.items()}
+        inputs = {r: (str(path), run_facts.checkpoint_files(str(path))) for r, path in data.items()}
         recorder = run_session.Recorder("run_x", ["x"], values, inputs)
         with recorder.session(folder, ["train", "eval"], {}):
             results.write_trial(folder, results.Trial(100, 50, SCORES[seed]))
@@ -101,6 +101,36 @@ def test_scores_on_data_that_has_changed_are_measured_again(tmp_path, data, capl
     data["train_data"].write_text("other text")
     with pytest.raises(file_io.InputError, match="seed_7 was trained on .*train.csv, "):
         seed_runs.run(study(folder), 7, 3, start_recorded(made, data))
+
+
+def test_other_models_are_refused_by_name(tmp_path):
+    model, files = tmp_path / "pre", ("index", "data-00000-of-00001")
+    folder, made = tmp_path / "runs", []
+
+    def write(step):
+        for name in files:
+            file_io.make_dirs(str(model))
+            (model / f"model.ckpt-{step}.{name}").write_text(f"{step}")
+
+    def run(count, **data):
+        start = start_recorded(made, data, init_checkpoint=str(model))
+        seed_runs.run(study(folder), 7, count, start)
+
+    (tmp_path / "vocab.txt").write_text("text")
+    given = {"init_checkpoint": model / "model.ckpt-5", "vocabulary": tmp_path / "vocab.txt"}
+    write(5)
+    run(2, **given)
+    run(3, **given)
+    write(6)
+    message = "seed_7 was trained on .*ckpt-5, and this init_checkpoint has changed"
+    with pytest.raises(file_io.InputError, match=message):
+        run(4, **given)
+    for name in files:
+        (model / f"model.ckpt-6.{name}").unlink()
+    (tmp_path / "vocab.txt").write_text("other text")
+    with pytest.raises(file_io.InputError, match="vocab.txt, and this vocabulary has"):
+        run(4, **given)
+    assert made == [7, 8, 9]
 
 
 def test_a_second_process_in_the_folder_is_refused(tmp_path):
