@@ -8,6 +8,7 @@ Example:
 """
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -312,6 +313,7 @@ def main(values: flags.FlagValues) -> None:
     runner = sweep.Sweep(
         plan, common, settings.output_dir, settings.python, settings.parallel,
         baseline=settings.baseline, equivalence_margin=settings.equivalence_margin,
+        changed_flags=functools.partial(command_flags.changed_flags, plan.script),
     )  # fmt: skip
     signals.REQUESTS.remedy = "the same command resumes from the last checkpoints"
     runner.run(settings.retry_failed)

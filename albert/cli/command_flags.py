@@ -12,7 +12,7 @@ from absl import flags, logging
 from absl.flags import FlagValues
 
 from albert.cli import packaged_files
-from albert.experiments import trial_processes
+from albert.experiments import seed_runs, trial_processes
 from albert.io import file_io
 from albert.model import sources
 from albert.training import run_facts, run_record, run_session
@@ -205,6 +205,36 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
       script: name of a script of this package, or of a dotted module that also has `define_flags`.
       arguments: command line arguments without ``output_dir``.
     """
+    values = _parse_trial(script, arguments)
+    names = (name for name in values if values[name].present)
+    return {
+        name: str(values[name].value) for name in names if name not in ("output_dir", "flagfile")
+    }
+
+
+def changed_flags(
+    script: str, arguments: Sequence[str], recorded: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Returns the flags with which a trial cannot resume a run, see `seed_runs.differences`.
+
+    Args:
+      script: see `read_trial_flags`.
+      arguments: command line arguments of the trial without ``output_dir``.
+      recorded: flags of the run's record. What its program has determined only counts if the
+        arguments set it.
+    """
+    values = _parse_trial(script, arguments)
+    compared = {
+        name: run_record.plain(values[name].value)
+        for name, flag in recorded.items()
+        if name in values and name != "output_dir"
+        and (values[name].present or flag["source"] != PROGRAM)
+    }  # fmt: skip
+    return seed_runs.differences(recorded, compared)
+
+
+def _parse_trial(script: str, arguments: Sequence[str]) -> FlagValues:
+    """Returns the flags of a script after parsing arguments, see `read_trial_flags`."""
     values = FlagValues()
     _define_flags_of(script)(values)
     if "output_dir" not in values:
@@ -217,7 +247,4 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
         raise file_io.InputError(f"{script}: not a flag: {rest}; flags look like --name=value")
     if values.output_dir != "trial":
         raise file_io.InputError("output_dir of a trial is a folder in that of the sweep; drop it")
-    names = (name for name in values if values[name].present)
-    return {
-        name: str(values[name].value) for name in names if name not in ("output_dir", "flagfile")
-    }
+    return values

@@ -299,6 +299,21 @@ def _known(path: str, metric: str) -> dict[int, Entry]:
     return {run["seed"]: run for run in summary["runs"]}
 
 
+def differences(recorded: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
+    """Returns the flags, as ``name=value (was value)``, with which a run cannot be resumed.
+
+    Args:
+      recorded: flags of the run's record.
+      flags: {name: JSON-ready value}; those that the record lacks are not compared.
+    """
+    was = {name: recorded[name]["value"] for name in flags if name in recorded}
+    return [
+        f"{name}={flags[name]} (was {value})"
+        for name, value in was.items()
+        if value != flags[name] and name not in _MAY_CHANGE
+    ]
+
+
 def _check_same_study(study: Study, folders: Iterable[str]) -> None:
     """Rejects a folder whose runs have other settings.
 
@@ -306,17 +321,10 @@ def _check_same_study(study: Study, folders: Iterable[str]) -> None:
       folders: folders of its runs.
     """
     for folder in folders:
-        recorded = run_record.read(folder)["flags"]
-        flags = {name: recorded[name]["value"] for name in study.flags if name in recorded}
-        differences = [
-            f"{name}={study.flags[name]} (was {value})"
-            for name, value in flags.items()
-            if value != study.flags[name] and name not in _MAY_CHANGE
-        ]
-        if differences:
+        if different := differences(run_record.read(folder)["flags"], study.flags):
             raise file_io.InputError(
                 f"output_dir={study.folder}: {folder} is a run with other settings: "
-                f"{', '.join(differences)}; give the same, or use another output_dir"
+                f"{', '.join(different)}; give the same, or use another output_dir"
             )
 
 

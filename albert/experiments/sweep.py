@@ -8,6 +8,7 @@ can run at the same time as the next start of the sweep.
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from albert.experiments import (
     trial_processes,
 )
 from albert.io import file_io, locks, signals
+from albert.training import run_record
 
 # Files to keep of a pruned trial: its settings and results.
 RECORDS = {
@@ -62,6 +64,8 @@ class Sweep:
       baseline: the point to compare the others with, see `sweep_journal.find_point`; None: the
         best one.
       equivalence_margin: largest difference that does not matter; None: not tested.
+      changed_flags: ``(arguments, flags of a record) -> differences`` with which the arguments of a
+        trial cannot resume a run; by default they never can.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Sweep:
         poll_seconds: float = 0.2,
         baseline: str | None = None,
         equivalence_margin: float | None = None,
+        changed_flags: Callable[[list[str], dict], list[str]] = lambda arguments, flags: ["flags"],
     ) -> None:
         if file_io.is_remote(folder):
             raise file_io.InputError(f"output_dir={folder}: a sweep needs a folder of this machine")
@@ -88,7 +93,7 @@ class Sweep:
         self._points = sweep_plan.points(plan)
         self._count = sweep_plan.count(plan)
         self._settings, self._baseline = settings, baseline
-        self._equivalence_margin = equivalence_margin
+        self._equivalence_margin, self._changed_flags = equivalence_margin, changed_flags
         # Set once this process holds the lock of the folder.
         self._journal: sweep_journal.Journal | None = None
 
@@ -157,8 +162,41 @@ class Sweep:
         free = ("seeds", "settings") if self._plan.trials else ()
         self._journal = sweep_journal.Journal(self._folder, description, free)
         if self._plan.trials:
+            old = {trial.name: trial.arguments for trial in self._journal.trials}
             self._journal.trials = _given_trials(self._plan, self._journal.trials)
+            for trial in self._journal.trials:
+                if trial.arguments != old.get(trial.name):
+                    self._move_other_run(trial)
         self._reset_outdated()
+
+    def _move_other_run(self, trial: sweep_journal.Trial) -> None:
+        """Renames the folder of a trial if it has a run that the trial cannot resume."""
+        folder = os.path.join(self._folder, trial.name)
+        if not file_io.exists(folder):
+            return
+        runs = seed_runs.folders_of_runs(folder)
+        if reason := self._reason_to_move(trial, folder, runs):
+            target = _free_folder(self._folder, trial.name)
+            file_io.make_dirs(os.path.dirname(target))
+            file_io.rename(folder, target)
+            self._say(f"{trial.name}: it is trained again; {target} has the run with {reason}")
+        else:
+            seed_runs.find_outdated(runs)
+
+    def _reason_to_move(self, trial: sweep_journal.Trial, folder: str, runs: Sequence[str]) -> str:
+        """Returns why a trial cannot resume the run in its folder; "" if it can.
+
+        Args:
+          runs: folders of the runs in `folder`.
+        """
+        if folder in runs:
+            changed = self._changed_flags(trial.arguments, run_record.read(folder)["flags"])
+            return f"other settings: {', '.join(changed)}" if changed else ""
+        if file_io.exists(os.path.join(folder, seed_runs.SEEDS)):
+            one_seed = {"num_seeds": {"value": 1, "source": ""}}
+            is_study = self._changed_flags(trial.arguments, one_seed)
+            return "" if is_study else "several seeds"  # a study compares its runs itself
+        return "" if runs else "other flags and no record"
 
     def _reset_outdated(self) -> None:
         """Lets trials run again whose scores are of data that has changed since."""
@@ -417,6 +455,19 @@ def _given_trials(
                 trial = dataclasses.replace(earlier, number=trial.number)
             trials.append(trial)
     return trials
+
+
+def _free_folder(folder: str, name: str) -> str:
+    """Returns the first path that does not exist for the earlier run of the trial `name`.
+
+    Args:
+      folder: folder of the sweep.
+    """
+    point, slash, seed = name.partition("/")
+    paths = (
+        os.path.join(folder, f"{point}.earlier{count}{slash}{seed}") for count in itertools.count(1)
+    )
+    return next(path for path in paths if not file_io.exists(path))
 
 
 def log_of(folder: str, name: str) -> str:

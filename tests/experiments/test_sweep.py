@@ -1,10 +1,12 @@
 """The work of a sweep around its trials; test_run_sweep.py runs whole ones."""
 
 import fcntl
+import functools
 import os
 
 import pytest
 
+from albert.cli import command_flags
 from albert.experiments import sweep, sweep_journal, sweep_plan, trial_processes
 from albert.io import file_io
 from tests.support import run_folders
@@ -116,6 +118,41 @@ def test_trials_scored_on_data_that_has_changed_run_again(tmp_path):
     assert states() == ["done", "done"]
     data.write_text("other text")
     assert states() == ["waiting", "done"]
+
+
+def test_trials_by_name_with_other_settings_leave_their_folder(tmp_path):
+    lines, script = [], "run_classifier"
+
+    def start(*own, seeds=()):
+        fields = {"script": script, "seeds": list(seeds), "flags": {"task_name": "custom"}}
+        changed = functools.partial(command_flags.changed_flags, script)
+        runner = sweep.Sweep(
+            sweep_plan.make_plan(fields, trials={"a": list(own)}),
+            {}, str(tmp_path), "", say=lines.append, changed_flags=changed,
+        )  # fmt: skip
+        runner._read_journal()
+        states = [trial.state for trial in runner.trials]
+        for trial in runner.trials:
+            trial.state = sweep_journal.DONE
+        runner._journal.write()
+        return states, sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+
+    rate, seed = "--learning_rate=0.001", "--seed=1"
+    assert start(rate, seed) == (["waiting"], [])
+    run_folders.make_run(tmp_path / "a")
+    assert start(rate, seed) == (["done"], ["a"])
+    assert start(rate, seed, "--do_predict") == (["waiting"], ["a"])  # resumes
+    assert not lines
+    assert start("--learning_rate=0.01", seed) == (["waiting"], ["a.earlier1"])
+    change = "other settings: learning_rate=0.01 (was 0.001)"
+    assert lines == [f"a: it is trained again; {tmp_path}/a.earlier1 has the run with {change}"]
+    run_folders.make_run(tmp_path / "a" / "seed_7", seed=7, text_column="x")
+    assert start(rate, seeds=[7]) == (["waiting"], ["a", "a.earlier1"])
+    assert (tmp_path / "a.earlier1" / "seed_7" / "run.json").exists()
+    (tmp_path / "a").rmdir()
+    run_folders.make_seeds(tmp_path / "a")
+    assert start(rate, "--num_seeds=5") == (["waiting"], ["a", "a.earlier1"])
+    assert start(rate) == (["waiting"], ["a.earlier1", "a.earlier2"])
 
 
 def test_points_that_a_search_has_come_to_twice_are_two():
