@@ -15,6 +15,7 @@ _OF_THE_MOMENT = (
     "seconds", "examples_per_second", "tokens_per_second", "input_share", "checkpoint",
 )  # fmt: skip
 _ENVIRONMENT = ("versions", "host", "git_commit")
+_NOT_GIVEN = ("default", "program")  # sources of values that a command works out itself
 
 _INCOMPLETE = "the repetition is not complete: give the command again, with a new output_dir"
 
@@ -77,7 +78,7 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
       more: {name: value} of flags to pass although they had their defaults; None: no others.
     """
     flags = record["flags"]
-    values = {name: f["value"] for name, f in flags.items() if f["source"] != "default"}
+    values = {name: f["value"] for name, f in flags.items() if f["source"] not in _NOT_GIVEN}
     values |= more or {}
     own = os.path.join(record["directory"], str(flags.get("output_dir", {}).get("value")))
     words = []

@@ -189,6 +189,19 @@ def test_the_command_writes_nothing_into_the_folder_of_the_run():
     ]
 
 
+def test_values_that_the_run_derived_are_derived_again(run, tmp_path):
+    """The steps of epochs are recorded; the command takes either, not both."""
+    given = {"task_name": "sst-2", "do_train": True, "num_train_epochs": 2.0}
+    settings = {**given, "from_scratch": True, "albert_config_file": "c", "data_dir": "d"}
+    values = command_lines.parse(run_classifier, output_dir=run, **settings)
+    line = command_flags.CommandLine.from_values(values, "run_classifier")
+    line = line.with_value("train_step", 40).with_value("warmup_step", 4)
+    record = {"script": "run_classifier", "flags": line.flags, "directory": str(tmp_path)}
+    words = reproduction.command(record, str(tmp_path / "new"))
+    assert "--num_train_epochs=2.0" in words
+    assert not [word for word in words if "_step" in word]
+
+
 def test_a_default_that_was_another_one_is_given(run):
     record = run_record.read(str(run))
     assert command_flags.changed_defaults(record) == {}
