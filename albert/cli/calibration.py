@@ -124,6 +124,10 @@ def run(
         found, scores, record = _fit(flags, decision, labels, rows)
         if decision.may_abstain and not (found.may_abstain or flags.max_error):
             logging.warning("The temperature of %s changes: its threshold is dropped", folder)
+        if found != decisions.PLAIN:
+            keeps_thresholds = decision.thresholds and not flags.choose_thresholds
+            found_with = decision.step if keeps_thresholds else checkpoints.read_step(prefix)
+            found = dataclasses.replace(found, step=found_with)
         model_folder.write_decision(folder, found)
         results.add_lines(folder, step, scores, calibration.ABSTENTION)
         run_record.set_calibration(folder, {"step": step, **record})

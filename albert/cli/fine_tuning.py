@@ -361,6 +361,8 @@ def model_to_export(
     prefix = stages.load(engine, checkpoint_to_use(settings, inputs))
     if not distribution.is_chief(inputs.strategy):
         return None
+    described = model_folder.described_decision(os.path.dirname(prefix))
+    model_folder.warn_of_decision(described, prefix)
     return saved_model_export.model_to_serve(task, inputs.config, prefix)
 
 

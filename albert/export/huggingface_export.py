@@ -212,7 +212,9 @@ def _with_folded_answers(
         scale = model_folder.described_scale(folder)
         return label_scale.convert_head(tensors, scale, label_scale.RAW)
     if head in ("classification", "multi_label"):
-        return model_folder.described_decision(folder).fold(tensors)
+        decision = model_folder.described_decision(folder)
+        model_folder.warn_of_decision(decision, prefix)
+        return decision.fold(tensors)
     return tensors
 
 

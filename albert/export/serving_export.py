@@ -90,6 +90,7 @@ def export(
             f"model_dir={model_dir} is an exported model; give the output_dir of its training"
         )
     trained = kinds.read_folder(model_dir)
+    model_folder.warn_of_decision(trained.decision, trained.source.checkpoint or "")
 
     calibration = check = None
     if calibration_file:

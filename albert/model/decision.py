@@ -40,6 +40,7 @@ class Decision:
       coverage: fraction of the dev examples that were answered; None: unknown.
       thresholds: of several labels per text, the lowest probability at which a text has each label;
         empty: `THRESHOLD` for all.
+      step: of the checkpoint that all this was found with; None: unknown.
 
     Raises file_io.InputError if a value is invalid.
     """
@@ -49,6 +50,7 @@ class Decision:
     max_error: float | None = None
     coverage: float | None = None
     thresholds: tuple[float, ...] = ()
+    step: int | None = None
 
     def __post_init__(self) -> None:
         if not is_number(self.temperature) or self.temperature <= 0:
@@ -64,6 +66,8 @@ class Decision:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 <= value <= 1):
                 raise file_io.InputError(f"{name}={value!r} must be a number from 0 to 1")
+        if self.step is not None and type(self.step) is not int:
+            raise file_io.InputError(f"step={self.step!r} must be a whole number")
 
     @property
     def may_abstain(self) -> bool:

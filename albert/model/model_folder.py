@@ -410,6 +410,26 @@ def described_decision(path: str) -> decisions.Decision:
     return _checked(path, decisions.Decision.from_settings, described_settings(path) or {})
 
 
+def warn_of_decision(decision: decisions.Decision, prefix: str) -> None:
+    """Warns if a decision was found with the checkpoint of another step than that of `prefix`."""
+    from albert.model import checkpoints
+
+    step = None if decision.step is None else checkpoints.read_step(prefix)
+    if step in (None, decision.step):  # a checkpoint without a step may be the right one
+        return
+    parts = ["temperature", *(["thresholds"] if decision.thresholds else [])]
+    promise = ""
+    if decision.may_abstain:
+        parts.append("abstention")
+        promise = f", so that more than {decision.max_error or 0:.2%} of its answers may be wrong"
+    logging.warning(
+        "%s: found with the checkpoint of step %d, not with %s of step %d: %s%s; find this again "
+        "with do_eval and calibrate, choose_thresholds or max_error",
+        os.path.join(os.path.dirname(prefix), sources.DESCRIPTION_NAME), decision.step,
+        os.path.basename(prefix), step, " and ".join(parts), promise,
+    )  # fmt: skip
+
+
 def _checked(path: str, make: Callable[[_Json], _Made], settings: _Json) -> _Made:
     """Returns what a function makes of the settings of a folder; its errors name the file."""
     try:

@@ -114,5 +114,6 @@ def find(path: str | FoundModel, *names: str) -> FoundModel:
         return FoundModel(folder.model, folder)
     with requirements.explained():
         model = FoundModel(kinds.read_folder(path, *names))
+        model_folder.warn_of_decision(model.folder.decision, model.folder.source.checkpoint or "")
     run_record.log_remarks(path, run_record.read_remarks(path))
     return model

@@ -14,7 +14,7 @@ from absl import logging
 
 from albert.data import input_pipeline
 from albert.io import file_io, locks
-from albert.model import checkpoints, configuration, weight_names
+from albert.model import checkpoints, configuration, model_folder, weight_names
 from albert.training import (
     budget,
     contracts,
@@ -416,6 +416,8 @@ def _predict(
     rows = engine.predict(predict_input)
     if not distribution.is_chief(run.strategy):
         return None
+    described = model_folder.described_decision(os.path.dirname(prefix))
+    model_folder.warn_of_decision(described, prefix)
     folder = run.run_config.output_dir
     metrics = data.write_predictions(folder, rows, data.ids(), prefix)
     logging.info("Wrote the predictions of %s to %s", os.path.basename(prefix), folder)

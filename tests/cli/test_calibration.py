@@ -14,6 +14,7 @@ from albert.experiments import model_card, report, runs
 from albert.export import serving_export
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder
+from albert.model import decision as decisions
 from albert.serving import batcher, hosted_models, served_model, text_predictor
 from albert.tasks import calibration
 from albert.training import run_record
@@ -273,6 +274,22 @@ def test_numbers_and_a_label_of_that_name_are_refused(made, tmp_path, run_script
         run_script(run_classifier, **flags(made, tmp_path / "run", train_file=train, max_error=0.1))
 
 
+def test_predictions_and_exports_of_another_checkpoint_are_warned_of(
+    made, tmp_path, caplog, run_script
+):
+    folder = shutil.copytree(made / "run", tmp_path / "run")
+    checkpoints.copy(f"{folder}/model.ckpt-best", f"{folder}/model.ckpt-4")
+    model_folder.write_decision(str(folder), decisions.Decision(2.0, step=2))
+    given = {"do_eval": False, "do_predict": True, "test_file": made / "dev.csv"}
+    with caplog.at_level("WARNING", "absl"):
+        run_script(
+            run_classifier,
+            **flags(made, folder, checkpoint="last", export_dir=tmp_path / "export", **given),
+        )
+    texts = [text for text in caplog.messages if "checkpoint of step 2, not with" in text]
+    assert len(texts) == 2  # of the predictions and of the export
+
+
 @pytest.mark.slow
 def test_training_calibrates_its_best_checkpoint(made, tmp_path, caplog, run_script):
     given = flags(
@@ -282,9 +299,9 @@ def test_training_calibrates_its_best_checkpoint(made, tmp_path, caplog, run_scr
         init_checkpoint=made / "run", export_dir=tmp_path / "exported",
     )  # fmt: skip
     run_script(run_classifier, **given, calibrate=True)
-    decision = model_folder.described_decision(str(tmp_path / "run"))
-    assert decision.temperature != 1
+    found = model_folder.described_decision(str(tmp_path / "run"))
     record = run_record.read(str(tmp_path / "run"))
+    assert found.temperature != 1 and found.step == record["result"]["step"]
     assert record["calibration"]["step"] == record["result"]["step"]
     assert len(record["sessions"]) == 1
     rows = [

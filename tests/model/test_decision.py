@@ -55,6 +55,7 @@ def test_settings():
         ({"temperature": 0}, "temperature=0 must be a finite number above 0"),
         ({"temperature": "1"}, "temperature='1' must be"),
         ({"temperature": float("inf")}, "temperature=inf must be"),
+        ({"step": 1.5}, "step=1.5 must be a whole number"),
         ({"heat": 2}, "decision={'heat': 2} must be an object with the keys temperature"),
         (2.5, "decision=2.5 must be an object"),
     ],
@@ -88,6 +89,28 @@ def test_every_copy_answers_alike(tmp_path):
         found = [*text_predictor.TextPredictor(str(path)).predict(TEXTS)]
         rows = [list(one.probabilities.values()) for one in found]
         np.testing.assert_allclose(rows, expected, rtol=2e-5)
+
+
+def test_a_decision_of_another_checkpoint_is_a_warning(tmp_path, caplog):
+    """An evaluation may replace the best checkpoint, and another one may be chosen."""
+    found = decision.Decision(2.5, min_probability=0.75, max_error=0.05, step=10)
+    folder = builders.write_classifier(tmp_path / "run", step=10, decision=found)
+    assert model_folder.described_decision(folder).step == 10
+    with caplog.at_level("WARNING", "absl"):
+        text_predictor.TextPredictor(folder)
+        huggingface_export.export(folder, output_dir=str(tmp_path / "right"))
+        assert "found with the" not in caplog.text
+        checkpoints.copy(f"{folder}/model.ckpt-10", f"{folder}/model.ckpt-20")
+        given = {"output_dir": str(tmp_path / "hf"), "checkpoint": f"{folder}/model.ckpt-20"}
+        huggingface_export.export(**given)
+        (warning,) = [text for text in caplog.messages if "found with the" in text]
+        text_predictor.TextPredictor(folder)  # it takes the last
+    assert warning == (
+        f"{folder}/model.json: found with the checkpoint of step 10, not with model.ckpt-20 of "
+        "step 20: temperature and abstention, so that more than 5.00% of its answers may be wrong; "
+        "find this again with do_eval and calibrate, choose_thresholds or max_error"
+    )
+    assert caplog.messages.count(warning) == 2
 
 
 def test_the_decision_of_a_run_is_that_of_its_folder(tmp_path, caplog):
