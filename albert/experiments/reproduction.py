@@ -268,7 +268,7 @@ def _circumstances(records: list[dict[str, Any]], sessions: list[dict[str, Any]]
     if records[0]["status"] != run_record.DONE:
         differing.append(f"status: the run was {records[0]['status']}, not done")
     for session in sessions:
-        changed = session.get("changed", {})
+        changed = session.get("changed", {}) if run_record.has_trained(session) else {}
         differing += [
             f"{name}: {both['before']}, from step {session['first_step']} on {both['after']}"
             for name, both in changed.items()

@@ -28,6 +28,7 @@ RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 TRAIN = "train"  # a stage, and a kind of row
 EVAL = "eval"
 AVERAGE = "average"  # kind of a line with the scores of averaged weights
+OWN = "own"  # of a session that has not begun to train: what the record does not have of it
 EARLIER = "earlier_"  # prefix of the kind of a line with scores on other data
 PREDICT = "predict"
 _TEXT, _OPTIONAL = str, (str, NoneType)
@@ -50,7 +51,7 @@ _SESSION = {
     "status": _TEXT, "message?": _TEXT, "first_step": _STEP, "last_step": _STEP,
     "result": _RESULT, "test?": _RESULT, "classes?": _CLASSES,
     "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
-    "inputs?": _INPUTS, "cost?": _COST, "measured_on?": _BASIS,
+    "inputs?": _INPUTS, "cost?": _COST, "measured_on?": _BASIS, "own?": {"*": json_shapes.ANY},
 }  # fmt: skip
 _RECORD = {
     "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,
@@ -91,9 +92,10 @@ def read(folder: str) -> Json:
 
 
 TRAIN_DATA = "train_data"
+SCORED_DATA = ("eval_data", "predict_data")
 _CHECKPOINTS = ("init_checkpoint", "teacher")  # roles with the names of their flags
 # Roles of inputs that are data, and of those that are a model or a part of one.
-DATA = (TRAIN_DATA, "eval_data", "predict_data")
+DATA = (TRAIN_DATA, *SCORED_DATA)
 MODELS = (*_CHECKPOINTS, "vocabulary", "configuration")
 
 
@@ -458,8 +460,18 @@ def set_steps(folder: str, step: int) -> None:
             session["last_step"] = step
             if session["first_step"] is None:
                 session["first_step"] = step
+                _adopt(record, session)
 
     change_session(folder, change)
+
+
+def _adopt(record: Json, session: Json) -> None:
+    """Makes a record that described an earlier training describe a session that begins to train."""
+    if OWN in session:
+        record.update(session.pop(OWN), status=RUNNING, ended=None)
+        record.pop("message", None)
+        # If these are not hashed yet, the record gets them later.
+        record.update({n: session.pop(n) for n in ("inputs", "git_commit") if n in session})
 
 
 def add_cost(folder: str, spent: Json) -> None:
@@ -572,7 +584,7 @@ def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) ->
 
     def change(record: Json, session: Json) -> None:
         """Sets the count in the content of ``run.json`` and in the entry of the session."""
-        if describes(record, session) or session_of_result(record) is session:
+        if takes_scores(record, session) or session_of_result(record) is session:
             record.update(evaluated=count, baseline=baseline or {})
             record["remarks"] = stuck_runs.remarks(folder, record)
 
@@ -634,7 +646,7 @@ def set_model(folder: str, task: str, best_metric: str, total: int, trained: int
 
     def change(record: Json, session: Json) -> None:
         """Sets the model in the content of ``run.json`` and in the entry of the session."""
-        if describes(record, session):
+        if takes_scores(record, session):
             record.update(task=task, best_metric=best_metric)
             record["parameters"] = {"total": total, "trained": trained}
 
@@ -646,12 +658,27 @@ def trains(session: Json) -> bool:
     return TRAIN in session["stages"]
 
 
+def has_trained(session: Json) -> bool:
+    """Returns whether a session has begun to train; a finished run has no step left to take."""
+    return trains(session) and session["first_step"] is not None
+
+
 def describes(record: Json, session: Json) -> bool:
     """Returns whether the record describes this session's run, not an earlier session's.
 
     Args:
       session: an entry of "sessions" in ``run.json``.
     """
+    return has_trained(session) or not any(map(has_trained, record["sessions"]))
+
+
+def changes_status(record: Json, session: Json) -> bool:
+    """Returns whether the record has the status of this session: also of one that is to resume."""
+    return describes(record, session) or (trains(session) and record["status"] != DONE)
+
+
+def takes_scores(record: Json, session: Json) -> bool:
+    """Returns whether the record has the scores of this session, as of each that was to train."""
     return trains(session) or not any(map(trains, record["sessions"]))
 
 

@@ -133,7 +133,7 @@ def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Input
         _add_bases(folder, earlier)
         record = _add_session(earlier, record, session)
     record["sessions"].append(session)
-    if run_record.describes(record, session):
+    if not earlier or run_record.changes_status(record, session):
         record.update(status=run_record.RUNNING, ended=None)
         record.pop("message", None)
     file_io.write_json(path, run_record.plain(record))
@@ -152,6 +152,8 @@ def _add_bases(folder: str, record: Json) -> None:
 def _add_session(earlier: Json, record: Json, session: Json) -> Json:
     """Returns the record of a folder in which another session starts.
 
+    Until a session takes a step, the record describes the training before it.
+
     Args:
       earlier: record of the folder so far.
       record, session: those of this run.
@@ -161,14 +163,19 @@ def _add_session(earlier: Json, record: Json, session: Json) -> Json:
         # One process may evaluate while another trains, but no two processes do the same.
         if other["status"] == run_record.RUNNING and run_record.trains(other) == trains:
             other.update(status=run_record.INTERRUPTED, message="ended silently, perhaps killed")
-    if not run_record.describes(earlier, session):
+    is_described = run_record.describes(earlier, session)
+    if not (is_described or trains):
         return earlier
     parts = ("flags", "versions", "host")
     session["changed"] = run_record.differences(earlier, run_record.plain(record), parts)
     if trains and any(map(run_record.trains, earlier["sessions"])):
         _warn_of_changes(session["changed"])
-    history = {name: earlier[name] for name in ("started", "sessions", "result", "parameters")}
-    return {**earlier, **record, **history}
+    history = ("started", "sessions", "result", "parameters")
+    own = {name: value for name, value in record.items() if name not in history}
+    if is_described:
+        return {**earlier, **own}
+    session[run_record.OWN] = own
+    return earlier
 
 
 def _warn_of_changes(changed: Mapping[str, Json]) -> None:
@@ -198,11 +205,8 @@ def _describe_inputs(
         """Sets the inputs in the content of ``run.json`` and in the entry of the session."""
         if is_over.is_set():
             return
-        if not run_record.describes(record, session):
-            session.update(new)
-            return
-        record.update(new)
-        if earlier:
+        (record if run_record.describes(record, session) else session).update(new)
+        if earlier and "changed" in session:
             # A run that was killed early has not recorded the hashes of its inputs.
             known = {role: old for role, old in earlier["inputs"].items() if old["sha256"]}
             old_facts = {"inputs": known, "git_commit": earlier["git_commit"] or new["git_commit"]}
@@ -219,6 +223,23 @@ def _describe_inputs(
     run_record.change_session(folder, change)
 
 
+def _keep_scored_data(record: Json, session: Json) -> None:
+    """Gives a record the data of the scores that a session without a step has measured again.
+
+    Args:
+      record, session: content of ``run.json`` and entry of the session, which has ended well.
+    """
+    directory = session[run_record.OWN]["directory"]
+    is_elsewhere = directory != record["directory"]
+    for role in run_record.SCORED_DATA:
+        if entry := session.get("inputs", {}).get(role):
+            record["inputs"][role] = new = {**entry}
+            if is_elsewhere:  # names are relative to the directory of the record
+                new["path"] = os.path.join(directory, entry["path"])
+                if "files" in entry:
+                    new["files"] = [os.path.join(directory, name) for name in entry["files"]]
+
+
 def _end(folder: str, status: str, message: str | None = None) -> None:
     """Records how the session has ended.
 
@@ -231,7 +252,9 @@ def _end(folder: str, status: str, message: str | None = None) -> None:
         """Ends the session in the content of ``run.json`` and in its entry."""
         ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
         session.update(ended)
-        if run_record.describes(record, session):
+        if run_record.changes_status(record, session):
             record.update(ended)
+        if status == run_record.DONE and run_record.OWN in session:
+            _keep_scored_data(record, session)
 
     run_record.change_session(folder, change)

@@ -519,7 +519,8 @@ def test_a_bad_label_changes_nothing_that_exists(inputs, tmp_path, run_script):
     with pytest.raises(file_io.InputError, match=r"train\.tsv.*602.*'7'.*0.*1"):
         run_script(run_classifier, **flags)
     after = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
-    assert json.loads(after.pop("run.json"))["status"] == "failed"
+    record = json.loads(after.pop("run.json"))
+    assert (record["status"], record["sessions"][-1]["status"]) == ("done", "failed")
     assert after == before
 
 

@@ -132,6 +132,70 @@ def test_an_evaluation_does_not_hide_the_training(tmp_path):
     assert found["result"] == {"step": 4, "accuracy": 0.25} and found["evaluated"] == 1
 
 
+def test_a_session_that_takes_no_step_does_not_change_a_finished_record(tmp_path):
+    """It has flags and inputs of its own; if it begins to train, the record describes it."""
+    path = str(tmp_path)
+    train(tmp_path, 0, 2, {"accuracy": 0.5})
+    before = run_record.read(path)
+    other = {**FLAGS, "learning_rate": {"value": 9.0, "source": "command line"}}
+    (tmp_path / "data").write_text("other text")
+    with (
+        pytest.raises(ZeroDivisionError),
+        recorder(tmp_path, flags=other).session(path, ["train", "eval", "predict"], {}),
+    ):
+        run_record.set_model(path, "sst-2", "accuracy", 10, 5)
+        run_record.set_result(path, 2, {"accuracy": 0.75})
+        raise ZeroDivisionError
+    found = run_record.read(path)
+    session = found["sessions"][-1]
+    assert session["status"] == "failed" and session["own"]["flags"]["learning_rate"]["value"] == 9
+    assert found["result"] == session["result"]  # evaluated again
+    for name in before.keys() - {"sessions", "result", "measured_on"}:
+        assert found[name] == before[name], name
+    train(tmp_path, 2, 3, flags=other)
+    found = run_record.read(path)
+    assert found["flags"]["learning_rate"]["value"] == 9
+    assert found["inputs"]["data"]["sha256"] == file_io.sha256(str(tmp_path / "data"))
+    assert set(found["sessions"][-1]["changed"]) == {"flags.learning_rate", "inputs.data"}
+    assert not {"own", "inputs"} & found["sessions"][-1].keys()
+
+
+def test_a_run_that_is_to_resume_and_fails_has_failed(tmp_path):
+    train(tmp_path, 0, 2)
+    path = tmp_path / "run.json"
+    record = json.loads(path.read_text())
+    record["status"] = record["sessions"][0]["status"] = "running"  # as after a kill
+    path.write_text(json.dumps(record))
+    with (
+        pytest.raises(ZeroDivisionError),
+        recorder(tmp_path).session(str(tmp_path), ["train"], {}),
+    ):
+        raise ZeroDivisionError
+    assert run_record.read(str(tmp_path))["status"] == "failed"
+
+
+def test_dev_data_that_a_finished_run_is_scored_on_again_belongs_to_its_record(
+    tmp_path, monkeypatch
+):
+    """Else runs over seeds would be scored again forever."""
+    path, dev = str(tmp_path), tmp_path / "dev"
+    roles = ("train_data", "eval_data", "predict_data")
+    names = {role: tmp_path / role for role in roles}
+    for name in names.values():
+        name.write_text("text")
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path, 0, 2, inputs={role: (role, [role]) for role in roles})
+    for name in names.values():
+        name.write_text("other text")
+    dev.mkdir()
+    monkeypatch.chdir(dev)
+    inputs = {"train_data": ("../train_data", ["../train_data"])}
+    inputs["eval_data"] = ("../eval_data", ["../eval_data"])
+    with recorder(tmp_path, inputs=inputs).session(path, ["train", "eval"], {}):
+        pass
+    assert run_record.changed_data([path]) == [["train_data", "predict_data"]]
+
+
 def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one(tmp_path):
     path = str(tmp_path)
     assert run_record.read_context(path) == (None, None, {})
