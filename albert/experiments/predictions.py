@@ -138,17 +138,26 @@ def read_outcomes(run: Run, path: str) -> list[Outcome]:
 
 
 def find_warning(run: Run, path: str) -> str:
-    """Returns, in words, what changes of the data since then mean for the outcomes in a file.
+    """Returns why the outcomes in a file may not be those of the result of a run; "" if they are.
 
     Args:
-      path: the file with its predictions, from `find_file`.
-
-    Returns:
-      "" if they hold: outcomes of ``examples.jsonl`` do in any case.
+      path: the file with its predictions, from `find_file`. Changes of the data do not matter to
+        ``examples.jsonl``.
     """
-    if os.path.basename(path) == outcomes.EXAMPLES:
+    is_kept = os.path.basename(path) == outcomes.EXAMPLES
+    texts = [find_other_step(run), "" if is_kept else older_predictions.find_change(run)]
+    return " ".join(filter(None, texts))
+
+
+def find_other_step(run: Run) -> str:
+    """Returns which checkpoint made the predictions of a run; "" if it is that of the result."""
+    step, best = run.predicted_step, run.result.get("step")
+    if step == best or None in (step, best):
         return ""
-    return older_predictions.find_change(run)
+    return (
+        f"The predictions are of the checkpoint of step {step}, but the result is that of step "
+        f"{best}: predict again."
+    )
 
 
 def read(run: Run) -> Predictions:
@@ -169,6 +178,8 @@ def read(run: Run) -> Predictions:
         ):
             how = "--do_predict --predict_on=dev, as the test data of GLUE has no labels"
         raise file_io.InputError(f"{run.folder} keeps no predictions ({name}): run it with {how}")
+    if warning := find_other_step(run):
+        raise file_io.InputError(f"{run.folder}: {warning}")
     if (warning := find_warning(run, path)) and entry["sha256"] is not None:
         raise file_io.InputError(f"{run.folder}: {warning}")
     rows = read_outcomes(run, path)

@@ -293,15 +293,27 @@ class Run:
         return parts
 
     @property
+    def _predicting_session(self) -> dict[str, Any] | None:
+        """Returns the entry of the session that wrote its prediction files; None without one."""
+        sessions = [s for s in self.record["sessions"] if run_record.PREDICT in s["stages"]]
+        # Older records do not say whether a session came to predict.
+        came = [session for session in sessions if "predicted" in session]
+        return next(reversed(came or sessions), None)
+
+    @property
     def predicted(self) -> dict[str, Any] | None:
         """Returns {"path", "sha256", …} of the data of its prediction files; None if unknown.
 
         A later session that only predicts has its own inputs.
         """
-        for session in reversed(self.record["sessions"]):
-            if run_record.PREDICT in session["stages"]:
-                return session.get("inputs", self.record["inputs"]).get("predict_data")
-        return None
+        session = self._predicting_session
+        inputs = session and session.get("inputs", self.record["inputs"])
+        return inputs.get("predict_data") if inputs else None
+
+    @property
+    def predicted_step(self) -> int | None:
+        """Returns the step of the checkpoint of its prediction files; None if it is unknown."""
+        return ((self._predicting_session or {}).get("predicted") or {}).get("step")
 
     def find(self, path: str) -> str | None:
         """Finds a path of the run from any working directory; None if it is gone."""

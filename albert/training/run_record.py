@@ -52,6 +52,7 @@ _SESSION = {
     "result": _RESULT, "test?": _RESULT, "classes?": _CLASSES,
     "changed?": {"*": {"before": json_shapes.ANY, "after": json_shapes.ANY}},
     "inputs?": _INPUTS, "cost?": _COST, "measured_on?": _BASIS, "own?": {"*": json_shapes.ANY},
+    "predicted?": {"checkpoint": _TEXT, "step": _STEP},
 }  # fmt: skip
 _RECORD = {
     "script": _TEXT, "command": [_TEXT], "directory": _TEXT, "flags": _FLAGS,
@@ -607,6 +608,22 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
         session["test"] = {"step": step, **scores}
         if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
             record["test"] = session["test"]
+
+    change_session(folder, change)
+
+
+def set_predicted(folder: str, checkpoint: str, step: int | None) -> None:
+    """Records the checkpoint of the predictions in a folder.
+
+    Args:
+      checkpoint: its prefix.
+      step: its step; None: unknown.
+    """
+
+    def change(record: Json, session: Json) -> None:
+        """Sets the checkpoint in the entry of the session."""
+        del record
+        session["predicted"] = {"checkpoint": checkpoint, "step": step}
 
     change_session(folder, change)
 

@@ -420,6 +420,7 @@ def _predict(
     model_folder.warn_of_decision(described, prefix)
     folder = run.run_config.output_dir
     metrics = data.write_predictions(folder, rows, data.ids(), prefix)
+    run_record.set_predicted(folder, prefix, checkpoints.read_step(prefix))
     logging.info("Wrote the predictions of %s to %s", os.path.basename(prefix), folder)
     if metrics is None:
         return None

@@ -13,6 +13,7 @@ from albert.experiments import (
     example_statistics,
 )
 from albert.io import file_io
+from albert.training import run_record
 from tests.support import compared_runs, run_folders
 
 LOW = {1: 0.70, 2: 0.72, 3: 0.71, 4: 0.69, 5: 0.73}
@@ -320,6 +321,31 @@ def test_predictions_of_other_examples_are_refused(tmp_path):
     compared_runs.write_predictions(b / "predictions.tsv", ())
     compared_runs.write_data(data, 61)
     with pytest.raises(file_io.InputError, match="has changed since it was predicted"):
+        compare(a, b)
+
+
+def test_predictions_of_another_checkpoint_than_that_of_the_score_are_refused(tmp_path):
+    data = compared_runs.write_data(tmp_path / "test.tsv")
+    a, b = (
+        compared_runs.make_run(tmp_path / name, 0.8, data=data, wrong=range(9)) for name in "ab"
+    )
+
+    def predicted(step):
+        """Lets the predictions of b be of a step; a later session fails before it predicts."""
+
+        def change(record):
+            session = record["sessions"][0]
+            session["predicted"] = {"checkpoint": "model.ckpt-best", "step": step}
+            failed = {**session, "inputs": {}}
+            del failed["predicted"]
+            record["sessions"] = [session, failed]
+
+        run_record.update(str(b), change)
+
+    predicted(10)
+    assert compare(a, b).pairs[0].examples
+    predicted(5)
+    with pytest.raises(file_io.InputError, match="b: .*of step 5, but .*of step 10: predict again"):
         compare(a, b)
 
 

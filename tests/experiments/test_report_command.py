@@ -159,6 +159,16 @@ def test_predictions_of_a_later_session_are_paired_with_its_data(tmp_path):
     text = write_report(tmp_path, f"--runs={run}")
     assert ["of b.tsv", "good", "bad", "0.6"] in cells(text) and "has changed" not in text
     assert f"predictions.tsv of this run next to {path}: 1 example" in text
+    assert "are of the checkpoint" not in text
+
+    def change(record):
+        record["sessions"][-1]["predicted"] = {"checkpoint": "model.ckpt-5", "step": 5}
+
+    run_record.update(str(run), change)
+    text = write_report(tmp_path, f"--runs={run}")
+    assert (
+        "The predictions are of the checkpoint of step 5, but the result is that of step 1" in text
+    )
 
 
 def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch):
