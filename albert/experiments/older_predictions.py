@@ -13,6 +13,7 @@ from absl import logging
 
 from albert.experiments.runs import Run
 from albert.io import file_io, json_shapes, tables
+from albert.model import decision
 from albert.tasks import custom, glue, race, token_classification, word_files
 from albert.tasks.outcomes import Outcome
 from albert.tasks.squad import answers as squad_answers
@@ -24,6 +25,10 @@ ANSWERS = "predictions.json"
 _BEST = [{"text": str, "probability": json_shapes.NUMBER}]  # answers to a question, best first
 _COLUMNS = ("id", "prediction")
 _PROBABILITY = "probability_"
+_FOLDERS_ONLY = (
+    " can only be compared by the folders of runs: predict labeled data with do_predict and "
+    "test_file, and name the folder"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,6 +75,8 @@ def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Tru
     def rows() -> Iterator[tuple[str, _Truth]]:
         """Yields (id, example)."""
         for number, (place, row) in enumerate(tables.read_file(path, flag)):
+            if isinstance(row.get(columns.label or ""), list):
+                raise file_io.InputError(f"{place}: several labels per text{_FOLDERS_ONLY}")
             label = tables.name_of(row, columns.label or "", "label_column", place)
             key = str(number)
             if columns.guid:
@@ -105,22 +112,40 @@ def _read_guesses(path: str) -> dict[str, _Guess]:
                 f"{place}: expected the columns {' and '.join(_COLUMNS)}, found "
                 f"{tables.name_list(row)}; predict again, or move the file away"
             )
-        key, name = (tables.name_of(row, column, "predictions", place) for column in _COLUMNS)
         probabilities = _probabilities_of(row)
+        if probabilities:
+            _check_is_label(row["prediction"], probabilities, place)
+        key, name = (tables.name_of(row, column, "predictions", place) for column in _COLUMNS)
         labels = tuple(probabilities) if labels is None else labels
         if set(labels) != set(probabilities):
             raise file_io.InputError(
                 f"{place}: the probabilities are those of {', '.join(probabilities)}, in the first "
                 f"row those of {tables.name_list(labels)}"
             )
-        if labels and name not in probabilities:
-            raise file_io.InputError(
-                f"{place}: the prediction {name!r} has no probability; only "
-                f"{tables.name_list(labels)} have one"
-            )
         numbers = {label: _number_of(probabilities[label], place) for label in labels}
         rows.append((key, _Guess(place, name, numbers)))
     return _by_id(rows)
+
+
+def _check_is_label(value: object, labels: Iterable[str], place: str) -> None:
+    """Rejects a prediction that is none of the labels, such as several or no answer.
+
+    Args:
+      labels: those that have a probability.
+      place: file and line of the prediction, for messages.
+    """
+    name = tables.as_name(value)
+    if name in labels:
+        return
+    remedy = ""
+    if name == decision.ABSTAINS:
+        remedy = f". A model that abstains{_FOLDERS_ONLY}"
+    elif not name or any(label in name for label in labels):
+        remedy = f". Several labels per text{_FOLDERS_ONLY}"
+    raise file_io.InputError(
+        f"{place}: the prediction {value!r} has no probability; only "
+        f"{tables.name_list([*labels])} have one{remedy}"
+    )
 
 
 def _number_of(value: str | float, place: str) -> float:

@@ -108,6 +108,30 @@ def test_rows_that_do_not_meet_are_named(data, found, message, tmp_path):
         predictions.read_file(str(path), str(labels), BY_ID)
 
 
+@pytest.mark.parametrize(
+    ("label", "prediction", "message"),
+    [
+        (
+            "x",
+            "x,y",
+            "the prediction 'x,y' has no probability; only x, y have one. Several labels ",
+        ),
+        ("x", ["x", "y"], r"the prediction \['x', 'y'\] has no probability.* Several labels per "),
+        ("x", "", "the prediction '' has no probability.* Several labels per text can only be "),
+        (["x"], "x", "data.jsonl line 1: several labels per text can only be compared by the fold"),
+        ("x", "abstains", "the prediction 'abstains' has no .* A model that abstains can only be "),
+    ],
+)
+def test_several_labels_and_no_answer_are_refused_with_the_remedy(
+    label, prediction, message, tmp_path
+):
+    labels = write_lines(tmp_path / "data.jsonl", [{"label": label}])
+    row = {"id": "0", "prediction": prediction, "probabilities": {"x": 0.5, "y": 0.5}}
+    path = write_lines(tmp_path / "found.jsonl", [row])
+    with pytest.raises(file_io.InputError, match=f"{message}.*name the folder"):
+        predictions.read_file(str(path), str(labels), tables.Columns())
+
+
 def test_rows_of_other_labels_are_refused(tmp_path):
     labels = write_lines(tmp_path / "data.jsonl", [{"label": "no"}] * 2)
     rows = [
