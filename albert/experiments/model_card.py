@@ -241,6 +241,8 @@ def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, 
         return {}, {}, ""
     evaluated = [row for row in rows if row["kind"] == run_record.EVAL]
     result, count = record["result"] or {}, len({row["step"] for row in evaluated})
+    if run_record.find_other_basis(record):  # those are not of the data that the card names
+        evaluated, count = [], record.get("evaluated") or 0
     is_best = step in (result.get("step"), None)
     choice = f"{'best' if is_best else 'one'} of {count} checkpoints" if count > 1 else ""
     step_rows = [row for row in evaluated if row["step"] == step]

@@ -129,7 +129,11 @@ def run_page(run: Run, axis: Axis = STEPS) -> str:
     check_axis([run], axis)
     return render(
         f"{_title(run)}: {run.name}",
-        [*_failure(run), *(Block(paragraph=text) for text in run_summary.sentences(run))],
+        [
+            *_failure(run),
+            *_other_evaluations(run),
+            *(Block(paragraph=text) for text in run_summary.sentences(run)),
+        ],
         [
             ("Scores of each label", report_predictions.classes_of_run(run)),
             ("Probabilities", report_predictions.probabilities(run)),
@@ -149,6 +153,13 @@ def _failure(run: Run) -> Iterator[Block]:
     if record["status"] != run_record.DONE:
         message = record.get("message") or "the process did not finish"
         yield {"warning": f"This run is {record['status']}: {message}"}
+
+
+def _other_evaluations(run: Run) -> Iterator[dict[str, Any]]:
+    """Yields a warning if the table and curves of evaluations are not of the data of the result."""
+    if differing := run_record.find_other_basis(run.record):
+        texts = "; ".join(differing)
+        yield {"warning": f"The result and the evaluations are not of the same: {texts}."}
 
 
 def _title(run: Run) -> str:
@@ -232,7 +243,7 @@ def _evaluations(run: Run) -> Block:
     if "eval_loss" in names and "loss" in names:
         names.remove("loss")  # a duplicate under another name
     names = [name for name in names if not name.startswith("support_")]  # the same in each row
-    best = run.result.get("step")
+    best = None if run_record.find_other_basis(run.record) else run.result.get("step")
     place = next((i for i, row in enumerate(rows) if row["step"] == best), None)
     lines = [[row["step"], *(row.get(name) for name in names)] for row in rows]
     return {"table": ["step", *names], "rows": lines, "best": place}

@@ -716,6 +716,21 @@ def basis_of_result(folder: str, record: Json) -> Basis:
     return evaluation_basis.from_record(folder, record)
 
 
+def find_other_basis(record: Json) -> list[str]:
+    """Returns how what the lines of evaluations are measured on differs from that of the result.
+
+    They are those of a later evaluation on other data, which leaves the result of the training.
+
+    Args:
+      record: content of ``run.json``.
+    """
+    of_result = (session_of_result(record) or {}).get("measured_on")
+    of_lines = record.get("measured_on")
+    if not of_result or not of_lines:
+        return []
+    return Basis(**of_result).differences(Basis(**of_lines), evaluation_basis.READING)
+
+
 def session_of_result(record: Json) -> Json | None:
     """Returns the last training session with a result, else another session with one, or None."""
     sessions = [session for session in record["sessions"] if session["result"]]

@@ -223,15 +223,16 @@ def _describe_inputs(
     run_record.change_session(folder, change)
 
 
-def _keep_scored_data(record: Json, session: Json) -> None:
+def _keep_scored_data(record: Json, session: Json, roles: Sequence[str]) -> None:
     """Gives a record the data of the scores that a session without a step has measured again.
 
     Args:
-      record, session: content of ``run.json`` and entry of the session, which has ended well.
+      record, session: content of ``run.json`` and entry of the session.
+      roles: names of that data, from `run_record.SCORED_DATA`.
     """
     directory = session[run_record.OWN]["directory"]
     is_elsewhere = directory != record["directory"]
-    for role in run_record.SCORED_DATA:
+    for role in roles:
         if entry := session.get("inputs", {}).get(role):
             record["inputs"][role] = new = {**entry}
             if is_elsewhere:  # names are relative to the directory of the record
@@ -254,7 +255,10 @@ def _end(folder: str, status: str, message: str | None = None) -> None:
         session.update(ended)
         if run_record.changes_status(record, session):
             record.update(ended)
-        if status == run_record.DONE and run_record.OWN in session:
-            _keep_scored_data(record, session)
+        if run_record.OWN in session:
+            # A session that failed may have evaluated, but its predictions did not end.
+            roles = ["eval_data"] if session["result"] else []
+            is_done = status == run_record.DONE
+            _keep_scored_data(record, session, run_record.SCORED_DATA if is_done else roles)
 
     run_record.change_session(folder, change)

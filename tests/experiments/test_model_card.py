@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from albert import export_checkpoints
-from albert.experiments import model_card
+from albert.experiments import model_card, report, runs
 from albert.io import file_io
 from albert.model import huggingface
 from albert.training import run_record, run_session
@@ -116,6 +116,26 @@ def test_the_card_of_a_published_task(run, tmp_path):
     assert "\nAt step 10, best of 2 checkpoints by eval_accuracy:\n" in text
     for private in ("/home", "secret", "seed"):
         assert private not in text, private
+
+
+def test_scores_of_a_later_evaluation_on_other_data_are_not_those_of_the_named_data(run, tmp_path):
+    write_run(run)
+    path = str(run)
+    own, other = ({"sha256": x * 64, "path": f"{x}.tsv", "metric": None} for x in "ab")
+    parts = {"examples": {}, "reading": {}}
+
+    def measure(record):
+        record["sessions"][0]["measured_on"], record["evaluated"] = {**own, **parts}, 2
+        record["measured_on"] = {**other, **parts}
+
+    run_record.update(path, measure)
+    run_record.quarantine_evaluations(path)
+    run_record.append_evaluation(path, 10, "model.ckpt-10", {"eval_accuracy": 0.25})
+    text = write(tmp_path / "card", run)
+    assert "| eval_accuracy | 0.75 |" in text and "0.25" not in text
+    assert "At step 10, best of 2 checkpoints by eval_accuracy" in text
+    page = report.run_page(runs.read_run(path, "run"))
+    assert "not of the same: data a.tsv (SHA-256 aaaaaaaaaaaaaaaa…) and b.tsv (SHA-256 bbb" in page
 
 
 def test_the_name_of_a_published_model_is_its_base(run, tmp_path):
