@@ -566,6 +566,9 @@ def find_threshold(run: Run) -> float | None:
     """Finds the null odds at and above which no answer was given; None if unknown."""
     # Earlier versions wrote no file with it.
     result = null_threshold.read_file(run.folder) or run.record["result"] or {}
+    data = run.predicted
+    if data and "sha256" in result and result["sha256"] != data["sha256"]:
+        return None  # it was kept when this data was predicted
     return result.get(null_threshold.THRESHOLD)
 
 

@@ -283,6 +283,9 @@ def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
     assert not [row for row in cells(text) if row[:1] == ["Why?"]]
     assert f"predictions.json of this run next to {data}: 3 examples" in text
     assert "Worst answers to dev.json" in text
+    other = {"null_score_diff_threshold": 0.0, "step": 10, "sha256": "0" * 64}
+    run_folders.write_json(run / "null_score_diff_threshold.json", other)
+    assert "Used:" not in write_report(tmp_path, f"--runs={run}")  # a threshold of other data
 
 
 def test_worst_answers_are_sorted_by_the_probability_of_what_was_predicted(tmp_path):

@@ -80,7 +80,7 @@ def test_the_files_are_those_of_the_reference(trained, golden):
         key for key, text in predictions.items() if text == ""
     }
     threshold = read_json(trained / "null_score_diff_threshold.json")
-    assert threshold["predict_file"] == "dev.json"
+    assert (threshold["predict_file"], threshold["num_questions"]) == ("dev.json", 60)
     for key, text in predictions.items():
         answered = odds[key] < threshold["null_score_diff_threshold"]
         assert text == (nbest[key][0]["text"] if answered else "")

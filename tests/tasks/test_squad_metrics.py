@@ -1,10 +1,12 @@
 """Scores of SQuAD: every rule on a case made by hand, thresholds against a plain search."""
 
+import pathlib
 import random
 
 import pytest
 
 from albert.io.file_io import InputError
+from albert.model import checkpoints
 from albert.tasks.squad import metrics as squad_metrics
 from albert.tasks.squad import null_threshold
 
@@ -241,3 +243,29 @@ def test_threshold_search_finds_the_best_cut():
             assert totals[threshold] == pytest.approx(max(totals.values()))
         else:
             assert threshold == 0.0
+
+
+def test_a_few_questions_do_not_replace_the_threshold_of_many(tmp_path, caplog):
+    folder, prefix = str(tmp_path), str(tmp_path / "model.ckpt-7")
+    checkpoints.write_tensors(prefix, {"w": 1.0})
+    dev, few, moved = (str(tmp_path / name) for name in ("dev.json", "few.json", "moved.json"))
+    for path, text in ((dev, "dev"), (few, "few"), (moved, "dev")):
+        pathlib.Path(path).write_text(text)
+
+    def threshold_after(value, path, num_questions):
+        null_threshold.update(folder, value, prefix, path, num_questions)
+        return null_threshold.read(prefix)
+
+    assert threshold_after(-1.0, dev, 100) == -1.0
+    assert threshold_after(2.0, few, 3) == -1.0
+    assert "Kept the threshold -1 of" in caplog.text
+    assert "found on 100 questions of dev.json; here 2 is the best of 3" in caplog.text
+    assert f"delete {tmp_path / null_threshold.FILE_NAME}" in caplog.text
+    assert threshold_after(2.0, few, 100) == threshold_after(2.0, dev, 99) == -1.0
+    assert threshold_after(-2.0, moved, 100) == -2.0  # of the same bytes
+    assert threshold_after(3.0, few, 101) == 3.0
+    null_threshold.write(folder, -4.0, prefix, "dev.json")  # as an older version
+    assert threshold_after(5.0, few, 1000) == -4.0
+    assert threshold_after(5.0, dev, 2) == 5.0
+    checkpoints.write_tensors(prefix := str(tmp_path / "model.ckpt-8"), {"w": 1.0})
+    assert threshold_after(6.0, few, 1) == 6.0  # of another step

@@ -12,6 +12,10 @@ from albert.model import sources
 
 THRESHOLD = "null_score_diff_threshold"
 FILE_NAME = sources.THRESHOLD_NAME
+_SHAPE = {
+    THRESHOLD: json_shapes.NUMBER, "step": int, "predict_file?": str, "sha256?": str,
+    "num_questions?": int,
+}  # fmt: skip
 
 
 def apply(
@@ -66,7 +70,13 @@ def find_best(
     return 100.0 * best / len(scores), threshold
 
 
-def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None:
+def write(
+    folder: str,
+    threshold: float,
+    prefix: str,
+    predict_file: str,
+    source: Mapping[str, Any] | None = None,
+) -> None:
     """Writes the threshold next to the model.
 
     Args:
@@ -74,6 +84,7 @@ def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None
       threshold: null odds from which a question is not answered.
       prefix: path, without ending, of the checkpoint that computed the null odds.
       predict_file: the SQuAD file on which the threshold gives the best F1.
+      source: what else identifies the questions, see `update`.
     """
     from albert.model import checkpoints
 
@@ -81,8 +92,47 @@ def write(folder: str, threshold: float, prefix: str, predict_file: str) -> None
         THRESHOLD: threshold,
         "step": checkpoints.read_step(prefix),
         "predict_file": os.path.basename(predict_file),
+        **(source or {}),
     }
     file_io.write_json(os.path.join(folder, FILE_NAME), content)
+
+
+def update(
+    folder: str, threshold: float, prefix: str, predict_file: str, num_questions: int
+) -> None:
+    """Does the same as `write`, but keeps a threshold of the same checkpoint found on other data.
+
+    Data with more questions, or at least as many of the same file, replaces it.
+
+    Args:
+      num_questions: questions of the file that the threshold was found on.
+    """
+    from albert.model import checkpoints
+
+    path = os.path.join(folder, FILE_NAME)
+    source = {"sha256": file_io.sha256(predict_file), "num_questions": num_questions}
+    try:
+        kept = read_file(folder)
+    except file_io.InputError as error:
+        logging.warning("%s; it is replaced", error)
+        kept = None
+    if kept and kept["step"] == checkpoints.read_step(prefix):
+        if "sha256" in kept:
+            is_same = kept["sha256"] == source["sha256"]
+        else:  # of an older version
+            is_same = kept.get("predict_file") == os.path.basename(predict_file)
+        before = kept.get("num_questions")
+        # Without their number, those of the same file are replaced and no others.
+        gained = num_questions - before if before is not None else 0
+        if gained < 0 or (gained == 0 and not is_same):
+            logging.warning(
+                "Kept the threshold %g of %s, found on %s questions of %s; here %g is the best of "
+                "%d questions of %s. To replace it, delete %s before",
+                kept[THRESHOLD], path, "an unknown number of" if before is None else before,
+                kept.get("predict_file"), threshold, num_questions, predict_file, path,
+            )  # fmt: skip
+            return
+    write(folder, threshold, prefix, predict_file, source)
 
 
 def read_file(folder: str) -> dict[str, Any] | None:
@@ -91,7 +141,7 @@ def read_file(folder: str) -> dict[str, Any] | None:
     if not file_io.exists(path):
         return None
     content = file_io.read_json(path, "threshold")
-    json_shapes.check(content, {THRESHOLD: json_shapes.NUMBER, "step": int}, f"threshold: {path}")
+    json_shapes.check(content, _SHAPE, f"threshold: {path}")
     if not math.isfinite(content[THRESHOLD]):
         raise file_io.InputError(
             f"threshold: {path}: {THRESHOLD} is {content[THRESHOLD]}, not a number"

@@ -293,7 +293,8 @@ class QuestionData(contracts.Data):
         if answers.null_odds is not None:
             if scores:
                 threshold = scores[null_threshold.THRESHOLD]
-                null_threshold.write(output_dir, threshold, prefix, path)
+                num_questions = len(self.questions.predict_examples)
+                null_threshold.update(output_dir, threshold, prefix, path, num_questions)
             else:
                 threshold = null_threshold.read(prefix)
             texts = null_threshold.apply(texts, answers.null_odds, threshold)
