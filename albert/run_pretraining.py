@@ -89,7 +89,6 @@ def make_run(
     from albert.model import checkpoints
     from albert.training import stages
 
-    pretraining.check_vocabulary(settings.output_dir, source, config)
     steps, batch_size = settings.num_train_steps, settings.eval_batch_size
     return stages.Run(
         model_config=config,
@@ -145,6 +144,7 @@ def main(values: flags.FlagValues) -> None:
     distilled = settings.teacher.distillation(teacher, source, config, *outputs)
     tasks = pretraining.find_sentence_tasks(settings, strategy)
     data = make_data(settings, config, sentence_labels=tasks[0] != "none")
+    pretraining.check_vocabulary(settings, source, config, data)
     recorder = command_line.recorder(source, settings.teacher.teacher)
     run = make_run(settings, source, config, distilled, tasks[0], strategy, recorder)
     task = settings.schedule.with_metric(pretraining_task.make_task(*tasks))

@@ -293,18 +293,28 @@ def find_masker(
 
 
 def check_vocabulary(
-    output_dir: str, source: sources.Source, config: configuration.AlbertConfig
+    settings: Settings,
+    source: sources.Source,
+    config: configuration.AlbertConfig,
+    data: contracts.Data,
 ) -> None:
-    """Rejects a vocabulary, of `source` or in the output folder, that does not fit `config`."""
+    """Rejects a vocabulary, of `source` or in the output folder, that does not fit the model's
+    sizes or the manifests of the records."""
+    from albert.data import instance_shards
+
     if not source.vocabulary:
-        paths = sources.vocabularies_in(output_dir) if file_io.is_dir(output_dir) else []
+        folder = settings.output_dir
+        paths = sources.vocabularies_in(folder) if file_io.is_dir(folder) else []
         if len(paths) != 1:
             return
-        if paths[0].endswith(".model"):
-            source = dataclasses.replace(source, spm_model_file=paths[0])
-        else:
-            source = dataclasses.replace(source, vocab_file=paths[0])
-    model_folder.load_tokenizer(source, config)
+        kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
+        rules = sources.rules_beside(paths[0], settings.model.text_rules())
+        source = dataclasses.replace(source, **{kind: paths[0]}, rules=rules)
+    tokenizer = model_folder.load_tokenizer(source, config)
+    assert source.vocabulary is not None
+    is_sentencepiece = tokenizer.sp_model is not None
+    files = dict.fromkeys([*data.files("train"), *data.files("dev")])
+    instance_shards.check_vocabulary(files, source.vocabulary, source.rules, is_sentencepiece)
 
 
 def warn_of_untrained_types(

@@ -25,7 +25,7 @@ from absl import logging
 
 from albert.data import input_options, instance_files, shuffling, tfrecord
 from albert.io import file_io, json_shapes, locks, manifests, processes, progress
-from albert.text import corpus
+from albert.text import corpus, text_rules, wordpiece
 
 VERSION = 1
 MAX_SHARDS = 99_999  # five digits
@@ -223,6 +223,37 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
                 )
 
 
+def check_vocabulary(
+    paths: Iterable[str], vocabulary: str, rules: text_rules.TextRules, sentencepiece: bool
+) -> None:
+    """Checks that sets of shards were made with a vocabulary and rules, where a manifest says it.
+
+    Args:
+      paths: record files; other names than those of shards are allowed, and not checked.
+      rules: how texts become pieces.
+      sentencepiece: the kind of the vocabulary.
+    """
+    ours = _vocabulary_sum(vocabulary)
+    for prefix in dict.fromkeys(filter(None, map(prefix_of, paths))):
+        name = manifest_path(prefix)
+        if not file_io.exists(name):
+            continue
+        settings = file_io.read_json(name, "manifest", dict).get("settings")
+        if not isinstance(settings, dict) or "vocab_file" not in settings:
+            continue
+        problem = ""
+        if settings["vocab_file"] != ours:
+            problem = f"the records were made with another vocabulary than {vocabulary}"
+        elif differing := rules.differences(text_rules.from_json(settings, name), sentencepiece):
+            problem = f"with {vocabulary} this run has other rules than the records: {differing}"
+        if problem:
+            raise file_io.InputError(
+                f"{name}: {problem}. Give the vocabulary (spm_model_file or vocab_file), "
+                "do_lower_case, keep_accents and extra_pieces that the records were made with, or "
+                "make them again"
+            )
+
+
 def words_per_token(sources: Iterable[input_options.Source]) -> float | None:
     """Returns the words per token in the records of a run, by the manifests of sets of shards.
 
@@ -273,7 +304,7 @@ def _describe(
     mask = settings.pop("mask")
     settings |= {"mask_in_training": mask is None, **(mask or {})}
     vocabulary = settings.pop("spm_model_file") or settings["vocab_file"]
-    settings["vocab_file"] = file_io.sha256(vocabulary)
+    settings["vocab_file"] = _vocabulary_sum(vocabulary)
     return {
         "version": VERSION,
         "settings": {**settings, "num_shards": num_shards},
@@ -282,6 +313,14 @@ def _describe(
             for path in input_paths
         ],
     }
+
+
+def _vocabulary_sum(path: str) -> str:
+    """Returns the SHA-256 of a vocabulary; of a JSON file, that of its copy in model folders."""
+    if path.endswith(".json"):
+        text = wordpiece.vocab_text(wordpiece.load_vocab(path))
+        return hashlib.sha256(text.encode()).hexdigest()
+    return file_io.sha256(path)
 
 
 def _difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str | None:

@@ -1,5 +1,6 @@
 """`run_pretraining --sentence_task`: records, metrics, checkpoints, and folders of other tasks."""
 
+import dataclasses
 import json
 import shutil
 
@@ -82,6 +83,30 @@ def test_the_vocabulary_in_the_folder_must_fit(pretrain, tmp_path, testdata):
     shutil.copy(testdata / "tiny.model", tmp_path)
     with pytest.raises(file_io.InputError, match=r"tiny.model has 400 pieces, .* only 40: they"):
         pretrain(tmp_path)
+
+
+@pytest.mark.parametrize("split", ["input_file", "eval_input_file"])
+@pytest.mark.parametrize("given", [True, False])
+def test_records_of_another_vocabulary_are_refused(
+    inputs, tmp_path, testdata, run_script, split, given
+):
+    shard, output_dir = tmp_path / "part-00000-of-00001", tmp_path / "out"
+    output_dir.mkdir()
+    shutil.copy(inputs / "labeled.tfrecord", shard)
+    shards = [{"name": shard.name, "instances": 24, "bytes": shard.stat().st_size, "sha256": ""}]
+    manifest = {"shards": shards, "settings": {"vocab_file": "0" * 64, "do_lower_case": True}}
+    file_io.write_json(str(tmp_path / "part.manifest.json"), manifest)
+    shutil.copy(testdata / "tiny.model", output_dir)
+    config = dataclasses.replace(CONFIG, vocab_size=400)
+    file_io.write_text(str(tmp_path / "config.json"), config.to_json_string())
+    files = {"input_file": inputs / "labeled.tfrecord", split: shard}
+    vocabulary = {"spm_model_file": testdata / "tiny.model"} if given else {}
+    with pytest.raises(file_io.InputError, match="part.manifest.json: .* another vocabulary than"):
+        run_script(
+            run_pretraining, albert_config_file=tmp_path / "config.json", output_dir=output_dir,
+            max_seq_length=LENGTH, max_predictions_per_seq=SLOTS, do_train=given, do_eval=True,
+            num_train_steps=2, num_warmup_steps=1, **files, **vocabulary,
+        )  # fmt: skip
 
 
 def test_the_flag_knows_every_task():

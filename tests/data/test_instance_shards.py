@@ -22,7 +22,7 @@ from albert.data import (
 )
 from albert.export import verification
 from albert.io import file_io, locks
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 from tests.support import processes
 from tests.support.instance_samples import (
     SENTENCES,
@@ -421,3 +421,41 @@ def test_a_damaged_manifest_of_shards_is_named(text, tmp_path):
         assert item.path == str(manifest) and item.damage
         with pytest.raises(file_io.InputError, match="part.manifest.json"):
             record_files.check_files([str(tmp_path / "part-00000-of-00003")], (), "")
+
+
+def test_the_vocabulary_and_rules_of_shards_are_compared(text, tmp_path):
+    prefix, vocabulary = tmp_path / "part", str(VOCABULARY)
+    create(text, prefix, make_job())
+    paths = [*map(str, tmp_path.glob("part-*")), str(text)]
+    for rules in (text_rules.TextRules(), text_rules.TextRules(True, keep_accents=False)):
+        instance_shards.check_vocabulary(paths, vocabulary, rules, sentencepiece=True)
+    other = tmp_path / "other.model"
+    other.write_bytes(VOCABULARY.read_bytes() + b"\0")
+    name = f"{prefix}.manifest.json"
+    for path, rules, message in (
+        (str(other), {}, f"made with another vocabulary than {other}"),
+        (vocabulary, {"do_lower_case": False}, "do_lower_case is False (there True)"),
+        (vocabulary, {"extra_pieces": ("NASA",)}, "extra_pieces is ['NASA'] (there [])"),
+    ):
+        with pytest.raises(file_io.InputError, match=re.escape(f"{name}: ")) as error:
+            instance_shards.check_vocabulary(
+                paths, path, text_rules.TextRules(**rules), sentencepiece=True
+            )
+        assert message in str(error.value)
+    file_io.write_json(name, {"shards": [], "settings": {}})  # says nothing about them
+    instance_shards.check_vocabulary(paths, str(other), text_rules.TextRules(), sentencepiece=True)
+
+
+def test_a_vocabulary_in_json_equals_its_copy_in_model_folders(tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    model = {"type": "WordPiece", "vocab": {piece: i for i, piece in enumerate(pieces)}}
+    file_io.write_json(str(tmp_path / "tokenizer.json"), {"model": model, "added_tokens": []})
+    settings = instances.Settings(max_seq_length=40)
+    job = instance_files.Job(settings, 1, vocab_file=str(tmp_path / "tokenizer.json"))
+    (tmp_path / "a.txt").write_text("a ab a ab\nab a ab\n\na ab\nab a\n")
+    create(tmp_path / "a.txt", tmp_path / "part", job, num_shards=1)
+    for name in ("tokenizer.json", "vocab.txt"):
+        instance_shards.check_vocabulary(
+            [str(tmp_path / "part-00000-of-00001")], str(tmp_path / name), job.rules, False
+        )
