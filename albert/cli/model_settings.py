@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from albert.cli import options, path_flags, text_flags
 from albert.io import file_io
-from albert.model import configuration, published, sources
+from albert.model import configuration, model_folder, published, sources
 
 if TYPE_CHECKING:
     from albert.serving import inference
@@ -134,7 +134,31 @@ class ModelToUse(ModelFiles):
         if do_train or self.names_model:
             return self.find(teacher=teacher)
         sources.check_no_hub_word(None, self.spm_model_file, self.vocab_file)
-        return kinds.read_folder(output_dir, kind).source
+        source = kinds.read_folder(output_dir, kind).source
+        self._check_same_texts(source, output_dir)
+        return source
+
+    def _check_same_texts(self, trained: sources.Source, output_dir: str) -> None:
+        """Rejects flags by which texts would become other pieces than those of a trained model."""
+        self.set_cache_dir()
+        differing = []
+        name = "spm_model_file" if self.spm_model_file else "vocab_file"
+        if path := getattr(self, name):
+            is_spm = name == "spm_model_file"
+            pattern = published.SPM_PATTERN if is_spm else published.VOCAB_PATTERN
+            found, there = published.vocabulary(path, pattern), cast(str, trained.vocabulary)
+            if not file_io.exists(found):
+                raise file_io.InputError(f"{name}: the file {path} does not exist")
+            if not model_folder.are_same_vocabularies(found, there):
+                differing.append(f"{name} is {path} (there {there}, with other pieces)")
+        rules = trained.rules.changed(self.text_rules())
+        if text := rules.differences(trained.rules, trained.spm_model_file is not None):
+            differing.append(text)
+        if differing:
+            raise file_io.InputError(
+                f"{output_dir} holds a trained model, which reads texts in its own way: "
+                f"{', '.join(differing)}; omit these flags, or train in another output_dir"
+            )
 
     def find_described_head(
         self, do_train: bool, output_dir: str
