@@ -143,6 +143,8 @@ class Vocabulary:
     def from_tokenizer(cls, tokenizer: tokenization.FullTokenizer) -> "Vocabulary":
         pieces = [tokenizer.inv_vocab[i] for i in range(tokenizer.vocab_size)]
         starts = masking.word_start_table(pieces, wordpiece=tokenizer.sp_model is None)
+        for piece in tokenizer.rules.extra_pieces:  # the text around it is tokenized by itself
+            starts[tokenizer.vocab[piece]] = True
         special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id)
         return cls(starts, *special, fingerprint(pieces))
 

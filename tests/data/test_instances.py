@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from albert.data import instances, masking, sentence_pairs, sequence_formats
-from albert.text import corpus, model_inputs
-from tests.support.builders import VOCABULARY, make_documents, parse_records, records_of
+from albert.text import corpus, model_inputs, text_rules, tokenization
+from tests.support.builders import SPM, VOCABULARY, make_documents, parse_records, records_of
 
 # --- reading ----------------------------------------------------------------------------------
 
@@ -44,6 +44,17 @@ def test_the_end_of_a_file_ends_a_document(tmp_path):
     (block,) = corpus.plan_blocks([str(tmp_path / "a"), str(tmp_path / "b")]).blocks
     documents, _ = instances.read_documents(block, lambda texts: [[7] for _ in texts])
     assert documents.document_offsets == [0, 2, 4]
+
+
+def test_an_extra_piece_begins_a_word():
+    rules = text_rules.TextRules(extra_pieces=("NASA", "<PER>"))
+    tokenizer = tokenization.FullTokenizer(spm_model_file=str(SPM), rules=rules)
+    plain = instances.Vocabulary.from_tokenizer(tokenization.FullTokenizer(spm_model_file=str(SPM)))
+    starts = instances.Vocabulary.from_tokenizer(tokenizer).word_starts
+    assert starts.tolist() == [*plain.word_starts, True, True]
+    found = tokenizer.tokenize("the NASA of")
+    at = found.index("NASA")
+    assert [starts[tokenizer.vocab[piece]] for piece in found[at : at + 2]] == [True, True]
 
 
 # --- layout -------------------------------------------------------------------------------------
