@@ -228,15 +228,24 @@ def iter_race_examples(
       do_lower_case: whether to lower-case the texts.
       high_only, middle_only: whether to omit the other level.
       use_spm: whether to normalize texts for SentencePiece.
+
+    Raises:
+      file_io.InputError: two passages have the same id, or see `read_passages`.
     """
     clean: Callable[[str], str] = str
     if use_spm:
         clean = functools.partial(tokenization.preprocess_text, lower=do_lower_case)
     count = 0
+    places: dict[str, str] = {}  # of the passage with this id
     for level in _levels(high_only, middle_only):
         for path in data_files(data_dir, split, level):
             for place, text in _passages(path):
                 passage = _checked_passage(place, text)
+                if (other := places.setdefault(passage["id"], place)) != place:
+                    raise file_io.InputError(
+                        f"{place}: {other} has the id {passage['id']!r}, too; give each passage of "
+                        "a split its own, as ids of questions begin with it"
+                    )
                 article = clean(passage["article"])
                 rows = zip(passage["questions"], passage["options"], strict=True)
                 for number, (question, options) in enumerate(rows):

@@ -112,7 +112,8 @@ def _texts():
     }  # fmt: skip
     line = json.dumps(passage).encode()
     yield Reader("RACE/train/middle/1.txt", [line], _race)
-    yield Reader("RACE/train/middle/all.txt", [line + b"\n" + line + b"\n"], _race)
+    second = line.replace(b"high1", b"high2")
+    yield Reader("RACE/train/middle/all.txt", [line + b"\n" + second + b"\n"], _race)
     text = "One line.\nTwo caf\u00e9.\n\nNew document \u4e2d\u6587.\n".encode()
 
     def read_corpus(path):
