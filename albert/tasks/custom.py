@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -38,7 +38,7 @@ _MAX_NUMBERED_CLASSES = 20  # more whole numbers with a decimal point are measur
 # --- labels -----------------------------------------------------------------------------------
 
 
-def label_order(names: Iterable[str]) -> tuple[str, ...]:
+def label_order(names: Collection[str]) -> tuple[str, ...]:
     """Sorts label names by id: whole numbers by value, everything else alphabetically."""
     # Python does not parse numbers with thousands of digits.
     numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)

@@ -41,9 +41,11 @@ class LabelFormat:
                 "label_separator must be a text without tabs and line breaks, which divide files "
                 f"of predictions; found {self.separator!r}"
             )
-        if len(set(self.columns)) < len(self.columns) or not all(map(tables.is_name, self.columns)):
+        are_names = all(map(tables.is_name, self.columns))
+        if not are_names or len(set(map(tables.label_key, self.columns))) < len(self.columns):
             raise file_io.InputError(
-                f"label_columns must be different names, found {tables.name_list(self.columns)}"
+                f"label_columns must be different names, found {tables.name_list(self.columns)} "
+                "(1 and 1.0 are one label)"
             )
 
     @property

@@ -128,6 +128,8 @@ def test_formats_that_cannot_be_are_refused(tmp_path):
             label_sets.LabelFormat(separator)
     with pytest.raises(file_io.InputError, match="must be different names, found a, a"):
         label_sets.LabelFormat(columns=("a", "a"))
+    with pytest.raises(file_io.InputError, match=r"found 1, 1\.0 \(1 and 1\.0 are one label\)"):
+        label_sets.LabelFormat(columns=("1", "1.0"))
     form = label_sets.LabelFormat(columns=("fine", "text"))
     with pytest.raises(file_io.InputError, match="label_columns and id_column must be different"):
         task_of(tmp_path, CONTENTS["bits"][1], form)
