@@ -263,7 +263,9 @@ class Answerer(Predictor[Question, Asked, Reply]):
             self._warn_if_cut(example.question_text, at)
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
-            raise file_io.InputError(f"{at}the text cannot be searched: {windows}")
+            remedy = "; remove what is no text, or give parts of it"
+            remedy = remedy if windows == squad_features.MISMATCH else ""
+            raise file_io.InputError(f"{at}the text cannot be searched: {windows}{remedy}")
         return windows
 
     def _highest(

@@ -118,6 +118,8 @@ def test_mistakes_are_named(folders, tmp_path, caplog):
         answerer.ask(" ", "Some text.")
     with pytest.raises(file_io.InputError, match="cannot be searched: the paragraph has no text"):
         answerer.ask("Who?", " \n")
+    with pytest.raises(file_io.InputError, match="do not match its text; remove what is no text"):
+        answerer.ask("Who?", "a \x01\x02\x03" * 5)
     with caplog.at_level("WARNING", logger="absl"):
         answerer.ask("Who " * 20 + "?", "Some text.")
     assert "tokens; the model reads the first 10" in caplog.text

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import re
+import time
 import unicodedata
 
 import numpy as np
@@ -150,12 +151,15 @@ ODD_TEXTS = st.lists(
 def _plain_offsets(tokenizer, text):
     """Offsets of a text's pieces by the plain rules, None where too little matches."""
     forms = [_form(character) for character in text]
-    symbols = [form if len(form) == 1 else f"no match {i}" for i, form in enumerate(forms)]
+    spaced = _single_spaced(text, forms)
+    new = sum(a == " " != b for a, b in zip(spaced, forms, strict=True))  # spaces, such as a tab
+    symbols = [form if len(form) == 1 else f"no match {i}" for i, form in enumerate(spaced)]
     pieces = [piece.replace("▁", " ") for piece in tokenizer.tokenize(text)]
     found = plain_align(symbols, list("".join(pieces)), list(map(len, pieces)))
-    if _matched(symbols, "".join(pieces)) >= 0.8 * len(text):
+    if _matched(symbols, "".join(pieces)) >= 0.8 * len(text) + new:
         return _widened(text, found[0], found[1])
     # Characters of the forms, with the place that each has in the text.
+    forms = spaced
     places = [i for i, form in enumerate(forms) for _ in form]
     pieces = ["".join(map(_form, piece)) for piece in pieces]
     starts, ends, *_ = plain_align(
@@ -167,6 +171,18 @@ def _plain_offsets(tokenizer, text):
     ]
     starts, ends = [places[start] for start in starts], [with_marks[places[end]] for end in ends]
     return _widened(text, starts, ends)
+
+
+def _single_spaced(text, forms):
+    """The forms with one space for each run of white space, the others and the last run match
+    nothing."""
+    spaced = list(forms)
+    for run in re.finditer(r"\s+", text):
+        places = range(*run.span())
+        kept = ([i for i in places if forms[i] == " "] or places)[0]
+        for i in places:
+            spaced[i] = " " if i == kept and run.end() < len(text) else "\udc00"
+    return spaced
 
 
 def _widened(text, starts, ends):
@@ -234,6 +250,43 @@ def test_answers_of_odd_texts(tokenizer, text, data):
     last = window.end_position - window.text_begin
     assert window.piece_start[first] <= begin <= window.piece_end[first]
     assert window.piece_start[last] <= end <= window.piece_end[last]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(
+    st.sampled_from(["boat", "1,000,", "x", "Über", "漢", "Ёж"]),
+    st.sampled_from([" ", " ", "  ", " \t", "     ", " \r\n\t"]),
+)), st.sampled_from(["", " ", "   ", " \n"]))  # fmt: skip
+def test_spaces_beyond_the_first_of_a_run_change_no_offset(tokenizer, parts, begin):
+    """They did not match before either, but cost time and counted as differences."""
+    text = begin + "".join(word + space for word, space in parts) + "end"
+    (window,) = features_of(tokenizer, [squad_features.SquadExample("q", "", text)], 4000)
+    symbols = list(map(_form, text))
+    pieces = [piece.replace("▁", " ") for piece in tokenizer.tokenize(text)]
+    starts, ends, *_ = plain_align(symbols, list("".join(pieces)), list(map(len, pieces)))
+    assert (window.tok_start_to_orig_index, window.tok_end_to_orig_index) == (starts, ends)
+
+
+def test_a_line_break_is_the_space_of_its_piece(tokenizer):
+    # Matched with one of both spaces before it, "x" had no place.
+    (window,) = features_of(tokenizer, [squad_features.SquadExample("q", "", "boat  x\nend")])
+    pieces = tokenizer.convert_ids_to_tokens(window.real_ids[window.text_begin : -1])
+    spans = zip(window.tok_start_to_orig_index, window.tok_end_to_orig_index, strict=True)
+    places = dict(zip(pieces[1:], list(spans)[1:], strict=True))
+    assert places == {"▁": (7, 7), "x": (6, 6), "end": (8, 10)}
+
+
+@pytest.mark.parametrize("space", [" " * 40, "\n", "\r\n", "\t\t", "\u2028", " \n" * 9])
+def test_texts_in_columns_and_lines_are_found_quickly(tokenizer, space):
+    words = TEXT.split() * 300
+    item = squad_features.SquadExample("q", "", space + space.join(words) + space)
+    begin = time.process_time()
+    windows = features_of(tokenizer, [item], 400, 100)
+    assert time.process_time() - begin < 10
+    first, last = windows[0], windows[-1]
+    assert item.paragraph_text[: first.piece_end[1] + 1].strip() == "The"
+    places = slice(last.piece_start[-4], last.piece_end[-1] + 1)
+    assert item.paragraph_text[places].strip() == "teacher."
 
 
 def test_offsets_of_wordpieces(wordpiece):

@@ -85,6 +85,16 @@ def test_alignment_of_long_texts_with_many_differences_is_quick():
     assert matches[1:][np.array(list(pieces[1:])) == " "].tolist() == places.tolist()
 
 
+def test_texts_with_thousands_of_differences_do_not_match():
+    count = 3001  # differences on each side
+    a, b = "ab" + "xy" * count, "ab" + "yx" * count
+    assert squad_spans.match_characters(a[:5000], b[:5000], 0) is not None
+    begin = time.process_time()
+    a, b = "x" * count + "a" * 10**6 + "y", "y" + "a" * 10**6 + "x" * count
+    assert squad_spans.match_characters(a, b, 0) is None
+    assert time.process_time() - begin < 20
+
+
 def test_symbols_put_characters_in_the_form_of_pieces():
     symbols = squad_spans.Symbols(
         lambda c: tokenization.preprocess_text(c, remove_space=False, lower=True)

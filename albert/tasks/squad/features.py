@@ -19,7 +19,7 @@ from albert.tasks.squad import spans as squad_spans
 from albert.text import graphemes, tokenization
 
 FIRST_UNIQUE_ID = 1000000000
-ALIGNMENT = 2  # version of the rules by which pieces get their characters; old features are stale
+ALIGNMENT = 3  # version of the rules by which pieces get their characters; old features are stale
 # Training stops if more than this fraction of the questions cannot be used.
 MAX_DROPPED = 0.05
 # The training set of SQuAD 2.0 has 19,000 paragraphs; each takes about 8 KB here.
@@ -298,11 +298,13 @@ class Featurizer:
         """Aligns a paragraph's text with those of its pieces; None if too few characters match."""
         if self._has_spaces:
             # Like the reference, which has no WordPiece: one symbol per character.
+            symbols = list(text.translate(self._symbols))
+            spaces, _ = squad_spans.single_spaces(text, symbols)
             alignment = squad_spans.align(
-                text.translate(self._symbols),
+                "".join(symbols),
                 "".join(texts),
                 list(map(len, texts)),
-                squad_spans.MIN_MATCHED * len(text),
+                squad_spans.MIN_MATCHED * len(text) + spaces,  # spaces matter below only
             )
             if alignment is not None:
                 return alignment
@@ -311,7 +313,8 @@ class Featurizer:
             # texts whose marks are kept. So both sides are decomposed.
             texts = ["".join(self._decomposed(c) or c for c in piece) for piece in texts]
         forms = list(map(self._decomposed if self._has_spaces else self._form, text))
-        countable = sum(map(len, forms if self._has_spaces else texts))
+        _, omitted = squad_spans.single_spaces(text, forms) if self._has_spaces else (0, 0)
+        countable = sum(map(len, forms if self._has_spaces else texts)) - omitted
         return squad_spans.align_forms(forms, texts, squad_spans.MIN_MATCHED * countable)
 
     def _read_paragraph(self, text: str) -> _Paragraph | str:

@@ -6,6 +6,7 @@ window, B end candidates of each start.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy.typing as npt
 NO_MATCH = "\udc00"
 # Fraction of a text's characters that must match, or the alignment is rejected.
 MIN_MATCHED = 0.8
+# More unmatched characters are not tried: rounds take memory and time by the square of this.
+_MAX_DISTANCE = 6000
 _CHUNK = 64
 
 
@@ -36,6 +39,32 @@ class Symbols(dict):
         symbol = symbol if len(symbol) == 1 else NO_MATCH
         self[code_point] = symbol
         return symbol
+
+
+def single_spaces(text: str, forms: list[str]) -> tuple[int, int]:
+    """Makes each run of white space one space, as pieces of SentencePiece have it.
+
+    The first place of a run whose form is a space stands for the run, else its first place. The
+    others, and all at the end of the text, become `NO_MATCH`.
+
+    Args:
+      forms: form of each character of the text; changed.
+
+    Returns:
+      The number of forms that became a space, and of those that became `NO_MATCH`.
+    """
+    spaces = omitted = 0
+    for run in re.finditer(r"\s+", text):
+        begin, end = run.span()
+        kept = next((i for i in range(begin, end) if forms[i] == " "), begin)
+        own = forms[kept]
+        forms[begin:end] = [NO_MATCH] * (end - begin)
+        omitted += end - begin
+        if end < len(text):
+            forms[kept] = " "
+            omitted -= 1
+            spaces += own != " "
+    return spaces, omitted
 
 
 def _slide(a: str, b: str, i: int, j: int) -> int:
@@ -69,8 +98,9 @@ def _furthest_points(a: str, b: str, max_distance: float) -> list[np.ndarray] | 
     Returns:
       ``reach``: reach[d][(k + d) // 2] is the largest i such that at most d characters of a[:i]
       and b[:i - k] are in only one of them. The last round reached the end of both. None if that
-      takes more than `max_distance` rounds.
+      takes more than `max_distance` rounds, or more than `_MAX_DISTANCE`.
     """
+    max_distance = min(max_distance, _MAX_DISTANCE)
     # The ends of the two sides differ, so that a place past the end never matches.
     a_codes, b_codes = _codes(a, -1), _codes(b, -2)
     goal = len(a) - len(b)
@@ -137,7 +167,7 @@ def match_characters(text: str, pieces_text: str, min_matched: float) -> np.ndar
 
     Returns:
       int array [m]: place in `text` of each character of `pieces_text`, -1 if it has no match.
-      None if there are fewer than `min_matched` matches.
+      None if there are fewer than `min_matched` matches, or thousands of differences.
     """
     matches = np.full(len(pieces_text), -1, np.int64)
     in_text, in_pieces = None, None
