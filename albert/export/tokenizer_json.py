@@ -350,7 +350,9 @@ def _wordpiece(
         pattern = {"Regex": tokenization.character_class(belongs)}
         return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 
-    normalizers = [_replace(tokenization.character_class(wordpiece.is_dropped), "")]
+    private = tokenizer.rules.drop_private
+    is_dropped = wordpiece.is_dropped_or_private if private else wordpiece.is_dropped
+    normalizers = [_replace(tokenization.character_class(is_dropped), "")]
     if tokenizer.do_lower_case:
         normalizers += _lower_case()
     if not tokenizer.keep_accents:

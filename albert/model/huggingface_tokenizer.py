@@ -83,7 +83,7 @@ def read_rules(folder: str) -> dict[str, Any]:
     _check_fixed(config_path, config)
     _check_special(config_path, config)
     rules |= _values(config_path, config, _RULES)
-    rules |= _longest_word(folder, fast)
+    rules |= _wordpiece_rules(folder, fast)
     added = _added_tokens(folder)
     extra = sorted(added, key=lambda name: added[name]["id"])
     for name in extra:
@@ -240,8 +240,8 @@ def _values(
     return own_rules
 
 
-def _longest_word(folder: str, fast: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the rule of the longest word in a folder with WordPiece, else {}.
+def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the rules of transformers alone in a folder with WordPiece, else {}.
 
     Args:
       fast: content of ``tokenizer.json``.
@@ -250,14 +250,18 @@ def _longest_word(folder: str, fast: Mapping[str, Any]) -> dict[str, int]:
     model = model if isinstance(model, dict) else {}
     if model.get("type") != "WordPiece":
         without = file_io.exists(os.path.join(folder, "vocab.txt")) and _is_alone(folder)
-        return {"longest_word": _LONGEST_WORD} if without and not model else {}
+        return _rules_of_words(_LONGEST_WORD) if without and not model else {}
     longest = model.get("max_input_chars_per_word", _LONGEST_WORD)
     if type(longest) is not int or longest < 1:
         raise file_io.InputError(
             f"{os.path.join(folder, FAST_NAME)}: max_input_chars_per_word is {longest!r}, expected "
             "a number of characters"
         )
-    return {"longest_word": longest}
+    return _rules_of_words(longest)
+
+
+def _rules_of_words(longest: int) -> dict[str, Any]:
+    return {"longest_word": longest, "drop_private": True}
 
 
 def _added_tokens(folder: str) -> dict[str, dict[str, Any]]:

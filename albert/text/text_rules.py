@@ -12,7 +12,8 @@ from albert.io import file_io
 from albert.text import wordpiece
 
 FILE_NAME = "text_rules.json"  # in folders of models without another description
-_OPTIONAL = ("as_huggingface", "quotes", "longest_word")  # not recorded with their defaults
+# Not recorded with their defaults.
+_OPTIONAL = ("as_huggingface", "quotes", "longest_word", "drop_private")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TextRules:
       quotes: whether two backticks or apostrophes become a quotation mark, before SentencePiece.
       longest_word: characters of the longest word that WordPiece splits; longer words are [UNK].
         In transformers these are 100.
+      drop_private: whether WordPiece drops characters for private use, such as bullets of PDF
+        files, as transformers does; google-research/bert reads them as [UNK].
     """
 
     do_lower_case: bool | None = None
@@ -45,6 +48,7 @@ class TextRules:
     as_huggingface: bool = False
     quotes: bool = False
     longest_word: int = wordpiece.MAX_WORD_CHARACTERS
+    drop_private: bool = False
 
     @property
     def lower(self) -> bool:
@@ -79,6 +83,7 @@ class TextRules:
                 "as_huggingface": sentencepiece and rules.as_huggingface,
                 "quotes": sentencepiece and rules.quotes,
                 "longest_word": sentencepiece or rules.longest_word,
+                "drop_private": not sentencepiece and rules.drop_private,
             }
             for rules in (self, other)
         ]

@@ -256,7 +256,10 @@ class FullTokenizer:
             self._resplit_ids = self._find_resplit_ids()
         else:
             self.basic_tokenizer = BasicTokenizer(
-                self.do_lower_case, not self.keep_accents, self.rules.split_ideographs
+                self.do_lower_case,
+                not self.keep_accents,
+                self.rules.split_ideographs,
+                self.rules.drop_private,
             )
             self.wordpiece_tokenizer = WordpieceTokenizer(
                 self.vocab, self.inv_vocab[self.unk_id], self.rules.longest_word

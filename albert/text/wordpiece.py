@@ -3,6 +3,8 @@
 No TensorFlow here. Use these names through `tokenization`.
 """
 
+import functools
+import itertools
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
@@ -165,6 +167,11 @@ def is_dropped(character: str) -> bool:
     return control or character == "\ufffd"
 
 
+def is_dropped_or_private(character: str) -> bool:
+    """Returns whether a character is dropped where those for private use are, too."""
+    return unicodedata.category(character) == "Co" or is_dropped(character)
+
+
 def is_ideograph(character: str) -> bool:
     """Returns whether a character is a Chinese ideograph, by Unicode block: a word of its own."""
     code = ord(character)
@@ -190,14 +197,13 @@ def is_accent(character: str) -> bool:
     return unicodedata.category(character) == "Mn"
 
 
-def _clean(character: str) -> str:
+def _clean(character: str, split_ideographs: bool, drop_private: bool) -> str:
+    if split_ideographs and is_ideograph(character):
+        return f" {character} "
     if unicodedata.category(character) == "Zs" or character in "\t\n\r":
         return " "
-    return "" if is_dropped(character) else character
-
-
-def _clean_and_space_ideograph(character: str) -> str:
-    return f" {character} " if is_ideograph(character) else _clean(character)
+    belongs = is_dropped_or_private if drop_private else is_dropped
+    return "" if belongs(character) else character
 
 
 def _space_punctuation(character: str) -> str:
@@ -208,8 +214,12 @@ def _strip_accent_and_space_punctuation(character: str) -> str:
     return "" if is_accent(character) else _space_punctuation(character)
 
 
-_CLEAN = _CharacterTable(_clean)
-_CLEAN_AND_SPACED = _CharacterTable(_clean_and_space_ideograph)
+_CLEAN = {
+    rules: _CharacterTable(
+        functools.partial(_clean, split_ideographs=rules[0], drop_private=rules[1])
+    )
+    for rules in itertools.product((False, True), repeat=2)
+}
 _WITH_ACCENTS = _CharacterTable(_space_punctuation)
 _WITHOUT_ACCENTS = _CharacterTable(_strip_accent_and_space_punctuation)
 
@@ -245,6 +255,7 @@ class BasicTokenizer:
     Args:
       strip_accents: whether it loses its accents; None: if it is lower-cased.
       split_ideographs: whether each Chinese ideograph is a word.
+      drop_private: whether characters for private use are dropped, such as bullets of PDF files.
     """
 
     def __init__(
@@ -252,10 +263,11 @@ class BasicTokenizer:
         do_lower_case: bool = True,
         strip_accents: bool | None = None,
         split_ideographs: bool = True,
+        drop_private: bool = False,
     ) -> None:
         self.do_lower_case = do_lower_case
         self._strip_accents = do_lower_case if strip_accents is None else strip_accents
-        self._clean = _CLEAN_AND_SPACED if split_ideographs else _CLEAN
+        self._clean = _CLEAN[bool(split_ideographs), bool(drop_private)]
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of str or UTF-8 bytes; ideographs and marks are single words."""

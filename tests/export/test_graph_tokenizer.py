@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert.export import graphs
 from albert.io import file_io
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 from tests.support.builders import ODD_TEXTS, TESTDATA
 
 pytest.importorskip("tensorflow_text")
@@ -102,6 +102,16 @@ def test_a_vocabulary_with_a_character_that_differs_is_refused(kind, monkeypatch
 @pytest.mark.slow
 def test_ids_of_hard_texts(tokenizer, in_graph):
     assert_same_ids(tokenizer, ODD_TEXTS, in_graph)
+
+
+def test_characters_for_private_use_are_dropped_where_the_rules_say_it():
+    path = str(TESTDATA / "tiny_vocab.txt")
+    for drop_private in (True, False):
+        rules = text_rules.TextRules(True, drop_private=drop_private)
+        tokenizer = tokenization.FullTokenizer(path, rules=rules)
+        texts = ["the\uf0b7 boat", "\U000f0001\U0010fffd the"]
+        assert_same_ids(tokenizer, texts, graphs.WordPiece(tokenizer))
+        assert (tokenizer.encode(texts[1]) == tokenizer.encode("the")) == drop_private
 
 
 SIGNS = 'ab ,.9 1\u00e9\u0301\u00bd\u2003\u03a3\u0130\u2581\u4e2d\U0001f600\t"'

@@ -1,12 +1,14 @@
 """Tokenizers of Hugging Face folders: what they ask for is done, or refused by name."""
 
 import json
+import sys
+import unicodedata
 
 import pytest
 
 from albert.io import file_io
 from albert.model import huggingface_tokenizer, model_folder, sources
-from albert.text import sample_lines, text_rules, tokenization
+from albert.text import sample_lines, text_rules, tokenization, wordpiece
 from tests.support.vocabulary_samples import SPECIAL, fast_file, folder_with, tokenizer_of
 
 
@@ -14,11 +16,11 @@ def test_entries_become_rules(tmp_path):
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": False}
     config["tokenize_chinese_chars"] = False
     path = folder_with(tmp_path / "a", tokenizer_config=config)
-    expected = text_rules.TextRules(True, True, False, ids_by_line=True, longest_word=100)
+    others = {"longest_word": 100, "drop_private": True}
+    expected = text_rules.TextRules(True, True, False, ids_by_line=True, **others)
     assert sources.rules_beside(str(path / "model.safetensors")) == expected
     fast = {"normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}}
     path = folder_with(tmp_path / "b", tokenizer=fast)
-    others = {"longest_word": 100}
     assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": False} | others
     path = folder_with(tmp_path / "c", tokenizer=fast, tokenizer_config={"do_lower_case": True})
     assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": True} | others
@@ -170,6 +172,36 @@ def test_words_too_long_for_the_library_are_unknown(tmp_path, longest):
             ids = theirs.encode(letter * count, add_special_tokens=False).ids
             assert made.encode(letter * count) == ids
             assert (ids == [1]) == (count > longest)
+
+
+# Those that the library keeps and Python drops, which are of the category Cf in later versions of
+# Unicode than the library knows.
+_OTHER_IN_LIBRARY = {*"\u0890\u0891\u08e2\U000110cd", *map(chr, range(0x13430, 0x1343F))}
+
+
+def test_characters_are_dropped_as_in_the_library(tmp_path):
+    """All that are assigned; bullets of PDF files are characters for private use."""
+    normalizers = pytest.importorskip("tokenizers.normalizers")
+    path = folder_with(tmp_path / "a", tokenizer=fast_file())
+    rules = sources.rules_beside(str(path / "model.safetensors"))
+    assert rules.drop_private and text_rules.from_json(rules.to_json(), "") == rules
+    made = tokenization.load(str(path / "vocab.txt"), rules)
+    assert made.encode("the\uf0b7 \U000f0001") == made.encode("the")
+    plain = tokenization.load(str(path / "vocab.txt"), text_rules.TextRules(True))
+    assert "drop_private" not in plain.rules.to_json()
+    assert plain.tokenize("the \uf0b7") == ["the", "[UNK]"]
+    words = wordpiece.BasicTokenizer(False, False, False, drop_private=True).tokenize
+    clean = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False
+    )
+    known = (c for c in map(chr, range(sys.maxunicode + 1)))
+    known = [c for c in known if unicodedata.category(c) not in ("Cs", "Cn")]
+    differing = {
+        c for c in known
+        if not wordpiece.is_punctuation(c)
+        and words(f"a{c}b") != clean.normalize_str(f"a{c}b").split()
+    }  # fmt: skip
+    assert differing <= _OTHER_IN_LIBRARY
 
 
 def test_the_longest_word_must_be_a_number(tmp_path):
