@@ -46,7 +46,11 @@ class Settings(options.Group):
         "One vector of each text, named as in training: mean, or cls for --vectors=first.",
         choices=pooling.KINDS,
     )
-    max_seq_length: int = options.count(512, "Longest input in tokens; longer ones are cut.")
+    max_seq_length: int = options.count(
+        512,
+        "Longest input in tokens; longer ones are cut.",
+        shown_default="512, or what the model says or has, if that is less",
+    )
     batch_size: int = options.count(32, "Texts computed together.")
 
     def check(self) -> None:
@@ -92,7 +96,11 @@ def main(values: flags.FlagValues) -> None:
         kind = embeddings.kind_of(settings.pooling)
     elif "vectors" not in settings.given:
         kind = embeddings.kind_for(source)
-    extractor = embeddings.Extractor(source, layers, kind, settings.max_seq_length)
+    length = settings.max_seq_length
+    if "max_seq_length" not in settings.given:
+        length = embeddings.length_for(source, length)
+        logging.info("Texts are cut to %d tokens (--max_seq_length)", length)
+    extractor = embeddings.Extractor(source, layers, kind, length)
     path, output = settings.input_file, settings.output_file
     with file_io.open_input_or_stdin(path, "--input_file") as lines:
         texts = file_io.text_lines(lines, path or "standard input")

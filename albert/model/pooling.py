@@ -14,6 +14,7 @@ from albert.io import file_io
 CLS, MEAN = "cls", "mean"  # the first token's (in heads through the pooler); the mean of all tokens
 KINDS = (CLS, MEAN)
 _MODULES, _CONFIG = "modules.json", "config.json"
+_LENGTH = "sentence_bert_config.json"
 # Entries of the configuration that turn one kind on; the names that newer versions write.
 _MODES = {
     "pooling_mode_cls_token": CLS,
@@ -41,10 +42,27 @@ def read(folder: str) -> str | None:
     return _read_kind(os.path.join(folder, modules["Pooling"], _CONFIG))
 
 
+def read_max_length(folder: str) -> int | None:
+    """Returns the most tokens of a text that a sentence-transformers model reads.
+
+    None if its folder does not say it, and for other folders.
+    """
+    path = os.path.join(folder, _LENGTH)
+    if not file_io.exists(path):
+        return None
+    length = file_io.read_json(path, "configuration of sentences", dict).get("max_seq_length")
+    if length is not None and not (type(length) is int and length >= 3):
+        raise file_io.InputError(
+            f"{path}: max_seq_length is {length!r}, expected a number of tokens from 3 on"
+        )
+    return length
+
+
 def files(folder: str) -> list[str]:
-    """Lists the files that `read` reads, relative to the folder."""
+    """Lists the files that `read` and `read_max_length` read, relative to the folder."""
     modules = _modules(folder)
-    return [_MODULES, os.path.join(modules["Pooling"], _CONFIG)] if "Pooling" in modules else []
+    names = [_MODULES, os.path.join(modules["Pooling"], _CONFIG)] if "Pooling" in modules else []
+    return names + [_LENGTH] * file_io.exists(os.path.join(folder, _LENGTH))
 
 
 def _modules(folder: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from albert.model import (
     checkpoints,
     encoder,
     head_config,
+    huggingface,
     model_folder,
     pooling,
     prepared_weights,
@@ -69,6 +70,21 @@ def kind_for(source: sources.Source) -> str:
         return kind_of(said)
     head = model_folder.described_head(folder)
     return kind_of(head.pooling) if head and head.pooling != pooling.CLS else "tokens"
+
+
+def length_for(source: sources.Source, longest: int) -> int:
+    """Returns the most tokens of a text that a model is made for, at most `longest`.
+
+    Models of sentence-transformers say it, else the tokenizer of a Hugging Face folder does; the
+    model's positions are a limit for all.
+    """
+    limits = [longest]
+    if source.checkpoint:
+        folder = os.path.dirname(source.checkpoint)
+        said = pooling.read_max_length(folder) or huggingface.read_max_length(folder)
+        limits += [said] if said else []
+    config = encoder.AlbertConfig.from_json_file(source.config_file)
+    return min(*limits, config.max_position_embeddings)
 
 
 def check_layers(layers: Sequence[int], config: encoder.AlbertConfig) -> None:

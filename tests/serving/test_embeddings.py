@@ -153,6 +153,44 @@ def test_a_model_says_the_vectors_of_its_texts(folder, texts_file, tmp_path, run
         vectors(vectors="tokens", pooling="cls")
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, 32),
+        ({"sentence_bert_config.json": {"max_seq_length": 9}}, 9),
+        ({"tokenizer_config.json": {"model_max_length": 1e30}}, 32),
+        ({"tokenizer_config.json": {"model_max_length": 12}}, 12),
+        # sentence-transformers also takes its own number then.
+        (
+            {
+                "tokenizer_config.json": {"model_max_length": 12},
+                "sentence_bert_config.json": {"max_seq_length": 14},
+            },
+            14,
+        ),
+        ({"sentence_bert_config.json": {"max_seq_length": None}}, 32),
+    ],
+)
+def test_a_model_says_how_long_its_texts_are(folder, tmp_path, said, expected, run_script, caplog):
+    shutil.copytree(folder, tmp_path / "model")
+    for name, content in said.items():
+        (tmp_path / "model" / name).write_text(json.dumps(content))
+    (tmp_path / "texts.txt").write_text("bread " * 40)
+    flags = {"init_checkpoint": tmp_path / "model", "input_file": tmp_path / "texts.txt"}
+    with caplog.at_level("INFO"):
+        run(run_script, **flags, output_file=tmp_path / "out.jsonl", vectors="first")
+    (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert len(row["tokens"]) == expected
+    assert f"Texts are cut to {expected} tokens (--max_seq_length)" in caplog.text
+
+
+def test_a_wrong_length_of_a_model_is_named(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / "sentence_bert_config.json").write_text('{"max_seq_length": "9"}')
+    with pytest.raises(file_io.InputError, match="max_seq_length is '9', expected a number"):
+        embeddings.length_for(sources.locate(checkpoint=str(tmp_path / "model")), 512)
+
+
 def test_a_trained_head_says_the_vectors_of_its_texts(tmp_path):
     for trained, expected in (("mean", "mean"), ("cls", "tokens")):
         path = builders.write_classifier(tmp_path / trained, pooling=trained)
