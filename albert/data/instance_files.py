@@ -47,6 +47,10 @@ class Job:
             self.vocab_file, spm_model_file=self.spm_model_file, rules=self.rules
         )
 
+    def check_vocabulary(self) -> None:
+        """Rejects a wrong vocabulary before workers start; warns of pieces that no text gives."""
+        tokenization.warn_of_unreachable_pieces(self.load_tokenizer())
+
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
@@ -80,7 +84,7 @@ def create(
       Counter of everything read, made and skipped.
     """
     check_outputs(input_paths, output_paths)
-    job.load_tokenizer()  # Fails here for a wrong vocabulary, before workers start.
+    job.check_vocabulary()
     plan = corpus.plan_blocks(input_paths)
     num_bytes = expected_bytes(plan, job)
     counts = text_counts(input_paths, plan)

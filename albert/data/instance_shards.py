@@ -101,7 +101,7 @@ def create(
     if not 1 <= num_shards <= MAX_SHARDS:
         raise file_io.InputError(f"num_shards={num_shards} must be between 1 and {MAX_SHARDS}")
     instance_files.check_outputs(input_paths, shard_paths(prefix, num_shards))
-    job.load_tokenizer()  # Fails here for a wrong vocabulary, before workers start.
+    job.check_vocabulary()
     folder = _working_folder(prefix, shared=make_shards is not None)
     description = _describe(input_paths, num_shards, job)
     file_io.make_dirs(folder)

@@ -502,8 +502,8 @@ def warn_of_unreachable_pieces(tokenizer: FullTokenizer) -> None:
     if not tokenizer.keep_accents:
         remedies.append("keep_accents")
     logging.warning(
-        "%s: %d of %d pieces (%s) can never be found, as texts lose their %s; if the model was "
-        "trained with them, give %s",
+        "%s: %d of %d pieces (%s) can never be found, as texts lose their %s; if the vocabulary "
+        "was made with them, give %s",
         tokenizer.vocabulary_file,
         len(pieces),
         tokenizer.vocab_size,

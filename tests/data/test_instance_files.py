@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert.data import instance_files, instances, masking, shuffling
 from albert.io import file_io
-from albert.text import corpus, tokenization
+from albert.text import corpus, text_rules, tokenization
 from tests.support.instance_samples import SENTENCES, make_job, use_small_blocks
 
 BLOCK_BYTES = 1000
@@ -260,6 +260,20 @@ def test_a_missing_vocabulary_is_found_before_any_work(text, job, tmp_path):
     with pytest.raises(file_io.InputError, match="the file .*none.model does not exist"):
         create(text, [tmp_path / "out"], job, 2)
     assert_untouched(tmp_path, [])
+
+
+@pytest.mark.parametrize(("keep_accents", "count"), [(None, 1), (True, 0)])
+def test_pieces_that_no_text_gives_are_named_once(
+    text, job, tmp_path, testdata, caplog, keep_accents, count
+):
+    path = tmp_path / "vocab.txt"
+    path.write_text((testdata / "tiny_vocab.txt").read_text() + "für\n")
+    rules = text_rules.TextRules(True, keep_accents)
+    job = instance_files.Job(job.settings, 1, vocab_file=str(path), rules=rules)
+    with caplog.at_level("WARNING", logger="absl"):
+        create(text, [tmp_path / "out"], job)
+    assert caplog.text.count("1 of 296 pieces (für) can never be found") == count
+    assert caplog.text.count("give nodo_lower_case or keep_accents") == count
 
 
 @pytest.mark.parametrize("where", ["buckets", "out"])
