@@ -9,6 +9,8 @@ Shapes: N words of a document, G runs of all evaluation sets, T their texts.
 """
 
 import dataclasses
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,6 +54,13 @@ class Index:
     starts: list[str]
     names: tuple[str, ...]
     counts: dict[str, dict[str, int]]
+
+    def digest(self) -> str:
+        """Returns a hash of all that `find` and the begins of texts depend on."""
+        content = hashlib.sha256(json.dumps(self.starts).encode())
+        for values in (self.hashes, self.text_of, self.set_of):
+            content.update(values.tobytes())
+        return content.hexdigest()
 
     def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns (places [M], texts [M]): where runs begin in a document, and texts with them.

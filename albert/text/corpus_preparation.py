@@ -142,7 +142,7 @@ def _unfinished(
             {
                 "version": VERSION,
                 "settings": {**dataclasses.asdict(preparation), "skip_bad_files": None},
-                "texts": index and index.counts,
+                "texts": index and index.digest(),
             }
         )
     )

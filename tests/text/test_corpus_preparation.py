@@ -381,6 +381,32 @@ def test_only_what_fits_is_gone_on_with(tmp_path, monkeypatch):
     assert opened == [*paths[:2], *paths]
 
 
+def test_files_are_read_again_for_other_texts_of_an_evaluation_set(tmp_path, monkeypatch):
+    """Also if these have as many texts and words."""
+    rng = random.Random(11)
+    texts = [sentence(rng, 20) for _ in range(2)]
+    paths = [write(tmp_path / f"{n}.txt", [[*document(rng), texts[n]]]) for n in range(2)]
+    (tmp_path / "squad").mkdir()
+    preparation = Preparation(SENTENCES, 0, contamination=("squad",), data_dir=str(tmp_path))
+    read, interrupts = corpus_cleaning.read_documents, [True, False, True, False]
+
+    def read_documents(path, *rest):
+        if path == paths[1] and interrupts.pop(0):
+            raise KeyboardInterrupt
+        return read(path, *rest)
+
+    monkeypatch.setattr(corpus_cleaning, "read_documents", read_documents)
+    for first in (0, 1):
+        (tmp_path / "squad" / "dev.json").write_text(json.dumps([texts[first]]))
+        with pytest.raises(KeyboardInterrupt):
+            prepare(paths, tmp_path / f"out{first}", preparation)
+        (tmp_path / "squad" / "dev.json").write_text(json.dumps([texts[0]]))
+        report = prepare(paths, tmp_path / f"out{first}", preparation)
+        left = {line for lines in written(tmp_path / f"out{first}") for line in lines}
+        assert left & set(texts) == {texts[1]}
+        assert report["contamination"]["sets"]["squad"]["texts_found"] == 1
+
+
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "corpus-00000.txt").write_text("precious")
