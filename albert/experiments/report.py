@@ -155,11 +155,11 @@ def _failure(run: Run) -> Iterator[Block]:
         yield {"warning": f"This run is {record['status']}: {message}"}
 
 
-def _other_evaluations(run: Run) -> Iterator[dict[str, Any]]:
+def _other_evaluations(run: Run) -> Iterator[Block]:
     """Yields a warning if the table and curves of evaluations are not of the data of the result."""
     if differing := run_record.find_other_basis(run.record):
         texts = "; ".join(differing)
-        yield {"warning": f"The result and the evaluations are not of the same: {texts}."}
+        yield Block(warning=f"The result and the evaluations are not of the same: {texts}.")
 
 
 def _title(run: Run) -> str:
