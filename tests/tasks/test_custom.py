@@ -85,8 +85,12 @@ def test_the_kind_is_logged_with_the_flag_that_changes_it(tmp_path, caplog, labe
 @pytest.mark.parametrize(
     ("labels", "other", "hint"),
     [
-        ([1, 2], 3, "1, 2; .*this label, or, to predict numbers, give label_type=regression"),
-        (["a", "b"], 3, "a, b; correct the row, or train with examples of this label"),
+        ([1, 2], 3, "1, 2; .*labels.json .*, or, to predict numbers, give label_type=regression"),
+        (
+            ["a", "b"],
+            3,
+            "a, b; correct the row, or train with examples of this label .*labels.json .*",
+        ),
     ],
 )
 def test_a_label_that_training_lacks_is_named(tmp_path, labels, other, hint):
