@@ -133,7 +133,7 @@ def main(values: flags.FlagValues) -> None:
     batch_size = pretraining.find_batch_size(settings, strategy)
     settings = dataclasses.replace(settings, train_batch_size=batch_size)
     command_line = command_line.with_value("train_batch_size", batch_size)
-    source = settings.model.find(needs_vocabulary=False)
+    source = pretraining.find_source(settings)
     config = training.read_config(settings, source)
     model_settings.check_seq_length(settings.max_seq_length, config)
     slots = settings.masks.config().num_slots
@@ -144,7 +144,7 @@ def main(values: flags.FlagValues) -> None:
     distilled = settings.teacher.distillation(teacher, source, config, *outputs)
     tasks = pretraining.find_sentence_tasks(settings, strategy)
     data = make_data(settings, config, sentence_labels=tasks[0] != "none")
-    pretraining.check_vocabulary(settings, source, config, data)
+    pretraining.check_vocabulary(source, config, data)
     recorder = command_line.recorder(source, settings.teacher.teacher)
     run = make_run(settings, source, config, distilled, tasks[0], strategy, recorder)
     task = settings.schedule.with_metric(pretraining_task.make_task(*tasks))

@@ -292,26 +292,26 @@ def find_masker(
     return dynamic_masking.make_masker(config, files, tokenizer, settings.loop.seed)
 
 
+def find_source(settings: Settings) -> sources.Source:
+    """Returns the initial model; if it has no vocabulary, with that of the output folder."""
+    source, folder = settings.model.find(needs_vocabulary=False), settings.output_dir
+    paths = sources.vocabularies_in(folder) if file_io.is_dir(folder) else []
+    if source.vocabulary or len(paths) != 1:
+        return source
+    kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
+    rules = sources.rules_beside(paths[0], settings.model.text_rules())
+    return dataclasses.replace(source, **{kind: paths[0]}, rules=rules)
+
+
 def check_vocabulary(
-    settings: Settings,
-    source: sources.Source,
-    config: configuration.AlbertConfig,
-    data: contracts.Data,
+    source: sources.Source, config: configuration.AlbertConfig, data: contracts.Data
 ) -> None:
-    """Rejects a vocabulary, of `source` or in the output folder, that does not fit the model's
-    sizes or the manifests of the records."""
+    """Rejects a vocabulary that does not fit the model's sizes or the manifests of the records."""
     from albert.data import instance_shards
 
     if not source.vocabulary:
-        folder = settings.output_dir
-        paths = sources.vocabularies_in(folder) if file_io.is_dir(folder) else []
-        if len(paths) != 1:
-            return
-        kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
-        rules = sources.rules_beside(paths[0], settings.model.text_rules())
-        source = dataclasses.replace(source, **{kind: paths[0]}, rules=rules)
+        return
     tokenizer = model_folder.load_tokenizer(source, config)
-    assert source.vocabulary is not None
     is_sentencepiece = tokenizer.sp_model is not None
     files = dict.fromkeys([*data.files("train"), *data.files("dev")])
     instance_shards.check_vocabulary(files, source.vocabulary, source.rules, is_sentencepiece)

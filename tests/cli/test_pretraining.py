@@ -13,7 +13,7 @@ from albert import run_pretraining
 from albert.cli import pretraining
 from albert.data import dynamic_masking, instances, record_files
 from albert.io import file_io
-from albert.model import checkpoints, encoder, pretraining_heads
+from albert.model import checkpoints, encoder, pretraining_heads, sources
 from tests.support import command_lines
 
 CONFIG = encoder.AlbertConfig(
@@ -107,6 +107,20 @@ def test_records_of_another_vocabulary_are_refused(
             max_seq_length=LENGTH, max_predictions_per_seq=SLOTS, do_train=given, do_eval=True,
             num_train_steps=2, num_warmup_steps=1, **files, **vocabulary,
         )  # fmt: skip
+
+
+def test_rules_of_a_vocabulary_in_the_output_folder_are_recorded(
+    inputs, tmp_path, testdata, run_script
+):
+    shutil.copy(testdata / "tiny.model", tmp_path)
+    config = dataclasses.replace(CONFIG, vocab_size=400)
+    file_io.write_text(str(tmp_path / "config.json"), config.to_json_string())
+    run_script(
+        run_pretraining, albert_config_file=tmp_path / "config.json", output_dir=tmp_path,
+        input_file=inputs / "labeled.tfrecord", max_seq_length=LENGTH, do_lower_case=False,
+        max_predictions_per_seq=SLOTS, do_train=True, num_train_steps=1, num_warmup_steps=0,
+    )  # fmt: skip
+    assert not sources.locate(checkpoint=str(tmp_path)).rules.do_lower_case
 
 
 def test_the_flag_knows_every_task():
