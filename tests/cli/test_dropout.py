@@ -3,6 +3,7 @@
 import importlib
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -164,7 +165,8 @@ def test_rates_reach_model_and_folder(started, tmp_path, told, script):
 
 
 def test_rates_of_pretraining_reach_model_and_folder(started, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.run_pretraining.make_data", lambda *arguments, **_: None)
+    data = types.SimpleNamespace(files=lambda split: [])
+    monkeypatch.setattr("albert.run_pretraining.make_data", lambda *arguments, **_: data)
     (tmp_path / "out").mkdir()
     assert not is_dropped(*started("run_pretraining"), "masked_lm_logits")
     task, run = started("run_pretraining", hidden_dropout_prob=0.25)

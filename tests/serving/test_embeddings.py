@@ -177,7 +177,7 @@ def test_a_model_says_how_long_its_texts_are(folder, tmp_path, said, expected, r
         (tmp_path / "model" / name).write_text(json.dumps(content))
     (tmp_path / "texts.txt").write_text("bread " * 40)
     flags = {"init_checkpoint": tmp_path / "model", "input_file": tmp_path / "texts.txt"}
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="absl"):
         run(run_script, **flags, output_file=tmp_path / "out.jsonl", vectors="first")
     (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert len(row["tokens"]) == expected

@@ -193,7 +193,7 @@ def test_dev_data_that_a_finished_run_is_scored_on_again_belongs_to_its_record(
     inputs["eval_data"] = ("../eval_data", ["../eval_data"])
     with recorder(tmp_path, inputs=inputs).session(path, ["train", "eval"], {}):
         pass
-    assert run_record.changed_data([path]) == [["train_data", "predict_data"]]
+    assert run_record.changed_inputs([path]) == [["train_data", "predict_data"]]
 
 
 def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one(tmp_path):
