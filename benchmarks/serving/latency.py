@@ -213,8 +213,8 @@ def make_sides(model, folder, requests_file):
         texts = os.path.join(folder, "calibration.json")
         with open(texts, "w", encoding="utf-8") as file:
             json.dump(sentences("SST-2", "train")[:300], file)
-        export = [*peer, "export", of_transformers, exported, texts, *FLAGS.peers]
-        subprocess.run(export, check=True, env=harness.environment())
+        command = [*peer, "export", of_transformers, exported, texts, *FLAGS.peers]
+        subprocess.run(command, check=True, env=harness.environment())
         for name in FLAGS.peers:
             commands[name] = [*peer, "answer", name, of_transformers, exported, threads]
     return [Side(name, [*command, requests_file]) for name, command in commands.items()]
