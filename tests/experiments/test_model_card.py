@@ -134,6 +134,7 @@ def test_scores_of_a_later_evaluation_on_other_data_are_not_those_of_the_named_d
     text = write(tmp_path / "card", run)
     assert "| eval_accuracy | 0.75 |" in text and "0.25" not in text
     assert "At step 10, best of 2 checkpoints by eval_accuracy" in text
+    pytest.importorskip("jinja2")
     page = report.run_page(runs.read_run(path, "run"))
     assert "not of the same: data a.tsv (SHA-256 aaaaaaaaaaaaaaaa…) and b.tsv (SHA-256 bbb" in page
 
