@@ -685,8 +685,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Parses a text as JSON.
+def parse_json(text: str | bytes) -> object:
+    """Parses a text as JSON; the caller must check what kind of value it is.
 
     Raises:
       InputError: it is malformed, an object repeats a key, or Python cannot parse its nesting or

@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from absl import logging
@@ -187,13 +187,14 @@ def _checked_passage(place: str, text: str) -> dict[str, Any]:
             raise file_io.InputError(f"{place}: {problem}")
 
     try:
-        passage = file_io.parse_json(text)
+        value = file_io.parse_json(text)
     except file_io.InputError as error:
         raise file_io.InputError(
             f"{place}: expected one JSON object with the keys {', '.join(_PASSAGE)}; {error}"
         ) from error
-    json_shapes.check(passage, _PASSAGE, f"{place}: passage")
-    json_shapes.check_text(passage, place)
+    json_shapes.check(value, _PASSAGE, f"{place}: passage")
+    json_shapes.check_text(value, place)
+    passage = cast(dict[str, Any], value)
     passage["id"], count = str(passage["id"]), len(passage["questions"])
     for key in ("options", "answers"):
         found = len(passage[key])

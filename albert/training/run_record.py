@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from absl import logging
 
@@ -291,7 +291,7 @@ def _read_rows(path: str) -> tuple[list[Json], bool]:
             raise file_io.InputError(f"{path} line {number} is damaged: {error}") from error
         json_shapes.check(row, _ROW, f"{path} line {number}")
         json_shapes.check_text(row, f"{path} line {number}")
-        rows.append(row)
+        rows.append(cast(Json, row))
     return rows, not last
 
 
