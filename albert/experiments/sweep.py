@@ -181,7 +181,7 @@ class Sweep:
             file_io.rename(folder, target)
             self._say(f"{trial.name}: it is trained again; {target} has the run with {reason}")
         else:
-            seed_runs.find_outdated(runs)
+            seed_runs.find_outdated(runs)  # an error if its training data or models have changed
 
     def _reason_to_move(self, trial: sweep_journal.Trial, folder: str, runs: Sequence[str]) -> str:
         """Returns why a trial cannot resume the run in its folder; "" if it can.

@@ -195,8 +195,7 @@ class WordPiece(_GraphTokenizer):
         self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         self._splits_ideographs = tokenizer.rules.split_ideographs
         self._longest_word = tokenizer.rules.longest_word
-        private = tokenizer.rules.drop_private
-        is_dropped = wordpiece.is_dropped_or_private if private else wordpiece.is_dropped
+        is_dropped = wordpiece.choose_dropped(tokenizer.rules.drop_private)
         self._dropped = tokenization.character_class(is_dropped) + "+"
         self._ideograph = f"({tokenization.character_class(wordpiece.is_ideograph)})"
         self._accent = tokenization.character_class(wordpiece.is_accent) + "+"

@@ -350,8 +350,7 @@ def _wordpiece(
         pattern = {"Regex": tokenization.character_class(belongs)}
         return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 
-    private = tokenizer.rules.drop_private
-    is_dropped = wordpiece.is_dropped_or_private if private else wordpiece.is_dropped
+    is_dropped = wordpiece.choose_dropped(tokenizer.rules.drop_private)
     normalizers = [_replace(tokenization.character_class(is_dropped), "")]
     if tokenizer.do_lower_case:
         normalizers += _lower_case()

@@ -423,7 +423,7 @@ def warn_of_decision(decision: decisions.Decision, prefix: str) -> None:
         parts.append("abstention")
         promise = f", so that more than {decision.max_error or 0:.2%} of its answers may be wrong"
     logging.warning(
-        "%s: found with the checkpoint of step %d, not with %s of step %d: %s%s; find this again "
+        "%s: found with the checkpoint of step %d, not with %s of step %d: %s%s; find them again "
         "with do_eval and calibrate, choose_thresholds or max_error",
         os.path.join(os.path.dirname(prefix), sources.DESCRIPTION_NAME), decision.step,
         os.path.basename(prefix), step, " and ".join(parts), promise,

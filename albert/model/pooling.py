@@ -62,7 +62,9 @@ def files(folder: str) -> list[str]:
     """Lists the files that `read` and `read_max_length` read, relative to the folder."""
     modules = _modules(folder)
     names = [_MODULES, os.path.join(modules["Pooling"], _CONFIG)] if "Pooling" in modules else []
-    return names + [_LENGTH] * file_io.exists(os.path.join(folder, _LENGTH))
+    if file_io.exists(os.path.join(folder, _LENGTH)):
+        names.append(_LENGTH)
+    return names
 
 
 def _modules(folder: str) -> dict[str, str]:

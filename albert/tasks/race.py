@@ -244,8 +244,8 @@ def iter_race_examples(
                 passage = _checked_passage(place, text)
                 if (other := places.setdefault(passage["id"], place)) != place:
                     raise file_io.InputError(
-                        f"{place}: {other} has the id {passage['id']!r}, too; give each passage of "
-                        "a split its own, as ids of questions begin with it"
+                        f"{place}: the id {passage['id']!r} is already that of {other}; give each "
+                        "passage of a split its own, as ids of questions begin with it"
                     )
                 article = clean(passage["article"])
                 rows = zip(passage["questions"], passage["options"], strict=True)

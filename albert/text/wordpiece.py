@@ -168,8 +168,13 @@ def is_dropped(character: str) -> bool:
 
 
 def is_dropped_or_private(character: str) -> bool:
-    """Returns whether a character is dropped where those for private use are, too."""
+    """Returns whether a character is for private use, or dropped by `is_dropped`."""
     return unicodedata.category(character) == "Co" or is_dropped(character)
+
+
+def choose_dropped(drop_private: bool) -> Callable[[str], bool]:
+    """Returns which characters are dropped under this rule of `text_rules.TextRules`."""
+    return is_dropped_or_private if drop_private else is_dropped
 
 
 def is_ideograph(character: str) -> bool:
@@ -202,8 +207,7 @@ def _clean(character: str, split_ideographs: bool, drop_private: bool) -> str:
         return f" {character} "
     if unicodedata.category(character) == "Zs" or character in "\t\n\r":
         return " "
-    belongs = is_dropped_or_private if drop_private else is_dropped
-    return "" if belongs(character) else character
+    return "" if choose_dropped(drop_private)(character) else character
 
 
 def _space_punctuation(character: str) -> str:

@@ -108,7 +108,7 @@ def test_a_decision_of_another_checkpoint_is_a_warning(tmp_path, caplog):
     assert warning == (
         f"{folder}/model.json: found with the checkpoint of step 10, not with model.ckpt-20 of "
         "step 20: temperature and abstention, so that more than 5.00% of its answers may be wrong; "
-        "find this again with do_eval and calibrate, choose_thresholds or max_error"
+        "find them again with do_eval and calibrate, choose_thresholds or max_error"
     )
     assert caplog.messages.count(warning) == 2
 
