@@ -446,7 +446,7 @@ def find_batch_size(settings: Settings, strategy: "tf.distribute.Strategy") -> i
 def with_blimp(
     settings: Settings, task: contracts.Task, config: configuration.AlbertConfig
 ) -> contracts.Task:
-    """Returns the task, whose evaluations also measure BLiMP if flags ask for it."""
+    """Returns the task, whose evaluations also measure BLiMP if the flags name its data."""
     if not settings.blimp.blimp_data_dir:
         return task
     from albert.experiments import blimp, sentence_scores

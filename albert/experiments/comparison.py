@@ -337,7 +337,7 @@ class _Settings:
 
 
 def _compare_pair(a: RunGroup, b: RunGroup, settings: _Settings) -> Pair:
-    """Returns the `Pair` of two sides, before its p is adjusted."""
+    """Compares two groups of runs, `b` less `a`, over seeds and examples; p is not adjusted yet."""
     seeds, with_stuck, why_not_seeds = _over_seeds(a, b, settings)
     examples, why_not_examples = None, ""
     try:

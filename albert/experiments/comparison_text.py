@@ -363,7 +363,11 @@ FORMATS: dict[str, Callable[[Compared, int], str]] = {
 
 
 def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> str:
-    """Formats a comparison in one of `FORMATS`; `num_examples`: gained and lost ones of a pair."""
+    """Formats a comparison in one of `FORMATS`.
+
+    Args:
+      num_examples: most examples to list of those that a pair gains, and of those that it loses.
+    """
     return FORMATS[form](compared, num_examples)
 
 

@@ -40,10 +40,10 @@ def _percentiles(drawn: npt.NDArray, level: float) -> tuple[float, float]:
 
 
 def _check_defined(*scores: npt.NDArray, names: Sequence[str]) -> None:
-    """Rejects a metric that is undefined (NaN) on all examples, or with a score of a side.
+    """Rejects a metric that is undefined (NaN) for a run of any side.
 
     Args:
-      *scores: scores of each side.
+      *scores: [runs] of each side, or one score.
       names: names of the sides.
     """
     for name, values in zip(names, scores, strict=True):

@@ -118,7 +118,7 @@ def find_file(run: Run) -> str | None:
 
 
 def read_outcomes(run: Run, path: str) -> list[Outcome]:
-    """Reads the outcomes in a file of a run.
+    """Reads the label and the prediction of each example in a file of a run.
 
     Args:
       path: the file with its predictions, from `find_file`.

@@ -366,11 +366,15 @@ def _has_new_stages(study: Study, folder: str) -> bool:
     return bool(new)
 
 
-def _check_can_resume(study: Study, folders: Sequence[str]) -> None:
-    """Rejects a study that must resume runs, those in `folders`, of which only the best is left."""
-    if folders and study.flags.get("keep_only_best"):
+def _check_can_resume(study: Study, unfinished: Sequence[str]) -> None:
+    """Rejects a study with unfinished runs of which only the best checkpoint is left.
+
+    Args:
+      unfinished: folders of the runs that must be evaluated or predict again.
+    """
+    if unfinished and study.flags.get("keep_only_best"):
         raise file_io.InputError(
-            f"output_dir={study.folder}: {folders[0]} must be evaluated or predict again, but "
+            f"output_dir={study.folder}: {unfinished[0]} must be evaluated or predict again, but "
             "keep_only_best has removed what resuming needs: do this in its folder by a command "
             "without do_train and num_seeds, or use another output_dir"
         )

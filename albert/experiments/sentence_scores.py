@@ -83,12 +83,16 @@ class Scorer:
             )
         return np.array(ids, np.int32)
 
-    def _copies(self, encoded: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns {name: int32 [C, S]} of encoded sentences: each copy masks a different token."""
-        tokenizer, counts = self._tokenizer, [len(ids) for ids in encoded]
+    def _copies(self, sentences: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns {input of the model: int32 [C, S]}: C copies of sentences, each masks one token.
+
+        Args:
+          sentences: int32 [tokens] each, ids without [CLS] and [SEP].
+        """
+        tokenizer, counts = self._tokenizer, [len(ids) for ids in sentences]
         width = max(counts) + 2
-        rows = np.full([len(encoded), width], tokenizer.pad_id, np.int32)
-        for row, ids in zip(rows, encoded, strict=True):
+        rows = np.full([len(sentences), width], tokenizer.pad_id, np.int32)
+        for row, ids in zip(rows, sentences, strict=True):
             row[: len(ids) + 2] = [tokenizer.cls_id, *ids, tokenizer.sep_id]
         copies = np.repeat(rows, counts, axis=0)
         positions = 1 + np.concatenate([np.arange(n, dtype=np.int32) for n in counts])

@@ -273,11 +273,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _known(trials: Iterable[sweep_journal.Trial], name: str) -> list[float]:
-    """Returns the values of a number of trials, without those that lack it.
-
-    Args:
-      name: attribute of `sweep_journal.Trial`.
-    """
+    """Returns the known values of a numeric attribute, `name`, of trials."""
     return [value for trial in trials if (value := getattr(trial, name)) is not None]
 
 

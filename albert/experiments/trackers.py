@@ -257,7 +257,7 @@ def _write_mlflow(
 
 
 def _mlflow_points(run: ExportedRun) -> tuple[set[_Point], set[_Point]]:
-    """Returns the points of the curves of a run, and its scores as points at its end."""
+    """Returns {(name, step, ms, value)} of a run's curves, and of its scores at its end."""
     points = {
         (_mlflow_name(name), step, int(1000 * time), float(value))
         for name, curve in run.curves.items()

@@ -229,7 +229,7 @@ def find_labels(
 
 
 def answers_of(labels: Sequence[str], decision: decisions.Decision) -> long_texts.LabelSets:
-    """Returns the kind of answers of a model with these label names and decision."""
+    """Returns how a model with these label names, in the order of their ids, answers long texts."""
     return long_texts.LabelSets(decision.thresholds_of(len(labels)), decision.temperature)
 
 
@@ -265,7 +265,7 @@ class LabelSetTask(custom.CustomTask):
         return self.form.is_in(row, self.columns.label)
 
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
-        """Returns the labels of a row in the order of their ids.
+        """Returns the names of a row's labels, a tuple in the order of their ids.
 
         Args:
           row: {column: text or value of JSON}.

@@ -39,7 +39,7 @@ class Recorder:
     description: Json | None = None
 
     def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
-        """Returns what evaluations of files are measured on; this reads the files.
+        """Returns the hash of files and the settings on which scores depend; this reads the files.
 
         Args:
           task: name of the task.
