@@ -32,6 +32,7 @@ MAX_FILE_BYTES = 256 << 20
 MIN_BOILERPLATE = 30
 _UNFINISHED = ".unfinished"
 _HASHES_AT_A_TIME = 1 << 18
+_COPIED_BYTES = 1 << 20  # at a time
 # Parts of a file: the first three are written while it is read, the others at its end.
 _KINDS = ("text", "signatures", "found", "sizes", "keys")
 # Reasons for which something is removed, in the order of the work.
@@ -182,6 +183,12 @@ def _part(folder: str, number: int, kind: str) -> str:
     return os.path.join(folder, f"{number:06d}.{kind}")
 
 
+def _part_sizes(folder: str, number: int) -> list[int | None]:
+    """Returns the bytes of each part of a file; None for those that are missing."""
+    paths = [_part(folder, number, kind) for kind in _KINDS]
+    return [file_io.size(path) if file_io.exists(path) else None for path in paths]
+
+
 @dataclasses.dataclass(frozen=True)
 class _ReaderArguments:
     preparation: Preparation
@@ -204,10 +211,12 @@ class _Reader:
         """Writes the parts of a file, then their note; returns (number, reason to skip it)."""
         number, path = task
         before, reason = _stamp(path), None
+        note_path = _part(self._folder, number, "json")
+        file_io.remove(note_path)  # of another run, whose parts are replaced
         try:
             counts = self._write_parts(number, path)
-            note = {"file": before, "counts": counts}
-            file_io.write_json(_part(self._folder, number, "json"), note)
+            sizes = _part_sizes(self._folder, number)
+            file_io.write_json(note_path, {"file": before, "counts": counts, "sizes": sizes})
         except corpus_cleaning.BadFile as error:
             if not self._preparation.skip_bad_files:
                 raise
@@ -296,7 +305,8 @@ def _read(
 
     def is_done(number: int, path: str) -> bool:
         notes[number] = note = _read_note(_part(folder, number, "json")) or {}
-        return note.get("file") == _stamp(path)
+        expected = (_stamp(path), _part_sizes(folder, number))
+        return (note.get("file"), note.get("sizes")) == expected
 
     arguments = _ReaderArguments(preparation, folder, index)
     every = list(enumerate(input_paths))
@@ -340,9 +350,14 @@ class _Documents:
             yield self._numbers(number, "keys")
 
     def signatures(self) -> duplicates.Signatures:
-        """Returns the signatures of all documents."""
-        paths = [_part(self._folder, number, "signatures") for number in range(self.num_files)]
-        return duplicates.Signatures(paths)
+        """Returns the signatures of all documents, in one file: open files are limited."""
+        path = os.path.join(self._folder, "signatures")
+        with file_io.open_file(path, "wb") as joined:
+            for number in range(self.num_files):
+                with file_io.open_file(_part(self._folder, number, "signatures"), "rb") as file:
+                    while content := file.read(_COPIED_BYTES):
+                        joined.write(content)
+        return duplicates.Signatures(path)
 
     def texts(self, gone: np.ndarray) -> Iterator[str]:
         """Yields the texts of the documents that are not gone."""

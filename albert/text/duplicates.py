@@ -12,7 +12,7 @@ Shapes: D documents, K hashes of a signature.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -110,46 +110,31 @@ def exact_duplicates(keys: Callable[[], Iterable[np.ndarray]], total: int) -> np
 
 
 class Signatures:
-    """Signatures of all documents, in files.
+    """Signatures of all documents, in a file.
 
     Args:
-      paths: files with [*, K] uint32, in the order of the documents.
+      path: file with [D, K] uint32.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._tables = [
-            np.frombuffer(file_io.map_bytes(path), np.uint32).reshape(-1, NUM_HASHES)
-            for path in paths
-            if file_io.size(path)
-        ]
-        self._starts = np.cumsum([0, *map(len, self._tables)])
+    def __init__(self, path: str) -> None:
+        content = file_io.map_bytes(path) if file_io.size(path) else b""
+        self._table = np.frombuffer(content, np.uint32).reshape(-1, NUM_HASHES)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return len(self._table)
 
     def band_keys(self, band: int, width: int, rows: int = 1 << 16) -> Iterator[np.ndarray]:
         """Yields [*] uint64, a hash of each document's band of `width` hashes."""
         columns = slice(band * width, (band + 1) * width)
-        for table in self._tables:
-            for start in range(0, len(table), rows):
-                part = table[start : start + rows, columns].astype(np.uint64)
-                yield words.row_hashes(part)
-
-    def signatures(self, places: np.ndarray) -> np.ndarray:
-        """Returns the [*, K] signatures of the documents at these places."""
-        signatures = np.empty((len(places), NUM_HASHES), np.uint32)
-        table_of = np.searchsorted(self._starts, places, side="right") - 1
-        for table in np.unique(table_of):
-            here = table_of == table
-            signatures[here] = self._tables[table][places[here] - self._starts[table]]
-        return signatures
+        for start in range(0, len(self._table), rows):
+            yield words.row_hashes(self._table[start : start + rows, columns].astype(np.uint64))
 
     def similarities(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Estimates the [*] similarity of documents at places `first` with those at `second`."""
         parts = [
             (
-                self.signatures(first[start : start + _PAIRS_AT_A_TIME])
-                == self.signatures(second[start : start + _PAIRS_AT_A_TIME])
+                self._table[first[start : start + _PAIRS_AT_A_TIME]]
+                == self._table[second[start : start + _PAIRS_AT_A_TIME]]
             ).mean(axis=1)
             for start in range(0, len(first), _PAIRS_AT_A_TIME)
         ]

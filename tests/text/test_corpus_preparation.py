@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 
@@ -342,11 +343,16 @@ def test_a_lost_worker_leaves_what_is_done(tmp_path, monkeypatch):
         raise processes.WorkerLost("a worker was killed")
 
     read = processes.run
-    paths = [write(tmp_path / f"{n}.txt", [document(random.Random(n))] * 2) for n in range(2)]
+    texts = [document(random.Random(n)) for n in range(2)]
+    paths = [write(tmp_path / f"{n}.txt", [texts[n]] * 2) for n in range(2)]
     with monkeypatch.context() as patch, pytest.raises(processes.WorkerLost):
         patch.setattr(processes, "run", lose)
         prepare(paths, tmp_path / "out")
     assert len(os.listdir(tmp_path / "out.unfinished")) > 2
+    # As after a power failure, in which a note reached the disk before its parts.
+    os.truncate(tmp_path / "out.unfinished" / "000000.text", 9)
+    prepare(paths, tmp_path / "out")
+    assert written(tmp_path / "out") == texts
 
 
 def test_only_what_fits_is_gone_on_with(tmp_path, monkeypatch):
@@ -381,6 +387,32 @@ def test_only_what_fits_is_gone_on_with(tmp_path, monkeypatch):
     assert opened == [*paths[:2], *paths]
 
 
+@pytest.mark.parametrize(("other", "end"), [("bad.jsonl", "z.txt"), ("b.txt", "b.txt")])
+def test_parts_of_other_files_are_not_taken_for_those_of_a_note(tmp_path, monkeypatch, other, end):
+    """Another run was skipping its first file, or was inside it, when it ended."""
+    rng = random.Random(12)
+    texts = {name: [document(rng)] for name in ("a.txt", "b.txt", "z.txt")}
+    paths = {name: write(tmp_path / name, content) for name, content in texts.items()}
+    (tmp_path / "bad.jsonl").write_text("bad")
+    paths["bad.jsonl"] = str(tmp_path / "bad.jsonl")
+    skipping = dataclasses.replace(EXACT_ONLY, skip_bad_files=True)
+    read, ends = corpus_cleaning.read_documents, []
+
+    def read_documents(path, *rest):
+        yield from read(path, *rest)
+        if path in ends:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(corpus_cleaning, "read_documents", read_documents)
+    for first, last in (("a.txt", "z.txt"), (other, end)):
+        ends = [paths[last]]
+        with pytest.raises(KeyboardInterrupt):
+            prepare([paths[first], paths["z.txt"]], tmp_path / "out", skipping)
+    ends = []
+    prepare([paths["a.txt"], paths["z.txt"]], tmp_path / "out", skipping)
+    assert written(tmp_path / "out") == texts["a.txt"] + texts["z.txt"]
+
+
 def test_files_are_read_again_for_other_texts_of_an_evaluation_set(tmp_path, monkeypatch):
     """Also if these have as many texts and words."""
     rng = random.Random(11)
@@ -405,6 +437,22 @@ def test_files_are_read_again_for_other_texts_of_an_evaluation_set(tmp_path, mon
         left = {line for lines in written(tmp_path / f"out{first}") for line in lines}
         assert left & set(texts) == {texts[1]}
         assert report["contamination"]["sets"]["squad"]["texts_found"] == 1
+
+
+def test_more_files_than_may_be_open(tmp_path):
+    pytest.importorskip("datasketch")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as file:
+        count = file.fileno() + 40
+    text = document(random.Random(13))
+    paths = [write(tmp_path / f"{n}.txt", [[*text, f"Number {n} ends."]]) for n in range(count)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, limits[1]))
+    try:
+        report = prepare(paths, tmp_path / "out", Preparation(SENTENCES))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert report["left_out"]["near_duplicates"] == count - 1
+    assert written(tmp_path / "out") == [[*text, "Number 0 ends."]]
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

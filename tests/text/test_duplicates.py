@@ -43,19 +43,11 @@ def similarity(one, other):
     return len(runs[0] & runs[1]) / len(runs[0] | runs[1])
 
 
-def write_signatures(tmp_path, texts, size):
-    signer, paths = duplicates.Signer(), []
-    for start in range(0, len(texts), size):
-        path = tmp_path / f"{start}"
-        path.write_bytes(
-            b"".join(
-                signer.sign(words.word_hashes(text)).tobytes()
-                for text in texts[start : start + size]
-            )
-        )
-        paths.append(str(path))
-    (tmp_path / "empty").write_bytes(b"")
-    return duplicates.Signatures([*paths, str(tmp_path / "empty")])
+def write_signatures(tmp_path, texts):
+    signer = duplicates.Signer()
+    signatures = [signer.sign(words.word_hashes(text)).tobytes() for text in texts]
+    (tmp_path / "signatures").write_bytes(b"".join(signatures))
+    return duplicates.Signatures(str(tmp_path / "signatures"))
 
 
 def test_similar_documents_are_found(tmp_path):
@@ -69,7 +61,7 @@ def test_similar_documents_are_found(tmp_path):
         far[::4] = ["other"] * len(far[::4])
         assert similarity(near, texts[number]) > 0.85 and similarity(far, texts[number]) < 0.3
         texts += [near, far]
-    signatures = write_signatures(tmp_path, texts, 50)
+    signatures = write_signatures(tmp_path, texts)
     assert len(signatures) == 120
     estimated = signatures.similarities(np.arange(30), np.arange(60, 120, 2))
     true = [similarity(texts[i], texts[60 + 2 * i]) for i in range(30)]
@@ -88,7 +80,7 @@ def test_of_a_large_group_one_stays(tmp_path):
     (text,) = documents(rng, 1, 300)
     texts = [[*text[:299], f"end{number}"] for number in range(200)]
     texts += documents(rng, 3)
-    signatures = write_signatures(tmp_path, texts, 1000)
+    signatures = write_signatures(tmp_path, texts)
     gone = duplicates.near_duplicates(signatures, 0.8, np.zeros(203, bool))
     assert np.flatnonzero(~gone).tolist() == [0, 200, 201, 202]
 
@@ -96,9 +88,11 @@ def test_of_a_large_group_one_stays(tmp_path):
 def test_texts_of_a_few_words(tmp_path):
     pytest.importorskip("datasketch")
     texts = [["a", "b"], ["a", "b"], ["a"], ["b", "a"], []]
-    signatures = write_signatures(tmp_path, texts, 3)
+    signatures = write_signatures(tmp_path, texts)
     gone = duplicates.near_duplicates(signatures, 0.9, np.zeros(5, bool))
     assert gone.tolist() == [False, True, False, False, False]
+    nothing = write_signatures(tmp_path, [])
+    assert not len(duplicates.near_duplicates(nothing, 0.9, np.zeros(0, bool)))
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8, 0.99, 1.0])
