@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from albert.io import file_io
-from albert.text import words
+from albert.text import corpus_cleaning, words
 
 RUN_WORDS = 13
 _START = 80  # characters of a text that identify it
@@ -90,7 +90,7 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
         for path in _files(name, data_dir):
             set_counts["files"] += 1
             for text in dict.fromkeys(_texts(path)):
-                text_words = words.split(text)
+                text_words = words.split(corpus_cleaning.UNSEEN.sub("", text))
                 set_counts["texts"] += 1
                 if len(text_words) < RUN_WORDS:
                     set_counts["short_texts"] += 1

@@ -22,7 +22,7 @@ from albert.text import corpus, words
 LINES = ("paragraphs", "sentences", "wrapped")
 # Control characters other than white space, and invisible characters: soft hyphens, spaces without
 # width, byte order marks, halves of surrogate pairs. Joiners of letters stay.
-_UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
+UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 
 READ_BYTES = 1 << 20  # at a time
 # Values of JSON other than text, for messages.
@@ -263,7 +263,7 @@ class Cleaner:
 
     def _paragraphs(self, text: str, counts: collections.Counter[str]) -> Iterator[str]:
         waiting = []
-        text, unseen = _UNSEEN.subn("", text)
+        text, unseen = UNSEEN.subn("", text)
         counts["unseen_characters"] += unseen
         for line in text.split("\n"):
             line = " ".join(line.split())

@@ -23,7 +23,7 @@ from absl import logging
 from albert.io import file_io, locks, processes, progress
 from albert.text import contamination, corpus_cleaning, duplicates, words
 
-VERSION = 1
+VERSION = 2
 REPORT = "report.json"
 # Not .txt: it is next to the corpus, which the next commands read as `*.txt`.
 REPORT_TEXT = "report.log"

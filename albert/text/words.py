@@ -1,11 +1,13 @@
 """Words of a text in any script, and hashes of words and of their runs.
 
-Hashes are the same in every process. Shapes: N words of a text.
+Hashes are the same in every process, and for all forms that Unicode has for the same characters.
+Shapes: N words of a text.
 """
 
 import functools
 import hashlib
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,13 +18,14 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with random-like bits: 2**64 / g
 
 
 def split(text: str) -> list[str]:
-    """Returns the words of a text, in order."""
-    return _WORD.findall(text.lower())
+    """Returns the words of a text, in order, in the form NFKC and lower case."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 def text_hash(text: str) -> int:
-    """Returns 64 bits of the BLAKE2 hash of a text."""
-    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
+    """Returns 64 bits of the BLAKE2 hash of a text in the form NFC."""
+    content = unicodedata.normalize("NFC", text).encode("utf-8")
+    digest = hashlib.blake2b(content, digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 

@@ -1,6 +1,7 @@
 """Runs of words of evaluation sets."""
 
 import json
+import unicodedata
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from albert.io import file_io
 from albert.text import contamination, words
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+
+FRENCH = "Françoise et Irène étaient à l’hôtel où Beyoncé avait déjà été reçue"
 
 
 @pytest.fixture
@@ -22,7 +25,8 @@ def data_dir(tmp_path):
     (tmp_path / "squad/dev-v1.1.json").write_text(json.dumps(squad))
     race = json.dumps({"article": f"{LONG} race", "options": [["a"] * 4]})
     (tmp_path / "race/RACE/dev/high/all.txt").write_text(f"{race}\n{race}\n")
-    (tmp_path / "race/RACE/test/middle/1.txt").write_text(json.dumps({"article": "x " * 30}))
+    article = FRENCH.replace("ç", "\u00adç", 1).replace("é", "é\u200b", 1)
+    (tmp_path / "race/RACE/test/middle/1.txt").write_text(json.dumps(["x " * 30, article]))
     return tmp_path
 
 
@@ -36,13 +40,17 @@ def test_texts_of_all_sets_are_found(data_dir):
     counted = {name: dict(counts) for name, counts in index.counts.items()}
     assert counted["glue"] == {"files": 1, "texts": 6, "short_texts": 5, "runs": 3}
     assert counted["squad"] == {"files": 1, "texts": 1, "short_texts": 0, "runs": 3}
-    assert counted["race"] == {"files": 2, "texts": 3, "short_texts": 1, "runs": 3 + 18}
+    assert counted["race"] == {"files": 2, "texts": 4, "short_texts": 1, "runs": 3 + 18 + 1}
     for number, name in enumerate(index.names):
         places, texts = find(index, f"Before, that: {LONG.upper()}, «{name}» after")
         assert places.tolist() == [2, 3, 4]
         # What several sets have counts for one of them.
         assert index.set_of[texts].tolist()[-1] == number
         assert index.starts[texts[-1]].startswith("one two")
+    # Another form of Unicode, and characters without width, which the corpus never has.
+    for text in (FRENCH, unicodedata.normalize("NFD", FRENCH), FRENCH.upper()):
+        places, texts = find(index, text)
+        assert places.tolist() == [0] and index.starts[texts[0]].startswith("Fran")
     places, texts = find(index, "x " * 13)
     assert places.tolist() == [0] and index.names[index.set_of[texts[0]]] == "race"
 

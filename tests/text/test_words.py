@@ -1,6 +1,9 @@
 """Words of any script, and numbers of their runs."""
 
+import unicodedata
+
 import numpy as np
+import pytest
 
 from albert.text import words
 
@@ -9,6 +12,15 @@ def test_words_of_several_scripts():
     assert words.split("The cat's 2 MATS, naïve_x!") == "the cat s 2 mats naïve x".split()
     assert words.split("我来了 ok、カメラ") == ["我", "来", "了", "ok", "カ", "メ", "ラ"]
     assert words.split(" … ") == []
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_all_forms_of_unicode_are_the_same_words(form):
+    text = "Beyoncé, Irène İpek 각하 ガ हिन्दी"
+    other = unicodedata.normalize(form, text)
+    assert words.split(other) == words.split(text)
+    assert words.split(other)[:2] == ["beyoncé", "irène"]
+    assert words.text_hash(other) == words.text_hash(text)
 
 
 def test_runs_are_equal_where_words_are_and_depend_on_their_order():
