@@ -47,10 +47,12 @@ def make_data(
     paths = [path for source in sources for path in source.paths]
     files = dict.fromkeys(("train", "dev"), dynamic_masking.inspect(paths))
     if settings.eval_input_file:
-        paths = tfrecord.named_files(settings.eval_input_file, "--eval_input_file")
-        files["dev"] = dynamic_masking.inspect(paths)
+        held_out = tfrecord.named_files(settings.eval_input_file, "--eval_input_file")
+        if settings.do_train:
+            pretraining.check_held_out(paths, held_out)
+        files["dev"] = dynamic_masking.inspect(held_out)
     if settings.do_train:
-        pretraining.warn_of_untrained_types(files, config)
+        pretraining.warn_of_untrained_types(files, config, sentence_labels)
     reading = pretraining_task.Reading(
         lengths=(settings.max_seq_length, settings.masks.max_predictions_per_seq),
         masker=pretraining.find_masker(settings, files, config.vocab_size),
@@ -145,6 +147,7 @@ def main(values: flags.FlagValues) -> None:
     tasks = pretraining.find_sentence_tasks(settings, strategy)
     data = make_data(settings, config, sentence_labels=tasks[0] != "none")
     pretraining.check_vocabulary(source, config, data)
+    pretraining.check_sentence_task(data, tasks[0])
     recorder = command_line.recorder(source, settings.teacher.teacher)
     run = make_run(settings, source, config, distilled, tasks[0], strategy, recorder)
     task = settings.schedule.with_metric(pretraining_task.make_task(*tasks))

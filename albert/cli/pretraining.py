@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from absl import logging
@@ -317,15 +317,45 @@ def check_vocabulary(
     instance_shards.check_vocabulary(files, source.vocabulary, source.rules, is_sentencepiece)
 
 
+def check_sentence_task(data: contracts.Data, task: str) -> None:
+    """Rejects records whose manifests name another sentence task than that of the run's labels."""
+    from albert.data import instance_shards
+
+    if task != "none":
+        instance_shards.check_sentence_task([*data.files("train"), *data.files("dev")], task)
+
+
+def check_held_out(train: Iterable[str], held_out: Iterable[str]) -> None:
+    """Rejects records to evaluate on that are also trained on, by any name."""
+    identities = {file_io.identity(path) for path in train}
+    for path in held_out:
+        if file_io.identity(path) in identities:
+            raise file_io.InputError(
+                f"--eval_input_file: {path} is also a file of --input_file; name it in one of "
+                "them, or omit --eval_input_file to evaluate on the records of the training"
+            )
+
+
 def warn_of_untrained_types(
-    files: dict[str, "dynamic_masking.RecordFiles"], config: configuration.AlbertConfig
+    files: dict[str, "dynamic_masking.RecordFiles"],
+    config: configuration.AlbertConfig,
+    sentence_labels: bool,
 ) -> None:
-    """Warns if the records train only one of several token types.
+    """Warns if the records have no second texts, but the model has a use for them.
 
     Args:
       files: {"train": …, "dev": …}, the records of each split.
+      sentence_labels: whether the model learns a sentence task.
     """
-    if config.type_vocab_size > 1 and not files["train"].has_second_texts:
+    if files["train"].has_second_texts:
+        return
+    if sentence_labels:
+        logging.warning(
+            "%s: its inputs have no second text, so there is no sentence task to learn; give "
+            "--sentence_task=none",
+            files["train"].paths[0],
+        )
+    if config.type_vocab_size > 1:
         logging.warning(
             "%s: its inputs have no second text, so only one of %d token types is trained, and "
             "fine-tuning on pairs of texts would start with a random one; set type_vocab_size to 1 "

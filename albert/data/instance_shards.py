@@ -223,6 +223,33 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
                 )
 
 
+def _manifest_settings(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (path of the manifest, its settings) of each set of shards that has them."""
+    for prefix in dict.fromkeys(filter(None, map(prefix_of, paths))):
+        name = manifest_path(prefix)
+        if file_io.exists(name):
+            settings = file_io.read_json(name, "manifest", dict).get("settings")
+            if isinstance(settings, dict):
+                yield name, settings
+
+
+def check_sentence_task(paths: Iterable[str], task: str) -> None:
+    """Checks that the labels of sets of shards are for a task, where a manifest says it.
+
+    Args:
+      paths: record files; other names than those of shards are allowed, and not checked.
+      task: "sop" or "nsp".
+    """
+    for name, settings in _manifest_settings(paths):
+        made_for = settings.get("sentence_task", task)
+        labels = "sop" if made_for == "reference" else made_for
+        if labels != task:
+            raise file_io.InputError(
+                f"{name}: the records were made with sentence_task={made_for}, so their labels do "
+                f"not teach sentence_task={task}: give sentence_task={labels}, or make them again"
+            )
+
+
 def check_vocabulary(
     paths: Iterable[str], vocabulary: str, rules: text_rules.TextRules, sentencepiece: bool
 ) -> None:
@@ -234,12 +261,8 @@ def check_vocabulary(
       sentencepiece: the kind of the vocabulary.
     """
     ours = _vocabulary_sum(vocabulary)
-    for prefix in dict.fromkeys(filter(None, map(prefix_of, paths))):
-        name = manifest_path(prefix)
-        if not file_io.exists(name):
-            continue
-        settings = file_io.read_json(name, "manifest", dict).get("settings")
-        if not isinstance(settings, dict) or "vocab_file" not in settings:
+    for name, settings in _manifest_settings(paths):
+        if "vocab_file" not in settings:
             continue
         problem = ""
         if settings["vocab_file"] != ours:

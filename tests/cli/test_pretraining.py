@@ -85,17 +85,24 @@ def test_the_vocabulary_in_the_folder_must_fit(pretrain, tmp_path, testdata):
         pretrain(tmp_path)
 
 
+def make_shard(inputs, folder, **settings):
+    """Path of a shard whose manifest has these settings."""
+    shard = folder / "part-00000-of-00001"
+    shutil.copy(inputs / "labeled.tfrecord", shard)
+    shards = [{"name": shard.name, "instances": 24, "bytes": shard.stat().st_size, "sha256": ""}]
+    manifest = {"shards": shards, "settings": settings}
+    file_io.write_json(str(folder / "part.manifest.json"), manifest)
+    return shard
+
+
 @pytest.mark.parametrize("split", ["input_file", "eval_input_file"])
 @pytest.mark.parametrize("given", [True, False])
 def test_records_of_another_vocabulary_are_refused(
     inputs, tmp_path, testdata, run_script, split, given
 ):
-    shard, output_dir = tmp_path / "part-00000-of-00001", tmp_path / "out"
+    output_dir = tmp_path / "out"
     output_dir.mkdir()
-    shutil.copy(inputs / "labeled.tfrecord", shard)
-    shards = [{"name": shard.name, "instances": 24, "bytes": shard.stat().st_size, "sha256": ""}]
-    manifest = {"shards": shards, "settings": {"vocab_file": "0" * 64, "do_lower_case": True}}
-    file_io.write_json(str(tmp_path / "part.manifest.json"), manifest)
+    shard = make_shard(inputs, tmp_path, vocab_file="0" * 64, do_lower_case=True)
     shutil.copy(testdata / "tiny.model", output_dir)
     config = dataclasses.replace(CONFIG, vocab_size=400)
     file_io.write_text(str(tmp_path / "config.json"), config.to_json_string())
@@ -107,6 +114,12 @@ def test_records_of_another_vocabulary_are_refused(
             max_seq_length=LENGTH, max_predictions_per_seq=SLOTS, do_train=given, do_eval=True,
             num_train_steps=2, num_warmup_steps=1, **files, **vocabulary,
         )  # fmt: skip
+
+
+def test_records_of_another_sentence_task_are_refused(inputs, tmp_path, pretrain):
+    shard = make_shard(inputs, tmp_path, sentence_task="nsp")
+    with pytest.raises(file_io.InputError, match="part.manifest.json: .* give --sentence_task=nsp"):
+        pretrain(tmp_path / "out", eval_input_file=shard)
 
 
 def test_rules_of_a_vocabulary_in_the_output_folder_are_recorded(
@@ -148,13 +161,22 @@ def test_without_data_of_blimp_the_task_stays_as_it_is():
     assert pretraining.with_blimp(settings_of(), "task", None) == "task"
 
 
-@pytest.mark.parametrize(("second", "types", "warns"), [(0, 2, 1), (1, 2, 0), (0, 1, 0)])
-def test_a_token_type_that_is_never_trained_gets_a_warning(second, types, warns, caplog):
-    files = {"train": dynamic_masking.RecordFiles(["a"], True, {}, bool(second))}
+@pytest.mark.parametrize(
+    ("second", "types", "labels", "warnings"),
+    [
+        (False, 2, False, ["only one of 2 token types is trained"]),
+        (True, 2, True, []),
+        (False, 1, False, []),
+        (False, 1, True, ["no sentence task to learn; give --sentence_task=none"]),
+    ],
+)
+def test_records_without_second_texts_get_warnings(second, types, labels, warnings, caplog):
+    files = {"train": dynamic_masking.RecordFiles(["a"], True, {}, second)}
     config = encoder.AlbertConfig.from_dict({**CONFIG.to_dict(), "type_vocab_size": types})
-    pretraining.warn_of_untrained_types(files, config)
+    pretraining.warn_of_untrained_types(files, config, labels)
     found = [record.getMessage() for record in caplog.records]
-    assert len(found) == warns and all("only one of 2 token types is trained" in x for x in found)
+    assert len(found) == len(warnings)
+    assert all(text in message for text, message in zip(warnings, found, strict=True))
 
 
 MASKED = {"masked_lm_accuracy", "masked_lm_loss"}

@@ -232,6 +232,14 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
         run_script(run_pretraining, **pretraining_flags(inputs, tmp_path / "out", **changes))
 
 
+def test_files_of_the_training_are_not_held_out(inputs, tmp_path, run_script):
+    (tmp_path / "heldout").symlink_to(inputs / "part1.tfrecord")  # by another name
+    flags = pretraining_flags(inputs, tmp_path / "out", eval_input_file=tmp_path / "heldout")
+    expected = "--eval_input_file: .*heldout is also a file of --input_file; .* omit"
+    with pytest.raises(file_io.InputError, match=expected):
+        run_script(run_pretraining, **flags)
+
+
 @pytest.mark.slow
 def test_positions_without_weight_may_be_anything(inputs, evaluated, tmp_path, run_script):
     # Far behind the sequence, before it, and behind the real tokens of every row.

@@ -446,6 +446,27 @@ def test_the_vocabulary_and_rules_of_shards_are_compared(text, tmp_path):
     instance_shards.check_vocabulary(paths, str(other), text_rules.TextRules(), sentencepiece=True)
 
 
+@pytest.mark.parametrize(
+    ("made_for", "task", "fits"),
+    [
+        *(("reference", "sop", True), ("reference", "nsp", False), ("sop", "sop", True)),
+        *(("nsp", "nsp", True), ("nsp", "sop", False), ("none", "sop", False)),
+    ],
+)
+def test_the_sentence_task_of_shards_is_compared(tmp_path, made_for, task, fits):
+    name = str(tmp_path / "part.manifest.json")
+    paths = [str(tmp_path / "a.tf_record"), str(tmp_path / "part-00000-of-00001")]
+    instance_shards.check_sentence_task(paths, task)
+    file_io.write_json(name, {"shards": [], "settings": {"sentence_task": made_for}})
+    if fits:
+        instance_shards.check_sentence_task(paths, task)
+        return
+    remedy = {"reference": "sop"}.get(made_for, made_for)
+    expected = rf"{name}: .*made with sentence_task={made_for}, .*: give sentence_task={remedy}, "
+    with pytest.raises(file_io.InputError, match=expected):
+        instance_shards.check_sentence_task(paths, task)
+
+
 def test_a_vocabulary_in_json_equals_its_copy_in_model_folders(tmp_path):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
