@@ -8,6 +8,7 @@ Example:
 import dataclasses
 import os
 import time
+from collections.abc import Sequence
 
 from absl import flags
 
@@ -22,8 +23,8 @@ class Settings(options.Group):
 
     input_file: str = options.flag(
         None,
-        "Text or .jsonl files, also .gz, .bz2 or .zst: comma-separated globs. In text a blank line "
-        "separates documents.",
+        "Text, .jsonl or .ndjson files, also .gz, .bz2 or .zst: comma-separated globs. In text a "
+        "blank line separates documents.",
         path=path_flags.INPUTS,
     )
     output_dir: str = options.flag(
@@ -49,7 +50,7 @@ class Settings(options.Group):
         choices=tuple(corpus_cleaning.LINES),
     )
     language: str = options.flag(
-        "en", "Code of the language, which decides how ends of sentences are found."
+        "en", "Code of the language, such as de, which decides how ends of sentences are found."
     )
     min_letter_share: float = options.flag(
         0.5, "Lines with a smaller fraction of letters are skipped.", check=options.unit_interval
@@ -92,6 +93,10 @@ class Settings(options.Group):
         """Rejects flags that are missing or have no effect; raises `file_io.InputError`."""
         self.require("input_file", "output_dir")
         corpus_cleaning.check_encoding(self.encoding)
+        if self.text_lines == "sentences":
+            self._refuse("language", "--text_lines=paragraphs and wrapped")
+        else:
+            corpus_cleaning.check_language(self.language)
         if self.evaluation_sets():
             self.require("data_dir")
         elif self.only_report_contamination or self.data_dir:
@@ -99,6 +104,18 @@ class Settings(options.Group):
                 "--only_report_contamination and --data_dir are for --contamination, which is not "
                 "given"
             )
+
+    def check_files(self, paths: Sequence[str]) -> None:
+        """Rejects files of another form, and flags that have no effect on the form of all."""
+        are_json = [corpus_cleaning.is_json_lines(path) for path in paths]
+        if not any(are_json):
+            self._refuse("text_field", f".jsonl and .ndjson files, {paths[0]} is text")
+        if all(are_json):
+            self._refuse("whole_files", f"text, {paths[0]} has a document per line")
+
+    def _refuse(self, name: str, purpose: str) -> None:
+        if name in self.given:
+            raise file_io.InputError(f"--{name}={getattr(self, name)}: only for {purpose}")
 
 
 def define_flags(flag_values: flags.FlagValues) -> None:
@@ -131,6 +148,7 @@ def main(values: flags.FlagValues) -> None:
     settings.check()
     rules, output_dir = preparation(settings), settings.output_dir
     paths = file_io.expand_globs(settings.input_file, "--input_file")
+    settings.check_files(paths)
     started = time.monotonic()
     num_workers = settings.num_workers or processes.num_cores()
     signals.REQUESTS.remedy = "the same command resumes from here"

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
 from typing import IO
 
+from absl import logging
+
 from albert.io import archives, file_io, requirements
 from albert.text import corpus, words
 
@@ -30,6 +32,12 @@ _KINDS = {
     int: "a number", float: "a number", bool: "true or false", NoneType: "null", list: "a list",
     dict: "an object",
 }  # fmt: skip
+# Languages for which sentencex 1.0 has rules of its own.
+_WITH_RULES = frozenset(
+    "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk"
+    .split()
+)  # fmt: skip
+_LANGUAGE_CODE = re.compile("[a-z]{2,3}")
 _LAST_MARK = 0x1FFFF  # Later marks only select variants of characters.
 
 
@@ -62,9 +70,19 @@ class BadFile(file_io.InputError):
 
 
 def is_json_lines(path: str) -> bool:
-    """Returns whether a name is that of a file with a JSON object per line, compressed or not."""
+    """Returns whether a name is that of a file with a JSON object per line, compressed or not.
+
+    Raises:
+      file_io.InputError: the name is that of JSON of any form.
+    """
     name, ending = os.path.splitext(path.lower())
-    return (name if ending in archives.ENDINGS else path.lower()).endswith(".jsonl")
+    name = name if ending in archives.ENDINGS else path.lower()
+    if name.endswith(".json"):
+        raise file_io.InputError(
+            f"{path}: expected text, or .jsonl with an object per line; if it is such a file "
+            "rename it, else convert it to .jsonl"
+        )
+    return name.endswith((".jsonl", ".ndjson"))
 
 
 def read_documents(
@@ -105,6 +123,24 @@ def check_encoding(name: str) -> None:
             f"encoding={name}: expected an encoding that Python knows, such as latin-1, cp1252 or "
             f"utf-16 ({error})"
         ) from error
+
+
+def check_language(code: str) -> None:
+    """Checks the form of a code; warns if other rules than those of its language are used.
+
+    The package takes any text as a code, and those that it does not know for English.
+    """
+    if not _LANGUAGE_CODE.fullmatch(code):
+        raise file_io.InputError(
+            f"language={code}: expected a code of two or three lower-case letters (ISO 639), such "
+            "as de for German of any region"
+        )
+    if code not in _WITH_RULES:
+        logging.warning(
+            "language=%s: sentences are found by the rules of a related language or of English, "
+            "as sentencex has none of its own for it",
+            code,
+        )
 
 
 def _read_as_utf8(file: IO[bytes], path: str, encoding: str) -> Iterator[bytes]:

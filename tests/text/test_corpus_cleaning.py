@@ -48,8 +48,9 @@ def test_documents_of_text(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_documents_of_json_lines(tmp_path, ending):
-    path = tmp_path / f"a.JSONL{ending}"
+@pytest.mark.parametrize("kind", ["JSONL", "ndjson"])
+def test_documents_of_json_lines(tmp_path, ending, kind):
+    path = tmp_path / f"a.{kind}{ending}"
     rows = [{"text": "one\n\ntwo", "id": 1}, {"text": "é"}]
     lines = "\n\n".join(json.dumps(row) for row in rows)
     path.write_bytes(PACKERS[ending](lines.encode()))
@@ -136,6 +137,14 @@ def test_what_is_no_encoding_is_refused(name):
     with pytest.raises(file_io.InputError, match=f"encoding={name}: expected an encoding that"):
         corpus_cleaning.check_encoding(name)
     corpus_cleaning.check_encoding("latin-1")
+
+
+def test_a_language_without_rules_of_its_own_gets_a_warning(caplog):
+    for code in ("en", "de"):
+        corpus_cleaning.check_language(code)
+    assert not caplog.records
+    corpus_cleaning.check_language("sv")
+    assert "language=sv: sentences are found by the rules of a related" in caplog.text
 
 
 def test_another_field(tmp_path):

@@ -68,6 +68,14 @@ def test_flags_reach_the_preparation():
         ((*NEEDED, "--max_line_repeats=-1"), "--max_line_repeats=-1 must be at least 0"),
         ((*NEEDED, "--contamination=glue"), "--data_dir must be given"),
         ((*NEEDED, "--data_dir=d"), "are for --contamination, which is not given"),
+        *(
+            ((*NEEDED, f"--language={code}"), f"--language={code}: expected a code of .* such as")
+            for code in ("german", "de-AT", "DE", "")
+        ),
+        (
+            (*NEEDED, "--text_lines=sentences", "--language=en"),
+            "--language=en: only for --text_lines=paragraphs and wrapped",
+        ),
     ],
 )
 def test_mistakes_in_flags(arguments, message):
@@ -75,6 +83,26 @@ def test_mistakes_in_flags(arguments, message):
     with pytest.raises(file_io.InputError) as caught:
         script.main(values)
     assert re.search(message, app.with_flag_names(str(caught.value), values))
+
+
+@pytest.mark.parametrize(
+    ("names", "flag", "message"),
+    [
+        (["a.txt", "b.gz"], "--text_field=text", "--text_field=text: only for .jsonl and .ndjson"),
+        (
+            ["a.jsonl", "b.NDJSON.bz2"],
+            "--whole_files",
+            "--whole_files=True: only for text, .*jsonl",
+        ),
+        (["a.txt", "b.json.gz"], "--whole_files", "b.json.gz: expected text, or .jsonl with an ob"),
+    ],
+)
+def test_mistakes_in_files(tmp_path, names, flag, message):
+    for name in names:
+        (tmp_path / name).write_text("a")
+    paths = ",".join(str(tmp_path / name) for name in names)
+    with pytest.raises(file_io.InputError, match=message):
+        script.main(parse(f"--input_file={paths}", f"--output_dir={tmp_path}/out", flag))
 
 
 def run(*arguments):
