@@ -214,8 +214,16 @@ def listdir(path: str) -> list[str]:
 
 
 def glob(pattern: str) -> list[str]:
-    """Returns the sorted paths that match a shell pattern."""
-    return sorted(_gfile().glob(pattern) if is_remote(pattern) else _glob.glob(pattern))
+    """Returns the sorted paths that match a shell pattern; ``**`` is any number of local folders.
+
+    Raises:
+      InputError: the pattern is remote and has ``**``, which TensorFlow reads as ``*``.
+    """
+    if not is_remote(pattern):
+        return sorted(_glob.glob(pattern, recursive=True))
+    if "**" in pattern:
+        raise InputError(f"{pattern}: ** is only for local files; name each level of folders by *")
+    return sorted(_gfile().glob(pattern))
 
 
 def escape_glob(path: str) -> str:
@@ -252,6 +260,16 @@ def check_scheme(path: str, what: str) -> None:
         )
 
 
+def _check_name(path: str, what: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what}: the name of the file {path!r} is not UTF-8, so it cannot be recorded; rename "
+            "it"
+        ) from error
+
+
 def expand_globs(patterns: str, what: str) -> list[str]:
     """Expands comma-separated globs to files, in order and without repetition.
 
@@ -268,6 +286,7 @@ def expand_globs(patterns: str, what: str) -> list[str]:
         if not matches:
             raise InputError(f"{what}: no file matches {pattern!r}")
         for path in matches:
+            _check_name(path, what)
             check_regular(path)  # Records are opened by TensorFlow.
         paths.extend(matches)
     if not paths:

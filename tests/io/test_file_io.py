@@ -388,6 +388,19 @@ def test_expand_globs(folder):
     file_io.make_dirs(f"{folder}/b3")
     found = file_io.expand_globs(f"{folder}/b*, {folder}/a,,{folder}/b2,{folder}/c[1]", "--x")
     assert found == [f"{folder}/{name}" for name in ("b1", "b2", "a", "c[1]")]
+    file_io.make_dirs(f"{folder}/b3/d")
+    file_io.write_text(f"{folder}/b3/d/e", "")
+    if file_io.is_remote(folder):
+        assert "b3: ** is only for local" in _error(file_io.glob, f"{folder}/**/b3")
+    else:
+        found = file_io.expand_globs(f"{folder}/**", "--x")
+        assert found == [f"{folder}/{name}" for name in ("a", "b1", "b2", "b3/d/e", "c[1]")]
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
+    (tmp_path / os.fsdecode(b"b\xe9")).write_text("")
+    message = _error(file_io.expand_globs, f"{tmp_path}/*", "--input_file")
+    assert f"--input_file: the name of the file '{tmp_path}/b\\udce9' is not UTF-8" in message
 
 
 def test_expand_globs_errors(folder):
