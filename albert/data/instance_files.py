@@ -107,13 +107,20 @@ def check_outputs(input_paths: Iterable[str], output_paths: Sequence[str]) -> No
     if not output_paths:
         raise file_io.InputError("output_file names no file")
     inputs = set(map(_absolute, input_paths))
-    for path, count in collections.Counter(map(_absolute, output_paths)).items():
+    outputs = collections.Counter(map(_absolute, output_paths))
+    for path, count in outputs.items():
         if count > 1:
             raise file_io.InputError(f"output_file names {path} more than once")
         if path in inputs:
             raise file_io.InputError(f"output_file names {path}, which is an input file")
+        folder = path
+        while (folder := os.path.dirname(folder)) != os.path.dirname(folder):
+            if folder in outputs:
+                raise file_io.InputError(
+                    f"output_file names {folder} as a file and as a folder, with {path}"
+                )
     for path in output_paths:
-        if file_io.is_dir(path):
+        if file_io.is_dir(path) or not os.path.basename(path):
             raise file_io.InputError(f"output_file: {path} is a folder, a file was expected")
         file_io.make_dirs(os.path.dirname(path) or ".")
 

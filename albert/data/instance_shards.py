@@ -619,7 +619,7 @@ def _read_journals(folder: str) -> tuple[Passes, int]:
             writer = name.split(".", 1)[1]
             last_run = max(last_run, int(writer.split(".")[0]))
         if name.startswith(start):
-            text = file_io.read_text(os.path.join(folder, name), "journal")
+            text = file_io.read_text(os.path.join(folder, name), "journal", max_bytes=None)
             # A killed process may have left an unfinished line at the end.
             for line in text.split("\n")[:-1]:
                 try:

@@ -236,6 +236,10 @@ def test_unusable_outputs(text, job, tmp_path):
         create(text, [tmp_path / "text.txt" / "x"], job)
     with pytest.raises(file_io.InputError, match="names no file"):
         create(text, [], job)
+    with pytest.raises(file_io.InputError, match="new/ is a folder, a file was expected"):
+        create(text, [f"{tmp_path}/new/"], job)
+    with pytest.raises(file_io.InputError, match="names .*/x as a file and as a folder, .*x/a/b"):
+        create(text, [tmp_path / "x" / "a" / "b", tmp_path / "x"], job)
     assert_untouched(tmp_path, [])
 
 

@@ -331,6 +331,16 @@ def test_a_damaged_journal_is_named(text, tmp_path, monkeypatch):
             create(text, tmp_path / "part", job)
 
 
+def test_a_long_journal_is_read_to_its_end(text, tmp_path, monkeypatch):
+    job = make_job()
+    create(text, tmp_path / "whole" / "part", job)
+    stop_before_shuffling(monkeypatch, text, tmp_path / "out" / "part", job)
+    (journal,) = (tmp_path / "out" / "part.unfinished").glob("done.*")
+    journal.write_bytes(journal.read_bytes()[:-1] + b" " * file_io.SMALL + b"\n")
+    create(text, tmp_path / "out" / "part", job)
+    assert content_of(tmp_path / "out") == content_of(tmp_path / "whole")
+
+
 # --- what the manifest tells later ----------------------------------------------------------------
 
 
