@@ -339,6 +339,10 @@ def open_input(path: str, what: str) -> Iterator[IO[bytes]]:
     """Opens a file that the user named for reading bytes; unpacks .gz, .bz2 and .zst."""
     ending = os.path.splitext(path)[1].lower()
     with file_io.open_input(path, what, "rb") as file:
+        if ending in ENDINGS and not file_io.size(path):
+            raise file_io.InputError(
+                f"{what}: {path} is cut off or damaged (it has 0 bytes); fetch it again"
+            )
         if ending == ".gz":
             damage: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
             read: Callable[[int], bytes] = gzip.GzipFile(fileobj=file).read

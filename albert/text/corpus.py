@@ -8,6 +8,8 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
+from absl import logging
+
 from albert.io import archives, file_io
 
 BLOCK_BYTES = 16 << 20
@@ -54,6 +56,7 @@ def plan_blocks(
     current: list[Segment] = []
     filled = total = cuts = 0
     for path in paths:
+        before = total
         for start, end, cut in _scan_file(path, block_bytes, max_document_bytes):
             current.append(Segment(path, start, end))
             filled += end - start
@@ -62,6 +65,8 @@ def plan_blocks(
             if filled >= block_bytes:
                 blocks.append(tuple(current))
                 current, filled = [], 0
+        if total == before:
+            logging.warning("There is no text in %s", path)
     if current:
         blocks.append(tuple(current))
     return Plan(tuple(blocks), total, cuts)

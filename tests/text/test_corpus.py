@@ -163,6 +163,24 @@ def test_compressed_text_is_divided_as_its_content(tmp_path, ending, monkeypatch
     assert next(corpus.read_lines(plan.blocks[-1][0]))[0].startswith("LINE")
 
 
+@pytest.mark.parametrize("ending", PACKERS)
+def test_an_empty_compressed_file_is_damaged(tmp_path, ending):
+    path = tmp_path / f"text{ending}"
+    path.write_bytes(b"")
+    expected = rf"text{ending} is cut off or damaged \(it has 0 bytes\)"
+    with pytest.raises(file_io.InputError, match=expected):
+        corpus.plan_blocks([str(path)])
+
+
+def test_a_file_without_text_is_named(tmp_path, caplog):
+    paths = [str(tmp_path / name) for name in ("a.txt", "b.txt", "c.gz")]
+    for path, content in zip(paths, (b"", b"text\n", gzip.compress(b"")), strict=True):
+        file_io.write_bytes(path, content)
+    assert corpus.plan_blocks(paths).num_bytes == 5
+    warned = [record.getMessage() for record in caplog.records]
+    assert warned == [f"There is no text in {path}" for path in paths[::2]]
+
+
 def test_damaged_compressed_text_is_named(tmp_path):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(TEXT)[:-20])
