@@ -114,11 +114,12 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
     recipe = vocabulary.VocabRecipe(
         vocab_size=settings.vocab_size,
         do_lower_case=settings.do_lower_case,
-        keep_accents=settings.keep_accents,
+        keep_accents=settings.keep_accents if "keep_accents" in settings.given else None,
         character_coverage=settings.character_coverage,
         input_sentence_size=settings.input_sentence_size,
         num_threads=settings.num_threads,
-        random_seed=settings.random_seed,
+        # As in create_pretraining_data, also negative ones.
+        random_seed=settings.random_seed % (1 << 64),
     )
     train = vocabulary.train_wordpiece if settings.wordpiece else vocabulary.train_vocab
     signals.REQUESTS.remedy = _NOTHING
@@ -182,7 +183,9 @@ def main(values: flags.FlagValues) -> None:
         flags_of_next["vocab_file"] = f"{prefix}.txt"
     else:
         flags_of_next["spm_model_file"] = f"{prefix}.model"
-    rest = "--keep_accents" if settings.keep_accents else ""
+    rest = ""
+    if "keep_accents" in settings.given:
+        rest = "--keep_accents" if settings.keep_accents else "--nokeep_accents"
     if not settings.do_lower_case:
         rest = f"--nodo_lower_case {rest}".rstrip()
     next_steps.show(next_steps.line("create_pretraining_data", rest, **flags_of_next))

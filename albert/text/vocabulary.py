@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from albert.io import file_io, requirements
-from albert.text import corpus, tokenization, wordpiece
+from albert.text import corpus, text_rules, tokenization, wordpiece
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")  # ids 2, 3, 4, after <pad> 0 and <unk> 1
 
@@ -52,7 +52,7 @@ class VocabRecipe:
 
     Attributes:
       vocab_size: V, all special pieces counted.
-      keep_accents: keep the accents of its letters; cased WordPiece does so in any case.
+      keep_accents: keep the accents of its letters; None: only cased WordPiece does.
       character_coverage: fraction of the text's characters that get their own piece.
       input_sentence_size: maximum number of sentences to train on, a random sample; bounds memory.
       num_threads: of SentencePiece; the pieces depend on it, but not on the number of cores.
@@ -61,7 +61,7 @@ class VocabRecipe:
 
     vocab_size: int = 30000
     do_lower_case: bool = True
-    keep_accents: bool = False
+    keep_accents: bool | None = None
     character_coverage: float = 0.99995
     input_sentence_size: int = 10_000_000
     num_threads: int = 1
@@ -205,7 +205,7 @@ def sentences(
     """Yields preprocessed lines, long ones in parts; counts these and those without text."""
     for line in lines:
         sentence = tokenization.preprocess_text(
-            line, lower=recipe.do_lower_case, keep_accents=recipe.keep_accents
+            line, lower=recipe.do_lower_case, keep_accents=bool(recipe.keep_accents)
         )
         parts = list(_parts(sentence))
         counts["sentences" if parts else "empty"] += 1
@@ -324,8 +324,9 @@ def _count_words(
     lines: Iterable[str], recipe: VocabRecipe, counts: collections.Counter[str]
 ) -> Mapping[str, int]:
     """Counts the words that the tokenizer makes of lines."""
-    strips_accents = recipe.do_lower_case and not recipe.keep_accents
-    split = tokenization.BasicTokenizer(recipe.do_lower_case, strips_accents).tokenize
+    rules = text_rules.TextRules(recipe.do_lower_case, recipe.keep_accents)
+    strips_accents = rules.strips_accents(sentencepiece=False)
+    split = tokenization.BasicTokenizer(rules.lower, strips_accents).tokenize
     words: collections.Counter[str] = collections.Counter()
     for line in lines:
         line_words = split(line)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from albert import train_vocab
 from albert.io import file_io
-from albert.text import corpus, tokenization, vocabulary
+from albert.text import corpus, text_rules, tokenization, vocabulary
 from tests.support.sources import ROOT
 from tests.testdata import make_tiny_vocab
 
@@ -123,11 +123,11 @@ def test_a_corpus_may_be_larger_than_memory(tmp_path, monkeypatch):
 
 
 def test_the_report_tells_of_the_sample(text, tmp_path, run_script, capsys):
-    settings = {"input_sentence_size": 60, "vocab_size": 100, "random_seed": 4}
+    settings = {"input_sentence_size": 60, "vocab_size": 100, "random_seed": -4}
     run_script(train_vocab, input_file=text, output_prefix=tmp_path / "v", **settings)
     found = capsys.readouterr().out
     assert re.search(
-        r"\n  sample: 60 lines, each of the 9\d equally likely .--random_seed=4.\n", found
+        r"\n  sample: 60 lines, each of the 9\d equally likely .--random_seed=-4.\n", found
     )
 
 
@@ -323,6 +323,25 @@ def test_rare_characters_get_no_wordpiece(tmp_path):
     assert counts["sentences"] == 501
     recipe = vocabulary.VocabRecipe(vocab_size=10, character_coverage=1)
     assert "x" in vocabulary.train_wordpiece(paths, recipe)[0]
+
+
+@pytest.mark.parametrize(
+    ("lower", "keep", "letter"),
+    [
+        *((True, None, "e"), (True, True, "é"), (True, False, "e")),
+        *((False, None, "É"), (False, True, "É"), (False, False, "E")),
+    ],
+)
+def test_wordpieces_have_the_accents_of_the_tokenizer(tmp_path, lower, keep, letter):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "text").write_text("É É\n", "utf-8")
+    recipe = vocabulary.VocabRecipe(6, lower, keep, character_coverage=1)
+    found, _ = vocabulary.train_wordpiece([str(tmp_path / "text")], recipe)
+    assert found[5:] == [letter]
+    rules = text_rules.TextRules(lower, keep)
+    vocab_file = str(tmp_path / "vocab.txt")
+    file_io.write_text(vocab_file, "\n".join(found))
+    assert tokenization.FullTokenizer(vocab_file, rules=rules).tokenize("É") == [letter]
 
 
 @pytest.mark.parametrize(
