@@ -95,7 +95,7 @@ def describe(paths: Sequence[str], num_examples: int = 0) -> Description:
             try:
                 example = tfrecord.parse_example(serialized)
             except ValueError as error:
-                raise file_io.InputError(f"{path}: record {count} is bad: {error}") from error
+                raise file_io.InputError(f"{path}: record {count + 1} is bad: {error}") from error
             result.add(example)
             if len(result.examples) < num_examples:
                 result.examples.append(example)
@@ -174,7 +174,7 @@ def report(description: Description, pieces: Sequence[str] | None = None) -> str
             f"{_summarize(description.masked)}"
         )
     lines += _label_lines(description.labels)
-    for number, example in enumerate(description.examples):
+    for number, example in enumerate(description.examples, 1):
         lines.append(f"  record {number}: {example_text(example, pieces)}")
     return "\n".join(lines)
 
@@ -196,13 +196,15 @@ def example_text(example: Example, pieces: Sequence[str] | None = None) -> str:
             return str(token)
         return pieces[token] if 0 <= token < len(pieces) else f"<{token}: not in the vocabulary>"
 
-    tokens = [piece_text(token) for token in example["input_ids"][:length]]
+    # In records of several choices, padding follows each.
+    places = np.flatnonzero(example.get("input_mask", np.ones(length)))
+    tokens = {place: piece_text(example["input_ids"][place]) for place in places.tolist()}
     if "masked_lm_weights" in example:
         for place, label, weight in zip(
             *(example[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")),
             strict=False,
         ):
-            if weight and place < length:
+            if weight and place in tokens:
                 tokens[place] = f"[{tokens[place]}={piece_text(label)}]"
     labels = "".join(f" {name}={example[name].tolist()}" for name in LABELS if name in example)
-    return " ".join(tokens) + labels
+    return " ".join(tokens.values()) + labels

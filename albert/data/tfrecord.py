@@ -353,8 +353,8 @@ def read_records(path: str) -> Iterator[list[bytes]]:
             offset += sum(map(len, records)) + 16 * len(records)
             if mistake:
                 raise file_io.InputError(
-                    f"{path}: record {number}, at byte {offset}, is bad: {mistake}. The {number} "
-                    "records before it are intact; make the file again"
+                    f"{path}: record {number + 1}, at byte {offset}, is bad: {mistake}. The "
+                    f"{number} records before it are intact; make the file again"
                 )
             if not records:
                 return

@@ -98,11 +98,17 @@ def test_records_of_another_kind(tmp_path):
     assert "x: float32, 1 to 2 value(s)\n" in text
     assert "label_ids: int64, 1 value(s); not in 1 records" in text
     assert "label_ids: 0: 2 (66.7%), 1: 1 (33.3%)" in text
-    assert "record 0: x=[1.5, 2.0], label_ids=[0]" in text and "tokens" not in text
+    assert "record 1: x=[1.5, 2.0], label_ids=[0]" in text and "tokens" not in text
     found.labels["label_ids"] = collections.Counter(range(30))
     assert "label_ids: 30 different values, mean 14.5, minimum 0, median 14" in (
         inspection.report(found)
     )
+
+
+def test_every_choice_of_a_record_is_shown_without_padding():
+    example = {"input_ids": [5, 6, 0, 7, 0, 0], "input_mask": [1, 1, 0, 1, 0, 0], "label_ids": [1]}
+    example = {name: np.array(values) for name, values in example.items()}
+    assert inspection.example_text(example) == "5 6 7 label_ids=[1]"
 
 
 def test_nothing_to_describe(tmp_path):
@@ -110,7 +116,7 @@ def test_nothing_to_describe(tmp_path):
     with pytest.raises(file_io.InputError, match="no records in .*records"):
         inspection.describe([str(tmp_path / "records")])
     (tmp_path / "records").write_bytes(b"".join(tfrecord.frame([b"\x0a\xff\xff\xff\xff"])))
-    with pytest.raises(file_io.InputError, match="record 0 is bad: it is not an Example"):
+    with pytest.raises(file_io.InputError, match="record 1 is bad: it is not an Example"):
         inspection.describe([str(tmp_path / "records")])
 
 
@@ -140,12 +146,12 @@ def test_the_script(make):
     shutil.copy(MODEL, folder)
     result = subprocess.run([*arguments, f"--spm_model_file={folder}"], **options)
     assert result.returncode == 0, result.stderr
-    assert "all checksums are right" in result.stdout and "record 2: [CLS]" in result.stdout
+    assert "all checksums are right" in result.stdout and "record 3: [CLS]" in result.stdout
     with open(paths[0], "r+b") as file:
         file.seek(30)
         file.write(b"\xff")
     result = subprocess.run(arguments, **options)
     assert result.returncode == 1
     assert (
-        result.stderr.endswith("make the file again\n") and "record 0, at byte 0" in result.stderr
+        result.stderr.endswith("make the file again\n") and "record 1, at byte 0" in result.stderr
     )

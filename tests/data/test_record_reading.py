@@ -75,7 +75,9 @@ def test_a_changed_byte_is_found(path, number, offset, message):
     content = bytearray(path.read_bytes())
     content[start + offset] ^= 1
     path.write_bytes(content)
-    expected = f"records: record {number}, at byte {start}, is bad: {message}. The {number} records"
+    expected = (
+        f"records: record {number + 1}, at byte {start}, is bad: {message}. The {number} records"
+    )
     with pytest.raises(file_io.InputError, match=expected):
         read(path)
     # Those before it are given out.
@@ -90,7 +92,7 @@ def test_a_changed_byte_is_found(path, number, offset, message):
 def test_a_file_that_is_cut_off(path, left):
     start = place_of(path, 1200)
     path.write_bytes(path.read_bytes()[: start + left])
-    with pytest.raises(file_io.InputError, match="record 1200, .*the file ends inside it"):
+    with pytest.raises(file_io.InputError, match="record 1201, .*the file ends inside it"):
         read(path)
 
 
@@ -100,7 +102,7 @@ def test_compressed_files_that_are_damaged(path):
     with pytest.raises(file_io.InputError, match="its compressed data is cut off"):
         read(path)
     path.write_bytes(packed[:-7] + b"\x00" * 7)
-    with pytest.raises(file_io.InputError, match="record 2500.*its compressed data is damaged"):
+    with pytest.raises(file_io.InputError, match="record 2501, .*its compressed data is damaged"):
         read(path)
 
 
