@@ -623,9 +623,9 @@ def read_bytes(path: str, what: str, max_bytes: int | None = SMALL) -> bytes:
 
 
 def read_text(path: str, what: str, max_bytes: int | None = SMALL) -> str:
-    """Reads the text of a file that the user named; see `read_bytes`."""
+    """Reads the text of a file that the user named, without a byte order mark; see `read_bytes`."""
     try:
-        return read_bytes(path, what, max_bytes).decode("utf-8")
+        return read_bytes(path, what, max_bytes).removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         advice = encoding_advice(error.object)
         raise InputError(f"{what}: {path} is not UTF-8 text: {error}; {advice}") from error
@@ -729,7 +729,7 @@ def read_json(
       kind: `dict` or `list`, if only an object or a list is valid.
       max_bytes: maximum number of bytes; None for any number.
     """
-    text = read_text(path, what, max_bytes).removeprefix("\ufeff")
+    text = read_text(path, what, max_bytes)
     try:
         value = parse_json(text)
     except InputError as error:

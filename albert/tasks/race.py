@@ -160,7 +160,7 @@ def fingerprint(
 def _passages(path: str) -> Iterator[tuple[str, str]]:
     """Yields (place for messages, JSON text of one passage) of a file of either layout."""
     if os.path.basename(path) != _MERGED:
-        yield path, file_io.read_text(path, "RACE").removeprefix("\ufeff")
+        yield path, file_io.read_text(path, "RACE")
         return
     with file_io.open_input(path, "RACE", "rb") as file:
         for number, text in file_io.text_lines(file, path):

@@ -1,5 +1,6 @@
 """Asking a model about a text: from Python, from the command line, in texts of any length."""
 
+import codecs
 import dataclasses
 import io
 import itertools
@@ -180,14 +181,16 @@ def context_file(tmp_path):
 
 
 def test_one_question(folders, context_file, run_script, capsys):
-    run_script(
-        ask, model_dir=folders[squad_task.V1], context_file=context_file, question="Who?",
-        num_answers=2,
-    )  # fmt: skip
-    lines = capsys.readouterr().out.splitlines()
+    flags = {"model_dir": folders[squad_task.V1], "context_file": context_file}
+    run_script(ask, **flags, question="Who?", num_answers=2)
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
     assert len(lines) == 2
     probability, place = lines[0].split()[0], lines[0].split("(")[1]
     assert 0 < float(probability) <= 1 and place.startswith("line ")
+    context_file.write_bytes(codecs.BOM_UTF8 + context_file.read_bytes())
+    run_script(ask, **flags, question="Who?", num_answers=2)
+    assert capsys.readouterr().out == shown
 
 
 def test_questions_from_the_keyboard(folders, context_file, run_script, capsys, monkeypatch):
