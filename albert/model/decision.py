@@ -64,7 +64,8 @@ class Decision:
                 )
         for name in ("min_probability", "max_error", "coverage"):
             value = getattr(self, name)
-            if value is not None and not (is_number(value) and 0 <= value <= 1):
+            is_unknown = value is None and name != "min_probability"
+            if not is_unknown and not (is_number(value) and 0 <= value <= 1):
                 raise file_io.InputError(f"{name}={value!r} must be a number from 0 to 1")
         if self.step is not None and type(self.step) is not int:
             raise file_io.InputError(f"step={self.step!r} must be a whole number")

@@ -55,6 +55,8 @@ def test_settings():
         ({"temperature": 0}, "temperature=0 must be a finite number above 0"),
         ({"temperature": "1"}, "temperature='1' must be"),
         ({"temperature": float("inf")}, "temperature=inf must be"),
+        ({"min_probability": None}, "min_probability=None must be a number from 0 to 1"),
+        ({"max_error": 2}, "max_error=2 must be a number from 0 to 1"),
         ({"step": 1.5}, "step=1.5 must be a whole number"),
         ({"heat": 2}, "decision={'heat': 2} must be an object with the keys temperature"),
         (2.5, "decision=2.5 must be an object"),
