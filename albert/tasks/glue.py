@@ -44,6 +44,7 @@ _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 POSITIVE = "1"
 _BINARY_LABELS = ("0", POSITIVE)
 _MAX_NUMBER = float(np.finfo(np.float32).max)
+_LARGEST_STEP = 0.01  # between numbers of float32 as large as labels, in deviations of the labels
 _LAST = -1  # the label is in the last column, whatever the number of columns
 # Skipped short lines are an error if they exceed both this number and this fraction.
 _MAX_SKIPPED = 10
@@ -730,6 +731,9 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
 
     Args:
       data_dir: folder that holds the folders of the tasks; None: the task has its own files.
+
+    Raises:
+      file_io.InputError: they are so close together that float32 cannot tell them apart.
     """
     examples = glue_task.iter_examples(data_dir or "", "train", use_spm=False)
     labels = np.fromiter((cast(float, example.label) for example in examples), np.float64)
@@ -737,8 +741,15 @@ def measure_labels(glue_task: ClassifierTask, data_dir: str | None) -> label_sca
     extent = f"{labels.min():g} to {labels.max():g}"
     moments = f"mean {labels.mean():g}, deviation {labels.std():g}"
     logging.info("%d labels of the train data: %s, %s", len(labels), extent, moments)
+    step = float(np.spacing(np.float32(np.abs(labels).max())))
     if not np.ptp(labels):
         logging.warning("All labels of the train data are %g: nothing can be learned", labels[0])
+    elif step > _LARGEST_STEP * scale.deviation:
+        raise file_io.InputError(
+            f"labels of the train data: they have a deviation of {scale.deviation:g}, but float32, "
+            f"in which the model computes, has steps of {step:g} there: subtract a constant from "
+            f"all labels, such as their mean {labels.mean():.12g}"
+        )
     return scale
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -269,6 +270,22 @@ def test_a_label_of_a_regression_must_be_a_number(tmp_path):
     assert [example.label for example in task.iter_examples(None, "train")] == [0.5, 2.0]
     with pytest.raises(file_io.InputError, match=r"dev\.csv line 3: label 'nan', "):
         list(task.iter_examples(None, "dev"))
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (1.7e9 + 0.5, "deviation of 0.816497, but .* steps of 128 .* their mean 1700000001.5$"),
+        (20240101.5, "deviation of 0.816497, but .* steps of 2 there: .* their mean 20240102.5$"),
+        (-20240101.5, "steps of 2 there"),
+        (16_384.5, None),
+    ],
+)
+def test_numbers_that_float32_cannot_tell_apart_are_refused(tmp_path, first, message):
+    rows = "".join(f"a,{first + i!r}\n" for i in range(3))
+    task = task_of(tmp_path, content=f"text,label\n{rows}")
+    with pytest.raises(file_io.InputError, match=message) if message else nullcontext():
+        assert glue.measure_labels(task, None).mean == first + 1
 
 
 def test_mixed_endings_and_repeated_columns_are_refused(tmp_path):
