@@ -152,6 +152,8 @@ def _txt_rows(lines: Iterable[bytes], name: str, columns: Columns) -> Iterator[R
         place = f"{name} line {number}"
         line = line.rstrip("\r\n")
         texts = line.split("\t") if len(names) > 1 else [line]
+        if not line.strip():
+            texts = [""] * len(names)
         if len(texts) != len(names):
             raise file_io.InputError(
                 f"{place}: expected two texts with a tab between, found {len(texts)}"
@@ -233,10 +235,10 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
       NoTextError: it holds no text.
     """
     value = value_of(row, column, flag, place)
+    if is_blank(value):
+        raise NoTextError(f"{place}: column {column!r} holds no text")
     if not isinstance(value, str):
         raise file_io.InputError(f"{place}: column {column!r} must be a text, found {value!r}")
-    if not value.strip():
-        raise NoTextError(f"{place}: column {column!r} holds no text")
     return value
 
 

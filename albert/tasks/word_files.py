@@ -185,8 +185,8 @@ def _read_jsonl(
     def make(number: int, place: str, row: dict[str, Any]) -> Sentence:
         """Returns the sentence of a row by key, with its number, and its place for messages."""
         nonlocal labeled
-        if words_key not in row and isinstance(row.get(_TEXT), str):
-            words = words_of(row[_TEXT], place)
+        if words_key not in row and _TEXT in row:
+            words = words_of(tables.text_of(row, _TEXT, "text", place), place)
         else:
             words = _texts(row, words_key, _WORDS_FLAG, place)
         if labeled is None:
@@ -218,7 +218,7 @@ def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str
     texts = row[key]
     fits = isinstance(texts, list) and all(isinstance(x, str) and x.strip() for x in texts)
     if not fits or not texts:
-        no_words = texts == [] and flag == _WORDS_FLAG
+        no_words = tables.is_blank(texts) and flag == _WORDS_FLAG
         kind = tables.NoTextError if no_words else file_io.InputError
         raise kind(f"{place}: {key!r} must be a list of texts, found {texts!r}")
     _check_names(texts, f"the texts of {key!r}", place)

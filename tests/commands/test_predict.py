@@ -242,6 +242,22 @@ def test_rows_before_a_mistake_are_answered_on_standard_output(models, tmp_path,
     ]
 
 
+@pytest.mark.parametrize(
+    ("task", "name", "content"),
+    [
+        ("SST-2", "in.jsonl", '{"text": "a"}\n{"text": null}\n{"text": "b"}\n'),
+        ("RTE", "in.txt", "a\tb\n\nc\td\n"),
+        ("RTE", "in.jsonl", '{"a": "a", "b": "b"}\n{"a": "a", "b": null}\n{"a": "a", "b": "b"}\n'),
+    ],
+)
+def test_rows_without_text_are_skipped(models, tmp_path, capsys, task, name, content):
+    (tmp_path / name).write_text(content)
+    columns = {"text_column": "a", "text_pair_column": "b"} if '"b":' in content else {}
+    values = {"model_dir": models / task, "input_file": tmp_path / name, **columns}
+    builders.run(predict, **values, skip_empty=True)
+    assert [row.split("\t")[0] for row in capsys.readouterr().out.splitlines()] == ["id", "0", "2"]
+
+
 def test_no_file_is_left_after_a_mistake(models, tmp_path, run_script, monkeypatch):
     (tmp_path / "in.txt").write_text("the bread\n\n")
     # All is read before the model works, which may take hours.

@@ -40,6 +40,8 @@ def test_plain_text():
         ("data line 2", {"t": "c"}),
     ]
     assert rows_of(b"a\tb\r\n", "txt", two) == [("data line 1", {"t": "a", "u": "b"})]
+    for blank in (b"\n", b" \n", b"\t\t\n"):
+        assert rows_of(blank, "txt", two) == [("data line 1", {"t": "", "u": ""})]
     with pytest.raises(file_io.InputError, match="data line 1: expected two texts with a tab"):
         rows_of(b"a b\n", "txt", two)
 
@@ -128,9 +130,11 @@ def test_what_is_no_name(value):
 
 def test_texts():
     assert tables.text_of({"text": " a "}, "text", "text_column", "here") == " a "
-    for value, message in (("", "holds no text"), (" \t", "holds no text"), (3, "must be a text")):
-        with pytest.raises(file_io.InputError, match=f"here: column 'text' {message}"):
+    for value in ("", " \t", None):
+        with pytest.raises(tables.NoTextError, match="here: column 'text' holds no text"):
             tables.text_of({"text": value}, "text", "text_column", "here")
+    with pytest.raises(file_io.InputError, match="here: column 'text' must be a text, found 3"):
+        tables.text_of({"text": 3}, "text", "text_column", "here")
     with pytest.raises(file_io.InputError, match=r"here: .* 'x' \(text_column\); .* a, b"):
         tables.text_of({"a": 1, "b": 2}, "x", "text_column", "here")
 

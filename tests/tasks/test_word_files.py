@@ -124,6 +124,19 @@ def test_mistakes_are_named(content, form, message):
         read(content, form, labeled=True)
 
 
+def test_objects_without_words_can_be_skipped():
+    rows = [
+        {"words": ["a"]},
+        *({"words": w} for w in (None, [], "")),
+        {"text": None},
+        {"text": " "},
+    ]
+    lines, skipped = [json.dumps(row).encode() for row in rows], []
+    found = list(word_files.read_lines(lines, "f", "jsonl", ALL, False, skipped=skipped))
+    assert [sentence.words for sentence in found] == [("a",)]
+    assert skipped == [f"f line {number}" for number in (2, 3, 4, 5, 6)]
+
+
 @pytest.mark.parametrize("number", ["0", "5", "-5", "x"])
 def test_numbers_of_columns_are_checked(number):
     with pytest.raises(file_io.InputError, match=f"f line 3: label_column={number} must be the nu"):
