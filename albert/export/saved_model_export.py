@@ -425,7 +425,8 @@ class ChoiceServer(TextPacker):
 
 
 def endings_of(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """Computes `race.ending` of questions [B] and options [B]."""
+    """Computes `race.ending` of `race.single_blanks` of questions [B], and of options [B]."""
+    questions = tf.strings.regex_replace(questions, f"{_BLANK}+", _BLANK)
     parts = tf.strings.split(questions, _BLANK)  # [B, (parts)]
     ends = tf.repeat(parts.row_splits[1:], parts.row_lengths())
     is_last = tf.range(tf.size(parts.flat_values, ends.dtype)) == ends - 1

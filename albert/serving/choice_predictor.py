@@ -26,7 +26,7 @@ class Question:
     """A question about a text, with answers to choose from.
 
     Attributes:
-      question: an option replaces the "_" in it, or is appended if there is none.
+      question: an option replaces each run of "_" in it, or is appended if there is none.
       options: C texts, 2 to 26.
     """
 
@@ -192,11 +192,12 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
 
     def _features(self, question: Question, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:
         """Returns the features of a question: int32 arrays [C, S] by name."""
+        text = race.single_blanks(question.question)
         example = race.RaceExample(
             question.guid,
             question.guid,
             question.article,
-            tuple(race.ending(question.question, option) for option in question.options),
+            tuple(race.ending(text, option) for option in question.options),
             label=0,
             level=race.LEVELS[0],
         )

@@ -213,6 +213,14 @@ def ending(question: str, option: str) -> str:
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
+def single_blanks(question: str) -> str:
+    """Returns the question of a user, who may write a blank as several underscores, with one each.
+
+    In RACE's own questions each underscore is a blank, as in the reference.
+    """
+    return re.sub(f"{_BLANK}+", _BLANK, question)
+
+
 def iter_race_examples(
     data_dir: str,
     split: str,

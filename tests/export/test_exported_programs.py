@@ -114,7 +114,7 @@ def test_words_with_openvino(tmp_path):
 def test_multiple_choice_with_litert(tmp_path):
     pytest.importorskip("ai_edge_litert")
     names, predictor = run("Multiple choice, with LiteRT", tmp_path, "multiple_choice", "litert")
-    for question in ("We stayed _ .", "Where did they all stay on that day, and why?"):
+    for question in ("We stayed ____ .", "Where did they all stay on that day, and why?"):
         fields = {"article": CONTEXT, "question": question, "options": ["inside", "x y z", "b"]}
         (result,) = predictor.predict([predictor.read_request(fields)])
         found = names["probabilities_of"](**fields)

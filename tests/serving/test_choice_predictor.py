@@ -68,13 +68,21 @@ def test_choices_are_those_of_the_model(model_dir, tmp_path, run_script, capsys)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found
 
 
+def test_a_blank_may_be_several_underscores(model_dir):
+    predictor = choice_predictor.ChoicePredictor(model_dir)
+    rows = [{**next(rows_of(1)), "question": f"We {blank} there."} for blank in ("_", "____")]
+    one, four = predictor.predict(map(predictor.read_request, rows))
+    assert one.probabilities == four.probabilities
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"options": ["one"]}, r"in\.jsonl line 2: options must be a list of 2 to 26 texts, found"),
         ({"options": ["a", 3]}, r"line 2: options must be a list of 2 to 26 texts"),
         ({"article": " "}, "line 2: column 'article' holds no text"),
-        ({"question": None}, r"line 2: column 'question' must be a text"),
+        ({"question": None}, r"line 2: column 'question' holds no text"),
+        ({"question": 3}, r"line 2: column 'question' must be a text"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, change, message):
