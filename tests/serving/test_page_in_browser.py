@@ -343,14 +343,16 @@ def test_many_lines_become_a_table_and_a_file(chromium):
         visit.page.get_by_text(counts).wait_for()
         rows = visit.table("Answers")
         assert rows[0] == ["1", LONG, "ask", "92%"] and len(rows) == 23
-        assert rows[21] == ["22", "refused", "Error: text: the model refuses it", ""]
+        assert rows[21] == ["23", "refused", "Error: text: the model refuses it", ""]
         assert visit.fits() and not any("CSP" in problem for problem in visit.problems)
         with visit.page.expect_download() as got:
             visit.page.get_by_role("button", name="Download as CSV").click()
         assert got.value.suggested_filename == "answers.csv"
         with open(got.value.path(), encoding="utf-8", newline="") as file:
             found = list(csv.DictReader(file))
-        assert [row["text"] for row in found] == [line for line in lines if line]
+        assert [(int(row["line"]), row["text"]) for row in found] == [
+            (number, line) for number, line in enumerate(lines, 1) if line
+        ]
         assert found[0]["answer"] == "ask" and float(found[0]["probability_ask"]) == 0.92
         assert found[1]["answer"] == "0" and found[21]["error"] == "text: the model refuses it"
 
@@ -361,6 +363,18 @@ FILES = {
     "a.tsv": 'id\ttext\n1\tWhere, is my "parcel"?\r\n2\t"bare\n',
     "a.jsonl": '{"text": "Where, is\\nmy \\"parcel\\"?"}\n\n{"text": "bare"}\n',
     "a.txt": 'Where, is my "parcel"?\nbare\n',
+}
+
+
+BROKEN = {
+    "b.jsonl": ('{"text": "a"}\n{', "line 2 is not a JSON object"),
+    "c.jsonl": ("[1]", "line 1 is not a JSON object"),
+    "c.csv": (
+        "id,text\n1,a, b\n",
+        "row 2 has 3 cells, the first has 2; texts with commas need quotes",
+    ),
+    "b.tsv": ("id\ttext\n1\ta\n\n2\n", "row 4 has 1 cells, the first has 2"),
+    "d.csv": ("", "it has no rows"),
 }
 
 
@@ -378,13 +392,65 @@ def test_files_become_lines(chromium):
                 "text => document.querySelector('#lines').value.trim() === text", arg=expected
             )
             lines.fill("")
-        broken = {"name": "b.jsonl", "mimeType": "text/plain", "buffer": b"{"}
-        visit.page.get_by_label("Or a file").set_input_files(broken)
-        visit.page.get_by_role("alert").get_by_text("b.jsonl: ").wait_for()
+        for name, (content, message) in BROKEN.items():
+            broken = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+            visit.page.get_by_label("Or a file").set_input_files(broken)
+            visit.page.get_by_role("alert").get_by_text(f"{name}: {message}").wait_for()
+            assert lines.input_value() == ""
         file = {"name": "a.csv", "mimeType": "text/csv", "buffer": FILES["a.csv"].encode()}
         visit.page.get_by_label("Or a file").set_input_files(file)
         visit.page.get_by_label("Column of the text").select_option("topic")
         assert lines.input_value() == "x\ny"
+
+
+def test_rows_without_text_keep_the_numbers_of_the_others(chromium):
+    files = {
+        "a.csv": "id,text\n1,\n2,two\n\n3,three\n",
+        "a.tsv": "text\tid\n\t1\ntwo\t2\n\nthree\t\n",
+        "a.jsonl": '{"id": 1}\n{"id": 2, "text": "two"}\n\n{"text": "three"}\n',
+    }
+    with serving(LABELS) as (address, _):
+        for name, content in files.items():
+            with Visit(chromium, address) as visit:
+                visit.send.wait_for()
+                visit.page.get_by_label("Many at once").check()
+                file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+                visit.page.get_by_label("Or a file").set_input_files(file)
+                visit.page.wait_for_function("document.querySelector('#lines').value.trim()")
+                visit.send.click()
+                visit.page.get_by_text("2 of 2 answered").wait_for()
+                rows = [row[:2] for row in visit.table("Answers")]
+                assert rows == [["2", "two"], ["3", "three"]]
+
+
+def test_options_are_one_list_or_the_last_columns(chromium):
+    rows = [
+        ["It rained.", "We stayed _ .", "inside", "at home"],
+        ["It\train\ned.", "Why?", "a", "b"],
+    ]
+    objects = [
+        {"options": [*row[2:], "c\td"], "question": row[1], "id": "x", "article": row[0]}
+        for row in rows
+    ]
+    head, padded = ["article", "question", "options", "B", "C"], [[*row, ""] for row in rows]
+    files = {
+        "a.csv": "\n".join('"' + '","'.join(row) + '"' for row in [head, *padded]),
+        "a.jsonl": "\n".join(map(json.dumps, objects)),
+    }
+    model = EchoModel(form=requests.CHOICE)
+    with serving(model) as (address, _), Visit(chromium, address) as visit:
+        visit.send.wait_for()
+        visit.page.get_by_label("Many at once").check()
+        lines = visit.page.get_by_role("textbox", name="One question per line")
+        for name, content in files.items():
+            file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+            visit.page.get_by_label("Or a file").set_input_files(file)
+            visit.page.wait_for_function("document.querySelector('#lines').value.trim()")
+            expected = [["It rained.", *rows[0][1:]], ["It rain ed.", *rows[1][1:]]]
+            if name == "a.jsonl":
+                expected = [[*row, "c d"] for row in expected]
+            assert lines.input_value() == "\n".join(map("\t".join, expected))
+            lines.fill("")
 
 
 class Asked(EchoModel):

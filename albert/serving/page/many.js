@@ -5,6 +5,8 @@ function lineNames() {
   return Object.keys(fields).filter(name => name !== "num_answers");
 }
 
+const isObjects = name => /\.jsonl$/i.test(name);
+
 /** Returns the cells of each row of a csv file; commas and line breaks may be within quotes. */
 function cellsOf(text) {
   const pattern = /("(?:[^"]|"")*"|[^,\r\n]*)(,|\r?\n|$)/g;
@@ -21,15 +23,41 @@ function cellsOf(text) {
   return rows;
 }
 
-/** Returns the table in a file, whose first row has the names of the columns; null for lines. */
+/** Returns rows of one length without empty lines, which are rows only if texts stand alone. */
+function evenRows(rows, advice) {
+  const isEmpty = row => row.length === 1 && !row[0];
+  const size = rows.find(row => !isEmpty(row))?.length;
+  if (!size) throw new Error("it has no rows");
+  rows.forEach((row, place) => {
+    if (row.length === size || isEmpty(row)) return;
+    throw new Error(`row ${place + 1} has ${row.length} cells, the first has ${size}${advice}`);
+  });
+  const first = rows.findIndex(row => !isEmpty(row));
+  return rows.slice(first).filter(row => row.length === size);
+}
+
+/** Returns the objects in lines of JSON. */
+function objectsIn(text) {
+  return text.split("\n").flatMap((line, place) => {
+    if (!line.trim()) return [];
+    let object = null;
+    try { object = JSON.parse(line); } catch { /* null */ }
+    if (object && typeof object === "object" && !Array.isArray(object)) return [object];
+    throw new Error(`line ${place + 1} is not a JSON object`);
+  });
+}
+
+/** Returns the table in a file, whose first row has the names of the columns; null for lines. A
+    cell of jsonl may be a list. */
 function tableIn(text, name) {
-  if (/\.csv$/i.test(name)) return cellsOf(text);
+  if (/\.csv$/i.test(name)) return evenRows(cellsOf(text), "; texts with commas need quotes");
   // As in commands, quotation marks are plain characters of a tsv file.
-  if (/\.tsv$/i.test(name)) return text.trimEnd().split(/\r?\n/).map(line => line.split("\t"));
-  if (!/\.jsonl$/i.test(name)) return null;
-  const objects = text.split("\n").filter(line => line.trim()).map(line => JSON.parse(line));
-  const names = Object.keys(objects[0] ?? {});
-  return [names, ...objects.map(object => names.map(key => [object[key] ?? ""].flat().join("\t")))];
+  if (/\.tsv$/i.test(name)) {
+    return evenRows(text.split(/\r?\n/).map(line => line.split("\t")), "");
+  }
+  if (!isObjects(name)) return null;
+  const objects = objectsIn(text), names = [...new Set(objects.flatMap(Object.keys))];
+  return evenRows([names, ...objects.map(object => names.map(key => object[key] ?? ""))], "");
 }
 
 /** Shows lines; of a file with columns also which of them are used. */
@@ -38,9 +66,10 @@ function setLines(text, controls) {
   at("columns").replaceChildren(...controls);
 }
 
-/** Lets the user choose the column of each field, and writes lines of the chosen ones. */
-function useTable([header, ...rows]) {
-  const clean = cell => cell.replace(/\s*[\r\n]+\s*/g, " ");
+/** Lets the user choose the column of each field, and writes lines of the chosen ones. Options are
+    a list in one column, or have a column each. */
+function useTable([header, ...rows], hasLists) {
+  const clean = cell => String(cell).replace(/\s*[\r\n]+\s*|\t/g, " ");
   const choices = lineNames().map((name, place) => {
     const select = make("select", {}, ...header.map(title => make("option", {}, title)));
     const found = [name, keyOf(name)].map(known => header.indexOf(known)).find(i => i >= 0);
@@ -48,13 +77,17 @@ function useTable([header, ...rows]) {
     return [name, select];
   });
   const write = () => {
-    const line = row => choices.map(([name, {selectedIndex: i}]) =>
-      name === "options" ? row.slice(i).join("\t") : (row[i] ?? "").replaceAll("\t", " "));
-    at("lines").value = rows.map(row => clean(line(row).join("\t"))).join("\n");
+    const line = row => choices.map(([name, {selectedIndex: i}]) => {
+      const isOfOptions = name === "options";
+      const cells = isOfOptions && !hasLists ? row.slice(i) : [row[i]].flat();
+      const text = cells.map(clean).join(isOfOptions ? "\t" : " ");
+      return isOfOptions ? text.replace(/\t+$/, "") : text;
+    });
+    at("lines").value = rows.map(row => line(row).join("\t")).join("\n");
   };
   const controls = choices.map(([name, select]) => {
     select.onchange = write;
-    const first = name === "options" ? "First column" : "Column";
+    const first = name === "options" && !hasLists ? "First column" : "Column";
     const title = `${first} of the ${FIELDS[name][1]}`;
     return make("label", {}, make("span", {}, title), select);
   });
@@ -68,7 +101,7 @@ async function readFile(file) {
     if (file.size > MAX_FILE_BYTES) throw new Error("larger than 20 MB; use predict");
     const text = (await file.text()).replace(/^\ufeff/, "");
     const found = tableIn(text, file.name);
-    if (found) useTable(found);
+    if (found) useTable(found, isObjects(file.name));
     else setLines(text, []);
   } catch (error) {
     say(`${file.name}: ${error.message}`);
@@ -89,7 +122,8 @@ function exampleOf(line) {
   return example;
 }
 
-let batch = null; // {model, rows: [{example, reply or error}], isStopped} of many examples
+// {model, rows: [{number of the line, example, reply or error}], isStopped} of many examples
+let batch = null;
 
 /** Asks for some examples; waits for a busy server, and asks for each alone if one is refused. */
 async function askSome(current, rows) {
@@ -114,8 +148,9 @@ async function askSome(current, rows) {
 }
 
 async function askMany() {
-  const lines = at("lines").value.split(/\r?\n/).filter(line => line.trim());
-  const current = {model: chosen(), rows: lines.map(line => ({example: exampleOf(line)}))};
+  const rows = at("lines").value.split(/\r?\n/).flatMap((line, place) =>
+    line.trim() ? [{number: place + 1, example: exampleOf(line)}] : []);
+  const current = {model: chosen(), rows};
   batch = current;
   say("");
   at("send").disabled = true;
@@ -150,16 +185,16 @@ function tableOfRows() {
   return make("table", {ariaLabel: "Answers"}, head, make("tbody"));
 }
 
-function showRow({example, reply, error}, number, model) {
+function showRow({number, example, reply, error}, place, model) {
   const body = at("rows").querySelector("tbody");
-  if (number === MAX_SHOWN_ROWS) {
+  if (place === MAX_SHOWN_ROWS) {
     at("rows").append(make("p", {className: "hint"}, "The file has the further rows."));
   }
-  if (number >= MAX_SHOWN_ROWS) return;
+  if (place >= MAX_SHOWN_ROWS) return;
   const texts = lineNames().filter(name => name !== "context").map(name =>
     make("td", {}, shortened([example[keyOf(name)] ?? ""].flat().join(" | "))));
   const {answer, share} = reply ? inWords(reply, example, model) : {answer: error};
-  body.append(make("tr", {}, make("th", {scope: "row", className: "number"}, String(number + 1)),
+  body.append(make("tr", {}, make("th", {scope: "row", className: "number"}, String(number)),
     ...texts, make("td", {className: "answer"}, reply ? shortened(answer) : `Error: ${answer}`),
     make("td", {className: "number"}, share === undefined ? "" : sure(share))));
 }
@@ -178,21 +213,22 @@ function countsOf({model, rows}) {
     `${wrong ? `; ${wrong} refused` : ""}.`;
 }
 
-/** The examples and their answers as comma-separated values. */
+/** The examples with the numbers of their lines and their answers as comma-separated values. */
 function csvOf({model, rows}) {
   const names = lineNames();
   const isOfLabels = rows.some(({reply}) => reply?.probabilities && !reply.words);
   const labels = isOfLabels ? model.labels ?? [] : [];
   const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   const line = cells => cells.map(cell => quoted(String(cell ?? ""))).join(",") + "\r\n";
-  const head = [...names.map(keyOf), "answer", "probability",
+  const head = ["line", ...names.map(keyOf), "answer", "probability",
     ...labels.map(label => `probability_${label}`), "error"];
-  return line(head) + rows.filter(row => row.reply || row.error).map(({example, reply, error}) => {
+  return line(head) + rows.filter(row => row.reply || row.error).map(row => {
+    const {number, example, reply, error} = row;
     const {answer, share} = reply ? inWords(reply, example, model) : {};
     const texts = [...names.map(name => example[keyOf(name)]),
       reply?.answer ?? reply?.prediction ?? answer].map(text => [text].flat().join(" | "));
     const shares = labels.map(label => reply?.probabilities[label]);
-    return line([...texts, share, ...shares, error]);
+    return line([number, ...texts, share, ...shares, error]);
   }).join("");
 }
 
