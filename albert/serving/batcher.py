@@ -175,7 +175,8 @@ class Queue:
 class Batcher:
     """Answers requests of any thread with a function that takes rows of several requests.
 
-    If a batch fails, its rows are computed one by one, so a bad row fails its own request only.
+    If a batch fails, its rows are computed one by one, so a bad row fails its own request only. Of
+    a request with several rows, the message of a `file_io.InputError` begins with the row's place.
 
     Args:
       function: ``(values) -> results``, one result per value, in order.
@@ -290,6 +291,8 @@ class Batcher:
             if len(batch) == 1:
                 if not isinstance(error, file_io.InputError):
                     logging.exception("A text could not be answered")
+                elif len(batch[0].request.results) > 1:
+                    error = file_io.InputError(f"examples[{batch[0].place}]: {error}")
                 batch[0].request.end(batch[0].request.future.set_exception, error)
                 return
             for item in batch:

@@ -129,12 +129,14 @@ def test_a_request_of_many_rows_is_answered_in_order(started):
 def test_a_row_that_fails_ends_its_own_request_only(started):
     model, running = started()
     first = busy(model, running)
-    others = [running.submit(rows(*values)) for values in ((1,), (2, "bad"), ("broken",), (3,))]
+    values = ((1,), (2, "bad"), ("broken",), (3,), ("bad",))
+    others = [running.submit(rows(*each)) for each in values]
     model.go.set()
     assert first.result(30) == [0]
     assert [others[0].result(30), others[3].result(30)] == [[2], [6]]
-    with pytest.raises(file_io.InputError, match="bad text"):
-        others[1].result(30)
+    for place, message in ((1, r"^examples\[1\]: bad text$"), (4, "^bad text$")):
+        with pytest.raises(file_io.InputError, match=message):
+            others[place].result(30)
     with pytest.raises(RuntimeError, match="broken model"):
         others[2].result(30)
     assert running.submit(rows(5)).result(30) == [10]

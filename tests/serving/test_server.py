@@ -59,6 +59,12 @@ BAD = [
     ("/predict", {"text": "a" * 51}, 400, "the request: expected at most 50 characters, found 51"),
     ("/predict", {"examples": [{"text": "a"}] * 4}, 400, "examples: expected 1 to 3 examples"),
     ("/predict", {"text": "refused"}, 400, "text: the model refuses it"),
+    (
+        "/predict",
+        {"examples": [{"text": "a"}, {"text": "refused"}]},
+        400,
+        "examples[1]: text: the model refuses it",
+    ),
     ("/predict", {"text": "broken"}, 500, "an error of the server, see its log"),
     ("/predict", b"x" * 101, 413, "the request: expected at most 100 bytes, found 101 bytes"),
     ("/ask", {"question": "a"}, 404, "/ask: a model of kind classifier is asked at /predict"),
