@@ -259,9 +259,7 @@ def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Arra
     for number, tensor in enumerate(value):
         place = f"inputs[{number}]"
         datatype, shape = _type_of(tensor, place, limits)
-        # MLServer's clients say in content_type what bytes mean; here they are always texts.
-        types = {"binary_data_size": int, "content_type": str}
-        size = _parameters(tensor, place, types).get("binary_data_size")
+        size = _binary_size(tensor, datatype, place)
         if (size is None) == ("data" not in tensor):
             raise file_io.InputError(f"{place}: expected either data or binary_data_size")
         if size is None:
@@ -288,6 +286,22 @@ def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Arra
             f"the request: expected {start} bytes after the JSON, found {len(tail)}"
         )
     return inputs
+
+
+def _binary_size(tensor: dict[str, Any], datatype: str, place: str) -> int | None:
+    """Returns how many bytes after the JSON a tensor has, from its parameters; None: it has data.
+
+    MLServer's clients say in content_type what values mean: texts ("str") or an array ("np").
+    """
+    parameters = _parameters(tensor, place, {"binary_data_size": int, "content_type": str})
+    expected = ("np", "str") if datatype == tensors.BYTES else ("np",)
+    content = parameters.get("content_type", expected[0])
+    if content not in expected:
+        raise file_io.InputError(
+            f"{place}.parameters.content_type: expected {' or '.join(expected)} for {datatype}, "
+            f"found {content!r}"
+        )
+    return parameters.get("binary_data_size")
 
 
 def _type_of(
@@ -373,7 +387,11 @@ def _rows(inputs: dict[str, _Array], form: requests.RequestSchema) -> list[dict[
             )
         width = array.shape[1] if len(array.shape) == 2 else 1
         starts = range(0, len(array.values), width)
-        is_list = tensor is not None and (len(tensor.shape) == 2 or width > 1)
+        # A client may send each of several texts as a row of one value, but words are a list.
+        is_words = field is not None and field.name == name and isinstance(field.example, list)
+        is_list = tensor is not None and (
+            len(tensor.shape) == 2 or width > 1 or (is_words and len(array.shape) == 2)
+        )
         columns[name] = [
             array.values[start : start + width] if is_list else array.values[start]
             for start in starts

@@ -214,6 +214,10 @@ BAD = [
     ({"inputs": [without(of_texts("a"), "data")]}, "inputs[0]: expected either data or binary"),
     ({"inputs": [of_texts("a", parameters={"x": 1})]},
      "inputs[0].parameters: expected binary_data_size or content_type, found 'x'"),
+    ({"inputs": [of_texts("YQ==", parameters={"content_type": "base64"})]},
+     "inputs[0].parameters.content_type: expected np or str for BYTES, found 'base64'"),
+    ({"inputs": [of_texts(1, datatype="INT32", parameters={"content_type": "str"})]},
+     "inputs[0].parameters.content_type: expected np for INT32, found 'str'"),
     ({"inputs": [sized(9)]}, "inputs[0]: expected 9 bytes after the JSON, found 0"),
     ({"inputs": [sized(-1)]}, "inputs[0]: expected -1 bytes after the JSON, found 0"),
     ({"inputs": [of_texts(1, datatype="INT32")]}, "inputs: expected text as BYTES, found INT32"),
@@ -300,6 +304,9 @@ def test_forms_of_several_fields_and_their_outputs():
     body = {"inputs": [texts("words", "a", "b", "c", "d", shape=[2, 2])]}
     parsed = read(json.dumps(body).encode(), None, words)
     assert parsed.examples == [{"words": ["a", "b"]}, {"words": ["c", "d"]}]
+    for name, expected in (("words", ["New York"]), ("text", ["New", "York"])):
+        body = {"inputs": [texts(name, "New York", shape=[1, 1])]}
+        assert read(json.dumps(body).encode(), None, words).examples == [{"words": expected}]
     number = dataclasses.replace(
         question, kind="classifier", form=requests.ONE_TEXT, outputs=(tensors.NUMBER,)
     )
