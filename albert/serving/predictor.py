@@ -4,6 +4,7 @@ Letters in shapes: B batch, N inputs of some examples, S sequence.
 """
 
 import abc
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, ClassVar, Generic, TypeVar
@@ -20,6 +21,19 @@ Arrays = batching.Arrays
 Example = TypeVar("Example")
 Notes = TypeVar("Notes")
 Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part(Generic[Example, Notes]):
+    """Some examples with the results of `BatchedModel._encode`."""
+
+    examples: list[Example]
+    inputs: Arrays
+    notes: Notes
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.inputs["input_mask"])
 
 
 class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
@@ -60,10 +74,27 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
         self, examples: Iterable[Example], batch_size: int, batches_ahead: int
     ) -> Iterator[Result]:
         """Yields the result of each example, in order; reads only so many batches ahead."""
+        for parts in self._parts(examples, batch_size, batch_size * batches_ahead):
+            names = parts[0].inputs
+            inputs = {name: np.concatenate([part.inputs[name] for part in parts]) for name in names}
+            outputs = iter(self._compute(inputs, batch_size))
+            for part in parts:
+                own = list(itertools.islice(outputs, part.num_inputs))
+                yield from self._decode(part.examples, part.notes, own)
+
+    def _parts(
+        self, examples: Iterable[Example], size: int, min_inputs: int
+    ) -> Iterator[list[_Part[Example, Notes]]]:
+        """Yields parts of `size` examples, as many at a time as have `min_inputs` inputs."""
         examples = iter(examples)
-        while window := list(itertools.islice(examples, batch_size * batches_ahead)):
-            inputs, notes = self._encode(window)
-            yield from self._decode(window, notes, self._compute(inputs, batch_size))
+        parts: list[_Part[Example, Notes]] = []
+        while some := list(itertools.islice(examples, size)):
+            parts.append(_Part(some, *self._encode(some)))
+            if sum(part.num_inputs for part in parts) >= min_inputs:
+                yield parts
+                parts = []
+        if parts:
+            yield parts
 
 
 def stacked(features: Sequence[example_data.Features]) -> Arrays:
@@ -156,7 +187,8 @@ class Predictor(BatchedModel[Example, Notes, Result]):
 
         Args:
           examples: examples; memory use does not depend on their number.
-          batches_ahead: number of batches to read at a time, to batch inputs of similar length.
+          batches_ahead: number of batches of inputs to read at a time, to batch those of similar
+            length.
         """
 
     def batch_size(self, examples: Sequence[Any]) -> int:

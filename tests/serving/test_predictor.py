@@ -35,10 +35,13 @@ class Sums(predictor.BatchedModel[list[int], int, int]):
 def test_results_are_in_order_and_batches_have_similar_lengths():
     model, examples = Sums(), [[3], [30, 2, 17], [9], [1], [25]]
     assert list(model._predict(iter(examples), 2, 2)) == [3, 49, 9, 1, 25]
-    assert model.shapes == [(2, 32), (2, 16), (2, 8), (1, 32)]
+    assert model.shapes == [(2, 32), (2, 8), (2, 32), (1, 8)]
 
 
 def test_no_more_is_read_than_so_many_batches_ahead():
     numbers, read = [[n + 1] for n in range(10)], []
     results = Sums()._predict((read.append(n) or n for n in numbers), 2, 2)
     assert next(results) == 1 and len(read) == 4
+    windows, read = [[3] * 9 for _ in range(10)], []  # each example has nine inputs
+    results = Sums()._predict((read.append(n) or n for n in windows), 2, 8)
+    assert next(results) == 27 and len(read) == 2
