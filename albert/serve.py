@@ -210,7 +210,8 @@ def _loader(settings: Settings, folder: str, threads: int | None) -> Callable:
         from albert.serving import served_model
 
         model = served_model.load(folder, settings.runtime, threads, settings.max_batch_tokens)
-        served_model.warm(model, settings.max_batch_size, should_continue)
+        largest = min(settings.max_batch_size, settings.max_waiting)
+        served_model.warm(model, largest, should_continue, settings.max_batch_tokens)
         return model
 
     return load

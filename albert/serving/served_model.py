@@ -142,16 +142,19 @@ def _sample(form: requests.RequestSchema, tokens: int) -> dict[str, Any]:
     return sample
 
 
-def shapes(max_seq_length: int, max_batch_size: int) -> list[tuple[int, int]]:
+def shapes(max_seq_length: int, max_rows: int) -> list[tuple[int, int]]:
     """Returns the (rows, tokens) that `warm` tries: one row of each length that batches can have,
     and powers of two of rows of the longest."""
     lengths = {min(batching.round_up(n), max_seq_length) for n in range(1, max_seq_length + 1)}
-    rows = [2**k for k in range(1, max_batch_size.bit_length())]
+    rows = [2**k for k in range(1, max_rows.bit_length())]
     return [(1, n) for n in sorted(lengths)] + [(n, max_seq_length) for n in rows]
 
 
 def warm(
-    model: ServedModel, max_batch_size: int, should_continue: Callable[[], bool] = lambda: True
+    model: ServedModel,
+    max_batch_size: int,
+    should_continue: Callable[[], bool] = lambda: True,
+    max_batch_tokens: int | None = None,
 ) -> None:
     """Runs a model with inputs of all lengths, which traces its graph.
 
@@ -160,9 +163,15 @@ def warm(
     so the garbage collector ignores them: scanning them takes longer than a short text.
 
     Args:
+      max_batch_size: maximum number of sequences of a batch; a row may have several.
       should_continue: called before each input; False stops the warm-up.
+      max_batch_tokens: see `load`.
     """
-    started, tried = time.monotonic(), shapes(model.max_seq_length, max_batch_size)
+    started, length = time.monotonic(), model.max_seq_length
+    if max_batch_tokens is not None:
+        max_batch_size = min(max_batch_size, max_batch_tokens // length)
+    sample = requests.measured(model.form, _sample(model.form, length), length)
+    tried = shapes(length, max_batch_size // sample.weight)
     for rows, tokens in tried:
         if not should_continue():
             return

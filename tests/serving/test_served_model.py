@@ -90,6 +90,10 @@ def test_labels_of_texts_and_pairs(tmp_path, monkeypatch):
     served_model.warm(model, 4)
     tried = [(len(examples), len(examples[0]["text"].split())) for examples in asked[4:]]
     assert tried == [(1, 2), (1, 10), (1, 18), (2, 18), (4, 18)]  # in addition to 6 other tokens
+    for most_tokens, rows in ((LENGTH, [1]), (5 * LENGTH, [1, 2, 4])):
+        asked.clear()
+        served_model.warm(model, 4096, max_batch_tokens=most_tokens)
+        assert [len(examples) for examples in asked[2:]] == rows
 
 
 def test_numbers_words_and_choices(tmp_path):
@@ -116,6 +120,12 @@ def test_numbers_words_and_choices(tmp_path):
     model = served_model.load(folder)
     question = choice_predictor.Question("", TEXTS[0], "it was _ .", ("fine", "bad", "so"))
     example = {"article": TEXTS[0], "question": "it was _ .", "options": ["fine", "bad", "so"]}
+    with pytest.MonkeyPatch.context() as patch:
+        asked = []
+        patch.setattr(model, "answer", asked.append)
+        served_model.warm(model, 16)
+        # Rows of four options each.
+        assert [len(examples) for examples in asked] == [1, 1, 1, 2, 4]
     served_model.warm(model, 1)
     found = answered(
         model,
