@@ -209,9 +209,9 @@ def _loader(settings: Settings, folder: str, threads: int | None) -> Callable:
         # Imports TensorFlow; the port already answers while that happens.
         from albert.serving import served_model
 
-        model = served_model.load(folder, settings.runtime, threads, settings.max_batch_tokens)
-        largest = min(settings.max_batch_size, settings.max_waiting)
-        served_model.warm(model, largest, should_continue, settings.max_batch_tokens)
+        size, tokens = settings.max_batch_size, settings.max_batch_tokens
+        model = served_model.load(folder, settings.runtime, threads, tokens, size)
+        served_model.warm(model, min(size, settings.max_waiting), should_continue, tokens)
         return model
 
     return load

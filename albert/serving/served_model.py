@@ -46,10 +46,19 @@ class ServedModel(Protocol):
 
 
 class LoadedModel:
-    """The model of a folder, which a predictor computes."""
+    """The model of a folder, which a predictor computes.
 
-    def __init__(self, folder: model_folder.ModelFolder, predictor: predictors.Predictor) -> None:
-        self._predictor = predictor
+    Args:
+      max_batch_size: see `load`.
+    """
+
+    def __init__(
+        self,
+        folder: model_folder.ModelFolder,
+        predictor: predictors.Predictor,
+        max_batch_size: int | None = None,
+    ) -> None:
+        self._predictor, self._max_batch_size = predictor, max_batch_size
         self.kind = folder.kind
         own = example_requests.read(folder.path, predictor.form)
         self.form = dataclasses.replace(predictor.form, own_examples=own)
@@ -79,7 +88,8 @@ class LoadedModel:
     def _answer_texts(self, texts: Sequence[dict[str, Any]]) -> list[requests.Result]:
         predictor = self._predictor
         examples = [predictor.read_request(fields) for fields in texts]
-        results = predictor.predict(examples, predictor.batch_size(examples))
+        size = predictor.batch_size(examples)
+        results = predictor.predict(examples, min(size, self._max_batch_size or size))
         rows = [*map(predictor.to_json, results)]
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
@@ -89,6 +99,7 @@ def load(
     runtime: str = "auto",
     threads: int | None = None,
     max_batch_tokens: int | None = None,
+    max_batch_size: int | None = None,
 ) -> ServedModel:
     """Loads the model of the folder of a fine-tuning run, a serving folder or a pre-trained model.
 
@@ -97,6 +108,8 @@ def load(
       threads: number of threads that compute; None: one for each core.
       max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer
         sequence is computed alone. None: any.
+      max_batch_size: maximum number of sequences of texts that are computed at once, also of the
+        windows or options of one text. None: any.
     """
     pretrained = kinds.find_pretrained(model_dir)
     model = None if pretrained else inference.find(model_dir)
@@ -111,7 +124,7 @@ def load(
         return served_words.ServedWords(pretrained, max_batch_tokens)
     assert model is not None
     model = dataclasses.replace(model, max_batch_tokens=max_batch_tokens)
-    return LoadedModel(model.folder, predictors.load(model, runtime, threads))
+    return LoadedModel(model.folder, predictors.load(model, runtime, threads), max_batch_size)
 
 
 def _id_model(folder: model_folder.ModelFolder, labels: tuple[str, ...]) -> tensors.IdModel:

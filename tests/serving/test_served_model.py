@@ -154,6 +154,30 @@ def test_answers_to_questions(tmp_path):
         answered(model, [example | {"context": "\u200b"}])
 
 
+@pytest.mark.parametrize("make", [squad, multiple_choice])
+def test_windows_and_options_are_computed_a_few_at_a_time(tmp_path, monkeypatch, make):
+    folder = make(tmp_path / "run")
+    examples = {
+        squad: {"question": "how ?", "context": "the bread was good . " * 9, "num_answers": 2},
+        multiple_choice: {"article": "a", "question": "b", "options": ["c", "d", "e", "f"]},
+    }
+    sizes, found = [], []
+    with monkeypatch.context() as patch:
+        load = inference.FoundModel.load
+
+        def watched(self, *args):
+            infer = load(self, *args)
+            return lambda inputs: sizes.append(len(inputs["input_ids"])) or infer(inputs)
+
+        patch.setattr(inference.FoundModel, "load", watched)
+        for most in (None, 3):
+            model = served_model.load(folder, max_batch_size=most)
+            found += answered(model, [examples[make]])
+    number = sizes[0]
+    assert number > 3 and sizes[1:] == [3] * (number // 3) + [number % 3] * (number % 3 > 0)
+    assert is_close(*found)
+
+
 def test_exported_models(tmp_path):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
