@@ -4,14 +4,15 @@ Letters in shapes: B batch, K labels.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from albert.io import file_io
 from albert.model import model_folder
 from albert.serving import tensors
 from albert.serving.text_predictor import TextPredictor
-from albert.tasks import custom, label_set_scores, label_sets, prediction_files
+from albert.tasks import custom, glue, label_set_scores, label_sets, prediction_files
 
 
 class MultiLabelPredictor(TextPredictor):
@@ -36,6 +37,22 @@ class MultiLabelPredictor(TextPredictor):
     def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
         """Returns a JSON-ready prediction, with the threshold of each label."""
         return super().to_json(result) | {"thresholds": self._thresholds}
+
+    def write(
+        self,
+        file: IO[str],
+        form: str,
+        results: Iterable[prediction_files.Prediction],
+        examples: Iterable[glue.InputExample] | None = None,
+    ) -> None:
+        """Writes results; see `TextPredictor`. Rejects .tsv if a label has its separator in it."""
+        joined = [name for name in self.names if self._separator in name]
+        if form == "tsv" and joined:
+            raise file_io.InputError(
+                f"the label {joined[0]!r} has {self._separator!r} in it, which separates the "
+                "labels of a .tsv file: write .jsonl (output_file or output_format)"
+            )
+        super().write(file, form, results, examples)
 
     def tensors(self) -> tuple[tensors.Tensor, ...]:
         """Returns predictions [B, K], 1 for labels of the text, and probabilities [B, K]."""

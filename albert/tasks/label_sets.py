@@ -60,6 +60,15 @@ class LabelFormat:
         columns = folder.setting("label_columns", lambda value: isinstance(value, list))
         return cls(separator, tuple(columns))
 
+    def check_separates(self, labels: Sequence[str], place: str) -> None:
+        """Rejects labels with the separator in them; `place`: their origin, for messages."""
+        for name in labels:
+            if self.separator in name:
+                raise file_io.InputError(
+                    f"{place}: the label {name!r} has {self.separator!r} in it, which separates "
+                    "the labels of predictions: give another label_separator"
+                )
+
     def is_in(self, row: Mapping[str, Any], column: str | None) -> bool:
         """Returns whether a row, {column: value}, has labels; `column`: column of lists of them."""
         if self.columns:
@@ -123,12 +132,7 @@ def _count_labels(
     sets: collections.Counter[frozenset[str]] = collections.Counter()
     for place, row in tables.read_file(path, custom.SPLIT_FLAGS["train"]):
         names = form.read(row, column, place)
-        for name in names:
-            if form.separator in name:
-                raise file_io.InputError(
-                    f"{place}: the label {name!r} has {form.separator!r} in it, which separates "
-                    "the labels of predictions: give another label_separator"
-                )
+        form.check_separates(names, place)
         keys = {tables.label_key(name): name for name in names}
         counts.update(spellings.setdefault(*item) for item in keys.items())
         sets[frozenset(keys)] += 1
@@ -209,6 +213,7 @@ def find_labels(
     if "train" not in files:
         if head is None or head.kind != KIND:
             raise custom.no_labels(output_dir)
+        form.check_separates(head.labels, head.path)
         return head.labels
     path = files["train"]
     counts, sets = _count_labels(path, column, form)
@@ -225,7 +230,10 @@ def find_labels(
             "All texts of %s have the labels %s: these cannot be learned", path,
             tables.name_list(everywhere, _SHOWN),
         )  # fmt: skip
-    return custom.in_order_of(head, labels, data=path, kind=KIND) if head else labels
+    if head is not None:
+        labels = custom.in_order_of(head, labels, data=path, kind=KIND)
+        form.check_separates(labels, head.path)
+    return labels
 
 
 def answers_of(labels: Sequence[str], decision: decisions.Decision) -> long_texts.LabelSets:

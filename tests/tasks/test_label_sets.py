@@ -65,6 +65,10 @@ def test_the_order_of_labels_is_that_of_the_initial_model(tmp_path):
     others = model_labels.ModelHead("config.json", label_sets.KIND, ("fine", "dear"))
     with pytest.raises(file_io.InputError, match="has labels cheap, which the model to start"):
         task_of(tmp_path, content, form, head=others)
+    joined = model_labels.ModelHead("config.json", label_sets.KIND, ("fine", "cheap", "a, b"))
+    for files in ({}, {"train": str(tmp_path / "train.csv")}):
+        with pytest.raises(file_io.InputError, match="^config.json: the label 'a, b' has ',' in"):
+            label_sets.find_labels(str(tmp_path / "out"), files, "label", LIST, head=joined)
 
 
 def test_test_data_may_lack_labels(tmp_path):

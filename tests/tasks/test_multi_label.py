@@ -287,6 +287,21 @@ def test_predictions_use_the_thresholds_of_the_folder(tmp_path, run_script):
     assert line["prediction"] == [*builders.LABELS]
 
 
+def test_labels_with_a_comma_are_not_joined_by_commas(tmp_path, run_script, capsys):
+    """As a folder of Hugging Face may have them."""
+    labels = ("soups, stews", "bread", "cake")
+    folder = builders.write_multi_label(tmp_path / "run", labels)
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    flags = {"model_dir": folder, "input_file": tmp_path / "texts.txt"}
+    for changes in ({}, {"output_file": tmp_path / "out.tsv"}):
+        with pytest.raises(file_io.InputError, match=r"'soups, stews' has ',' .* write \.jsonl"):
+            run_script(predict, **flags, **changes)
+    assert not (tmp_path / "out.tsv").exists()
+    run_script(predict, **flags, output_format="jsonl")
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all({*row["probabilities"]} == {*labels} for row in rows)
+
+
 def test_the_server_answers_with_members_and_thresholds(tmp_path):
     model = served_model.load(builders.write_multi_label(tmp_path))
     (reply,) = model.answer([{"text": TEXTS[0]}])
