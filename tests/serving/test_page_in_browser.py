@@ -544,6 +544,23 @@ def test_colors_have_contrast(chromium, scheme):
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
 
 
+@pytest.mark.parametrize(
+    ("form", "reply", "hint"),
+    [
+        (requests.ONE_TEXT, {"prediction": "a"}, "The texts were longer than the model's input"),
+        (requests.QUESTION, {"answer": "", "answers": []}, "The question was longer than the"),
+    ],
+)
+def test_what_was_cut_is_named(chromium, form, reply, hint):
+    class Short(EchoModel):
+        def answer(self, examples):
+            return [reply | {"truncated": True} for _ in examples]
+
+    with serving(Short(form=form, labels=())) as (address, _), Visit(chromium, address) as visit:
+        visit.ask()
+        visit.page.locator("#answer .hint").get_by_text(hint).wait_for()
+
+
 def test_options_are_added_and_removed(chromium):
     model = EchoModel(form=requests.CHOICE)
     with serving(model) as (address, _), Visit(chromium, address) as visit:

@@ -164,7 +164,8 @@ function nodesOf(reply, request, model) {
 function showReply(reply, request, model) {
   at("answer").replaceChildren(...nodesOf(reply, request, model));
   if (reply.truncated) {
-    const cut = "The model read only the beginning: the text is longer than its input.";
+    const cut = reply.answers ? "The question was longer than the model reads and was cut."
+      : "The texts were longer than the model's input and were cut.";
     at("answer").append(make("p", {className: "hint"}, cut));
   }
   at("reply").textContent = JSON.stringify(reply, null, 2);
