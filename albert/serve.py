@@ -9,7 +9,7 @@ import dataclasses
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from absl import flags, logging
 from albert.cli import app, environment, options, path_flags
 from albert.io import file_io
 from albert.model import published
-from albert.serving import requests
+from albert.serving import requests, runtimes
 
 if TYPE_CHECKING:
     from albert.serving import server
@@ -166,6 +166,18 @@ def share_of(threads: int | None, models: int) -> int | None:
     return threads if models == 1 else max(1, (threads or os.cpu_count() or 1) // models)
 
 
+def threads_of(threads: int | None, folders: Sequence[str]) -> list[int | None]:
+    """Returns the number of threads for the model of each folder; None: one for each core.
+
+    TensorFlow has one pool for all of its models: each of them has the sum of their parts.
+
+    Args:
+      threads: number of all threads; None: one for each core.
+    """
+    each, shared = share_of(threads, len(folders)), [*map(runtimes.is_of_tensorflow, folders)]
+    return [each and each * sum(shared) if is_shared else each for is_shared in shared]
+
+
 def _http_server() -> ModuleType:
     try:
         from albert.serving import server
@@ -237,8 +249,9 @@ def main(values: flags.FlagValues) -> None:
             settings.host,
         )
 
-    threads = share_of(settings.threads, len(folders))
-    loads = [_loader(settings, folder, threads) for folder in folders.values()]
+    paths = [*folders.values()]
+    parts = zip(paths, threads_of(settings.threads, paths), strict=True)
+    loads = [_loader(settings, path, threads) for path, threads in parts]
     try:
         http_server.run(server_settings(settings), *loads)
     except OSError as error:

@@ -139,6 +139,13 @@ def supported_by(format: str, precision: str) -> list[str]:
     ]
 
 
+def is_of_tensorflow(path: str) -> bool:
+    """Returns whether TensorFlow computes the model of a folder: not if it has another format."""
+    if not serving_folder.is_serving_folder(path):
+        return True
+    return serving_folder.read(path).format == RUNTIMES["tensorflow"].format
+
+
 def load(
     folder: serving_folder.ServingFolder, runtime: str = "auto", threads: int | None = None
 ) -> batching.Infer:

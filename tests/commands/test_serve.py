@@ -14,6 +14,7 @@ import urllib.request
 import pytest
 
 from albert import serve
+from albert.export import serving_export
 from albert.io import file_io
 from albert.serving import requests, tensorflow_protocol
 from tests.support import builders, processes
@@ -76,6 +77,20 @@ def test_models_are_named(tmp_path):
 def test_models_share_the_threads(threads, models, each):
     assert serve.share_of(threads, models) == each
     assert serve.share_of(None, 2) >= 1
+
+
+def test_models_of_tensorflow_share_the_sum_of_their_parts(tmp_path):
+    pytest.importorskip("onnx")
+    trained, exported = builders.write_classifier(tmp_path / "a"), str(tmp_path / "b")
+    serving_export.export(trained, exported, "onnx")
+    for threads, folders, expected in (
+        (9, [trained, exported, trained], [6, 3, 6]),
+        (3, [trained, trained], [2, 2]),
+        (4, [exported, exported], [2, 2]),
+        (4, [trained], [4]),
+        (None, [trained], [None]),
+    ):
+        assert serve.threads_of(threads, folders) == expected
 
 
 def test_the_missing_package_is_named(run_script, tmp_path, monkeypatch):
