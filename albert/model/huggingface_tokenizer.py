@@ -14,7 +14,7 @@ from absl import logging
 
 from albert.io import file_io, locks
 from albert.model import huggingface, published
-from albert.text import library_ids, sentencepiece_json, text_rules, tokenization
+from albert.text import library_ids, sentencepiece_json, text_rules, tokenization, wordpiece
 
 CONFIG_NAME, FAST_NAME = huggingface.TOKENIZER_CONFIG_NAME, "tokenizer.json"
 _ADDED_NAME = "added_tokens.json"
@@ -98,8 +98,7 @@ def holds_wordpiece(path: str) -> bool:
       file_io.InputError: it has, but splits texts into words in another way than BERT.
     """
     content = _read(path)
-    model = content.get("model")
-    if not isinstance(model, dict) or model.get("type") != "WordPiece":
+    if wordpiece.library_model_type(content) != "WordPiece":
         return False
     for name, only in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
         part = content.get(name)
@@ -246,12 +245,11 @@ def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
     Args:
       fast: content of ``tokenizer.json``.
     """
-    model = fast.get("model")
-    model = model if isinstance(model, dict) else {}
-    if model.get("type") != "WordPiece":
+    kind = wordpiece.library_model_type(fast)
+    if kind != "WordPiece":
         without = file_io.exists(os.path.join(folder, "vocab.txt")) and _is_alone(folder)
-        return _rules_of_words(_LONGEST_WORD) if without and not model else {}
-    longest = model.get("max_input_chars_per_word", _LONGEST_WORD)
+        return _rules_of_words(_LONGEST_WORD) if without and kind is None else {}
+    longest = fast["model"].get("max_input_chars_per_word", _LONGEST_WORD)
     if type(longest) is not int or longest < 1:
         raise file_io.InputError(
             f"{os.path.join(folder, FAST_NAME)}: max_input_chars_per_word is {longest!r}, expected "

@@ -6,8 +6,8 @@ No TensorFlow here. Use these names through `tokenization`.
 import functools
 import itertools
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import six
 
@@ -100,15 +100,34 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
     return vocab
 
 
+def library_model_type(content: Mapping[str, Any]) -> object:
+    """Returns the type of the model in a ``tokenizer.json``; None without a model.
+
+    Older files do not name it: the library `tokenizers` then tells it by the entries.
+    """
+    model = content.get("model")
+    if not isinstance(model, dict) or not model:
+        return None
+    if "type" in model:
+        return model["type"]
+    if "merges" in model:
+        return "BPE"
+    if isinstance(model.get("vocab"), list):
+        return "Unigram"
+    is_wordpiece = {"continuing_subword_prefix", "max_input_chars_per_word"} <= model.keys()
+    return "WordPiece" if is_wordpiece else "WordLevel"
+
+
 def _vocab_of_library(path: str) -> dict[str, int]:
     """Reads the vocabulary in a ``tokenizer.json`` of the library `tokenizers`."""
-    model = file_io.read_json(path, "vocab_file", dict).get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
+    content = file_io.read_json(path, "vocab_file", dict)
+    kind = library_model_type(content)
     if kind != "WordPiece":
         raise file_io.InputError(
             f"vocab_file: {path} holds a model of the type {kind!r}; only WordPiece is read from "
             "such a file: give spm_model_file or vocab_file"
         )
+    model = content["model"]
     ids = model.get("vocab")
     if not isinstance(ids, dict) or not all(type(i) is int and i >= 0 for i in ids.values()):
         raise file_io.InputError(f"vocab_file: {path} has no vocabulary of pieces and their ids")

@@ -153,8 +153,16 @@ def test_ids_are_those_of_the_library(tmp_path, lowercase, strip_accents, handle
         assert theirs.encode(line, add_special_tokens=False).ids == made.encode(line), line
 
 
-@pytest.mark.parametrize("longest", [100, 7, 300])
-def test_words_too_long_for_the_library_are_unknown(tmp_path, longest):
+@pytest.mark.parametrize(
+    ("longest", "says_type", "name"),
+    [
+        (100, True, "tokenizer.json"),
+        (7, False, "tokenizer.json"),
+        (300, True, "vocab.txt"),
+        (100, False, "vocab.txt"),
+    ],
+)
+def test_words_too_long_for_the_library_are_unknown(tmp_path, longest, says_type, name):
     """As in scripts without spaces: Thai, Lao, Khmer."""
     tokenizers = pytest.importorskip("tokenizers")
     content = fast_file(version="1.0", added_tokens=[])
@@ -162,11 +170,16 @@ def test_words_too_long_for_the_library_are_unknown(tmp_path, longest):
     pieces = [*SPECIAL, "a", "##a", "ม", "##ม"]
     content["model"] |= {"vocab": {piece: i for i, piece in enumerate(pieces)}}
     content["model"] |= {"unk_token": "[UNK]", "max_input_chars_per_word": longest}
-    path = folder_with(tmp_path / "a", tokenizer=content)
-    (path / "vocab.txt").unlink()
-    fast = str(path / "tokenizer.json")
-    made = tokenization.load(fast, sources.rules_beside(fast))
-    theirs = tokenizers.Tokenizer.from_file(fast)
+    if not says_type:  # as older files
+        del content["model"]["type"]
+    path = folder_with(tmp_path / "a", pieces, tokenizer=content)
+    if name != "vocab.txt":
+        (path / "vocab.txt").unlink()
+    (found,) = sources.vocabularies_in(str(path))
+    assert found == str(path / name)
+    made = tokenization.load(found, sources.rules_beside(found))
+    assert made.rules.drop_private
+    theirs = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
     for letter in "aม":
         for count in (7, 8, 100, 101, 200, 201, 300, 301):
             ids = theirs.encode(letter * count, add_special_tokens=False).ids

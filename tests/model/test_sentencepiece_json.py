@@ -67,6 +67,10 @@ def read(path):
 def test_ids_are_those_of_the_library(tmp_path, kind, name):
     sentences = sample_lines.SENTENCES if name == "accents" else OTHERS
     path = folder_of(tmp_path / "a", kind, sentences, **RULES[name])
+    if name == "cased":  # as older files, which do not name the type
+        content = json.loads((path / "tokenizer.json").read_text("utf-8"))
+        del content["model"]["type"]
+        (path / "tokenizer.json").write_text(json.dumps(content), "utf-8")
     ours, theirs = read(path), tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids, text
