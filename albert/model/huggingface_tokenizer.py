@@ -17,15 +17,14 @@ from albert.model import huggingface, published
 from albert.text import library_ids, sentencepiece_json, text_rules, tokenization, wordpiece
 
 CONFIG_NAME, FAST_NAME = huggingface.TOKENIZER_CONFIG_NAME, "tokenizer.json"
-_ADDED_NAME = "added_tokens.json"
+_ADDED_NAME, _VOCAB_NAME = "added_tokens.json", "vocab.txt"
 SPM_NAME = "spiece.model"  # of the model that is made of a tokenizer.json
 _COMPARED = "compared"  # empty file of a model whose ids are those of the library
 FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME))
-# Classes that make pieces as this package does; those without a kind leave that to tokenizer.json.
-_CLASSES = (
-    *("BertTokenizer", "BertTokenizerFast", "AlbertTokenizer", "AlbertTokenizerFast"),
-    *("PreTrainedTokenizerFast", "TokenizersBackend"),
-)
+# Classes that make pieces as this package does.
+_BERT = ("BertTokenizer", "BertTokenizerFast")  # take nothing but the vocabulary of tokenizer.json
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # take all of tokenizer.json
+_CLASSES = (*_BERT, "AlbertTokenizer", "AlbertTokenizerFast", *_GENERIC)
 # What classes of other kinds make, to say it.
 _OTHER_KINDS = {
     "a byte-level BPE": ("Roberta", "GPT2", "Bart", "Deberta", "Longformer", "LED"),
@@ -66,23 +65,28 @@ _SPECIAL = frozenset(("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<u
 def read_rules(folder: str) -> dict[str, Any]:
     """Reads the rules of a folder's tokenizer: values of `text_rules.TextRules` by name.
 
-    ``tokenizer_config.json`` comes before ``tokenizer.json``, as in transformers. Entries that
-    neither file has are missing.
+    As in transformers the class says which file counts: for BertTokenizer
+    ``tokenizer_config.json``, for the generic classes ``tokenizer.json``. Otherwise the first comes
+    before the second. Entries that neither file has are missing.
     """
     config_path, fast_path = (os.path.join(folder, name) for name in (CONFIG_NAME, FAST_NAME))
     config, fast = _read(config_path), _read(fast_path)
     _check_class(config_path, config)
+    name = config.get("tokenizer_class")
     normalizer = fast.get("normalizer")
     normalizer = normalizer if isinstance(normalizer, dict) else {}
     rules: dict[str, Any] = {}
     if normalizer.get("type") == "BertNormalizer":
         _check_fixed(fast_path, normalizer)
-        rules = _values(fast_path, normalizer, _NORMALIZER_RULES)
+        values = _values(fast_path, normalizer, _NORMALIZER_RULES)
+        rules = {} if name in _BERT else values
     elif _is_alone(folder) and sentencepiece_json.holds(fast_path, fast):
         rules = dict(sentencepiece_json.rules(fast_path, fast))
     _check_fixed(config_path, config)
     _check_special(config_path, config)
-    rules |= _values(config_path, config, _RULES)
+    if not (rules and name in _GENERIC):
+        rules |= _values(config_path, config, _RULES)
+    _check_vocab_file(folder, fast, steps_count=name in _GENERIC)
     rules |= _wordpiece_rules(folder, fast)
     added = _added_tokens(folder)
     extra = sorted(added, key=lambda name: added[name]["id"])
@@ -100,16 +104,61 @@ def holds_wordpiece(path: str) -> bool:
     content = _read(path)
     if wordpiece.library_model_type(content) != "WordPiece":
         return False
+    if difference := _other_step(content):
+        raise file_io.InputError(
+            f"{path}: {difference}, with which a WordPiece vocabulary is read: give vocab_file (if "
+            "this toolkit wrote the file, the vocab.txt that it wrote next to it)"
+        )
+    return True
+
+
+def _other_step(fast: Mapping[str, Any]) -> str | None:
+    """Names the first step of a ``tokenizer.json`` that is none of BERT's, and the expected one."""
     for name, only in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
-        part = content.get(name)
+        part = fast.get(name)
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != only:
-            raise file_io.InputError(
-                f"{path}: the {name} is {kind!r}; a WordPiece vocabulary is only read from a file "
-                f"with {only}: give vocab_file (if this toolkit wrote the file, the vocab.txt that "
-                "it wrote next to it)"
-            )
-    return True
+            return f"the {name} is {kind!r}, expected {only}"
+    return None
+
+
+def _check_vocab_file(folder: str, fast: Mapping[str, Any], steps_count: bool) -> None:
+    """Rejects a ``vocab.txt`` that is not the vocabulary that transformers reads.
+
+    Args:
+      fast: content of ``tokenizer.json``, which transformers reads first.
+      steps_count: whether its steps count, so that they must be those of BERT.
+    """
+    path, fast_path = (os.path.join(folder, name) for name in (_VOCAB_NAME, FAST_NAME))
+    kind = wordpiece.library_model_type(fast)
+    if kind is None or not (file_io.exists(path) and _is_alone(folder)):
+        return
+    if kind != "WordPiece":
+        raise file_io.InputError(
+            f"{fast_path} holds a model of the type {kind!r}, but {path} is next to it: delete the "
+            "one that is not the model's"
+        )
+    if steps_count and (difference := _other_step(fast)):
+        raise file_io.InputError(
+            f"{fast_path}: {difference}; this package only has the steps of BERT, so such a model "
+            "cannot be used"
+        )
+    listed, theirs = (_named(wordpiece.load_vocab(p, True)) for p in (path, fast_path))
+    if differing := listed.items() ^ theirs.items():
+        name, _ = min(differing, key=lambda item: item[::-1])
+        raise file_io.InputError(
+            f"{path} is not the vocabulary of {fast_path}, which transformers reads: {name!r} has "
+            f"the id {listed.get(name)} (there {theirs.get(name)}); delete the file that is not "
+            "the model's"
+        )
+
+
+def _named(vocab: Mapping[str, int]) -> dict[str, int]:
+    """Returns the pieces without those that each form of a vocabulary names differently."""
+    return {
+        piece: i for piece, i in vocab.items()
+        if piece and piece == piece.rstrip() and not piece.startswith("[unused_line_")
+    }  # fmt: skip
 
 
 def sentencepiece_model(path: str) -> str | None:
@@ -247,7 +296,7 @@ def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
     """
     kind = wordpiece.library_model_type(fast)
     if kind != "WordPiece":
-        without = file_io.exists(os.path.join(folder, "vocab.txt")) and _is_alone(folder)
+        without = file_io.exists(os.path.join(folder, _VOCAB_NAME)) and _is_alone(folder)
         return _rules_of_words(_LONGEST_WORD) if without and kind is None else {}
     longest = fast["model"].get("max_input_chars_per_word", _LONGEST_WORD)
     if type(longest) is not int or longest < 1:

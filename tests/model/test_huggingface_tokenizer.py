@@ -24,6 +24,14 @@ def test_entries_become_rules(tmp_path):
     assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": False} | others
     path = folder_with(tmp_path / "c", tokenizer=fast, tokenizer_config={"do_lower_case": True})
     assert huggingface_tokenizer.read_rules(str(path)) == {"do_lower_case": True} | others
+    for number, (kind, do_lower_case) in enumerate((
+        ({"tokenizer_class": "BertTokenizer"}, None),  # takes its own default
+        ({"tokenizer_class": "BertTokenizerFast", "do_lower_case": True}, True),
+        ({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": True}, False),
+        ({"tokenizer_class": "TokenizersBackend"}, False),
+    )):  # fmt: skip
+        path = folder_with(tmp_path / str(number), tokenizer=fast, tokenizer_config=kind)
+        assert huggingface_tokenizer.read_rules(str(path)).get("do_lower_case") is do_lower_case
     path = folder_with(tmp_path / "d", tokenizer_config={"keep_accents": True})
     assert huggingface_tokenizer.read_rules(str(path)) == {"keep_accents": True} | others
 
@@ -121,13 +129,32 @@ def test_a_wordpiece_vocabulary_is_read_from_tokenizer_json(tmp_path):
     ],
 )
 def test_another_wordpiece_is_refused_by_name(tmp_path, changes, words):
-    path = folder_with(tmp_path / "a", tokenizer=fast_file(**changes))
+    content, config = fast_file(**changes), {"tokenizer_class": "PreTrainedTokenizerFast"}
+    lines = content["model"]["vocab"]
+    path = folder_with(tmp_path / "a", lines, tokenizer=content, tokenizer_config=config)
+    with pytest.raises(file_io.InputError, match=f"{words}.*; this package only has the steps"):
+        tokenizer_of(path)
+    config["tokenizer_class"] = "BertTokenizer"  # whose steps are its own
+    tokenizer_of(folder_with(tmp_path / "b", lines, tokenizer=content, tokenizer_config=config))
     (path / "vocab.txt").unlink()
     with pytest.raises(file_io.InputError, match=words):
         sources.vocabularies_in(str(path))
     (path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
     with pytest.raises(file_io.InputError, match="holds a model of the type 'Unigram'"):
         tokenization.load(str(path / "tokenizer.json"), text_rules.TextRules())
+
+
+@pytest.mark.parametrize(
+    ("lines", "content", "words"),
+    [
+        ([*SPECIAL, "für", "fur", "the"], fast_file(), "'##e' has the id None .there 7."),
+        ([*SPECIAL, "fur", "für", "##e", "the"], fast_file(), "'fur' has the id 5 .there 6."),
+        (SPECIAL, {"model": {"type": "WordLevel"}}, "of the type 'WordLevel', but .*vocab.txt"),
+    ],
+)
+def test_another_vocabulary_than_that_of_tokenizer_json_is_refused(tmp_path, lines, content, words):
+    with pytest.raises(file_io.InputError, match=f"{words}.*delete the"):
+        tokenizer_of(folder_with(tmp_path / "a", lines, tokenizer=content))
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -195,7 +222,7 @@ _OTHER_IN_LIBRARY = {*"\u0890\u0891\u08e2\U000110cd", *map(chr, range(0x13430, 0
 def test_characters_are_dropped_as_in_the_library(tmp_path):
     """All that are assigned; bullets of PDF files are characters for private use."""
     normalizers = pytest.importorskip("tokenizers.normalizers")
-    path = folder_with(tmp_path / "a", tokenizer=fast_file())
+    path = folder_with(tmp_path / "a", fast_file()["model"]["vocab"], tokenizer=fast_file())
     rules = sources.rules_beside(str(path / "model.safetensors"))
     assert rules.drop_private and text_rules.from_json(rules.to_json(), "") == rules
     made = tokenization.load(str(path / "vocab.txt"), rules)
@@ -220,6 +247,6 @@ def test_characters_are_dropped_as_in_the_library(tmp_path):
 def test_the_longest_word_must_be_a_number(tmp_path):
     content = fast_file()
     content["model"]["max_input_chars_per_word"] = "100"
-    path = folder_with(tmp_path / "a", tokenizer=content)
+    path = folder_with(tmp_path / "a", content["model"]["vocab"], tokenizer=content)
     with pytest.raises(file_io.InputError, match="max_input_chars_per_word is '100', expected"):
         huggingface_tokenizer.read_rules(str(path))
