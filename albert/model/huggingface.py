@@ -6,6 +6,7 @@ this package as [inputs, outputs].
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -137,7 +138,7 @@ def read_max_length(folder: str) -> int | None:
         raise file_io.InputError(
             f"{path}: model_max_length is {length!r}, expected a number of tokens from 3 on"
         )
-    return None if length is None else int(length)
+    return None if length in (None, math.inf) else int(length)
 
 
 def default_labels(count: int) -> tuple[str, ...]:

@@ -18,9 +18,10 @@ from albert.text import library_ids, sentencepiece_json, text_rules, tokenizatio
 
 CONFIG_NAME, FAST_NAME = huggingface.TOKENIZER_CONFIG_NAME, "tokenizer.json"
 _ADDED_NAME, _VOCAB_NAME = "added_tokens.json", "vocab.txt"
+_MAP_NAME = "special_tokens_map.json"
 SPM_NAME = "spiece.model"  # of the model that is made of a tokenizer.json
 _COMPARED = "compared"  # empty file of a model whose ids are those of the library
-FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME))
+FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME, _MAP_NAME))
 # Classes that make pieces as this package does.
 _BERT = ("BertTokenizer", "BertTokenizerFast")  # take nothing but the vocabulary of tokenizer.json
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # take all of tokenizer.json
@@ -58,6 +59,9 @@ _NORMALIZER_RULES = {
     "strip_accents": ("keep_accents", True),
     "handle_chinese_chars": ("split_ideographs", False),
 }
+_DECODER = "added_tokens_decoder"  # entry with added tokens by id
+# Entries with names of further special pieces.
+_FURTHER = ("additional_special_tokens", "extra_special_tokens")
 _LONGEST_WORD = 100  # characters of a word that transformers splits, unless a file has another
 _SPECIAL = frozenset(("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>"))
 
@@ -83,13 +87,14 @@ def read_rules(folder: str) -> dict[str, Any]:
     elif _is_alone(folder) and sentencepiece_json.holds(fast_path, fast):
         rules = dict(sentencepiece_json.rules(fast_path, fast))
     _check_fixed(config_path, config)
-    _check_special(config_path, config)
+    for path, entries in _special_entries(folder, config):
+        _check_special(path, entries)
     if not (rules and name in _GENERIC):
         rules |= _values(config_path, config, _RULES)
     _check_vocab_file(folder, fast, steps_count=name in _GENERIC)
     rules |= _wordpiece_rules(folder, fast)
     added = _added_tokens(folder)
-    extra = sorted(added, key=lambda name: added[name]["id"])
+    extra = sorted(added, key=lambda name: added[name].get("id", -1))
     for name in extra:
         _check_found_as_written(folder, name, added[name], rules.get("do_lower_case") is not False)
     return rules | ({"extra_pieces": tuple(extra)} if extra else {})
@@ -227,7 +232,12 @@ def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str])
         return
     tokenizer = tokenization.load(vocabularies[0], rules)
     for name, token in _added_tokens(folder).items():
-        if tokenizer.vocab[name] != token["id"]:
+        if "id" not in token and tokenizer.vocab[name] >= tokenizer.base_size:
+            raise file_io.InputError(
+                f"{folder}: the special token {name!r} is not in the vocabulary and has no id; "
+                f"expected one in {_ADDED_NAME}, or in {_DECODER} of {CONFIG_NAME}"
+            )
+        if tokenizer.vocab[name] != token.get("id", tokenizer.vocab[name]):
             raise file_io.InputError(
                 f"{folder}: the added token {name!r} has the id {token['id']}; expected "
                 f"{tokenizer.vocab[name]}, as added tokens follow the vocabulary without gaps"
@@ -259,7 +269,8 @@ def _check_fixed(path: str, entries: Mapping[str, Any]) -> None:
                 "the pieces of texts would be others than the model's"
             )
     never_split = entries.get("never_split")
-    if never_split and not set(map(str, never_split)) <= _SPECIAL:
+    words = never_split if isinstance(never_split, (list, tuple)) else [never_split]
+    if never_split and not set(map(str, words)) <= _SPECIAL:
         raise file_io.InputError(f"{path}: never_split is {never_split!r}, which is not supported")
 
 
@@ -268,7 +279,7 @@ def _check_special(path: str, config: Mapping[str, Any]) -> None:
     for name in ("cls_token", "sep_token", "mask_token", "pad_token", "unk_token"):
         token = config.get(name)
         token = token.get("content") if isinstance(token, dict) else token
-        if token is not None and token not in _SPECIAL:
+        if token is not None and token not in list(_SPECIAL):  # a list: it may be unhashable
             raise file_io.InputError(
                 f"{path}: {name} is {token!r}; expected one of {', '.join(sorted(_SPECIAL))}"
             )
@@ -311,36 +322,66 @@ def _rules_of_words(longest: int) -> dict[str, Any]:
     return {"longest_word": longest, "drop_private": True}
 
 
+def _special_entries(folder: str, config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Returns the paths and contents of the files that name a folder's special pieces.
+
+    Args:
+      config: content of ``tokenizer_config.json``; where it has the added tokens by id,
+        transformers reads no other file.
+    """
+    path = os.path.join(folder, _MAP_NAME)
+    others = [] if _DECODER in config else [(path, _read(path))]
+    return [*others, (os.path.join(folder, CONFIG_NAME), config)]
+
+
+def _named_tokens(folder: str, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns {content: token} of the further special pieces that are named, without ids."""
+    named = {}
+    for path, entries in _special_entries(folder, config):
+        for entry in _FURTHER:
+            listed = entries.get(entry) or []
+            listed = list(listed.values()) if isinstance(listed, dict) else listed
+            for token in listed if isinstance(listed, list) else [listed]:
+                token = {"content": token} if isinstance(token, str) else token
+                name = _content(path, token)
+                named[name] = {"content": name, "normalized": False, **token}
+                named[name].pop("id", None)
+    return named
+
+
+def _content(path: str, token: object) -> str:
+    content = token.get("content") if isinstance(token, dict) else None
+    if not (isinstance(content, str) and content):
+        raise file_io.InputError(f"{path}: expected an added token, found {token!r}")
+    return content
+
+
 def _added_tokens(folder: str) -> dict[str, dict[str, Any]]:
-    """Returns {content: token} of a folder's added tokens that are none of the special pieces."""
+    """Returns {content: token} of a folder's added tokens that are none of the special pieces.
+
+    Those that are only named have no id.
+    """
     paths = [os.path.join(folder, name) for name in (_ADDED_NAME, CONFIG_NAME, FAST_NAME)]
     first, config, fast = map(_read, paths)
     tokens = [(paths[0], {"content": name, "id": i}) for name, i in first.items()]
-    decoder = config.get("added_tokens_decoder")
+    decoder = config.get(_DECODER)
     for i, token in (decoder if isinstance(decoder, dict) else {}).items():
         number = int(i) if i.isdecimal() else None
         tokens.append((paths[1], {**token, "id": number} if isinstance(token, dict) else token))
     listed = fast.get("added_tokens")
     tokens += [(paths[2], token) for token in (listed if isinstance(listed, list) else [])]
-    added: dict[str, dict] = {}
+    added = _named_tokens(folder, config)
     for path, token in tokens:
-        if not (
-            isinstance(token, dict)
-            and isinstance(token.get("content"), str)
-            and token["content"]
-            and isinstance(token.get("id"), int)
-        ):
+        name = _content(path, token)
+        if not isinstance(token.get("id"), int):
             raise file_io.InputError(f"{path}: expected an added token, found {token!r}")
-        name = token["content"]
-        if name in _SPECIAL:
-            continue
-        if added.get(name, token)["id"] != token["id"]:
+        before = added.get(name, {})
+        if name not in _SPECIAL and before.get("id", token["id"]) != token["id"]:
             raise file_io.InputError(
-                f"{path}: the added token {name!r} has the ids {added[name]['id']} and "
-                f"{token['id']}"
+                f"{path}: the added token {name!r} has the ids {before['id']} and {token['id']}"
             )
-        added[name] = {**added.get(name, {}), **token}
-    return added
+        added[name] = {**before, **token}
+    return {name: token for name, token in added.items() if name not in _SPECIAL}
 
 
 def _check_found_as_written(folder: str, name: str, token: Mapping[str, Any], lower: bool) -> None:

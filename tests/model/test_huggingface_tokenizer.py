@@ -45,7 +45,10 @@ def test_entries_become_rules(tmp_path):
         ({"do_basic_tokenize": False}, "do_basic_tokenize is False"),
         ({"remove_space": False}, "remove_space is False"),
         ({"never_split": ["<x>"]}, "never_split is"),
+        ({"never_split": 5}, "never_split is 5"),
         ({"cls_token": "<s>"}, "cls_token is '<s>'"),
+        ({"cls_token": ["x"]}, r"cls_token is \['x'\]"),
+        ({"extra_special_tokens": 5}, "tokenizer_config.json: expected an added token, found 5"),
         ({"strip_accents": "no"}, "strip_accents is 'no'"),
     ],
 )
@@ -70,6 +73,27 @@ def test_added_tokens_are_extra_pieces(tmp_path):
         path = folder_with(tmp_path / name, added_tokens=added)
         with pytest.raises(file_io.InputError, match=words):
             tokenizer_of(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [
+        ("tokenizer_config", {"additional_special_tokens": ["[e1]", "[CLS]"]}),
+        ("tokenizer_config", {"extra_special_tokens": {"marker": {"content": "[e1]"}}}),
+        ("special_tokens_map", {"additional_special_tokens": [{"content": "[e1]", "id": "5"}]}),
+    ],
+)
+def test_special_pieces_that_are_only_named_have_the_ids_of_the_vocabulary(tmp_path, name, entries):
+    path = folder_with(tmp_path / "a", [*SPECIAL, "the", "[e1]"], **{name: entries})
+    made = tokenizer_of(path)
+    assert made.encode("the [e1] the") == [5, 6, 5] and made.vocab_size == 7
+    path = folder_with(tmp_path / "b", **{name: entries})
+    with pytest.raises(file_io.InputError, match="special token '.e1.' is not in the vocabulary"):
+        tokenizer_of(path)
+    tokenizer_of(folder_with(tmp_path / "c", **{name: entries}, added_tokens={"[e1]": 7}))
+    decoder = {"added_tokens_decoder": {}}  # then the other file does not count
+    if name == "special_tokens_map":
+        tokenizer_of(folder_with(tmp_path / "d", **{name: entries}, tokenizer_config=decoder))
 
 
 @pytest.mark.parametrize(
