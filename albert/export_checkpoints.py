@@ -66,8 +66,8 @@ def main(values: flags.FlagValues) -> None:
         )
     if os.path.abspath(target) == os.path.abspath(prefix):
         raise file_io.InputError(f"--export_path={settings.export_path} is the checkpoint itself")
-    given = settings.text_rules()
-    is_described = file_io.exists(os.path.join(os.path.dirname(prefix), sources.DESCRIPTION_NAME))
+    given, beside = settings.text_rules(), os.path.dirname(prefix)
+    is_described = file_io.exists(os.path.join(beside, sources.DESCRIPTION_NAME))
     if given and is_described:
         raise file_io.InputError(
             f"--{next(iter(given))}: {sources.DESCRIPTION_NAME} next to the checkpoint says how "
@@ -81,9 +81,9 @@ def main(values: flags.FlagValues) -> None:
             file_io.copy(path, os.path.join(new, os.path.basename(path)))
         if rules and not is_described:
             model_folder.write_rules(new, rules)
-        for path in pooling.files(os.path.dirname(prefix)):
+        for path in (*pooling.files(beside), *huggingface.length_files(beside)):
             file_io.make_dirs(os.path.dirname(os.path.join(new, path)))
-            file_io.copy(os.path.join(os.path.dirname(prefix), path), os.path.join(new, path))
+            file_io.copy(os.path.join(beside, path), os.path.join(new, path))
     model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)
 

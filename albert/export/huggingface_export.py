@@ -86,8 +86,8 @@ def export(
     with file_io.atomic_folder(output_dir, last=huggingface.CONFIG_NAME) as new:
         huggingface.write_weights(new, weights)
         write_tokenizer(new, tokenizer, _longest_input(folder, config))
-        if kind != pooling.CLS:
-            pooling.write(new, kind, config.hidden_size)
+        if kind:
+            pooling.write(new, kind, config.hidden_size, pooling.normalizes(folder))
         described = huggingface.convert_config(config, head, labels, tokenizer, names, dropout_prob)
         if weights_type != "float32":  # else transformers would compute in the type of the weights
             described["dtype"] = "float32"
@@ -142,7 +142,10 @@ def choose(model_dir: str | None, checkpoint: str | None) -> str:
 def _longest_input(folder: str, config: encoder.AlbertConfig) -> int:
     """Returns the tokens that the model of a folder reads of a text."""
     length = (model_folder.described_settings(folder) or {}).get("max_seq_length")
-    return length if isinstance(length, int) else config.max_position_embeddings
+    if isinstance(length, int):
+        return length
+    said = pooling.read_max_length(folder) or huggingface.read_max_length(folder)
+    return min(said or config.max_position_embeddings, config.max_position_embeddings)
 
 
 def _read_description(folder: str, head: str | None) -> tuple[str | None, list[str], float]:
@@ -233,21 +236,23 @@ def _count_outputs(tensors: Mapping[str, np.ndarray], head: str | None) -> int |
     return len(tensors[bias]) if bias in tensors else None
 
 
-def _find_pooling(prefix: str, head: str) -> str:
-    """Returns the kind of pooling of a checkpoint's model, one of `pooling.KINDS`.
+def _find_pooling(prefix: str, head: str) -> str | None:
+    """Returns the kind of pooling to write, one of `pooling.KINDS`; None for a usual classifier.
 
     Raises:
       file_io.InputError: the head is one of texts and does not read the first token.
     """
-    kind = model_folder.described_pooling(os.path.dirname(prefix) or ".") or pooling.CLS
-    if head in _ON_TEXTS and kind != pooling.CLS:
+    folder = os.path.dirname(prefix) or "."
+    described = model_folder.described_head(folder)
+    kind = described.pooling if described else pooling.read(folder)
+    if head in _ON_TEXTS and kind not in (None, pooling.CLS):
         raise file_io.InputError(
             f"{prefix} has a head that reads the {kind} of all tokens; the classes of "
             "transformers for classification and regression read the first token through the "
             "pooler: train with pooling=cls, write another form with export_serving, or only the "
             "encoder (head=encoder)"
         )
-    return kind
+    return None if described and kind == pooling.CLS else kind
 
 
 def _check_word_embeddings(

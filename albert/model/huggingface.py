@@ -141,6 +141,12 @@ def read_max_length(folder: str) -> int | None:
     return None if length in (None, math.inf) else int(length)
 
 
+def length_files(folder: str) -> list[str]:
+    """Lists the file that `read_max_length` reads, if it is in a folder."""
+    is_there = file_io.exists(os.path.join(folder, TOKENIZER_CONFIG_NAME))
+    return [TOKENIZER_CONFIG_NAME] if is_there else []
+
+
 def default_labels(count: int) -> tuple[str, ...]:
     """Returns the names that transformers gives labels without names."""
     return tuple(f"LABEL_{i}" for i in range(count))

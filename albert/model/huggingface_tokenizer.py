@@ -13,7 +13,7 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io, locks
-from albert.model import huggingface, published
+from albert.model import huggingface, pooling, published
 from albert.text import library_ids, sentencepiece_json, text_rules, tokenization, wordpiece
 
 CONFIG_NAME, FAST_NAME = huggingface.TOKENIZER_CONFIG_NAME, "tokenizer.json"
@@ -91,6 +91,7 @@ def read_rules(folder: str) -> dict[str, Any]:
         _check_special(path, entries)
     if not (rules and name in _GENERIC):
         rules |= _values(config_path, config, _RULES)
+    pooling.check_lower_case(folder, rules.get("do_lower_case"))
     _check_vocab_file(folder, fast, steps_count=name in _GENERIC)
     rules |= _wordpiece_rules(folder, fast)
     added = _added_tokens(folder)

@@ -14,7 +14,11 @@ from albert.io import file_io
 CLS, MEAN = "cls", "mean"  # the first token's (in heads through the pooler); the mean of all tokens
 KINDS = (CLS, MEAN)
 _MODULES, _CONFIG = "modules.json", "config.json"
-_LENGTH = "sentence_bert_config.json"
+# Files of the module with the model, in the order in which the first is read.
+_KINDS_OF_MODELS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+_OF_MODEL = tuple(f"sentence_{kind}_config.json" for kind in _KINDS_OF_MODELS)
+_NORMALIZE = "Normalize"
+_NO_NAMES = frozenset(("", ".", ".."))  # parts of a path that are no names of folders
 # Entries of the configuration that turn one kind on; the names that newer versions write.
 _MODES = {
     "pooling_mode_cls_token": CLS,
@@ -25,7 +29,7 @@ _MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 # Modules that change nothing else about a vector than its length.
-_HARMLESS = frozenset(("Transformer", "Pooling", "Normalize", "Dropout"))
+_HARMLESS = frozenset(("Transformer", "Pooling", _NORMALIZE, "Dropout"))
 
 
 def read(folder: str) -> str | None:
@@ -47,10 +51,8 @@ def read_max_length(folder: str) -> int | None:
 
     None if its folder does not say it, and for other folders.
     """
-    path = os.path.join(folder, _LENGTH)
-    if not file_io.exists(path):
-        return None
-    length = file_io.read_json(path, "configuration of sentences", dict).get("max_seq_length")
+    path, config = _read_model_module(folder)
+    length = config.get("max_seq_length")
     if length is not None and not (type(length) is int and length >= 3):
         raise file_io.InputError(
             f"{path}: max_seq_length is {length!r}, expected a number of tokens from 3 on"
@@ -58,13 +60,39 @@ def read_max_length(folder: str) -> int | None:
     return length
 
 
+def check_lower_case(folder: str, do_lower_case: bool | None) -> None:
+    """Rejects texts that sentence-transformers lower-cases before a tokenizer that does not.
+
+    Args:
+      do_lower_case: what the tokenizer says; None if it says nothing.
+    """
+    path, config = _read_model_module(folder)
+    if config.get("do_lower_case") is True and do_lower_case is False:
+        raise file_io.InputError(
+            f"{path}: do_lower_case is true, but the tokenizer of the folder reads capitals; set "
+            "it to true (and strip_accents to false) in tokenizer_config.json, or to false here"
+        )
+
+
+def _read_model_module(folder: str) -> tuple[str, dict[str, Any]]:
+    """Returns the path of the file of the module with the model, and its content or {}."""
+    paths = [os.path.join(folder, name) for name in _OF_MODEL]
+    path = next(filter(file_io.exists, paths), None)
+    if path is None:
+        return paths[0], {}
+    return path, file_io.read_json(path, "configuration of sentences", dict)
+
+
+def normalizes(folder: str) -> bool:
+    """Returns whether sentence-transformers gives vectors of a folder's model the length 1."""
+    return _NORMALIZE in _modules(folder)
+
+
 def files(folder: str) -> list[str]:
-    """Lists the files that `read` and `read_max_length` read, relative to the folder."""
+    """Lists the files that the functions above read, relative to the folder."""
     modules = _modules(folder)
     names = [_MODULES, os.path.join(modules["Pooling"], _CONFIG)] if "Pooling" in modules else []
-    if file_io.exists(os.path.join(folder, _LENGTH)):
-        names.append(_LENGTH)
-    return names
+    return names + [n for n in _OF_MODEL if file_io.exists(os.path.join(folder, n))][:1]
 
 
 def _modules(folder: str) -> dict[str, str]:
@@ -73,22 +101,32 @@ def _modules(folder: str) -> dict[str, str]:
     if not file_io.exists(path):
         return {}
     modules = file_io.read_json(path, "list of modules", list)
-    return {
-        _kind(module): str(module.get("path")) for module in modules if isinstance(module, dict)
-    }
+    found = {}
+    for module in modules:
+        place = module.get("path", "") if isinstance(module, dict) else None
+        parts = place.strip("/").split("/") if isinstance(place, str) and place else []
+        if not isinstance(place, str) or place[:1] == "/" or not set(parts).isdisjoint(_NO_NAMES):
+            raise file_io.InputError(
+                f"{path}: expected modules whose path is a folder inside {folder}, found {module!r}"
+            )
+        found[_kind(module)] = place
+    return found
 
 
-def write(folder: str, kind: str, hidden_size: int) -> None:
+def write(folder: str, kind: str, hidden_size: int, normalized: bool = False) -> None:
     """Writes into a model's folder what sentence-transformers, and `read`, read of its pooling.
 
     Args:
       kind: one of `KINDS`.
       hidden_size: of the model.
+      normalized: whether sentence-transformers gives the vectors the length 1.
     """
     name, (entry,) = "1_Pooling", (entry for entry, mode in _MODES.items() if mode == kind)
+    parts = [("", "Transformer"), (name, "Pooling")]
+    parts += [(f"2_{_NORMALIZE}", _NORMALIZE)] if normalized else []
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}
-        for i, (path, module) in enumerate((("", "Transformer"), (name, "Pooling")))
+        for i, (path, module) in enumerate(parts)
     ]
     config = {"word_embedding_dimension": hidden_size, entry: True}
     file_io.make_dirs(os.path.join(folder, name))

@@ -5,7 +5,14 @@ import pytest
 
 from albert import export_checkpoints
 from albert.io import file_io
-from albert.model import checkpoints, encoder, pooling, pretraining_heads, sources
+from albert.model import (
+    checkpoints,
+    encoder,
+    huggingface,
+    pooling,
+    pretraining_heads,
+    sources,
+)
 from tests.support import builders, huggingface_samples
 from tests.support.builders import weights
 
@@ -64,6 +71,7 @@ def test_configuration_and_vocabulary_come_along(golden, tmp_path, run_script):
 @pytest.mark.parametrize("name", ["", "weights"])
 def test_weights_of_hugging_face_become_a_checkpoint(tmp_path, run_script, name):
     model, folder = huggingface_samples.exported(tmp_path, "encoder", huggingface_samples.BERT)
+    length = huggingface.read_max_length(str(folder))
     flags = {"albert_directory": folder, "checkpoint_name": "model.safetensors"}
     run_script(export_checkpoints, **flags, export_path=f"{tmp_path}/out/{name}")
     found = sources.locate(checkpoint=str(tmp_path / "out"))
@@ -71,6 +79,7 @@ def test_weights_of_hugging_face_become_a_checkpoint(tmp_path, run_script, name)
     other = encoder.AlbertModel(huggingface_samples.BERT, seed=2)
     assert checkpoints.restore(other, found.checkpoint).new == []
     np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+    assert length and huggingface.read_max_length(str(tmp_path / "out")) == length
     target = tmp_path / "new" / "model.safetensors"
     with pytest.raises(file_io.InputError, match="must not have the name of Hugging Face weights"):
         run_script(export_checkpoints, **flags, export_path=target)

@@ -4,6 +4,7 @@ ids are compared in test_huggingface_peer.py.
 
 import base64
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -115,6 +116,28 @@ def test_a_head_that_reads_the_mean_is_refused(tmp_path):
     out = str(tmp_path / "out")
     assert huggingface_export.export(folder, output_dir=out, head="encoder") == "encoder"
     assert pooling.read(out) == model_folder.described_pooling(out) == "mean"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"sentence_bert_config": {"max_seq_length": 5}}, 5),
+        ({"tokenizer_config": {"model_max_length": 6}}, 6),
+        ({"tokenizer_config": {"model_max_length": 512}}, 8),
+    ],
+)
+@pytest.mark.parametrize(("entry", "kind"), [("mean_tokens", "mean"), ("cls_token", "cls")])
+def test_lengths_and_vectors_of_other_programs_are_kept(
+    tmp_path, model_dir, said, expected, entry, kind
+):
+    folder, out = tmp_path / "model", str(tmp_path / "out")
+    shutil.copytree(model_dir, folder)
+    builders.write_pooling(folder, entry, ["Normalize"])
+    for name, content in said.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    huggingface_export.export(str(folder), output_dir=out, head="encoder")
+    assert huggingface.read_max_length(out) == expected
+    assert pooling.read(out) == kind and pooling.normalizes(out)
 
 
 def test_files_of_another_model_stay(tmp_path, model_dir):

@@ -158,6 +158,7 @@ def test_a_model_says_the_vectors_of_its_texts(folder, texts_file, tmp_path, run
     [
         ({}, 32),
         ({"sentence_bert_config.json": {"max_seq_length": 9}}, 9),
+        ({"sentence_albert_config.json": {"max_seq_length": 9}}, 9),
         ({"tokenizer_config.json": {"model_max_length": float("inf")}}, 32),
         ({"tokenizer_config.json": {"model_max_length": 12}}, 12),
         # sentence-transformers also takes its own number then.
