@@ -181,6 +181,8 @@ def _check_records(path: str) -> Item:
 
 def _check_weights(path: str) -> Item:
     try:
+        if huggingface.is_part(path):
+            return Item(path, f"part of weights, {huggingface.count_tensors(path)} tensors", None)
         count = len(huggingface.Reader(path).get_variable_to_shape_map())
     except file_io.InputError as error:
         return _failed(path, "weights", error)

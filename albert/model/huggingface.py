@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 WEIGHTS_NAME = "model.safetensors"
 _IDS = "_ids"  # ends the names of integer tensors that are no weights, such as position_ids
 _INDEX_ENDING = ".safetensors.index.json"
+_PART = re.compile(r"-\d+-of-(?!0*1\.)\d+\.safetensors$")  # ends the name of one of several files
+# Files of safetensors that hold no model.
+_ADAPTER_NAME = "adapter_model.safetensors"
+_NOT_MODELS = (_ADAPTER_NAME, "optimizer.safetensors")
 # Names and endings of files with weights of other programs -> how to convert them.
 _WITH_TRANSFORMERS = (
     f"write {WEIGHTS_NAME} with transformers: CLASS.from_pretrained(folder{{}})"
@@ -41,6 +46,8 @@ _OTHER_FORMATS = {
     ".pth": _PYTORCH,
     ".h5": "load it in the program that wrote it and save a TensorFlow checkpoint with the names "
     "of google-research/albert, or a Hugging Face folder",
+    _ADAPTER_NAME: "it holds changes to another model: write that model with them, in PEFT by "
+    "merge_and_unload().save_pretrained(new_folder)",
     ".onnx": _NOT_WEIGHTS,
     ".tflite": _NOT_WEIGHTS,
 }
@@ -81,19 +88,38 @@ def find_weights(folder: str) -> str | None:
     """Returns the path of the weights in a Hugging Face folder; None if there are none.
 
     Raises:
-      file_io.InputError: the folder holds weights only in an older format.
+      file_io.InputError: the folder holds weights only in an older format, only parts of weights,
+        or several models.
     """
     names = file_io.listdir(folder)
-    weights_files = [name for name in names if is_weights_file(name)]
-    for name in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json", *weights_files):
+    for name in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json"):
         if name in names:
             return os.path.join(folder, name)
-    for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack"):
+    others = [name for name in names if is_weights_file(name) and name not in _NOT_MODELS]
+    others = [name for name in others if name.endswith(_INDEX_ENDING)] or others
+    if others:
+        _check_whole(os.path.join(folder, others[0]))
+        if len(others) > 1:
+            raise file_io.InputError(
+                f"{folder} holds several files of weights, {', '.join(others)}; expected "
+                f"{WEIGHTS_NAME} or one of another name: name one of them as the checkpoint"
+            )
+        return os.path.join(folder, others[0])
+    for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack", _ADAPTER_NAME):
         if name in names:
             raise file_io.InputError(
                 f"{folder} holds {name}, which cannot be read; {conversion_of(name)}"
             )
     return None
+
+
+def _check_whole(path: str) -> None:
+    """Rejects the name of one of the files that weights are split into."""
+    if _PART.search(path):
+        raise file_io.InputError(
+            f"{path} is one part of a model's weights; expected the index that lists all parts "
+            f"({WEIGHTS_NAME}.index.json, next to them): fetch it and name the folder"
+        )
 
 
 def conversion_of(path: str) -> str | None:
@@ -262,18 +288,45 @@ class Reader:
 def _read_tensors(path: str) -> dict[str, np.ndarray]:
     """Reads {Hugging Face name: float32 array} from a file or all files listed in an index."""
     if not path.endswith(_INDEX_ENDING):
+        _check_whole(path)
         return _read_file(path)
+    parts = _read_index(path)
+    tensors = {}
+    for part in sorted(set(parts.values())):
+        tensors.update(_read_file(os.path.join(os.path.dirname(path), part)))
+    if missing := sorted(parts.keys() - tensors.keys()):
+        raise file_io.InputError(
+            f"{path} says that {parts[missing[0]]} holds {missing[0]}, which no file holds (of "
+            f"{len(parts)} tensors {len(missing)} are missing): fetch the files again, together"
+        )
+    return tensors
+
+
+def _read_index(path: str) -> dict[str, str]:
+    """Reads {name of a tensor: name of its file} from an index of weights."""
     parts = file_io.read_json(path, "index of weights", dict).get("weight_map")
-    parts = list(parts.values()) if isinstance(parts, dict) else []
+    names = list(parts.values()) if isinstance(parts, dict) else []
     # The index may list only names of files in its own folder.
-    if not parts or not all(isinstance(p, str) and p == os.path.basename(p) for p in parts):
+    if not names or not all(isinstance(p, str) and p == os.path.basename(p) for p in names):
         raise file_io.InputError(
             f"index of weights: {path} must have a weight_map of names of tensors to names of files"
         )
-    tensors = {}
-    for part in sorted(set(parts)):
-        tensors.update(_read_file(os.path.join(os.path.dirname(path), part)))
-    return tensors
+    return dict(parts)
+
+
+def is_part(path: str) -> bool:
+    """Returns whether a file of weights holds no whole model: an index next to it lists the file,
+    or it holds an adapter or an optimizer.
+    """
+    folder, name = os.path.split(path)
+    indices = [other for other in file_io.listdir(folder or ".") if other.endswith(_INDEX_ENDING)]
+    listed = (_read_index(os.path.join(folder, index)).values() for index in indices)
+    return name in _NOT_MODELS or any(name in names for names in listed)
+
+
+def count_tensors(path: str) -> int:
+    """Reads a file of weights, also one that holds no whole model; returns how many it has."""
+    return len(_read_file(path))
 
 
 def _read_file(path: str) -> dict[str, np.ndarray]:

@@ -6,13 +6,14 @@ The outputs and ids of transformers are compared in test_huggingface_peer.py.
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert import export_to_huggingface
-from albert.export import huggingface_export
+from albert.export import huggingface_export, verification
 from albert.io import file_io, manifests
 from albert.model import (
     checkpoints,
@@ -273,6 +274,35 @@ def test_split_files_are_read(tmp_path):
     other = encoder.AlbertModel(CONFIG, 2)
     assert checkpoints.restore(other, str(folder)).new == []
     np.testing.assert_array_equal(other.embedding_table, model.embedding_table)
+    assert [item.damage for item in verification.check(str(folder))] == [None] * 3
+    without = {name: tensors[name] for name in names[::2] if not name.startswith("pooler")}
+    write_safetensors(folder / "model-1-of-2.safetensors", without)
+    words = "says that model-1-of-2.safetensors holds pooler.weight, which no file holds .*1 are"
+    with pytest.raises(file_io.InputError, match=words):
+        checkpoints.reader(str(folder))
+    (folder / "model.safetensors.index.json").unlink()
+    for path in (folder, folder / "model-2-of-2.safetensors"):
+        with pytest.raises(file_io.InputError, match="is one part of a model's weights; expected"):
+            checkpoints.reader(str(path))
+
+
+def test_weights_of_any_name_are_read_if_they_are_the_only_ones(tmp_path):
+    _, folder = exported(tmp_path, "encoder")
+    for name in ("adapter_model.safetensors", "optimizer.safetensors"):
+        write_safetensors(folder / name, {"other": np.zeros(2, np.float32)})
+    assert [item.damage for item in verification.check(str(folder))] == [None] * 3
+    (folder / "model.safetensors").rename(folder / "other-1-of-1.safetensors")
+    assert checkpoints.resolve(str(folder)) == str(folder / "other-1-of-1.safetensors")
+    shutil.copyfile(folder / "other-1-of-1.safetensors", folder / "third.safetensors")
+    with pytest.raises(file_io.InputError, match="several files of weights, other-1.*, third.safe"):
+        checkpoints.resolve(str(folder))
+    for name in ("other-1-of-1.safetensors", "third.safetensors"):
+        (folder / name).unlink()
+    with pytest.raises(file_io.InputError, match="adapter_model.*merge_and_unload"):
+        checkpoints.resolve(str(folder))
+    (folder / "pytorch_model.bin").write_text("")
+    with pytest.raises(file_io.InputError, match="pytorch_model.bin, which cannot be read; write"):
+        checkpoints.resolve(str(folder))
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
