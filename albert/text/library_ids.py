@@ -27,6 +27,8 @@ def compare(content: str, tokenizer: tokenization.FullTokenizer) -> None:
         theirs = tokenizers.Tokenizer.from_str(content)
     except Exception as error:  # the library raises no other class
         raise Difference(f"an error of the library: {error}") from error
+    theirs.no_padding()  # these steps of a saved file are for batches
+    theirs.no_truncation()
     for line in sample_lines.lines(tokenizer):
         ours, others = tokenizer.encode(line), theirs.encode(line, add_special_tokens=False).ids
         if others != ours and not _are_equally_likely(tokenizer, ours, others):
