@@ -11,6 +11,7 @@ import dataclasses
 from absl import flags, logging
 
 from albert.cli import app, next_steps, options, path_flags
+from albert.io import file_io
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,14 @@ class Settings(options.Group):
         1.0, "Maximum percentage points by which the score may fall."
     )
 
+    def check(self) -> None:
+        """Rejects flags without effect; raises `file_io.InputError`."""
+        useless = sorted({"min_agreement", "max_metric_drop"} & self.given)
+        if useless and not self.check_file:
+            raise file_io.InputError(
+                f"--{useless[0]} is for the answers to --check_file: give both or leave it out"
+            )
+
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
@@ -74,6 +83,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
+    settings.check()
     from albert.export import serving_export
 
     folder = serving_export.export(

@@ -53,6 +53,13 @@ class Settings(text_flags.TextFlags):
     )
     card: card_settings.Card = options.group(card_settings.Card)
 
+    def check(self) -> None:
+        """Rejects a flag without effect; raises `file_io.InputError`."""
+        if "max_seq_length" in self.given and not self.preprocessing_path:
+            raise file_io.InputError(
+                "--max_seq_length is for --preprocessing_path: give both or leave it out"
+            )
+
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     options.define(Settings, flag_values)
@@ -78,6 +85,7 @@ def read_model(checkpoint: str, config: configuration.AlbertConfig) -> "Pretrain
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
+    settings.check()
     from albert.export import hub_export
     from albert.model import encoder, model_folder, published
 

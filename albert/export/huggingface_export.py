@@ -13,7 +13,7 @@ import numpy as np
 from absl import logging
 
 from albert.export import tokenizer_json
-from albert.io import file_io, manifests
+from albert.io import file_io, manifests, tables
 from albert.model import (
     checkpoints,
     encoder,
@@ -77,7 +77,7 @@ def export(
     outputs = _count_outputs(tensors, head)
     head = _check_head(head, outputs)
     kind = _find_pooling(prefix, head)
-    labels = _check_labels(labels or described_labels, head, outputs or 0)
+    labels = _check_labels(labels, described_labels, head, outputs or 0)
     own = _with_folded_answers(tensors, prefix, head)
     weights = {
         name: _to_type(name, value, weights_type)
@@ -107,15 +107,23 @@ def _to_type(name: str, value: np.ndarray, weights_type: str) -> np.ndarray:
     return converted
 
 
-def _check_labels(labels: Sequence[str], head: str, outputs: int) -> list[str]:
+def _check_labels(
+    given: Sequence[str], described: Sequence[str], head: str, outputs: int
+) -> list[str]:
     """Checks the names of labels and returns them; of other heads, none."""
     if head not in _WITH_LABELS:
+        if given:
+            raise file_io.InputError(
+                f"`labels`: the head {head} has no labels, got {', '.join(given)}; leave them out"
+            )
         return []
-    labels = list(labels) or [f"LABEL_{i}" for i in range(outputs)]
+    labels = list(given or described) or [f"LABEL_{i}" for i in range(outputs)]
     if len(labels) != outputs:
         raise file_io.InputError(
             f"`labels`: the model has {outputs} labels, got {len(labels)}: {labels}"
         )
+    if len(set(labels)) < len(labels) or not all(map(tables.is_name, labels)):
+        raise file_io.InputError(f"`labels`: expected different names, got {labels}")
     return labels
 
 

@@ -352,7 +352,10 @@ def test_outputs_are_checked_before_any_is_written(trained, tmp_path, run_script
     for path, message in (("there", "there already exists"), ("p/", "p is named twice")):
         with pytest.raises(file_io.InputError, match=message):
             run_script(export_to_tfhub, **flags, export_path=f"{tmp_path}/{path}")
-    assert not (tmp_path / "p").exists()
+    flags = {"albert_directory": trained[0], "export_path": tmp_path / "module"}
+    with pytest.raises(file_io.InputError, match="--max_seq_length is for --preprocessing_path"):
+        run_script(export_to_tfhub, **flags, max_seq_length=64)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 def export_with(task, folder, run_script, **flags):

@@ -515,6 +515,10 @@ def test_heads_that_do_not_exist_there_are_refused(tmp_path):
     write_model(folder, "classification")
     with pytest.raises(file_io.InputError, match="`labels`: the model has 3 labels, got 2"):
         export(labels=["a", "b"])
+    with pytest.raises(file_io.InputError, match="`labels`: expected different names, got .'a', "):
+        export(labels=["a", "b", "a"])
+    with pytest.raises(file_io.InputError, match="`labels`: the head encoder has no labels, got a"):
+        export(labels=["a"], head="encoder")
     model = heads.SquadV2Model(CONFIG, 2, 2, seed=1)
     checkpoints.save(str(folder / "model.ckpt-best"), model)
     with pytest.raises(file_io.InputError, match="heads of SQuAD 2.0 .* has no class"):
