@@ -193,6 +193,7 @@ class WordPiece(_GraphTokenizer):
 
         self._text = tensorflow_text
         self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
+        self._lower_alone = tokenizer.rules.lower_alone
         self._splits_ideographs = tokenizer.rules.split_ideographs
         self._longest_word = tokenizer.rules.longest_word
         is_dropped = wordpiece.choose_dropped(tokenizer.rules.drop_private)
@@ -222,6 +223,7 @@ class WordPiece(_GraphTokenizer):
         if self._splits_ideographs:
             texts = replace(texts, self._ideograph, r" \1 ")
         if self._lower:
+            texts = replace(texts, "\u03a3", "\u03c3") if self._lower_alone else texts
             texts = tf.strings.lower(texts, encoding="utf-8")
         if not self._keeps_accents:
             texts = replace(self._text.normalize_utf8(texts, "NFD"), self._accent, "")

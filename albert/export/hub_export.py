@@ -172,7 +172,8 @@ def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.So
 def _check_rules(source: sources.Source) -> None:
     """Rejects rules of texts that modules do not record; programs would make other pieces."""
     rules = source.rules
-    rare = {name: getattr(rules, name) for name in ("longest_word", "drop_private")}
+    names = ("longest_word", "drop_private", "lower_alone")
+    rare = {name: getattr(rules, name) for name in names}
     known = text_rules.TextRules(rules.do_lower_case, **rare)
     if differing := rules.differences(known, bool(source.spm_model_file)):
         raise file_io.InputError(

@@ -127,9 +127,10 @@ def _final_sigma() -> str:
     return rf"{cased}{ignorable}*\KΣ(?!{ignorable}*{cased})"
 
 
-def _lower_case() -> Iterator[dict[str, Any]]:
-    """Yields the steps of `str.lower`."""
-    yield _replace(_final_sigma(), "ς")
+def _lower_case(alone: bool = False) -> Iterator[dict[str, Any]]:
+    """Yields the steps of `str.lower`, of a whole text or of each letter alone."""
+    if not alone:
+        yield _replace(_final_sigma(), "ς")
     yield {"type": "Lowercase"}
 
 
@@ -353,7 +354,7 @@ def _wordpiece(
     is_dropped = wordpiece.choose_dropped(tokenizer.rules.drop_private)
     normalizers = [_replace(tokenization.character_class(is_dropped), "")]
     if tokenizer.do_lower_case:
-        normalizers += _lower_case()
+        normalizers += _lower_case(tokenizer.rules.lower_alone)
     if not tokenizer.keep_accents:
         normalizers.append({"type": "NFD"})
         normalizers.append(_replace(tokenization.character_class(wordpiece.is_accent), ""))

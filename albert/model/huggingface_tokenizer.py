@@ -320,7 +320,7 @@ def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules_of_words(longest: int) -> dict[str, Any]:
-    return {"longest_word": longest, "drop_private": True}
+    return {"longest_word": longest, "drop_private": True, "lower_alone": True}
 
 
 def _special_entries(folder: str, config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -13,7 +13,7 @@ from albert.text import wordpiece
 
 FILE_NAME = "text_rules.json"  # in folders of models without another description
 # Not recorded with their defaults.
-_OPTIONAL = ("as_huggingface", "quotes", "longest_word", "drop_private")
+_OPTIONAL = ("as_huggingface", "quotes", "longest_word", "drop_private", "lower_alone")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +38,8 @@ class TextRules:
         In transformers these are 100.
       drop_private: whether WordPiece drops characters for private use, such as bullets of PDF
         files, as transformers does; google-research/bert reads them as [UNK].
+      lower_alone: whether WordPiece lower-cases each letter alone, as transformers does: a capital
+        sigma that ends a word, too, becomes the usual one.
     """
 
     do_lower_case: bool | None = None
@@ -49,6 +51,7 @@ class TextRules:
     quotes: bool = False
     longest_word: int = wordpiece.MAX_WORD_CHARACTERS
     drop_private: bool = False
+    lower_alone: bool = False
 
     @property
     def lower(self) -> bool:
@@ -84,6 +87,7 @@ class TextRules:
                 "quotes": sentencepiece and rules.quotes,
                 "longest_word": sentencepiece or rules.longest_word,
                 "drop_private": not sentencepiece and rules.drop_private,
+                "lower_alone": not sentencepiece and rules.lower and rules.lower_alone,
             }
             for rules in (self, other)
         ]

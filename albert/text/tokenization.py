@@ -260,6 +260,7 @@ class FullTokenizer:
                 not self.keep_accents,
                 self.rules.split_ideographs,
                 self.rules.drop_private,
+                self.rules.lower_alone,
             )
             self.wordpiece_tokenizer = WordpieceTokenizer(
                 self.vocab, self.inv_vocab[self.unk_id], self.rules.longest_word

@@ -279,6 +279,7 @@ class BasicTokenizer:
       strip_accents: whether it loses its accents; None: if it is lower-cased.
       split_ideographs: whether each Chinese ideograph is a word.
       drop_private: whether characters for private use are dropped, such as bullets of PDF files.
+      lower_alone: whether the lower case of a letter does not depend on its place in the word.
     """
 
     def __init__(
@@ -287,17 +288,21 @@ class BasicTokenizer:
         strip_accents: bool | None = None,
         split_ideographs: bool = True,
         drop_private: bool = False,
+        lower_alone: bool = False,
     ) -> None:
         self.do_lower_case = do_lower_case
         self._strip_accents = do_lower_case if strip_accents is None else strip_accents
         self._clean = _CLEAN[bool(split_ideographs), bool(drop_private)]
+        self._lower_alone = lower_alone
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of str or UTF-8 bytes; ideographs and marks are single words."""
         if not isinstance(text, str):
             text = convert_to_unicode(text)
         text = text.translate(self._clean)
-        text = text.lower() if self.do_lower_case else text
+        if self.do_lower_case:
+            # Of all letters this one alone depends on its place.
+            text = (text.replace("\u03a3", "\u03c3") if self._lower_alone else text).lower()
         if self._strip_accents:
             text = decompose("NFD", text).translate(_WITHOUT_ACCENTS)
         else:

@@ -104,14 +104,18 @@ def test_ids_of_hard_texts(tokenizer, in_graph):
     assert_same_ids(tokenizer, ODD_TEXTS, in_graph)
 
 
-def test_characters_for_private_use_are_dropped_where_the_rules_say_it():
+def test_characters_for_private_use_and_final_sigmas_are_read_as_the_rules_say():
     path = str(TESTDATA / "tiny_vocab.txt")
-    for drop_private in (True, False):
-        rules = text_rules.TextRules(True, drop_private=drop_private)
+    for is_theirs in (True, False):
+        rules = text_rules.TextRules(True, drop_private=is_theirs, lower_alone=is_theirs)
         tokenizer = tokenization.FullTokenizer(path, rules=rules)
         texts = ["the\uf0b7 boat", "\U000f0001\U0010fffd the"]
-        assert_same_ids(tokenizer, texts, graphs.WordPiece(tokenizer))
-        assert (tokenizer.encode(texts[1]) == tokenizer.encode("the")) == drop_private
+        in_graph = graphs.WordPiece(tokenizer)
+        assert_same_ids(tokenizer, texts, in_graph)
+        assert (tokenizer.encode(texts[1]) == tokenizer.encode("the")) == is_theirs
+        words = in_graph.preprocess(tf.constant(["\u039f\u0394\u039f\u03a3"])).numpy()[0].decode()
+        assert words == ("\u03bf\u03b4\u03bf\u03c3" if is_theirs else "\u03bf\u03b4\u03bf\u03c2")
+        assert [words] == tokenizer.basic_tokenizer.tokenize("\u039f\u0394\u039f\u03a3")
 
 
 SIGNS = 'ab ,.9 1\u00e9\u0301\u00bd\u2003\u03a3\u0130\u2581\u4e2d\U0001f600\t"'

@@ -83,10 +83,13 @@ def test_rules_of_texts_are_written(tmp_path, path):
     tokenizers = pytest.importorskip("tokenizers")
     kind = "spm_model_file" if path == SPM else "vocab_file"
     rules = text_rules.TextRules(
-        True, True, False, extra_pieces=("<ORT>", "(c)"), drop_private=True
+        True, True, False, extra_pieces=("<ORT>", "(c)"), drop_private=True, lower_alone=True
     )
     own = tokenization.FullTokenizer(**{kind: str(path)}, rules=rules)
     tokenizer_json.write(str(tmp_path), own)
     found = tokenizers.Tokenizer.from_file(str(tmp_path / tokenizer_json.NAME))
     for text in ("caf\u00e9 中文x", "a <ORT> b(c)d <ort>", "<ORT>", "th\uf0b7e \ue000a"):
         assert found.encode(text, add_special_tokens=False).ids == own.encode(text), text
+    if path == WORDS:
+        assert own.basic_tokenizer.tokenize("\u039f\u03a3") == ["\u03bf\u03c3"]
+        assert found.normalizer.normalize_str("\u039f\u03a3") == "\u03bf\u03c3"

@@ -16,7 +16,7 @@ def test_entries_become_rules(tmp_path):
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": False}
     config["tokenize_chinese_chars"] = False
     path = folder_with(tmp_path / "a", tokenizer_config=config)
-    others = {"longest_word": 100, "drop_private": True}
+    others = {"longest_word": 100, "drop_private": True, "lower_alone": True}
     expected = text_rules.TextRules(True, True, False, ids_by_line=True, **others)
     assert sources.rules_beside(str(path / "model.safetensors")) == expected
     fast = {"normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}}
@@ -186,7 +186,10 @@ def test_another_vocabulary_than_that_of_tokenizer_json_is_refused(tmp_path, lin
 @pytest.mark.parametrize("handle_chinese_chars", [True, False])
 def test_ids_are_those_of_the_library(tmp_path, lowercase, strip_accents, handle_chinese_chars):
     tokenizers = pytest.importorskip("tokenizers")
-    letters = sorted({c for line in sample_lines.SENTENCES for c in line if not c.isspace()})
+    sentences = (*sample_lines.SENTENCES, "ΟΔΟΣ ΑΘΗΝΑΣ Σ ΑΣ'Α οδός")  # a final sigma
+    letters = sorted(
+        {c for line in sentences for x in (line, line.lower()) for c in x if not c.isspace()}
+    )
     words = [w for line in sample_lines.SENTENCES for w in line.split()][::3]
     pieces = dict.fromkeys([*SPECIAL, *letters[::2], *(f"##{c}" for c in letters), *words])
     rules = {"lowercase": lowercase, "strip_accents": strip_accents, "clean_text": True}
@@ -200,7 +203,7 @@ def test_ids_are_those_of_the_library(tmp_path, lowercase, strip_accents, handle
     fast = str(path / "tokenizer.json")
     made = tokenization.load(fast, sources.rules_beside(fast))
     theirs = tokenizers.Tokenizer.from_file(fast)
-    for line in sample_lines.lines(made):
+    for line in (*sample_lines.lines(made), *sentences):
         assert theirs.encode(line, add_special_tokens=False).ids == made.encode(line), line
 
 
@@ -248,11 +251,15 @@ def test_characters_are_dropped_as_in_the_library(tmp_path):
     normalizers = pytest.importorskip("tokenizers.normalizers")
     path = folder_with(tmp_path / "a", fast_file()["model"]["vocab"], tokenizer=fast_file())
     rules = sources.rules_beside(str(path / "model.safetensors"))
-    assert rules.drop_private and text_rules.from_json(rules.to_json(), "") == rules
+    assert (
+        rules.drop_private
+        and rules.lower_alone
+        and text_rules.from_json(rules.to_json(), "") == rules
+    )
     made = tokenization.load(str(path / "vocab.txt"), rules)
     assert made.encode("the\uf0b7 \U000f0001") == made.encode("the")
     plain = tokenization.load(str(path / "vocab.txt"), text_rules.TextRules(True))
-    assert "drop_private" not in plain.rules.to_json()
+    assert {"drop_private", "lower_alone"}.isdisjoint(plain.rules.to_json())
     assert plain.tokenize("the \uf0b7") == ["the", "[UNK]"]
     words = wordpiece.BasicTokenizer(False, False, False, drop_private=True).tokenize
     clean = normalizers.BertNormalizer(
