@@ -25,7 +25,7 @@ from albert.model import (
     weight_names,
 )
 from albert.tasks import custom, kinds, model_labels
-from albert.text import long_texts, tokenization, wordpiece
+from albert.text import long_texts, text_rules, tokenization, wordpiece
 from albert.training import run_record
 
 _TOKEN_BIAS = f"{weight_names.TOKEN_HEAD}output_bias"
@@ -301,6 +301,9 @@ def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_leng
             for piece in extra
         }
     if tokenizer.sp_model is None:
+        theirs = tokenizer.rules.changed(text_rules.OF_TRANSFORMERS)
+        if lost := tokenizer.rules.differences(theirs, sentencepiece=False):
+            logging.warning("BertTokenizer of transformers reads some texts otherwise: %s", lost)
         pieces = list(tokenizer.vocab)[: tokenizer.base_size]
         path = os.path.join(folder, sources.VOCAB_NAME)
         file_io.write_text(path, wordpiece.vocab_text(pieces))

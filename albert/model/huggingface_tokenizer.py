@@ -62,7 +62,6 @@ _NORMALIZER_RULES = {
 _DECODER = "added_tokens_decoder"  # entry with added tokens by id
 # Entries with names of further special pieces.
 _FURTHER = ("additional_special_tokens", "extra_special_tokens")
-_LONGEST_WORD = 100  # characters of a word that transformers splits, unless a file has another
 _SPECIAL = frozenset(("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>"))
 
 
@@ -309,18 +308,16 @@ def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
     kind = wordpiece.library_model_type(fast)
     if kind != "WordPiece":
         without = file_io.exists(os.path.join(folder, _VOCAB_NAME)) and _is_alone(folder)
-        return _rules_of_words(_LONGEST_WORD) if without and kind is None else {}
-    longest = fast["model"].get("max_input_chars_per_word", _LONGEST_WORD)
+        return text_rules.OF_TRANSFORMERS if without and kind is None else {}
+    longest = fast["model"].get(
+        "max_input_chars_per_word", text_rules.OF_TRANSFORMERS["longest_word"]
+    )
     if type(longest) is not int or longest < 1:
         raise file_io.InputError(
             f"{os.path.join(folder, FAST_NAME)}: max_input_chars_per_word is {longest!r}, expected "
             "a number of characters"
         )
-    return _rules_of_words(longest)
-
-
-def _rules_of_words(longest: int) -> dict[str, Any]:
-    return {"longest_word": longest, "drop_private": True, "lower_alone": True}
+    return text_rules.OF_TRANSFORMERS | {"longest_word": longest}
 
 
 def _special_entries(folder: str, config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -109,6 +109,8 @@ class TextRules:
         return values | {"do_lower_case": self.lower, "extra_pieces": list(self.extra_pieces)}
 
 
+# What transformers has for each WordPiece vocabulary, unless ``tokenizer.json`` has another number.
+OF_TRANSFORMERS: dict[str, Any] = {"longest_word": 100, "drop_private": True, "lower_alone": True}
 NAMES = tuple(field.name for field in dataclasses.fields(TextRules))
 
 

@@ -20,7 +20,7 @@ from albert.model import (
     pooling,
     pretraining_heads,
 )
-from albert.text import tokenization
+from albert.text import text_rules, tokenization
 from tests.support import builders
 from tests.support.builders import SPM, write_model
 
@@ -138,6 +138,17 @@ def test_lengths_and_vectors_of_other_programs_are_kept(
     huggingface_export.export(str(folder), output_dir=out, head="encoder")
     assert huggingface.read_max_length(out) == expected
     assert pooling.read(out) == kind and pooling.normalizes(out)
+
+
+def test_rules_of_words_that_are_lost_are_named(tmp_path, caplog):
+    path = str(SPM.parent / "tiny_vocab.txt")
+    theirs = {"longest_word": 100, "drop_private": True, "lower_alone": True}
+    for rules, count in ((theirs, 0), ({**theirs, "longest_word": 7}, 1), ({}, 1)):
+        caplog.clear()
+        made = tokenization.load(path, text_rules.TextRules(True, **rules))
+        huggingface_export.write_tokenizer(str(tmp_path), made, 8)
+        assert len(caplog.messages) == count
+    assert "otherwise: longest_word is 200 (there 100), drop_private is False" in caplog.text
 
 
 def test_files_of_another_model_stay(tmp_path, model_dir):
