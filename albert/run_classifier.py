@@ -210,7 +210,7 @@ def find_task(settings: Settings) -> glue.ClassifierTask:
     is_glue = settings.task_name.lower() != custom.NAME
     task = find_glue_task(settings) if is_glue else find_own_task(settings)
     teacher, is_started = settings.teacher.teacher, settings.model.init_checkpoint
-    if not teacher or is_started or custom.read_labels(settings.output_dir):
+    if not teacher or is_started or custom.read_labels(settings.described_folder):
         return task
     head = model_labels.read_folder(teacher)
     return task.in_order(head.labels) if head and {*head.labels} == {*task.labels} else task
@@ -230,17 +230,17 @@ def find_own_task(settings: Settings) -> custom.CustomTask:
         "dev": settings.validation_file,
         "test": settings.test_file,
     }
-    head = find_described_head(settings)
+    folder, head = settings.described_folder, find_described_head(settings)
     if settings.label_type != label_sets.LABEL_TYPE:
         settings.refuse_given("--label_type=multi_label", *_MULTI_LABEL_FLAGS)
-        return custom.find_task(files, columns, settings.output_dir, settings.label_type, head)
+        return custom.find_task(files, columns, folder, settings.label_type, head)
     if settings.label_columns and "label_column" in settings.given:
         raise file_io.InputError("give --label_columns or --label_column, not both")
     separator, is_given = settings.label_separator, settings.label_separator is not None
     form = label_sets.LabelFormat(
         label_sets.SEPARATOR if separator is None else separator, tuple(settings.label_columns)
     )
-    return label_sets.find_task(files, columns, settings.output_dir, form, is_given, head)
+    return label_sets.find_task(files, columns, folder, form, is_given, head)
 
 
 def find_glue_task(settings: Settings) -> glue.GlueTask:
@@ -253,7 +253,7 @@ def find_glue_task(settings: Settings) -> glue.GlueTask:
     task = glue.get_task(settings.task_name)
     if task.is_regression:
         return task
-    labels = custom.read_labels(settings.output_dir)
+    labels = custom.read_labels(settings.described_folder)
     head = None if labels else find_described_head(settings)
     if head and not (settings.do_train and head.is_of_other_task(task.name, task.labels)):
         labels = custom.in_order_of(head, task.labels, task.words, f"task {task.name}")
@@ -266,7 +266,7 @@ def find_described_head(settings: Settings) -> model_labels.ModelHead | None:
     """Returns the head of the initial model; None if it is not known or must be new."""
     if settings.head_layer.new_head:
         return None
-    return settings.model.find_described_head(settings.do_train, settings.output_dir)
+    return settings.model.find_described_head(settings.do_train, settings.described_folder)
 
 
 def find_recipe(task: glue.ClassifierTask) -> str:

@@ -94,7 +94,7 @@ def find_files(settings: Settings, checkpoint: str | None) -> token_classificati
     custom.check_splits(paths, [split for split, do in stages.items() if do])
     files = {split: path for split, path in paths.items() if path}
     columns = word_files.Columns(settings.words_column, settings.label_column)
-    folder = settings.output_dir
+    folder = settings.described_folder
     checkpoint = None if settings.head_layer.new_head else checkpoint
     labels = token_classification.find_labels(folder, files, columns, checkpoint)
     return token_classification.Files(files, columns, labels)

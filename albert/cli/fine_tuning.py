@@ -161,7 +161,7 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     strategy = training.make_strategy(settings, command_line)
     teacher = command.find_teacher()
     source = settings.model.find_for_run(
-        settings.do_train, settings.output_dir, command.kind, teacher
+        settings.do_train, settings.described_folder, command.kind, teacher
     )
     config = training.read_config(settings, source)
     distilled = command.distillation(teacher, source, config)
@@ -374,14 +374,18 @@ def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool
     Raises:
       file_io.InputError: this is so, and the run does not train.
     """
-    settings = command.settings
-    folder, description = settings.output_dir, prepared.description
-    resumes = has_checkpoints(folder)
-    if settings.head_layer.new_head or not inputs.checkpoint or (settings.do_train and resumes):
+    settings, description = command.settings, prepared.description
+    if not settings.do_train:
+        head = model_labels.read_folder(settings.described_folder)
+    elif settings.head_layer.new_head or not inputs.checkpoint:
         return settings.head_layer.new_head or None
-    head = model_labels.read_folder(folder) if resumes else model_labels.read(inputs.checkpoint)
+    else:
+        resumes = has_checkpoints(settings.output_dir)
+        head = None if resumes else model_labels.read(inputs.checkpoint)
+    if head is None:
+        return None
     labels, words = description.get("labels", ()), glue.words_of(description.get("task_name"))
-    if head is None or head.means(command.kind, labels, words):
+    if head.means(command.kind, labels, words):
         return None
     difference = head.difference(command.kind, labels)
     if settings.do_train and head.is_of_other_task(description.get("task_name"), labels):

@@ -12,6 +12,7 @@ from absl import flags, logging
 from albert.cli import model_settings, options, path_flags, training
 from albert.io import file_io
 from albert.model import configuration, head_config, model_folder, pooling, sources
+from albert.tasks import model_labels
 from albert.training import stuck_runs, subsets
 
 _OWN_EPOCHS, _OWN_STEPS, _OWN_WARMUP = 3, 200, 0.1  # of your own data, by default
@@ -286,6 +287,16 @@ class Settings(training.Settings, abc.ABC):
         self.model.set_cache_dir()
         return os.path.dirname(sources.find_checkpoint(path))
 
+    @property
+    def described_folder(self) -> str:
+        """Returns the folder that says what the outputs of the model are and how it reads texts.
+
+        This is `trained_folder`, but the output folder where that has no description.
+        """
+        folder = self.trained_folder
+        is_ours = file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME))
+        return folder if is_ours or model_labels.read_folder(folder) else self.output_dir
+
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Returns {flag: value} of the training that the settings of a model's folder describe.
 
@@ -327,6 +338,19 @@ class Settings(training.Settings, abc.ABC):
             self._check_cache()
         if self.head_layer.new_head and not self.do_train:
             raise file_io.InputError("--new_head needs --do_train: a new head has random weights")
+        self._check_checkpoint()
+
+    def _check_checkpoint(self) -> None:
+        """Rejects training with a checkpoint of another folder, which may have other labels."""
+        path = self.loop.checkpoint
+        if not self.do_train or path in (None, "best", "last", "all"):
+            return
+        ours = os.path.abspath(self.output_dir)
+        if ours not in (os.path.abspath(path), os.path.abspath(os.path.dirname(path))):
+            raise file_io.InputError(
+                f"--checkpoint={path} is not in --output_dir={self.output_dir}, where --do_train "
+                "trains: use it in a run without --do_train, or start from it (--init_checkpoint)"
+            )
 
     def _check_frozen(self) -> None:
         """Rejects flags that contradict --freeze_encoder."""

@@ -1,11 +1,13 @@
 """Settings of the model that a command starts from or uses, and the search for its files."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any, cast
 
 from albert.cli import options, path_flags, text_flags
 from albert.io import file_io
 from albert.model import configuration, model_folder, published, sources
+from albert.text import text_rules
 
 if TYPE_CHECKING:
     from albert.serving import inference
@@ -120,64 +122,88 @@ class ModelToUse(ModelFiles):
         return super().find(needs_vocabulary, teacher)
 
     def find_for_run(
-        self, do_train: bool, output_dir: str, kind: str, teacher: sources.Source | None = None
+        self, do_train: bool, folder: str, kind: str, teacher: sources.Source | None = None
     ) -> sources.Source:
-        """Returns `find()`, or the files in the output folder if there is no training and no model.
+        """Returns `find()`, or the files in a trained model's folder without training and a model.
 
         Args:
-          output_dir: folder of the run.
+          folder: that of the model that is used without training.
           kind: kind of its models, such as "classifier".
           teacher: its vocabulary is used if nothing else provides one; None: no teacher.
         """
         from albert.tasks import kinds
 
-        if do_train or self.names_model:
+        if do_train:
             return self.find(teacher=teacher)
+        if self.names_model:
+            source = self.find(teacher=teacher)
+            if file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME)):
+                trained = model_folder.read(folder, kind, with_weights=False).source
+                path, name = cast(str, source.vocabulary), "the vocabulary"
+                _check_same_texts(trained, folder, name, path, path, source.rules)
+            return source
         sources.check_no_hub_word(None, self.spm_model_file, self.vocab_file)
-        source = kinds.read_folder(output_dir, kind).source
-        self._check_same_texts(source, output_dir)
-        return source
+        trained = kinds.read_folder(folder, kind).source
+        self._check_flags_of_texts(trained, folder)
+        return trained
 
-    def _check_same_texts(self, trained: sources.Source, output_dir: str) -> None:
+    def _check_flags_of_texts(self, trained: sources.Source, folder: str) -> None:
         """Rejects flags by which texts would become other pieces than those of a trained model."""
         self.set_cache_dir()
-        differing = []
         name = "spm_model_file" if self.spm_model_file else "vocab_file"
-        if path := getattr(self, name):
+        path, found = getattr(self, name), cast(str, trained.vocabulary)
+        if path:
             is_spm = name == "spm_model_file"
-            pattern = published.SPM_PATTERN if is_spm else published.VOCAB_PATTERN
-            found, there = published.vocabulary(path, pattern), cast(str, trained.vocabulary)
+            found = published.vocabulary(
+                path, published.SPM_PATTERN if is_spm else published.VOCAB_PATTERN
+            )
             if not file_io.exists(found):
                 raise file_io.InputError(f"{name}: the file {path} does not exist")
-            if not model_folder.are_same_vocabularies(found, there):
-                differing.append(f"{name} is {path} (there {there}, with other pieces)")
         rules = trained.rules.changed(self.text_rules())
-        if text := rules.differences(trained.rules, trained.spm_model_file is not None):
-            differing.append(text)
-        if differing:
-            raise file_io.InputError(
-                f"{output_dir} holds a trained model, which reads texts in its own way: "
-                f"{', '.join(differing)}; omit these flags, or train in another output_dir"
-            )
+        _check_same_texts(trained, folder, name, path or found, found, rules)
 
-    def find_described_head(
-        self, do_train: bool, output_dir: str
-    ) -> "model_labels.ModelHead | None":
+    def find_described_head(self, do_train: bool, folder: str) -> "model_labels.ModelHead | None":
         """Returns the head of the model that a run starts from or uses; None if it is unknown.
 
-        A run without training uses the model in its output folder, if there is one.
-
         Args:
-          output_dir: folder of the run.
+          folder: that of the model that is used without training, if it describes one.
         """
         from albert.tasks import model_labels
 
-        head = None if do_train else model_labels.read_folder(output_dir)
+        head = None if do_train else model_labels.read_folder(folder)
         is_contradicted = self.albert_hub_module_handle or self.from_scratch  # `find` raises
         if head or not self.init_checkpoint or is_contradicted:
             return head
         self.set_cache_dir()
         return model_labels.read(sources.find_checkpoint(self.init_checkpoint))
+
+
+def _check_same_texts(
+    trained: sources.Source,
+    folder: str,
+    name: str,
+    path: str,
+    found: str,
+    rules: text_rules.TextRules,
+) -> None:
+    """Rejects a vocabulary or rules by which texts would become other pieces than in training.
+
+    Args:
+      trained, folder: the trained model and its folder.
+      name, path: setting of the vocabulary and its value, for messages.
+      found: file of the vocabulary.
+      rules: rules of the run.
+    """
+    differing, there = [], cast(str, trained.vocabulary)
+    if file_io.exists(there) and not model_folder.are_same_vocabularies(found, there):
+        differing.append(f"{name} is {path} (there {there}, with other pieces)")
+    if text := rules.differences(trained.rules, trained.spm_model_file is not None):
+        differing.append(text)
+    if differing:
+        raise file_io.InputError(
+            f"{folder} holds a trained model, which reads texts in its own way: "
+            f"{', '.join(differing)}; omit these flags, or train in another output_dir"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

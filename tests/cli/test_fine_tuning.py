@@ -160,13 +160,25 @@ def test_the_lengths_of_a_trained_model_are_those_of_its_training(kind, tmp_path
     settings, _ = read_alone(script, folder, checkpoint=checkpoint, **required)
     assert settings.max_seq_length == 24
     settings, _ = read_alone(script, tmp_path / "new", init_checkpoint=checkpoint, **required)
-    assert settings.max_seq_length == 24
+    assert settings.max_seq_length == 24 and settings.described_folder == str(tmp_path / "other")
+    (tmp_path / "bare.index").touch()
+    settings, _ = read_alone(script, folder, checkpoint=tmp_path / "bare", **required)
+    assert settings.described_folder == str(folder)
     default, _ = read_alone(script, tmp_path / "none", **required)
     trains, _ = read_alone(script, folder, do_train=True, **required)
     assert trains.max_seq_length == default.max_seq_length in (384, 512)
     describe(folder, {"max_seq_length": "40"})
     with pytest.raises(file_io.InputError, match="the setting max_seq_length .* is '40'"):
         read_alone(script, folder, **required)
+
+
+def test_training_uses_no_checkpoint_of_another_folder(tmp_path):
+    flags = {"task_name": "MRPC", "data_dir": "d", "output_dir": tmp_path / "out"}
+    flags |= {"do_train": True, "do_predict": True}
+    for own in ("last", tmp_path / "out", tmp_path / "out" / "model.ckpt-9"):
+        command_lines.read(run_classifier, **flags, checkpoint=own).check()
+    with pytest.raises(file_io.InputError, match="--checkpoint=.*/b/model.ckpt-9 is not in --out"):
+        command_lines.read(run_classifier, **flags, checkpoint=tmp_path / "b/model.ckpt-9").check()
 
 
 def test_a_model_of_two_texts_reads_two(tmp_path):

@@ -50,3 +50,27 @@ def test_a_trained_model_refuses_flags_of_other_texts(trained, tmp_path, flags, 
     settings = command_lines.read(model_settings.ModelToUse, words)
     with pytest.raises(file_io.InputError, match=message):
         settings.find_for_run(False, trained, glue.KIND)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"do_lower_case": False}, r"do_lower_case is False \(there True\); omit these flags"),
+        ({"vocab_file": "other.txt"}, r"the vocabulary is .*other.txt \(there .*tiny.model, with"),
+    ],
+)
+def test_a_model_to_start_from_does_not_change_the_texts_of_a_trained_one(
+    trained, tmp_path, monkeypatch, changes, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.txt").write_text("a\n")
+    vocabulary = {} if "vocab_file" in changes else {"spm_model_file": builders.SPM}
+    values = {"albert_config_file": f"{trained}/albert_config.json", **vocabulary, **changes}
+    settings = command_lines.read(model_settings.ModelToUse, **values)
+    settings.find_for_run(True, trained, glue.KIND)
+    if message is None:
+        settings.find_for_run(False, trained, glue.KIND)
+        return
+    with pytest.raises(file_io.InputError, match=message):
+        settings.find_for_run(False, trained, glue.KIND)

@@ -168,6 +168,21 @@ def test_a_folder_is_evaluated_and_used_as_it_is(theirs, tmp_path, run_script):
     assert model_labels.read_folder(str(tmp_path / "copy")).labels == ("yes", "no", "maybe")
 
 
+def test_a_checkpoint_of_another_folder_has_its_own_labels_and_texts(
+    theirs, tmp_path, run_script, caplog
+):
+    path, texts, labels = theirs
+    ours = builders.write_classifier(tmp_path / "ours", labels=("maybe", "no", "yes"))
+    dev = write_csv(tmp_path / "dev.csv", texts, labels)
+    with caplog.at_level("INFO", "absl"):
+        run_script(run_classifier, **flags_of(ours, dev, checkpoint=path, log_format="full"))
+    assert "eval_accuracy = 1.0" in caplog.text
+    other = builders.write_classifier(tmp_path / "other", labels=("a", "b"))
+    flags = {"test_file": dev, "do_predict": True, "checkpoint": f"{other}/model.ckpt-best"}
+    with pytest.raises(file_io.InputError, match="label 'yes', expected a label .*: a, b"):
+        run_script(run_classifier, **flags_of(ours, dev, **flags))
+
+
 @pytest.mark.slow
 def test_training_goes_on_with_the_head_or_with_a_new_one(theirs, tmp_path, run_script, caplog):
     path, texts, labels = theirs
