@@ -792,6 +792,16 @@ def _quarantine_all(damaged: Mapping[str, str], whole: str) -> None:
         update_pointer(os.path.dirname(whole))
 
 
+def is_foreign(prefix: str, folder: str) -> bool:
+    """Returns whether a checkpoint is of another folder than this, which has ones of its own.
+
+    What is measured with it does not belong among the results of the folder.
+    """
+    if os.path.abspath(os.path.dirname(prefix)) == os.path.abspath(folder):
+        return False
+    return bool(numbered(folder) or find_best(folder))
+
+
 def choose(folder: str, which: str | None) -> str:
     """Returns the prefix of the checkpoint chosen by the setting ``checkpoint``.
 

@@ -315,7 +315,8 @@ def evaluate(
         for this many seconds.
 
     Returns:
-      `results.Block` of the selected or the best checkpoint; None in workers that do not write.
+      `results.Block` of the selected or the best checkpoint; None in workers that do not write, and
+      for a checkpoint of another folder, see `report`.
     """
     folder = engine.run_config.output_dir
     if which in (None, "all"):
@@ -357,24 +358,28 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
 def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | None:
     """Reports the scores of one checkpoint in the log and the results file.
 
-    The results of other checkpoints are kept.
+    The results of other checkpoints are kept; of one that is foreign there is only a log.
 
     Args:
       prefix: path of the checkpoint, without ending.
       metrics: its scores by name.
 
     Returns:
-      `results.Block`; None in workers that do not write.
+      `results.Block`; None in workers that do not write, or for a foreign checkpoint.
     """
     folder, form = engine.run_config.output_dir, engine.task.results_form
     step, is_chief = _stored_step(prefix), distribution.is_chief(engine.strategy)
-    if is_chief:
+    writes = is_chief and not checkpoints.is_foreign(prefix, folder)
+    if writes:
         file_io.make_dirs(folder)
         best_checkpoint.quarantine_others(folder, engine.basis())
-    training_log.log_results(folder, prefix, step, metrics, form, is_chief)
-    if not is_chief:
-        return None
+    training_log.log_results(folder, prefix, step, metrics, form, writes)
     block = results.make_block(metrics, step, form=form, metric=engine.task.best_metric)
+    if not writes:
+        if is_chief:
+            logging.info("%s", results.display(block, form))
+            logging.info("%s is of another folder: no file of %s has its results", prefix, folder)
+        return None
     blocks = results.read_blocks(folder)
     # An existing block that contains all lines of the new one is kept.
     if not any({*block.text.split("\n")} <= {*other.text.split("\n")} for other in blocks):

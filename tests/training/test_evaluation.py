@@ -106,6 +106,22 @@ def test_one_checkpoint_can_be_evaluated_without_touching_the_best(folder):
     )
 
 
+def test_a_checkpoint_of_another_folder_leaves_the_results(folder, tmp_path, caplog):
+    evaluation.evaluate_all(make_engine(folder), None)
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    other, new = tmp_path / "other", tmp_path / "new"
+    other.mkdir()
+    save(str(other), 20)
+    elsewhere = make_engine(folder, dict.fromkeys(SCORES, 0.9))
+    with caplog.at_level("INFO", "absl"):
+        assert evaluation.evaluate(elsewhere, None, f"{other}/model.ckpt-20") is None
+    assert "score = 0.9" in caplog.text and "is of another folder" in caplog.text
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    # A folder without checkpoints has the results of the one that it uses.
+    evaluation.evaluate(make_engine(new), None, f"{other}/model.ckpt-20")
+    assert "global_step = 20" in (new / "eval_results.txt").read_text()
+
+
 def test_results_of_one_alone_stay_beside_those_of_others(folder):
     engine, rule = make_engine(folder), "=" * 50
     evaluation.evaluate_all(engine, None)

@@ -281,6 +281,8 @@ class QuestionData(contracts.Data):
           ids: not used: windows have their own.
           prefix: path, without ending, of the checkpoint that computed the outputs.
         """
+        from albert.model import checkpoints
+
         outcomes.remove(output_dir)
         path = self.questions.file("dev")
         evaluator = self.questions.evaluator()
@@ -294,7 +296,8 @@ class QuestionData(contracts.Data):
             if scores:
                 threshold = scores[null_threshold.THRESHOLD]
                 num_questions = len(self.questions.predict_examples)
-                null_threshold.update(output_dir, threshold, prefix, path, num_questions)
+                if not checkpoints.is_foreign(prefix, output_dir):
+                    null_threshold.update(output_dir, threshold, prefix, path, num_questions)
             else:
                 threshold = null_threshold.read(prefix)
             texts = null_threshold.apply(texts, answers.null_odds, threshold)
