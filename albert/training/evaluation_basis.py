@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from albert.io import file_io
+from albert.model import decision as decisions
 from albert.model import sources
 
 # Flags that choose the examples of an evaluation. Its files, labels and columns also do.
@@ -114,7 +115,8 @@ def from_values(
       task: name of the task; None if unknown.
       metric: score that picks the best checkpoint; None if unknown.
       data: entry of the evaluated data in ``run.json``, with "sha256" and "path"; None if unknown.
-      description: settings in ``model.json``, with "labels" and "columns"; None if unknown.
+      description: settings in ``model.json``, with "labels", "columns" and thresholds; None if
+        unknown.
     """
     values = {name: flag["value"] for name, flag in flags.items()}
     examples = {"task": task} if task else {}
@@ -126,6 +128,8 @@ def from_values(
     reading = {name: values[name] for name in _READING if name in values}
     if values.get("eval_fraction", 1) != 1 and "seed" in values:
         reading["seed"] = values["seed"]  # draws the fraction
+    if description is not None:
+        reading["thresholds"] = _thresholds(description)
     data = data or {"sha256": None, "path": ""}
     basis = Basis(data["sha256"], data["path"], examples, reading, metric)
     return Basis(**basis.to_dict())  # as it is read from JSON
@@ -142,6 +146,18 @@ def _from_description(description: Mapping[str, Any]) -> dict[str, Any]:
         if name != "guid":  # Ids change no score.
             parts[f"{name} column"] = column or ""
     return parts
+
+
+def _thresholds(description: Mapping[str, Any]) -> list[float]:
+    """Returns the thresholds of labels in the settings in ``model.json``; [] without any.
+
+    They are those at temperature 1, as another temperature changes no answer.
+    """
+    try:
+        decision = decisions.Decision.from_settings(description)
+    except file_io.InputError:
+        return []  # Programs that use the model say what is wrong with it.
+    return [round(threshold, 6) for threshold in decision.with_temperature(1.0).thresholds]
 
 
 def from_record(folder: str, record: Mapping[str, Any]) -> Basis:

@@ -15,7 +15,7 @@ from albert.model import decision as decisions
 from albert.model import model_folder
 from albert.serving import predictors, served_model
 from albert.tasks import label_thresholds
-from albert.training import run_record
+from albert.training import results, run_record
 from tests.support import builders
 
 WORDS = "the old harbour was bread cake soup fine bad good stale warm new".split()
@@ -156,6 +156,24 @@ def test_a_run_keeps_thresholds_that_answers_use(made, run_script, caplog):
     assert [*reply["thresholds"].values()] == pytest.approx(calibrated.thresholds)
     record = run_record.read(str(root / "run"))["calibration"]
     assert "temperature" in record and "thresholds" not in record
+
+
+@pytest.mark.slow
+def test_scores_with_chosen_thresholds_do_not_compete_with_those_of_training(made, run_script):
+    root, folder = made[0], made[0] / "again"
+    builders.write_multi_label(folder)
+
+    def run(**changes):
+        run_script(run_classifier, **flags_of(root, output_dir=folder, **changes))
+        return results.read_trial(str(folder)).best_value
+
+    at_half = run(choose_thresholds=True)
+    assert run() > at_half
+    trains = {"do_train": True, "train_file": root / "dev.jsonl", "init_checkpoint": folder}
+    trains |= {"learning_rate": 0, "train_step": 1, "warmup_step": 0, "max_seq_length": 32}
+    trains["label_type"] = "multi_label"
+    assert run(**trains) == at_half  # the weights are the same
+    assert len([*folder.glob("eval_results.earlier*.txt")]) == 2
 
 
 def test_mistakes_are_named(made, run_script):

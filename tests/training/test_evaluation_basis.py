@@ -5,6 +5,7 @@ import json
 import pytest
 
 from albert.io import file_io
+from albert.model import decision as decisions
 from albert.training import evaluation_basis, run_record, run_session
 from albert.training.evaluation_basis import METRIC, READING, Basis
 
@@ -13,6 +14,7 @@ FLAGS = {
     "label_column": "label", "masked_lm_budget": 0.2,
 }  # fmt: skip
 DESCRIPTION = {"labels": ["no", "yes"], "columns": {"text": "text", "label": "label", "guid": None}}
+CUTS = {"decision": {"thresholds": [0.2, 0.5]}}
 DATA = {"path": "dev.csv", "sha256": "a" * 64}
 
 
@@ -47,6 +49,9 @@ def basis(task="custom", metric="f1", data=DATA, description=DESCRIPTION, **flag
         ),
         ({"max_seq_length": 64}, (), None),  # a part of what is compared
         ({"max_seq_length": 64}, (READING,), "max_seq_length 128 and 64"),
+        ({"description": {**DESCRIPTION, **CUTS}}, (READING,), "thresholds [] and [0.2, 0.5]"),
+        ({"description": {**DESCRIPTION, "decision": {"temperature": 2.0}}}, (READING,), None),
+        ({"description": {**DESCRIPTION, "decision": 1}}, (READING,), None),  # damaged
         ({"metric": "loss"}, (), None),
         ({"metric": "loss"}, (METRIC,), 'metric "f1" and "loss"'),
     ],
@@ -68,6 +73,15 @@ def test_the_number_of_examples_counts_and_not_that_of_steps():
     assert one.differences(basis(max_eval_steps=2, eval_batch_size=8)) == [
         "max_eval_examples 32 and 16"
     ]
+
+
+def test_a_new_temperature_keeps_the_basis_and_what_is_unknown_is_not_compared():
+    one = decisions.Decision(thresholds=(0.2, 0.5))
+    found = [basis(description={**DESCRIPTION, **decision.settings})
+             for decision in (one, one.with_temperature(1.7))]  # fmt: skip
+    assert found[0] == found[1]
+    assert "thresholds" not in basis(description=None).reading
+    assert not found[0].differences(basis(description=None), READING)
 
 
 def test_a_basis_survives_json():
