@@ -159,12 +159,13 @@ def _fit(
         decision = dataclasses.replace(decision, thresholds=choice.thresholds)
         scores, record["thresholds"] = choice.results(), choice.to_json()
         logging.info("%s\n%s", choice.describe(), choice.table())
+    per_text = labels.shape[1] if labels.ndim > 1 else 1
     if labels.ndim > 1:
         probabilities, labels = calibration.as_choices(probabilities, labels)
     temperature = decision.temperature
     logits = calibration.to_logits(probabilities, temperature)
     if flags.calibrate:
-        measured = calibration.measure(logits, labels)
+        measured = calibration.measure(logits, labels, per_text)
         temperature, record["temperature"] = measured.temperature, measured.to_json()
         scores |= measured.results()
         logging.info("%s", measured.describe())

@@ -102,6 +102,7 @@ def probabilities(run: Run) -> Iterator[Block]:
     if not (temperature := found.get("temperature")):
         return
     yield {"paragraph": f"{temperature['text']}."}
+    unit = "decisions" if temperature.get("per_text", 1) > 1 else "examples"
     sides = {"Before": temperature["before"], "After, cross-fitted": temperature["after"]}
     yield {
         "table": ["", "log loss", "Brier", "ECE", "from", "to", "by chance"],
@@ -122,8 +123,8 @@ def probabilities(run: Run) -> Iterator[Block]:
         "intervals of 95%; on the line a probability says how often."
     }
     yield {
-        "folded": "Examples of each bin",
-        "table": ["bins", "examples", "probability", "right", "from", "to"],
+        "folded": f"{unit.capitalize()} of each bin",
+        "table": ["bins", unit, "probability", "right", "from", "to"],
         "rows": [
             [name, *(row[k] for k in ("count", "confidence", "accuracy", "low", "high"))]
             for name, side in sides.items()

@@ -4,6 +4,9 @@
 `find_abstention` finds the probability below which a model must not answer, so that the answers
 keep a promised error. Own code in place of SciPy's, which training does not need otherwise.
 
+Several labels per text are as many examples, one after another. Resamples and parts then hold
+whole texts, as the labels of a text depend on each other.
+
 Letters in shapes: N examples, K labels, R resamples, G thresholds.
 """
 
@@ -99,10 +102,15 @@ def split_in_parts(labels: Integers) -> Iterator[npt.NDArray[np.bool_]]:
         yield parts == part
 
 
-def cross_fit(logits: Floats, labels: Integers) -> Floats:
-    """Computes probabilities of logits [N, K] with temperatures fitted to other label ids [N]."""
+def cross_fit(logits: Floats, labels: Integers, per_text: int = 1) -> Floats:
+    """Computes probabilities of logits [N, K] with temperatures fitted to other label ids [N].
+
+    Args:
+      per_text: number of consecutive examples of each text, whose labels are no others.
+    """
     found = np.empty(logits.shape)
-    for held_out in split_in_parts(labels):
+    for part in split_in_parts(labels.reshape(-1, per_text).sum(axis=1)):
+        held_out = np.repeat(part, per_text)
         temperature = fit_temperature(logits[~held_out], labels[~held_out]) or 1.0
         found[held_out] = softmax(logits[held_out] / temperature)
     return found
@@ -187,13 +195,20 @@ def _in_chunks(size: int, draw: Callable[[int], Floats]) -> Floats:
     return np.concatenate([draw(count) for count in counts])
 
 
-def _errors_of_resamples(confidences: Floats, is_right: npt.NDArray[np.bool_]) -> Floats:
-    """Computes errors [R] of bootstrap samples of sorted top probabilities, right or not [N]."""
+def _errors_of_resamples(
+    confidences: Floats, is_right: npt.NDArray[np.bool_], places: Integers
+) -> Floats:
+    """Computes errors [R] of bootstrap samples of sorted top probabilities, right or not [N].
+
+    Args:
+      places: [texts, examples of each], the places of the examples of a text among the sorted.
+    """
     rng, size = np.random.default_rng(1), len(confidences)
 
     def draw(count: int) -> Floats:
         """Returns the errors of `count` bootstrap samples."""
-        picked = np.sort(rng.integers(size, size=(count, size)), axis=1)
+        texts = rng.integers(len(places), size=(count, len(places)))
+        picked = np.sort(places[texts].reshape(count, size), axis=1)
         return _errors(confidences[picked], is_right[picked])
 
     return _in_chunks(size, draw)
@@ -207,10 +222,18 @@ def _errors_by_chance(confidences: Floats) -> Floats:
     )
 
 
-def score(probabilities: Floats, labels: Integers) -> Scores:
-    """Scores probabilities [N, K] against label ids [N]."""
+def score(probabilities: Floats, labels: Integers, per_text: int = 1) -> Scores:
+    """Scores probabilities [N, K] against label ids [N].
+
+    The level of chance and the intervals of bins are those of independent examples.
+
+    Args:
+      per_text: number of consecutive examples of each text.
+    """
     confidences = probabilities.max(axis=1)
     order = np.argsort(confidences, kind="stable")
+    places = np.argsort(order).reshape(-1, per_text)
+    places = places[np.argsort(places[:, 0])]
     confidences = confidences[order]
     is_right = (probabilities.argmax(axis=1) == labels)[order]
     ece = calibration_error(confidences, is_right)
@@ -219,7 +242,8 @@ def score(probabilities: Floats, labels: Integers) -> Scores:
     chance = float(np.quantile(by_chance, CONFIDENCE))
     # Resampling adds to the error what chance has added already. The basic bootstrap takes it off,
     # but not all of it where the true error is small: then the low end is what chance leaves.
-    low, high = 2 * ece - np.quantile(_errors_of_resamples(confidences, is_right), tails)
+    errors = _errors_of_resamples(confidences, is_right, places)
+    low, high = 2 * ece - np.quantile(errors, tails)
     low = min(float(low), ece - chance)
     return Scores(
         float(np.mean(log_losses(probabilities, labels))),
@@ -254,7 +278,8 @@ class Calibration:
     Attributes:
       temperature: fitted on all examples; 1 if `is_fitted` is false.
       is_fitted: whether there is a best temperature, see `fit_temperature`.
-      examples: N.
+      examples: number of texts.
+      per_text: number of labels that a text has or not; 1: it has one label.
       before, after: scores without temperature, and of the temperature, cross-fitted.
       gain, gain_low, gain_high: how much lower the log loss is after than before, with interval.
     """
@@ -267,6 +292,7 @@ class Calibration:
     gain: float
     gain_low: float
     gain_high: float
+    per_text: int = 1
 
     @property
     def has_fault(self) -> bool:
@@ -289,28 +315,37 @@ class Calibration:
     def describe(self) -> str:
         """Says in a few sentences what the temperature changes."""
         before, after = self.before, self.after
+        examples, condition = f"{self.examples} examples", ""
+        if self.per_text > 1:
+            examples += f" with {self.per_text} labels each"
+            condition = ", if the labels of a text are independent"
         if not self.is_fitted:
             return (
-                f"Calibration on {self.examples} examples: no temperature fits best, because every "
+                f"Calibration on {examples}: no temperature fits best, because every "
                 "prediction is right or they are no better than chance; it stays 1"
             )
         text = (
-            f"Calibration on {self.examples} examples: temperature {self.temperature:.3f}; "
+            f"Calibration on {examples}: temperature {self.temperature:.3f}; "
             f"log loss {before.log_loss:.4f} before, {after.log_loss:.4f} after (cross-fitted); "
             f"ECE {before.ece:.4f} before, {after.ece:.4f} after, where a perfectly calibrated "
-            f"model shows {before.ece_by_chance:.4f} by chance"
+            f"model shows {before.ece_by_chance:.4f} by chance{condition}"
         )
         if self.has_fault:
             return text if self.gain > 0 else f"{text}. No temperature mends this"
         return f"{text}. There was nothing to mend: chance alone explains the difference"
 
 
-def measure(logits: Floats, labels: Integers) -> Calibration:
-    """Fits a temperature to logits [N, K] and label ids [N], and scores it, cross-fitted."""
+def measure(logits: Floats, labels: Integers, per_text: int = 1) -> Calibration:
+    """Fits a temperature to logits [N, K] and label ids [N], and scores it, cross-fitted.
+
+    Args:
+      per_text: number of consecutive examples of each text.
+    """
     temperature = fit_temperature(logits, labels)
-    before, after = softmax(logits), cross_fit(logits, labels)
+    before, after = softmax(logits), cross_fit(logits, labels, per_text)
     gains = log_losses(before, labels) - log_losses(after, labels)
-    rng, size = np.random.default_rng(3), len(labels)
+    gains = gains.reshape(-1, per_text).mean(axis=1)
+    rng, size = np.random.default_rng(3), len(gains)
     means = _in_chunks(
         size, lambda count: gains[rng.integers(size, size=(count, size))].mean(axis=1)
     )
@@ -319,11 +354,12 @@ def measure(logits: Floats, labels: Integers) -> Calibration:
         temperature or 1.0,
         temperature is not None,
         size,
-        score(before, labels),
-        score(after, labels),
+        score(before, labels, per_text),
+        score(after, labels, per_text),
         float(gains.mean()),
         float(low),
         float(high),
+        per_text,
     )
 
 

@@ -52,6 +52,24 @@ def test_several_labels_per_text_have_one_temperature():
     assert calibration.as_choices(np.array([[1.0, 0.0]]), np.array([[1, 0]]))[0].min() > 0
 
 
+def test_texts_are_drawn_and_split_with_all_their_labels():
+    """Labels that always agree say no more than one of them."""
+    logits, labels = draw(150, 2, 1.7)
+    one = calibration.measure(logits, labels)
+    copies = np.repeat(logits, 4, axis=0), np.repeat(labels, 4)
+    found = calibration.measure(*copies, per_text=4)
+    for name in ("examples", "temperature", "gain", "gain_low", "gain_high"):
+        assert getattr(found, name) == pytest.approx(getattr(one, name), rel=1e-6)
+    for name in ("log_loss", "brier", "ece", "ece_high"):
+        for side in ("before", "after"):
+            values = [getattr(getattr(x, side), name) for x in (found, one)]
+            assert values[0] == pytest.approx(values[1], rel=1e-6)
+    independent = calibration.measure(*copies)
+    assert found.gain_high - found.gain_low > 1.5 * (independent.gain_high - independent.gain_low)
+    assert "on 150 examples with 4 labels each: temperature" in found.describe()
+    assert found.describe().count("if the labels of a text are independent") == 1
+
+
 @pytest.mark.parametrize("are_right", [True, False])
 def test_without_a_best_temperature_it_stays_1(are_right):
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0], [0.0, 2.0], [1.0, 0.0]] * 4)
