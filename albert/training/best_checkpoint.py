@@ -8,7 +8,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert.io import file_io
-from albert.model import checkpoints
+from albert.model import checkpoints, model_folder
+from albert.model import decision as decisions
 from albert.training import results, run_record, training_log
 from albert.training.evaluation_basis import Basis
 
@@ -25,7 +26,8 @@ class BestTracker:
     Args:
       folder: output folder of the run.
       metric: key of the results by which the best is chosen; for losses, lower is better.
-      resume: whether to continue the files of an earlier run; else they are written from scratch.
+      resume: whether the checkpoints up to the last evaluated step keep their scores; else each
+        that is recorded is new, and only those that exist no more keep their results.
       is_chief: False in the workers that must not write; they do not read files either.
       baseline: returns {name: score} of a constant answer; None if they are unknown.
       random_parts: function that returns the names of variables that had random values at step 0.
@@ -65,11 +67,11 @@ class BestTracker:
             checkpoints.complete_best(folder)
             quarantine_others(folder, basis)
             self.unscored_best = checkpoints.find_best(folder)
+            self._blocks = results.read_blocks(folder)
             if resume:
                 self._resume()
 
     def _resume(self) -> None:
-        self._blocks = results.read_blocks(self._folder)
         try:
             trial = results.read_trial(self._folder)
         except file_io.InputError as error:
@@ -193,6 +195,9 @@ class BestTracker:
             self._folder, name, step, metrics, self._form, is_chief=True, best=self._metric
         )
         block = results.make_block(metrics, step, self._reported_value, self._form, self._metric)
+        decision = model_folder.described_decision(self._folder)
+        if decision != decisions.PLAIN and step == (decision.step or 0):
+            block = results.keep_lines(self._blocks, block)  # of the calibration, still in use
         self._blocks = results.put(self._blocks, block)
         best_step = self.best_step if self._form.has_summary else None
         results.write_blocks(self._folder, self._blocks, best_step)

@@ -374,6 +374,17 @@ def put(blocks: list[Block], block: Block) -> list[Block]:
     return [*blocks[:index], block, *blocks[index:]]
 
 
+def keep_lines(blocks: Iterable[Block], block: Block) -> Block:
+    """Returns a block with those lines of the block of its step, among `blocks`, that it lacks."""
+    lines = [
+        line for other in blocks if other.step == block.step for line in other.text.split("\n")
+    ]
+    names = {line.rpartition(" = ")[0] for line in block.text.split("\n")}
+    pairs = [(line.rpartition(" = ")[0], line) for line in lines]
+    kept = [line for name, line in pairs if name and _is_metric(name) and name not in names]
+    return block._replace(text="\n".join([block.text, *kept]))
+
+
 def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
     """Reads the blocks of a folder's ``eval_results.txt``; returns [] if it is missing.
 

@@ -245,6 +245,19 @@ def test_a_promise_that_cannot_be_kept_is_a_remark(made, tmp_path, caplog, run_s
     assert "no threshold keeps its errors within 0.10%" in remarks
 
 
+@pytest.mark.slow
+def test_a_later_evaluation_keeps_the_lines_of_what_is_in_use(
+    made, plain, calibrated, tmp_path, run_script
+):
+    folder = shutil.copytree(calibrated, tmp_path / "run")
+    run_script(run_classifier, **flags(made, folder))
+    before = (calibrated / "eval_results.txt").read_text()
+    assert (folder / "eval_results.txt").read_text() == before
+    model_folder.write_decision(str(folder), decisions.PLAIN)
+    run_script(run_classifier, **flags(made, folder))
+    assert (folder / "eval_results.txt").read_text() == (plain / "eval_results.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

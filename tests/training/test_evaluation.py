@@ -49,9 +49,12 @@ def test_the_best_counts_when_its_numbered_file_is_gone(folder):
     evaluation.evaluate_all(make_engine(folder), None)
     checkpoints.prune(str(folder), keep=1)
     before = (folder / "model.ckpt-best.index").read_bytes()
+    results_before = (folder / "eval_results.txt").read_text()
     tracker = evaluation.evaluate_all(make_engine(folder), None)
     assert (tracker.best_step, tracker.last_step) == (10, 20)
     assert (folder / "model.ckpt-best.index").read_bytes() == before
+    # That of step 0, which exists no more, keeps its results.
+    assert (folder / "eval_results.txt").read_text() == results_before
 
 
 def test_a_run_killed_while_it_replaced_the_best_goes_on(folder):
