@@ -336,6 +336,8 @@ class Schedule(options.Group):
         if not (do_train and evaluates):
             names = ("eval_every", "early_stopping_patience", "keep_only_best")
             self.refuse_given("training with evaluations", *names)
+        if not evaluates:
+            self.refuse_given("evaluations, which pick the best checkpoint", "metric_for_best")
         if not do_train:
             self.refuse_given("training", "budget_minutes")
 

@@ -70,6 +70,8 @@ def test_what_would_do_nothing_is_refused(script):
     for name in ("eval_every", "early_stopping_patience"):
         with pytest.raises(file_io.InputError, match=f"--{name}: only for training with eval"):
             check(script, **{name: 5, **train_alone})
+    with pytest.raises(file_io.InputError, match="--metric_for_best: only for evaluations"):
+        check(script, metric_for_best="eval_loss", **train_alone)
     with pytest.raises(file_io.InputError, match="--budget_minutes: only for training"):
         check(script, budget_minutes=5, do_train=False)
     if "start_warmup_step" in values_of(script):
