@@ -26,12 +26,6 @@ _LENGTHS = (
 )
 
 
-def _above_zero(name: str, value: float) -> None:
-    """Checks that the value of flag `name` is finite and above 0."""
-    if not 0 < value < math.inf:
-        raise file_io.InputError(f"--{name}={value} must be above 0")
-
-
 # --- groups of flags ------------------------------------------------------------------------------
 
 
@@ -413,7 +407,7 @@ class StepSettings(Settings):
         None,
         "Times that training goes through its data, instead of --train_step; by default 3 for your "
         "own data, and more if this would be fewer than 200 steps.",
-        check=_above_zero,
+        check=options.above_zero,
     )
     warmup_proportion: float | None = options.flag(
         None,

@@ -16,6 +16,7 @@ section of a flag is that module's name.
 """
 
 import dataclasses
+import math
 import re
 import types
 import typing
@@ -184,9 +185,17 @@ def positive(name: str, value: float) -> None:
 
 
 def not_negative(name: str, value: float) -> None:
-    """Checks that the value of flag `name` is at least 0; raises `file_io.InputError` otherwise."""
-    if value < 0:
-        raise file_io.InputError(f"--{name}={value} must be at least 0")
+    """Checks that the value of flag `name` is finite and at least 0."""
+    if not 0 <= value < math.inf:
+        limit = "at least 0" if value < 0 else "a finite number"
+        raise file_io.InputError(f"--{name}={value} must be {limit}")
+
+
+def above_zero(name: str, value: float) -> None:
+    """Checks that the value of flag `name` is finite and above 0."""
+    if not 0 < value < math.inf:
+        limit = "above 0" if value <= 0 else "a finite number"
+        raise file_io.InputError(f"--{name}={value} must be {limit}")
 
 
 def fraction(name: str, value: float) -> None:

@@ -167,7 +167,9 @@ class Settings(training.Settings):
         choices=("sop", "nsp", "none"),
     )
     poly_power: float = options.flag(
-        1.0, "Power of the polynomial decay of the learning rate to 0."
+        1.0,
+        "Power of the polynomial decay of the learning rate to 0.",
+        check=options.not_negative,
     )
     num_train_steps: int = options.count(125000, "Total number of steps.")
     num_warmup_steps: int = options.flag(3125, "Steps over which the learning rate rises from 0.")

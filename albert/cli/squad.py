@@ -69,6 +69,7 @@ class Settings(fine_tuning_settings.Settings):
         3.0,
         "Passes over the training questions: the number of steps is the number of questions times "
         "this, divided by --train_batch_size.",
+        check=options.above_zero,
     )
     warmup_proportion: float = options.flag(
         0.1,

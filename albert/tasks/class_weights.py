@@ -5,10 +5,10 @@ Evaluation losses and scores are unweighted.
 """
 
 import collections
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from albert.io import file_io, json_shapes, tables
@@ -16,6 +16,7 @@ from albert.io import file_io, json_shapes, tables
 SETTING = "class_weights"  # in the settings of a model's folder: {label: weight}
 BALANCED = "balanced"
 LARGEST = 100.0  # balanced weight of several labels per text; 1 / LARGEST is the smallest
+_LEAST, _MOST = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
 _RARE = 3  # a class is rare if another has more than this many times its examples
 _SHOWN = 20  # maximum number of labels in messages
 
@@ -36,7 +37,7 @@ def find(source: str, counts: Mapping[str, int], data: str) -> dict[str, float]:
 
     Raises:
       file_io.InputError: a label has no examples; the file lacks a label or has an unknown one, or
-        a weight is not a number above 0.
+        a weight is not a number above 0 that float32 holds.
     """
     _check_counts(counts, data)
     if source != BALANCED:
@@ -123,14 +124,15 @@ def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
     for label, weight in weights.items():
         if not _is_weight(weight):
             raise file_io.InputError(
-                f"{path}: the weight of {label!r} is {weight!r}, expected a number above 0"
+                f"{path}: the weight of {label!r} is {weight!r}, expected a number above 0 that "
+                f"float32 holds, from {_LEAST:.2g} to {_MOST:.2g}"
             )
     return {label: float(weights[label]) for label in labels}
 
 
 def _is_weight(value: Any) -> bool:
-    """Returns whether a value of JSON is a finite number above 0."""
-    return json_shapes.is_number(value) and 0 < value < math.inf
+    """Returns whether a value of JSON is a number above 0 that float32 holds with its precision."""
+    return json_shapes.is_number(value) and _LEAST <= value <= _MOST
 
 
 def describe(weights: Mapping[str, float], counts: Mapping[str, int]) -> str:

@@ -92,7 +92,7 @@ class Settings:
             ("num_train_steps", self.num_train_steps, 1),
             ("num_warmup_steps", self.num_warmup_steps, 0),
         ):
-            if value < lowest:
+            if not lowest <= value < math.inf:
                 raise file_io.InputError(f"{name} must be at least {lowest}, got {value}")
 
 

@@ -121,6 +121,9 @@ def test_mistakes_are_named(given, message):
 
 
 def test_what_is_no_number_is_refused():
+    for name, value in (("learning_rate", "nan"), ("learning_rate", "inf"), ("poly_power", "nan")):
+        with pytest.raises(file_io.InputError, match=f"--{name}={value} must be a finite number"):
+            settings_of(**{name: value})
     with pytest.raises(flags.IllegalFlagValueError, match="learning_rate=fast"):
         settings_of(learning_rate="fast")
 

@@ -49,6 +49,12 @@ def test_the_optimizer_is_that_of_the_flag(changes, kind):
     assert type(optimizers.build(run.training.optimizer)) is kind
 
 
+@pytest.mark.parametrize("epochs", [0, "inf", "nan"])
+def test_epochs_are_a_number_above_zero(epochs):
+    with pytest.raises(file_io.InputError, match="--num_train_epochs=.* must be (above 0|a fin)"):
+        settings_of(num_train_epochs=epochs)
+
+
 def test_no_step_at_all_is_an_error():
     with pytest.raises(file_io.InputError, match="31 questions, --train_batch_size=32 and .* no"):
         settings_of(num_train_epochs=1).num_train_steps(31)

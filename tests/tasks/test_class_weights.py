@@ -56,6 +56,8 @@ def test_weights_of_a_file(tmp_path):
         ('{"ham": 0, "spam": 1, "a = b": 1}', "the weight of 'ham' is 0, expected a number above"),
         ('{"ham": true, "spam": 1, "a = b": 1}', "the weight of 'ham' is True"),
         ('{"ham": NaN, "spam": 1, "a = b": 1}', "weights.json"),
+        ('{"ham": 1e39, "spam": 1, "a = b": 1}', r"is 1e\+39, .* from 1.2e-38 to 3.4e\+38"),
+        ('{"ham": 1e-39, "spam": 1, "a = b": 1}', "the weight of 'ham' is 1e-39, expected"),
         ("[1, 2]", "weights.json"),
     ],
 )
