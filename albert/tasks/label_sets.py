@@ -72,7 +72,8 @@ class LabelFormat:
     def is_in(self, row: Mapping[str, Any], column: str | None) -> bool:
         """Returns whether a row, {column: value}, has labels; `column`: column of lists of them."""
         if self.columns:
-            return all(name in row for name in self.columns)
+            is_blank = all(tables.is_blank(row.get(name)) for name in self.columns)
+            return not is_blank and all(name in row for name in self.columns)
         return not tables.is_blank(row.get(column or ""))
 
     def read(self, row: Mapping[str, Any], column: str | None, place: str) -> list[str]:

@@ -73,12 +73,13 @@ def test_the_order_of_labels_is_that_of_the_initial_model(tmp_path):
 
 def test_test_data_may_lack_labels(tmp_path):
     task = task_of(tmp_path, CONTENTS["bits"][1], BITS)
-    for content, labeled in (("text\nA\n", False), ("text,fine,cheap\nA,1,0\n", True)):
+    contents = {"text\nA\n": False, "text,fine,cheap\nA,,\n": False, CONTENTS["bits"][1][:24]: True}
+    for content, labeled in contents.items():
         (tmp_path / "test.csv").write_text(content)
         task.files["test"] = str(tmp_path / "test.csv")
         assert task.is_labeled("test") == labeled
         (example,) = task.iter_examples("", "test")
-        assert example.label == (("fine",) if labeled else ())
+        assert example.label == (("fine", "cheap") if labeled else ())
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,7 @@ def test_test_data_may_lack_labels(tmp_path):
         ("text,mood\na,x\n", LIST, r"line 2: there is no column 'label' \(label_column\)"),
         ("text,label\n", LIST, r"train\.csv: there is no row"),
         ("text,fine,cheap\na,1,2\n", BITS, r"csv line 2: column 'cheap' .* must be 1 or 0, found"),
+        ("text,fine,cheap\na,1,0\nb,,\n", BITS, r"csv line 3: column 'fine' .* must be 1 or 0"),
         ("text,fine\na,1\n", BITS, r"line 2: there is no column 'cheap' \(label_columns\)"),
         ("text,fine,cheap\na,1,0\nb,0,0\n", BITS, "no row has the labels cheap .label_columns.: "),
     ],
