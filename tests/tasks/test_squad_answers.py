@@ -91,6 +91,18 @@ def test_training_questions_need_one_answer_in_its_place(tmp_path, answers, mess
     assert "squad.json" in str(caught.value)
 
 
+def test_training_allows_questions_without_answers_that_are_omitted_later(tmp_path):
+    silent = {"id": "c", "question": "Who?"}  # the selection names it
+    path = write(tmp_path, question("a", [("cat", 4)]), question("b", []), silent)
+    with pytest.raises(InputError, match="'b' has 0 different answers"):
+        squad_answers.read_squad_examples(path, is_training=True)
+    examples = squad_answers.read_squad_examples(path, is_training=True, answerable_only=True)
+    assert [example.answers for example in examples] == [("cat",), (), None]
+    with pytest.raises(InputError, match="'c' has 2 different answers"):
+        path = write(tmp_path, question("c", [("cat", 4), ("sat", 8)]))
+        squad_answers.read_squad_examples(path, is_training=True, answerable_only=True)
+
+
 def test_malformed_json_is_placed(tmp_path):
     path = tmp_path / "squad.json"
     path.write_text('{"data": [\n  {"paragraphs": [}\n]}')

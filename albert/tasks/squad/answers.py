@@ -31,12 +31,16 @@ WINDOWS_AT_A_TIME = 4096
 WindowScores = Mapping[str, Any]  # arrays or lists by the name of a model's output
 
 
-def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
+def read_squad_examples(
+    path: str, is_training: bool, answerable_only: bool = False
+) -> list[SquadExample]:
     """Reads a file in the format of SQuAD.
 
     Args:
       path: JSON file of version 1.1 or 2.0, with or without answers.
       is_training: whether each question must have exactly one answer or be impossible.
+      answerable_only: whether those without an answer are omitted later, so that training allows
+        them.
 
     Returns:
       The questions in the order of the file.
@@ -56,7 +60,13 @@ def read_squad_examples(path: str, is_training: bool) -> list[SquadExample]:
         text = _field(path, place, paragraph, "context", str)
         for number, question in enumerate(_field(path, place, paragraph, "qas", list)):
             question_place = f"{place}.qas[{number}]"
-            example = _read_question(path, question_place, question, text, is_training, oddities)
+            example, pairs = _read_question(
+                path, question_place, question, text, is_training, oddities
+            )
+            if is_training:
+                example.orig_answer_text, example.start_position = "", -1
+                if not example.is_impossible and (pairs or not answerable_only):
+                    _set_training_answer(path, example, pairs)
             first = places.setdefault(example.qas_id, question_place)
             if not is_training and first != question_place:
                 raise InputError(
@@ -150,8 +160,10 @@ def _paragraphs(path: str, content: object) -> Iterator[tuple[int, int, Any]]:
 
 def _read_question(
     path: str, place: str, question: Any, text: str, is_training: bool, oddities: _Oddities
-) -> SquadExample:
-    """Returns the question in an object of JSON, after a check of its parts.
+) -> tuple[SquadExample, list[tuple[str, int | None]]]:
+    """Returns the question in an object of JSON, and its answers, after a check of its parts.
+
+    Each answer is (text, place of its first character or None).
 
     Args:
       place: where the object is in the file, for messages.
@@ -169,7 +181,7 @@ def _read_question(
     place = f"question {example.qas_id!r} ({place})"
     if "is_impossible" in question:
         example.is_impossible = _field(path, place, question, "is_impossible", bool)
-    pairs = []
+    pairs: list[tuple[str, int | None]] = []
     if "answers" in question:
         for answer in _field(path, place, question, "answers", list):
             start = None
@@ -177,11 +189,7 @@ def _read_question(
                 start = _field(path, place, answer, "answer_start", int)
             pairs.append((_field(path, place, answer, "text", str), start))
         _set_answers(example, pairs, is_training, "is_impossible" in question, oddities)
-    if is_training:
-        example.orig_answer_text, example.start_position = "", -1
-        if not example.is_impossible:
-            _set_training_answer(path, example, pairs)
-    return example
+    return example, pairs
 
 
 def _set_answers(

@@ -74,7 +74,7 @@ class QuestionFiles:
         self, path: str, selection: selection.Selection, is_training: bool
     ) -> list[SquadExample]:
         """Reads selected questions; in training each must have one answer or be impossible."""
-        examples = squad_answers.read_squad_examples(path, is_training)
+        examples = squad_answers.read_squad_examples(path, is_training, selection.answerable_only)
         return selection.choose(examples, self.tokenizer, self.settings.max_query_length, path)
 
     @functools.cached_property
