@@ -140,7 +140,8 @@ class ModelToUse(ModelFiles):
             if file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME)):
                 trained = model_folder.read(folder, kind, with_weights=False).source
                 path, name = cast(str, source.vocabulary), "the vocabulary"
-                _check_same_texts(trained, folder, name, path, path, source.rules)
+                named = "these flags and those that name an initial model"
+                _check_same_texts(trained, folder, name, path, path, source.rules, named)
             return source
         sources.check_no_hub_word(None, self.spm_model_file, self.vocab_file)
         trained = kinds.read_folder(folder, kind).source
@@ -185,6 +186,7 @@ def _check_same_texts(
     path: str,
     found: str,
     rules: text_rules.TextRules,
+    flags: str = "these flags",
 ) -> None:
     """Rejects a vocabulary or rules by which texts would become other pieces than in training.
 
@@ -193,6 +195,7 @@ def _check_same_texts(
       name, path: setting of the vocabulary and its value, for messages.
       found: file of the vocabulary.
       rules: rules of the run.
+      flags: what to omit.
     """
     differing, there = [], cast(str, trained.vocabulary)
     if file_io.exists(there) and not model_folder.are_same_vocabularies(found, there):
@@ -202,7 +205,7 @@ def _check_same_texts(
     if differing:
         raise file_io.InputError(
             f"{folder} holds a trained model, which reads texts in its own way: "
-            f"{', '.join(differing)}; omit these flags, or train in another output_dir"
+            f"{', '.join(differing)}; omit {flags}, or train in another output_dir"
         )
 
 

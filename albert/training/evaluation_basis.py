@@ -129,7 +129,7 @@ def from_values(
     if values.get("eval_fraction", 1) != 1 and "seed" in values:
         reading["seed"] = values["seed"]  # draws the fraction
     if description is not None:
-        reading["thresholds"] = _thresholds(description)
+        reading["thresholds at temperature 1"] = _thresholds(description)
     data = data or {"sha256": None, "path": ""}
     basis = Basis(data["sha256"], data["path"], examples, reading, metric)
     return Basis(**basis.to_dict())  # as it is read from JSON

@@ -421,13 +421,13 @@ def _predict(
     folder = run.run_config.output_dir
     metrics = data.write_predictions(folder, rows, data.ids(), prefix)
     run_record.set_predicted(folder, prefix, checkpoints.read_step(prefix))
-    logging.info("Wrote the predictions of %s to %s", os.path.basename(prefix), folder)
+    name = prefix if checkpoints.is_foreign(prefix, folder) else os.path.basename(prefix)
+    logging.info("Wrote the predictions of %s to %s", name, folder)
     if metrics is None:
         return None
     if run.do_eval or not data.predicts_dev:  # the results file keeps the checkpoints' scores
         best = engine.task.best_metric
         split = "dev" if data.predicts_dev else "test"
-        name = os.path.basename(prefix)
         logging.info("%s: %s %.3f on the %s data", name, best, metrics[best], split)
     if not data.predicts_dev:
         run_record.set_test(folder, prefix, checkpoints.read_step(prefix) or 0, metrics)

@@ -56,7 +56,10 @@ def test_a_trained_model_refuses_flags_of_other_texts(trained, tmp_path, flags, 
     ("changes", "message"),
     [
         ({}, None),
-        ({"do_lower_case": False}, r"do_lower_case is False \(there True\); omit these flags"),
+        (
+            {"do_lower_case": False},
+            r"do_lower_case is False \(there True\); omit these flags and those that name",
+        ),
         ({"vocab_file": "other.txt"}, r"the vocabulary is .*other.txt \(there .*tiny.model, with"),
     ],
 )

@@ -49,7 +49,11 @@ def basis(task="custom", metric="f1", data=DATA, description=DESCRIPTION, **flag
         ),
         ({"max_seq_length": 64}, (), None),  # a part of what is compared
         ({"max_seq_length": 64}, (READING,), "max_seq_length 128 and 64"),
-        ({"description": {**DESCRIPTION, **CUTS}}, (READING,), "thresholds [] and [0.2, 0.5]"),
+        (
+            {"description": {**DESCRIPTION, **CUTS}},
+            (READING,),
+            "thresholds at temperature 1 [] and [0.2, 0.5]",
+        ),
         ({"description": {**DESCRIPTION, "decision": {"temperature": 2.0}}}, (READING,), None),
         ({"description": {**DESCRIPTION, "decision": 1}}, (READING,), None),  # damaged
         ({"metric": "loss"}, (), None),
@@ -80,7 +84,7 @@ def test_a_new_temperature_keeps_the_basis_and_what_is_unknown_is_not_compared()
     found = [basis(description={**DESCRIPTION, **decision.settings})
              for decision in (one, one.with_temperature(1.7))]  # fmt: skip
     assert found[0] == found[1]
-    assert "thresholds" not in basis(description=None).reading
+    assert "thresholds at temperature 1" not in basis(description=None).reading
     assert not found[0].differences(basis(description=None), READING)
 
 

@@ -212,10 +212,10 @@ def test_a_loss_that_is_not_finite_shows_at_the_smallest_scale():
 
     real = optimizers.create_optimizer
 
-    def with_infinite_rate(*arguments, **settings):
-        return real(np.inf, *arguments[1:], **settings)
+    def with_largest_rate(*arguments, **settings):
+        return real(3e38, *arguments[1:], **settings)
 
-    optimizers.create_optimizer, undo = with_infinite_rate, real
+    optimizers.create_optimizer, undo = with_largest_rate, real
     try:
         _, results, _ = updated("classifier", 2, prepare=broken)
     finally:
