@@ -211,7 +211,7 @@ def read(
         examples, output_tensors = [_ids(inputs, model.ids)], model.ids.outputs
     else:
         rows = _rows(inputs, model.form)
-        examples = [*requests.read_all(rows, "inputs", model.form, limits)]
+        examples = [*requests.read_all(rows, "inputs", model.form, limits, in_columns=True)]
         output_tensors = model.outputs
     is_binary = parameters.get("binary_data_output", False)
     outputs = _outputs(value.get("outputs"), output_tensors, is_binary)

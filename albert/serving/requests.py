@@ -30,6 +30,7 @@ _MIN_LENGTH = 40  # characters: shorter texts take no less time
 # Maximum length after normalization, as a multiple of `Limits.characters`. Korean needs a factor of
 # three, and a single character can become 18.
 _MAX_GROWTH = 4
+_MAX_SHOWN = 60  # characters of a value in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,8 @@ def _text(value: Any, place: str) -> str:
             value = base64.b64decode(value["b64"], validate=True).decode()
         except (binascii.Error, ValueError) as error:
             raise file_io.InputError(
-                f"{place}.b64: expected UTF-8 text in base64, found {error}"
+                f"{place}.b64: expected UTF-8 text in base64, found {value['b64']!r:.{_MAX_SHOWN}} "
+                f"({error})"
             ) from error
     json_shapes.check(value, str, place)
     if not value.strip():
@@ -192,15 +194,20 @@ class RequestSchema:
         """Name of the field whose value may come without a name, or None."""
         return self.required[0].name if len(self.required) == 1 else None
 
-    def read(self, value: Any, place: str, limits: Limits) -> dict[str, Any]:
+    def read(
+        self, value: Any, place: str, limits: Limits, column: tuple[str, int] | None = None
+    ) -> dict[str, Any]:
         """Reads an example as a dict by field.
 
         Args:
           place: its name in messages; "" for the whole request.
+          column: (name of the columns, row), where each field is a column in messages.
         """
         json_shapes.check(value, dict, place or "the request")
 
         def at(name: str) -> str:
+            if column:
+                return f"{column[0]}.{name}[{column[1]}]"
             return f"{place}.{name}" if place else name
 
         example: dict[str, Any] = {}
@@ -420,12 +427,15 @@ def parse(body: bytes) -> Any:
         raise file_io.InputError(f"the request: not valid JSON: {error}") from error
 
 
-def read_all(values: object, name: str, form: RequestSchema, limits: Limits) -> list[dict]:
+def read_all(
+    values: object, name: str, form: RequestSchema, limits: Limits, in_columns: bool = False
+) -> list[dict]:
     """Reads a list of examples, see `RequestSchema.read`.
 
     Args:
       values: what a request gives as the list, not checked yet.
       name: of the list, in messages.
+      in_columns: whether the request has a list for each field.
     """
     json_shapes.check(values, list, name)
     assert isinstance(values, list)
@@ -433,7 +443,10 @@ def read_all(values: object, name: str, form: RequestSchema, limits: Limits) -> 
         raise file_io.InputError(
             f"{name}: expected 1 to {limits.examples} examples, found {len(values)}"
         )
-    return [form.read(value, f"{name}[{i}]", limits) for i, value in enumerate(values)]
+    return [
+        form.read(value, f"{name}[{i}]", limits, (name, i) if in_columns else None)
+        for i, value in enumerate(values)
+    ]
 
 
 def read(body: bytes, form: RequestSchema, limits: Limits) -> OwnRequest:

@@ -110,7 +110,8 @@ def read(body: bytes, form: requests.RequestSchema, limits: requests.Limits) -> 
             instances = [_named(form, part) for part in instances]
         examples = requests.read_all(instances, "instances", form, limits)
         return Request(examples, has_columns=False)
-    examples = requests.read_all(_rows(value["inputs"], form), "inputs", form, limits)
+    inputs, in_columns = value["inputs"], isinstance(value["inputs"], dict)
+    examples = requests.read_all(_rows(inputs, form), "inputs", form, limits, in_columns)
     return Request(examples, has_columns=True)
 
 

@@ -109,7 +109,7 @@ def test_texts_and_ids_in_json():
     async def scenario(client, server):
         value = {"id": "seven", "inputs": [of_texts("four", "")]}
         status, reply, _ = await servers.post(client, f"{PATH}/infer", value)
-        assert status == 400 and reply["error"].startswith("inputs[1].text: expected a text")
+        assert status == 400 and reply["error"].startswith("inputs.text[1]: expected a text")
         for shape, data in (([2], ["four", "two"]), ([2, 1], [["four"], ["two"]])):
             value |= {"inputs": [of_texts(shape=shape, data=data)], "model_name": "of KServe"}
             _, reply, _ = await servers.post(client, f"{PATH}/versions/1/infer", value)
@@ -200,7 +200,7 @@ BAD = [
     ({"inputs": [of_texts("a")], "parameters": {"sequence_id": 1}},
      "parameters: expected binary_data_output, found 'sequence_id'"),
     ({"inputs": [of_texts("a"), of_texts("a")]}, "inputs[1].name: expected each tensor once"),
-    ({"inputs": [of_texts("a", name="txt")]}, "inputs[0].txt: expected the field text, found"),
+    ({"inputs": [of_texts("a", name="txt")]}, "inputs.txt[0]: expected the field text, found"),
     ({"inputs": [of_texts("a", shape=[2])]}, "inputs[0]: expected 2 values for the shape [2]"),
     ({"inputs": [of_texts("a", shape=[0])]}, "inputs[0].shape: expected 1 to 3 examples"),
     ({"inputs": [of_texts("a", shape=[-1])]}, "inputs[0].shape: expected 1 to 3 examples"),
