@@ -23,6 +23,11 @@ NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
 # Python does not parse numbers with thousands of digits.
 _WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
 
+_LONE_RETURN = (
+    "it has a carriage return outside of quotation marks; end lines with LF or CRLF, and put texts "
+    "with carriage returns in quotation marks"
+)
+
 Row = tuple[str, dict[str, Any]]  # (file and line for messages, values by column)
 _Made = TypeVar("_Made")
 
@@ -90,8 +95,10 @@ def _csv_fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[s
             yield number, fields
             number = reader.line_num + 1
     except csv.Error as error:
+        is_return = "new-line character" in str(error)  # Python's advice is for programs.
         raise file_io.InputError(
-            f"{name}: the row that begins in line {number} is not csv: {error}"
+            f"{name}: the row that begins in line {number} is not csv: "
+            f"{_LONE_RETURN if is_return else error}"
         ) from error
 
 

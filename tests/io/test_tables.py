@@ -1,5 +1,6 @@
 """Rows of csv, tsv, jsonl and plain text, with file and line in every message."""
 
+import io
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from albert.io import file_io, tables
 
 
 def rows_of(content, form, columns=None):
-    return list(tables.read_rows(content.splitlines(keepends=True), "data", form, columns))
+    return list(tables.read_rows(io.BytesIO(content), "data", form, columns))
 
 
 def test_csv_is_that_of_pythons_module():
@@ -76,6 +77,12 @@ def test_an_empty_line_is_a_row_without_a_text_where_texts_are_alone(form):
             "data: the row that begins in line 3 is not csv: unexpected",
         ),
         ("csv", b'a\n"x"y\n', "data: the row that begins in line 2 is not csv"),
+        (
+            "csv",
+            b'a,b\n"x\ry",1\nfoo\rbar,1\n',
+            "data: the row that begins in line 3 is not csv: it has a carriage return outside of "
+            "quotation marks; end lines with LF or CRLF",
+        ),
         ("csv", b"a,b,a\n", "data line 1: the columns ['a'] appear twice"),
         ("tsv", b"a\tb\n1\t2\t3\n", "data line 2: expected 2 columns (a, b), found 3"),
         ("tsv", b"a\n\xff\n", "data line 2: not UTF-8 text"),

@@ -375,6 +375,10 @@ BROKEN = {
     ),
     "b.tsv": ("id\ttext\n1\ta\n\n2\n", "row 4 has 1 cells, the first has 2"),
     "d.csv": ("", "it has no rows"),
+    "e.csv": (
+        'text,id\n"a\rb",1\nfoo\rbar,1\n',
+        "line 3 has a carriage return outside of quotation marks",
+    ),
 }
 
 

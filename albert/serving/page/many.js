@@ -9,11 +9,16 @@ const isObjects = name => /\.jsonl$/i.test(name);
 
 /** Returns the cells of each row of a csv file; commas and line breaks may be within quotes. */
 function cellsOf(text) {
-  const pattern = /("(?:[^"]|"")*"|[^,\r\n]*)(,|\r?\n|$)/g;
+  const pattern = /("(?:[^"]|"")*"|[^,\r\n]*)(,|\r*(?:\n|$)|(\r))/g;
   const rows = [];
   let row = [];
-  for (const [whole, cell, end] of text.matchAll(pattern)) {
+  for (const {0: whole, 1: cell, 2: end, 3: lone, index} of text.matchAll(pattern)) {
     if (!whole && !row.length) break;
+    if (lone) {
+      const line = text.slice(0, index + cell.length).split("\n").length;
+      throw new Error(`line ${line} has a carriage return outside of quotation marks; end lines ` +
+        "with LF or CRLF, and put texts with carriage returns in quotation marks");
+    }
     const isQuoted = /^"(?:[^"]|"")*"$/.test(cell);
     row.push(isQuoted ? cell.slice(1, -1).replaceAll('""', '"') : cell);
     if (end === ",") continue;
