@@ -369,6 +369,12 @@ FILES = {
 BROKEN = {
     "b.jsonl": ('{"text": "a"}\n{', "line 2 is not a JSON object"),
     "c.jsonl": ("[1]", "line 1 is not a JSON object"),
+    "d.jsonl": (
+        '{"text": "a"}\n{"text": {"x": 1}}',
+        'row 2: expected a text, found {"x":1};',
+    ),
+    "e.jsonl": ('{"text": ["a"]}', 'row 1: expected a text, found ["a"]'),
+    "a.ndjson": ('{"text": "a"}', "its name must end in .txt, .csv, .tsv or .jsonl"),
     "c.csv": (
         "id,text\n1,a, b\n",
         "row 2 has 3 cells, the first has 2; texts with commas need quotes",

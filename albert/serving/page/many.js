@@ -60,7 +60,8 @@ function tableIn(text, name) {
   if (/\.tsv$/i.test(name)) {
     return evenRows(text.split(/\r?\n/).map(line => line.split("\t")), "");
   }
-  if (!isObjects(name)) return null;
+  if (/\.txt$/i.test(name)) return null;
+  if (!isObjects(name)) throw new Error("its name must end in .txt, .csv, .tsv or .jsonl");
   const objects = objectsIn(text), names = [...new Set(objects.flatMap(Object.keys))];
   return evenRows([names, ...objects.map(object => names.map(key => object[key] ?? ""))], "");
 }
@@ -71,10 +72,21 @@ function setLines(text, controls) {
   at("columns").replaceChildren(...controls);
 }
 
+/** Returns the texts in a field's cell; cells of jsonl may hold other values, which are refused. */
+function textsIn(cell, name, place) {
+  const mayBeList = name === "options" || name === "words";
+  const texts = mayBeList && Array.isArray(cell) ? cell : [cell];
+  if (texts.every(text => typeof text === "string")) return texts;
+  const expected = mayBeList ? "a list of texts" : "a text";
+  throw new Error(`row ${place + 1}: expected ${expected}, found ` +
+    `${shortened(JSON.stringify(cell))}; choose another column or mend the file`);
+}
+
 /** Lets the user choose the column of each field, and writes lines of the chosen ones. Options are
     a list in one column, or have a column each. */
-function useTable([header, ...rows], hasLists) {
-  const clean = cell => String(cell).replace(/\s*[\r\n]+\s*|\t/g, " ");
+function useTable([header, ...rows], file) {
+  const hasLists = isObjects(file);
+  const clean = text => text.replace(/\s*[\r\n]+\s*|\t/g, " ");
   const choices = lineNames().map((name, place) => {
     const select = make("select", {}, ...header.map(title => make("option", {}, title)));
     const found = [name, keyOf(name)].map(known => header.indexOf(known)).find(i => i >= 0);
@@ -82,13 +94,19 @@ function useTable([header, ...rows], hasLists) {
     return [name, select];
   });
   const write = () => {
-    const line = row => choices.map(([name, {selectedIndex: i}]) => {
+    const line = (row, place) => choices.map(([name, {selectedIndex: i}]) => {
       const isOfOptions = name === "options";
-      const cells = isOfOptions && !hasLists ? row.slice(i) : [row[i]].flat();
+      const cells = isOfOptions && !hasLists ? row.slice(i) : textsIn(row[i], name, place);
       const text = cells.map(clean).join(isOfOptions ? "\t" : " ");
       return isOfOptions ? text.replace(/\t+$/, "") : text;
     });
-    at("lines").value = rows.map(row => line(row).join("\t")).join("\n");
+    say("");
+    at("lines").value = "";
+    try {
+      at("lines").value = rows.map((row, place) => line(row, place).join("\t")).join("\n");
+    } catch (error) {
+      say(`${file}: ${error.message}`);
+    }
   };
   const controls = choices.map(([name, select]) => {
     select.onchange = write;
@@ -106,7 +124,7 @@ async function readFile(file) {
     if (file.size > MAX_FILE_BYTES) throw new Error("larger than 20 MB; use predict");
     const text = (await file.text()).replace(/^\ufeff/, "");
     const found = tableIn(text, file.name);
-    if (found) useTable(found, isObjects(file.name));
+    if (found) useTable(found, file.name);
     else setLines(text, []);
   } catch (error) {
     say(`${file.name}: ${error.message}`);
