@@ -266,12 +266,16 @@ def _describe_place(prefix: str) -> str:
     there = list(dict.fromkeys(_FILE_OF_CHECKPOINT.sub("", name) for name in names))
     if not is_folder:
         near = difflib.get_close_matches(os.path.basename(prefix), there)
-        there = near or [name for name in there if f"{name}.index" in names]
+        there = near or [
+            name for name in there if f"{name}.index" in names or huggingface.is_weights_file(name)
+        ]
     folder = "the current folder" if folder == "." else folder
     if not there:
         return f"{folder} {'is empty' if is_folder else 'holds nothing of a similar name'}"
     more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
-    return f"{folder} holds {there[:_MAX_LISTED]}{more}"
+    is_weights = not is_folder and huggingface.is_weights_file(there[0])
+    advice = "; name one of them as the checkpoint (checkpoint_name)" if is_weights else ""
+    return f"{folder} holds {there[:_MAX_LISTED]}{more}{advice}"
 
 
 def _keys(checkpoint: weight_names.CheckpointReader) -> dict[str, str]:

@@ -84,6 +84,9 @@ def test_weights_of_hugging_face_become_a_checkpoint(tmp_path, run_script, name)
     with pytest.raises(file_io.InputError, match="must not have the name of Hugging Face weights"):
         run_script(export_checkpoints, **flags, export_path=target)
     assert not target.parent.exists()
+    advice = r"model.ckpt-best .* holds \['model.safetensors'\]; name .* \(--checkpoint_name\)$"
+    with pytest.raises(file_io.InputError, match=advice):
+        run_script(export_checkpoints, albert_directory=folder, export_path=f"{tmp_path}/b/")
 
 
 def test_files_of_another_model_stay(tmp_path, run_script):
