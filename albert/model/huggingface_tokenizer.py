@@ -107,7 +107,7 @@ def holds_wordpiece(path: str) -> bool:
       file_io.InputError: it has, but splits texts into words in another way than BERT.
     """
     content = _read(path)
-    if wordpiece.library_model_type(content) != "WordPiece":
+    if wordpiece.tokenizer_model_type(content) != "WordPiece":
         return False
     if difference := _other_step(content):
         raise file_io.InputError(
@@ -135,7 +135,7 @@ def _check_vocab_file(folder: str, fast: Mapping[str, Any], steps_count: bool) -
       steps_count: whether its steps count, so that they must be those of BERT.
     """
     path, fast_path = (os.path.join(folder, name) for name in (_VOCAB_NAME, FAST_NAME))
-    kind = wordpiece.library_model_type(fast)
+    kind = wordpiece.tokenizer_model_type(fast)
     if kind is None or not (file_io.exists(path) and _is_alone(folder)):
         return
     if kind != "WordPiece":
@@ -305,7 +305,7 @@ def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
     Args:
       fast: content of ``tokenizer.json``.
     """
-    kind = wordpiece.library_model_type(fast)
+    kind = wordpiece.tokenizer_model_type(fast)
     if kind != "WordPiece":
         without = file_io.exists(os.path.join(folder, _VOCAB_NAME)) and _is_alone(folder)
         return text_rules.OF_TRANSFORMERS if without and kind is None else {}

@@ -13,7 +13,7 @@ import json
 import string
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from albert.io import file_io, json_shapes, tables
 from albert.serving import batcher
@@ -195,15 +195,16 @@ class RequestSchema:
         return self.required[0].name if len(self.required) == 1 else None
 
     def read(
-        self, value: Any, place: str, limits: Limits, column: tuple[str, int] | None = None
+        self, value: object, place: str, limits: Limits, column: tuple[str, int] | None = None
     ) -> dict[str, Any]:
-        """Reads an example as a dict by field.
+        """Reads an example, a value of JSON, as a dict by field.
 
         Args:
           place: its name in messages; "" for the whole request.
           column: (name of the columns, row), where each field is a column in messages.
         """
         json_shapes.check(value, dict, place or "the request")
+        parts = cast(dict[str, Any], value)
 
         def at(name: str) -> str:
             if column:
@@ -211,14 +212,14 @@ class RequestSchema:
             return f"{place}.{name}" if place else name
 
         example: dict[str, Any] = {}
-        for name, part in value.items():
+        for name, part in parts.items():
             field = self.by_name.get(name)
             if field is None or field.name in example:
                 raise file_io.InputError(f"{at(name)}: expected {self._expected()}, found {name!r}")
             example[field.name] = field.read(part, at(name))
         for field in self.required:
             if field.name not in example:
-                names = ", ".join(value) or "nothing"
+                names = ", ".join(parts) or "nothing"
                 raise file_io.InputError(
                     f"{at(field.name)}: expected {self._expected()}, found only {names}"
                 )

@@ -29,7 +29,7 @@ def holds(path: str, content: _Json) -> bool:
     Raises:
       file_io.InputError: it is a byte-level BPE, which looks like one.
     """
-    if wordpiece.library_model_type(content) not in _KINDS:
+    if wordpiece.tokenizer_model_type(content) not in _KINDS:
         return False
     if "ByteLevel" in map(_type, _flat(content.get("pre_tokenizer"), "pretokenizers")):
         raise file_io.InputError(
@@ -69,7 +69,7 @@ def model_of(path: str, content: _Json) -> bytes:
         normalizer.name = "tokenizer.json"
         normalizer.precompiled_charsmap = _charsmap(path, steps["Precompiled"])
     made.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
-    if wordpiece.library_model_type(content) == "Unigram":
+    if wordpiece.tokenizer_model_type(content) == "Unigram":
         pieces, unknown = _unigram_pieces(path, model)
     else:
         made.trainer_spec.model_type = sentencepiece_proto.BPE

@@ -100,7 +100,7 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
     return vocab
 
 
-def library_model_type(content: Mapping[str, Any]) -> object:
+def tokenizer_model_type(content: Mapping[str, Any]) -> object:
     """Returns the type of the model in a ``tokenizer.json``; None without a model.
 
     Older files do not name it: the library `tokenizers` then tells it by the entries.
@@ -121,7 +121,7 @@ def library_model_type(content: Mapping[str, Any]) -> object:
 def _vocab_of_library(path: str) -> dict[str, int]:
     """Reads the vocabulary in a ``tokenizer.json`` of the library `tokenizers`."""
     content = file_io.read_json(path, "vocab_file", dict)
-    kind = library_model_type(content)
+    kind = tokenizer_model_type(content)
     if kind != "WordPiece":
         raise file_io.InputError(
             f"vocab_file: {path} holds a model of the type {kind!r}; only WordPiece is read from "

@@ -388,14 +388,18 @@ BROKEN = {
 }
 
 
+def give_file(visit, name, content):
+    file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+    visit.page.get_by_label("Or a file").set_input_files(file)
+
+
 def test_files_become_lines(chromium):
     with serving(LABELS) as (address, _), Visit(chromium, address) as visit:
         visit.send.wait_for()
         visit.page.get_by_label("Many at once").check()
         lines = visit.page.get_by_role("textbox", name="One text per line")
         for name, content in FILES.items():
-            file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
-            visit.page.get_by_label("Or a file").set_input_files(file)
+            give_file(visit, name, content)
             quote = '"' if name in ("b.csv", "a.tsv") else ""  # not closed: a plain character
             expected = f'Where, is my "parcel"?\n{quote}bare'
             visit.page.wait_for_function(
@@ -403,12 +407,10 @@ def test_files_become_lines(chromium):
             )
             lines.fill("")
         for name, (content, message) in BROKEN.items():
-            broken = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
-            visit.page.get_by_label("Or a file").set_input_files(broken)
+            give_file(visit, name, content)
             visit.page.get_by_role("alert").get_by_text(f"{name}: {message}").wait_for()
             assert lines.input_value() == ""
-        file = {"name": "a.csv", "mimeType": "text/csv", "buffer": FILES["a.csv"].encode()}
-        visit.page.get_by_label("Or a file").set_input_files(file)
+        give_file(visit, "a.csv", FILES["a.csv"])
         visit.page.get_by_label("Column of the text").select_option("topic")
         assert lines.input_value() == "x\ny"
 
@@ -424,8 +426,7 @@ def test_rows_without_text_keep_the_numbers_of_the_others(chromium):
             with Visit(chromium, address) as visit:
                 visit.send.wait_for()
                 visit.page.get_by_label("Many at once").check()
-                file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
-                visit.page.get_by_label("Or a file").set_input_files(file)
+                give_file(visit, name, content)
                 visit.page.wait_for_function("document.querySelector('#lines').value.trim()")
                 visit.send.click()
                 visit.page.get_by_text("2 of 2 answered").wait_for()
@@ -453,8 +454,7 @@ def test_options_are_one_list_or_the_last_columns(chromium):
         visit.page.get_by_label("Many at once").check()
         lines = visit.page.get_by_role("textbox", name="One question per line")
         for name, content in files.items():
-            file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
-            visit.page.get_by_label("Or a file").set_input_files(file)
+            give_file(visit, name, content)
             visit.page.wait_for_function("document.querySelector('#lines').value.trim()")
             expected = [["It rained.", *rows[0][1:]], ["It rain ed.", *rows[1][1:]]]
             if name == "a.jsonl":
