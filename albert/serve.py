@@ -18,7 +18,7 @@ from absl import flags, logging
 from albert.cli import app, environment, options, path_flags
 from albert.io import file_io
 from albert.model import published
-from albert.serving import requests, runtimes
+from albert.serving import requests
 
 if TYPE_CHECKING:
     from albert.serving import server
@@ -174,6 +174,8 @@ def threads_of(threads: int | None, folders: Sequence[str]) -> list[int | None]:
     Args:
       threads: number of all threads; None: one for each core.
     """
+    from albert.serving import runtimes  # imports NumPy, which --help does not need
+
     each, shared = share_of(threads, len(folders)), [*map(runtimes.is_of_tensorflow, folders)]
     return [each and each * sum(shared) if is_shared else each for is_shared in shared]
 
