@@ -65,6 +65,7 @@ def make_data(
         reading,
         settings.max_eval_steps * settings.eval_batch_size,
         equal_tokens=settings.train_batch_tokens > 0,
+        group_by_length=settings.group_by_length,
         mixture=sources if len(sources) > 1 else None,
         words_per_token=instance_shards.words_per_token(sources),
     )

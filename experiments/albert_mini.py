@@ -22,7 +22,8 @@ TASKS = ("MRPC", "STS-B", "RTE", "SST-2", "QNLI", "SQuAD")
 RATES = (1e-4, 2e-4, 3e-4)  # more than those of models whose layers are not shared
 # Texts that may only be used for research; the model is for everyone.
 _NON_COMMERCIAL = ("others_07", "others_08")
-_ROUNDS = ((1000, 6), (1800, 10))  # steps on pairs, and minutes of pre-training after them
+# Steps on pairs, and minutes of pre-training after them; for weights that knew pairs before.
+_ROUNDS, _ROUNDS_AGAIN = ((1000, 6), (1800, 10)), ((1200, 8),)
 _RECORDS = {"max_seq_length": 128, "sentence_task": "none", "mask_in_training": True}
 
 
@@ -76,21 +77,20 @@ def train(
 
 
 def learn_pairs(
-    options: study.Options, commands: study.Commands, start: pathlib.Path, number: int,
-    teacher: pathlib.Path,
+    options: study.Options, commands: study.Commands, start: pathlib.Path, teacher: pathlib.Path,
+    name: str, steps: int, seed: int,
 ) -> pathlib.Path:  # fmt: skip
     """Trains weights to tell the similarity of two texts; returns the prefix of the new weights.
 
     The teacher's hidden states are learned at the same time, so that they stay.
 
     Args:
-      number: the round, from 0 on.
+      name: of the folder.
     """
-    data, folder = options.work / "data", options.work / f"pairs_{number}"
+    data, folder = options.work / "data", options.work / name
     files = (data / "pairs_train.csv", data / "pairs_dev.csv")
     if not (options.dry_run or all(file.exists() for file in files)):
         sentence_pairs.write(find_texts(options.data), teacher, *files)
-    steps = _ROUNDS[number][0]
     flags = {
         **{"task_name": "custom", "train_file": files[0], "validation_file": files[1]},
         **{"text_column": "a", "text_pair_column": "b", "label_column": "score"},
@@ -99,10 +99,10 @@ def learn_pairs(
         **{"albert_config_file": "configs/albert_mini.json", "do_train": True, "do_eval": True},
         **{"max_seq_length": 128, "train_batch_size": 64, "learning_rate": 3e-4},
         **{"train_step": steps, "warmup_step": 100, "save_checkpoints_steps": 500},
-        **{"bias_correction": True, "precision": "bfloat16", "seed": number},
+        **{"bias_correction": True, "precision": "bfloat16", "seed": seed},
         "output_dir": folder,
     }
-    commands.run(f"pairs_{number}", "run_classifier", flags, folder / "run.json")
+    commands.run(name, "run_classifier", flags, folder / "run.json")
     return folder / "model.ckpt-best"
 
 
@@ -189,6 +189,7 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, s
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("work/albert_mini"))
     parser.add_argument("--minutes", type=float, default=90, help="time of pre-training")
     parser.add_argument("--init_checkpoint", help="continue from these weights, not the teacher's")
+    parser.add_argument("--seed", type=int, default=1, help="another one to read texts again by")
     parser.add_argument("--install", action="store_true", help="put the model into the package")
     parser.add_argument("--dry_run", action="store_true")
     given = parser.parse_args(arguments)
@@ -204,18 +205,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "teacher": given.teacher,
         "vocab_file": vocab,
         "train_batch_tokens": 2048,
+        "group_by_length": True,
+        "seed": given.seed,
     }
     first = flags | {"budget_minutes": given.minutes}
     if given.init_checkpoint:
         first |= {"init_checkpoint": given.init_checkpoint, "init_from_teacher": False}
     best = train(options, commands, "model", first)
-    for number, (_, minutes) in enumerate(_ROUNDS):
-        pairs = learn_pairs(options, commands, best, number, given.teacher)
+    rounds = _ROUNDS_AGAIN if given.init_checkpoint else _ROUNDS
+    for number, (steps, minutes) in enumerate(rounds):
+        seed = given.seed + number + 1
+        pairs = learn_pairs(options, commands, best, given.teacher, f"pairs_{number}", steps, seed)
         start = options.work / f"joined_{number}" / "model.ckpt-0"
         if not options.dry_run:
             start = join(best, pairs, start.parent)
         again = {"init_checkpoint": start, "init_from_teacher": False, "budget_minutes": minutes}
-        again |= {"learning_rate": 4e-4, "distill_weights": "0,0.5,0,1,1"}
+        again |= {"learning_rate": 4e-4, "distill_weights": "0,0.5,0,1,1", "seed": seed}
         best = train(options, commands, f"model_{number}", flags | again)
     model = write_model(options, commands, best)
     if not options.dry_run:

@@ -158,6 +158,11 @@ class Settings(training.Settings):
         "Above 0: real tokens per step, in place of --train_batch_size; batches of shorter "
         "examples hold more of them. Only for runs on one device.",
     )
+    group_by_length: bool = options.flag(
+        False,
+        "With --train_batch_tokens: fill each batch with examples of similar length, which saves "
+        "the time of padding.",
+    )
     eval_batch_size: int = options.count(64, "Examples per evaluation step, over all devices.")
     sentence_task: str = options.flag(
         "sop",
@@ -446,6 +451,10 @@ def find_batch_size(settings: Settings, strategy: "tf.distribute.Strategy") -> i
     """
     tokens = settings.train_batch_tokens
     if not tokens:
+        if settings.group_by_length:
+            raise file_io.InputError(
+                "--group_by_length divides batches of --train_batch_tokens: give both"
+            )
         return settings.train_batch_size
     from albert.data import dynamic_masking, input_pipeline
     from albert.training import distribution

@@ -34,6 +34,7 @@ class TrainInput:
         number, which does not change when a run is resumed.
       lengths: ``([B] strings) -> [B]`` numbers of tokens, by which `tensor_batching.equal_tokens`
         cuts the batches of a single replica; None: batches of equal size.
+      group_by_length: whether such a batch holds examples of similar length.
       mixture: what the files are divided into; None: one source.
     """
 
@@ -42,6 +43,7 @@ class TrainInput:
     prepare: Callable[[Tensors], Tensors] | None = None
     transform: Callable[["tf.Tensor", Tensors], Tensors] | None = None
     lengths: Callable[["tf.Tensor"], "tf.Tensor"] | None = None
+    group_by_length: bool = False
     mixture: Sequence[Source] | None = None
 
 

@@ -132,6 +132,13 @@ def _trim(specs: Sequence[FeatureSpec], features: Tensors) -> dict[str, tf.Tenso
     return tensor_batching.trim(features, [spec.name for spec in specs if spec.sequence])
 
 
+def _trim_masked(specs: Sequence[FeatureSpec], features: Tensors) -> dict[str, tf.Tensor]:
+    """Cuts the padding and the empty slots for masked tokens that all examples of a batch share."""
+    predicted = [name for name in features if name.startswith("masked_lm_")]
+    features = _trim(specs, features)
+    return tensor_batching.trim_predictions(features, predicted) if predicted else features
+
+
 def shuffle_buffer_size(paths: Sequence[str]) -> int:
     """Estimates how many records fit in `SHUFFLE_BYTES`, by the first record's size."""
     for serialized in record_files.serialized_examples(paths).take(1):
@@ -252,9 +259,11 @@ def train_input_fn(
         else:
             dataset = _endless_records(paths, seed, consumed)
         if options.lengths:
-            dataset = tensor_batching.equal_tokens(dataset, batch_size, options.lengths).skip(
-                repeated
-            )
+            group = first_step // tensor_batching.CUT_TOGETHER
+            by_length = seed if options.group_by_length else None
+            dataset = tensor_batching.equal_tokens(
+                dataset, batch_size, options.lengths, group, by_length
+            ).skip(repeated)
         else:
             dataset = _split_batches(dataset.batch(batch_size, drop_remainder=True), params)
         first_batch = first_step * params.get("replicas_per_pipeline", 1)
@@ -266,7 +275,7 @@ def train_input_fn(
             if options.transform:
                 number = batch * pipelines + params.get("input_pipeline_id", 0)
                 features = options.transform(number, features)
-            return _trim(specs, features) if trims else features
+            return _trim_masked(specs, features) if trims else features
 
         trims = options.trim_batches and not params.get("fixed_shapes")
         dataset = dataset.enumerate(first_batch)

@@ -33,30 +33,54 @@ def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, t
     return batching.cut(features, names, round_up(tf.maximum(real, 1)))
 
 
+def trim_predictions(
+    features: Mapping[str, tf.Tensor], names: Iterable[str]
+) -> dict[str, tf.Tensor]:
+    """Cuts off the empty slots for masked tokens that all examples have in common.
+
+    Args:
+      features: tensors with `masked_lm_weights` [B, P], 0 in empty slots.
+      names: the features [B, P].
+    """
+    slots = 1 + tf.range(tf.shape(features["masked_lm_weights"])[1])
+    filled = tf.reduce_max(tf.where(features["masked_lm_weights"] != 0, slots, 1))
+    return batching.cut(features, names, round_up(filled))
+
+
 def sorted_by_length(lengths: tf.Tensor) -> tf.Tensor:
     """Returns int32 [N]: the indices of examples by decreasing length, from lengths [N]."""
     return tf.argsort(lengths, direction="DESCENDING", stable=True)
 
 
 def equal_tokens(
-    dataset: tf.data.Dataset, batch_size: int, lengths: Callable[[tf.Tensor], tf.Tensor]
+    dataset: tf.data.Dataset,
+    batch_size: int,
+    lengths: Callable[[tf.Tensor], tf.Tensor],
+    first: int = 0,
+    seed: int | None = None,
 ) -> tf.data.Dataset:
     """Cuts records into batches of nearly equal token counts and different numbers of records.
 
-    Each 16 * B records, in their order, become 16 batches. Their boundaries depend only on these
-    records, so a resumed run finds its place.
+    Each 16 * B records become 16 batches. These depend only on the records and the number of the
+    group, so a resumed run finds its place.
 
     Args:
       dataset: serialized records without end.
       batch_size: B, the mean number of records per batch.
       lengths: ``(serialized [n]) -> [n]``, the number of tokens of each record, at least 1.
+      first: number of the first group of 16 * B records.
+      seed: with a seed, a batch holds records of similar length, and the batches of a group come in
+        random order; None: records keep their order.
 
     Returns:
       Dataset of strings [1 or more].
     """
 
-    def cut(serialized: tf.Tensor) -> tf.data.Dataset:
+    def cut(group: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
         tokens = tf.cast(lengths(serialized), tf.int64)
+        if seed is not None:
+            by_length = sorted_by_length(tokens)
+            serialized, tokens = tf.gather(serialized, by_length), tf.gather(tokens, by_length)
         # A record belongs to the batch that contains its middle. Doubled, to stay with integers.
         middles = 2 * tf.cumsum(tokens, exclusive=True) + tokens
         ends = 2 * tf.reduce_sum(tokens) * tf.range(CUT_TOGETHER, dtype=tf.int64) // CUT_TOGETHER
@@ -67,6 +91,10 @@ def equal_tokens(
         last = tf.size(serialized, tf.int64) - CUT_TOGETHER
         starts = tf.minimum(starts, last) + order
         rows = tf.RaggedTensor.from_row_starts(serialized, starts)
+        if seed is not None:
+            turns = tf.random.experimental.stateless_shuffle(order, tf.stack([seed, group]))
+            rows = tf.gather(rows, turns)
         return tf.data.Dataset.from_tensor_slices(rows)
 
-    return dataset.batch(CUT_TOGETHER * batch_size, drop_remainder=True).flat_map(cut)
+    groups = dataset.batch(CUT_TOGETHER * batch_size, drop_remainder=True)
+    return groups.enumerate(first).flat_map(cut)

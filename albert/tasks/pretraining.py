@@ -272,6 +272,7 @@ def make_data(
     reading: Reading,
     max_eval_examples: int,
     equal_tokens: bool = False,
+    group_by_length: bool = False,
     mixture: Sequence[input_options.Source] | None = None,
     words_per_token: float | None = None,
 ) -> "PretrainingData":
@@ -281,6 +282,7 @@ def make_data(
       files: {"train": …, "dev": …}, the records of each split.
       max_eval_examples: maximum number of examples to evaluate, from the front.
       equal_tokens: whether training batches hold equal numbers of tokens.
+      group_by_length: whether such a batch holds examples of similar length.
       mixture: sources of the training files; by default all files are one source.
       words_per_token: words per token in the training files; None: unknown.
     """
@@ -294,6 +296,7 @@ def make_data(
         prepare=None if unmasked_train else check,
         transform=transformer.transform if transformer else None,
         lengths=files["train"].lengths if equal_tokens else None,
+        group_by_length=group_by_length,
         mixture=mixture,
     )
     eval_input = input_options.EvalInput(

@@ -1,5 +1,6 @@
 """Feature specifications, record files, manifests and input functions."""
 
+import itertools
 import json
 import pathlib
 import time
@@ -335,12 +336,32 @@ def test_batches_of_equal_tokens_hold_all_records_in_order(path):
     assert len({len(batch) for batch in labels(cut, 16)}) > 1
 
 
+def test_batches_grouped_by_length_hold_the_same_records_with_less_padding(path):
+    record_files.write(path, SPECS, make_rows(160), {})
+    found = {}
+    for grouped in (False, True):
+        options = TrainInput(lengths=token_counts, group_by_length=grouped)
+        input_fn = input_pipeline.train_input_fn([path], SPECS, seed=1, options=options)
+        batches = [batch["input_mask"].numpy() for batch in input_fn({"batch_size": 10}).take(16)]
+        records = sorted(
+            label for batch in labels(input_fn({"batch_size": 10}), 16) for label in batch
+        )
+        found[grouped] = batches, records
+    (plain, records), (grouped, others) = found[False], found[True]
+    assert records == others
+    ranges = [(mask.sum(1).min(), mask.sum(1).max()) for mask in grouped]
+    by_length = sorted(ranges)
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(by_length))
+    assert ranges not in (by_length, by_length[::-1])  # the batches come in random order
+    assert sum(mask.size for mask in grouped) < 0.9 * sum(mask.size for mask in plain)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("group_by_length", [False, True])
 @pytest.mark.parametrize("step", [15, 17])
-def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step):
-    input_fn = input_pipeline.train_input_fn(
-        [path], SPECS, seed=1, options=TrainInput(lengths=token_counts)
-    )
+def test_a_resumed_run_cuts_the_same_batches_of_equal_tokens(path, step, group_by_length):
+    options = TrainInput(lengths=token_counts, group_by_length=group_by_length)
+    input_fn = input_pipeline.train_input_fn([path], SPECS, seed=1, options=options)
     whole = labels(input_fn({"batch_size": 3}), step + 2)
     assert whole[step:] == labels(input_fn({"batch_size": 3, "first_step": step}), 2)
 

@@ -135,7 +135,7 @@ def test_each_split_may_have_its_kind_and_permutation_doubles_the_places(
     inputs, tmp_path, run_script, caplog
 ):
     flags = {"num_train_steps": 1, "do_eval": True, "do_permutation": True}
-    flags |= {"train_batch_size": None, "train_batch_tokens": 100}
+    flags |= {"train_batch_size": None, "train_batch_tokens": 100, "group_by_length": True}
     static = inputs / "static.gz"
     run_script(run_pretraining, **flags_for(inputs, tmp_path, eval_input_file=static, **flags))
     assert len(read_results(tmp_path)) == 2
@@ -193,6 +193,7 @@ STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
         ({"masked_lm_budget": 0.1}, "those of .*plain-0 have none: give --masked_lm_prob=0.1"),
         ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5 must be between 0 and 1"),
         ({"train_batch_tokens": 100}, "--train_batch_tokens=100 cannot be combined with --train_b"),
+        ({"group_by_length": True}, "--group_by_length divides batches of --train_batch_tokens"),
         (
             {"train_batch_size": None, "train_batch_tokens": 63},
             "--train_batch_tokens=63 must be at least twice --max_seq_length=32",

@@ -38,6 +38,21 @@ def test_shared_padding_is_cut(lengths, kept):
         assert found["scores"].shape == (3, 20)
 
 
+@pytest.mark.parametrize(
+    ("filled", "kept"), [((3, 9), 16), ((0, 0), 8), ((2, 8), 8), ((20, 1), 20)]
+)
+def test_empty_slots_for_masked_tokens_are_cut(filled, kept):
+    weights = (np.arange(20) < np.array(filled)[:, np.newaxis]).astype(np.float32)
+    features = {
+        "masked_lm_weights": tf.constant(weights),
+        "masked_lm_ids": tf.constant(weights * 5),
+    }
+    cut = tensor_batching.trim_predictions(features | {"input_ids": tf.ones((2, 30))}, features)
+    np.testing.assert_array_equal(cut["masked_lm_weights"], weights[:, :kept])
+    np.testing.assert_array_equal(cut["masked_lm_ids"], weights[:, :kept] * 5)
+    assert cut["input_ids"].shape == (2, 30)
+
+
 def test_features_with_choices_are_cut_on_their_last_axis():
     mask = np.zeros((3, 2, 32), np.int32)
     mask[1, 1, :9] = 1
