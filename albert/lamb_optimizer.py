@@ -1,12 +1,12 @@
 """LAMB under the name users import.
 
-The work is done in `albert.training.optimizers`, the trust ratio in `LAMB._trust_ratio` there.
+The work is done in `albert.training.lamb`, the trust ratio in `LAMB._trust_ratio` there.
 """
 
 from albert.io import requirements
 
 with requirements.explained():
-    from albert.training.optimizers import (
+    from albert.training.lamb import (
         LAMB,
     )
 

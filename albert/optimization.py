@@ -1,6 +1,7 @@
 """Optimizers under the name users import.
 
-The work is done in `albert.training.optimizers`.
+The work is done in `albert.training`: `optimizers`, `optimizer_base`, `adam` and
+`learning_rates`.
 
 Examples:
     >>> from albert import optimization
@@ -15,17 +16,10 @@ with requirements.explained():
     from albert.model.weight_names import (
         STEP,
     )
-    from albert.training.optimizers import (
-        EXCLUDED_FROM_DECAY,
-        AdamBase,
-        AdamWeightDecayOptimizer,
-        LossScale,
-        Optimizer,
-        create_optimizer,
-        learning_rate_at,
-        matches,
-        optimizer_class,
-    )
+    from albert.training.adam import AdamBase, AdamWeightDecayOptimizer
+    from albert.training.learning_rates import learning_rate_at
+    from albert.training.optimizer_base import EXCLUDED_FROM_DECAY, LossScale, Optimizer, matches
+    from albert.training.optimizers import create_optimizer, optimizer_class
 
 __all__ = [
     "AdamBase",

@@ -19,7 +19,7 @@ from albert.io import file_io, json_shapes
 from albert.training import contracts
 
 if TYPE_CHECKING:
-    from albert.training import optimizers
+    from albert.training import learning_rates
 
 BUDGET = "budget.json"
 # Start of the program: this module is imported early.
@@ -160,7 +160,7 @@ class Pacer(contracts.Hook):
     def __init__(
         self, settings: Settings, folder: str, attempt: int, save_every: int, eval_every: int,
         agree: contracts.OnChief = lambda make: make(), writes: bool = True,
-        pace: "optimizers.Pace | None" = None,
+        pace: "learning_rates.Pace | None" = None,
         on_known: Callable[[int, int], None] = lambda *_: None,
     ) -> None:  # fmt: skip
         self._settings, self._folder, self._number = settings, folder, attempt

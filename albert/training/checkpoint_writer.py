@@ -6,7 +6,7 @@ from concurrent import futures
 from absl import logging
 
 from albert.model import checkpoints
-from albert.training import contracts, optimizers
+from albert.training import contracts, optimizer_base
 
 
 class BackgroundWriter:
@@ -34,7 +34,7 @@ class BackgroundWriter:
         self,
         prefix: str,
         model: contracts.Model,
-        optimizer: optimizers.Optimizer,
+        optimizer: optimizer_base.Optimizer,
         then: Callable[[], None],
     ) -> None:
         """Saves like `checkpoints.save`, but only waits until the values are copied.

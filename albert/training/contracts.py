@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from albert.model.layers import Compute
-    from albert.training.optimizers import Pace
+    from albert.training.learning_rates import Pace
 
 NO_LIMIT = 2**31 - 1  # number of steps
 SPLITS = ("train", "dev", "test")

@@ -28,6 +28,7 @@ from albert.training import (
     contracts,
     cost,
     distribution,
+    optimizer_base,
     optimizer_table,
     optimizers,
     results,
@@ -286,7 +287,7 @@ class Engine:
         size, last = config.train_batch_size, self._last_step()
         return training_log.TrainingLog(folder, step, last, size, self._created, self._meter)
 
-    def _report_disk_space(self, step: int, optimizer: optimizers.Optimizer) -> None:
+    def _report_disk_space(self, step: int, optimizer: optimizer_base.Optimizer) -> None:
         """Logs the disk space for checkpoints if all are kept, and warns if it is too small.
 
         Args:
@@ -304,7 +305,7 @@ class Engine:
             "" if free is None else f"; {file_io.describe(free)} are free in {folder}",
         )
 
-    def _build_optimizer(self, settings: optimizer_table.Settings) -> optimizers.Optimizer:
+    def _build_optimizer(self, settings: optimizer_table.Settings) -> optimizer_base.Optimizer:
         pace = next((hook.pace for hook in self._hooks if hook.pace), None)
         with self.strategy.scope():
             optimizer = optimizers.build(settings, pace)
@@ -325,7 +326,7 @@ class Engine:
 
     def _start(
         self,
-        optimizer: optimizers.Optimizer,
+        optimizer: optimizer_base.Optimizer,
         initialize: Initialize,
         on_checkpoint: OnCheckpoint | None,
     ) -> tuple[int, bool]:
@@ -364,7 +365,7 @@ class Engine:
         self,
         step: int,
         iterator: Iterator,
-        optimizer: optimizers.Optimizer,
+        optimizer: optimizer_base.Optimizer,
         log: training_log.TrainingLog,
         on_checkpoint: OnCheckpoint | None,
     ) -> None:
@@ -446,7 +447,7 @@ class Engine:
         return max(1, min(fitting, self.run_config.iterations_per_loop))
 
     def _save(
-        self, step: int, optimizer: optimizers.Optimizer, on_checkpoint: OnCheckpoint | None
+        self, step: int, optimizer: optimizer_base.Optimizer, on_checkpoint: OnCheckpoint | None
     ) -> bool:
         """Saves a checkpoint and evaluates it if due; returns whether training must end.
 
@@ -467,7 +468,7 @@ class Engine:
             self._writer.save(prefix, self.model, optimizer, written)
         return self._evaluate(on_checkpoint, prefix, step)
 
-    def _save_average(self, optimizer: optimizers.Optimizer) -> str | None:
+    def _save_average(self, optimizer: optimizer_base.Optimizer) -> str | None:
         """Saves the averaged weights; returns the prefix of the checkpoint; None without them."""
         if optimizer.average is None:
             return None

@@ -41,11 +41,11 @@ class Settings:
 
     Attributes:
       learning_rate, num_train_steps, num_warmup_steps, poly_power, start_warmup_step: see
-        `optimizers.learning_rate_at`.
+        `learning_rates.learning_rate_at`.
       optimizer: name in `OPTIMIZERS`.
       arguments: further arguments of the optimizer's constructor.
       average_last: last fraction of training over which the weights are averaged; 0: none.
-      product_type: see `optimizers.Optimizer`; only Muon has such products.
+      product_type: see `optimizer_base.Optimizer`; only Muon has such products.
     """
 
     learning_rate: float

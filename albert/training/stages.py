@@ -20,8 +20,8 @@ from albert.training import (
     contracts,
     distribution,
     evaluation,
+    learning_rates,
     optimizer_table,
-    optimizers,
     results,
     run_record,
     run_session,
@@ -281,7 +281,7 @@ def _make_pacer(
         return None
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     with run.strategy.scope():
-        pace = optimizers.Pace()
+        pace = learning_rates.Pace()
     pacer = budget.Pacer(
         limits, folder, attempt, config.save_checkpoints_steps, config.eval_every,
         on_chief, distribution.is_chief(run.strategy), pace,

@@ -14,7 +14,7 @@ from albert.data.input_options import Tensors
 from albert.model import kernels
 from albert.training import flops, training_log
 from albert.training.contracts import Model, Task
-from albert.training.optimizers import Optimizer
+from albert.training.optimizer_base import Optimizer
 
 # Of a micro-batch: gradients, losses, and metrics with learning signals.
 Part = tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]

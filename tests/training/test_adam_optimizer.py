@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import optimizers
+from albert.training import learning_rates, optimizers
 
 SHAPES = {"dense/kernel": (4, 3), "dense/bias": (3,), "wide": (520, 520)}
 
@@ -46,7 +46,7 @@ def algorithm_1(weights, last, beta_1=0.9, beta_2=0.999, epsilon=1e-8):
     """Weights after some steps: the paper's algorithm, line by line."""
     m, v = [0.0] * len(weights), [0.0] * len(weights)
     for t in range(1, last + 1):
-        rate = float(optimizers.learning_rate_at(t - 1, 0.1, 20, 5))
+        rate = float(learning_rates.learning_rate_at(t - 1, 0.1, 20, 5))
         for i, g in enumerate(gradients_of(t - 1)):
             m[i] = beta_1 * m[i] + (1 - beta_1) * g
             v[i] = beta_2 * v[i] + (1 - beta_2) * g**2
@@ -83,7 +83,7 @@ def test_corrected_adamw_without_decay_is_adam():
     start = [weight.numpy() for weight in decayed.weights]
     train(decayed, make(decayed, weight_decay_rate=0.5, **corrected), 0, 2)
     train(once := Weights(), make(once), 0, 2)
-    rate = float(optimizers.learning_rate_at(1, 0.1, 20, 5))  # 0 at the first step
+    rate = float(learning_rates.learning_rate_at(1, 0.1, 20, 5))  # 0 at the first step
     for one, other, first in zip(once.weights, decayed.weights, start, strict=True):
         shrunk = 0.0 if "bias" in one.name else rate * 0.5 * first
         np.testing.assert_allclose(other, one - shrunk, rtol=1e-5, atol=1e-6)

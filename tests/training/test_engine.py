@@ -248,7 +248,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_with_the_same_weights(path, tmp_pa
 
 @pytest.mark.slow
 def test_a_resumed_run_goes_on_with_its_loss_scale(path, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.training.optimizers.LossScale.GOOD_UPDATES", 8)
+    monkeypatch.setattr("albert.training.optimizer_base.LossScale.GOOD_UPDATES", 8)
     float16 = {"compute": layers.Compute("float16")}
 
     def run(folder, stop, **changes):

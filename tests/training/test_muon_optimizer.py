@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert.model import encoder, pretraining_heads
-from albert.training import optimizers
+from albert.training import muon, optimizers
 from tests.support import builders
 
 BLOCK = "bert/encoder/transformer/group_0/inner_group_0"
@@ -24,31 +24,31 @@ def orthogonal(matrix):
 @pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4), (1, 5)])
 def test_singular_values_move_to_one(shape):
     matrix = np.random.default_rng(2).normal(size=shape).astype(np.float32)
-    found = optimizers.orthogonalize(tf.constant(matrix)).numpy()
+    found = muon.orthogonalize(tf.constant(matrix)).numpy()
     np.testing.assert_allclose(found, orthogonal(matrix), atol=2e-5)
     values = np.linalg.svd(found, compute_uv=False)
     assert values.min() > 0.6 and values.max() < 1.25
-    scaled = optimizers.orthogonalize(tf.constant(matrix * 1e-3)).numpy()
+    scaled = muon.orthogonalize(tf.constant(matrix * 1e-3)).numpy()
     np.testing.assert_allclose(scaled, found, atol=1e-3)
 
 
 @pytest.mark.parametrize("product_type", ["bfloat16", "float16"])
 def test_products_of_half_precision_are_exact_enough(product_type):
     matrix = np.random.default_rng(2).normal(size=[64, 128]).astype(np.float32)
-    found = optimizers.orthogonalize(tf.constant(matrix), product_type)
+    found = muon.orthogonalize(tf.constant(matrix), product_type)
     assert found.dtype == tf.float32
     values = np.linalg.svd(found.numpy(), compute_uv=False)
     assert values.min() > 0.6 and values.max() < 1.3
-    exact = optimizers.orthogonalize(tf.constant(matrix)).numpy()
+    exact = muon.orthogonalize(tf.constant(matrix)).numpy()
     cosine = np.sum(exact * found.numpy()) / np.linalg.norm(exact) / np.linalg.norm(found.numpy())
     assert cosine > 0.99
 
 
 def test_the_type_of_products_comes_from_the_precision(monkeypatch):
     types = []
-    original = optimizers.orthogonalize
+    original = muon.orthogonalize
     monkeypatch.setattr(
-        optimizers, "orthogonalize", lambda x, kind: types.append(kind) or original(x, kind)
+        muon, "orthogonalize", lambda x, kind: types.append(kind) or original(x, kind)
     )
     variable = tf.Variable([[3.0, 4.0], [1.0, -2.0]], name=KERNEL)
     optimizer = optimizers.create_optimizer(0.1, 10, 0, "muon", product_type="bfloat16")
@@ -57,7 +57,7 @@ def test_the_type_of_products_comes_from_the_precision(monkeypatch):
 
 
 def test_a_gradient_of_zero_moves_nothing():
-    np.testing.assert_array_equal(optimizers.orthogonalize(tf.zeros([3, 4])), np.zeros([3, 4]))
+    np.testing.assert_array_equal(muon.orthogonalize(tf.zeros([3, 4])), np.zeros([3, 4]))
 
 
 @pytest.mark.parametrize("compiled", [False, True])

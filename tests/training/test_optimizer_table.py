@@ -9,11 +9,11 @@ import tensorflow as tf
 from albert.cli import options
 from albert.io import file_io
 from albert.model import encoder, layers, weight_names
-from albert.training import memory, optimizer_table, optimizers
+from albert.training import memory, optimizer_base, optimizer_table, optimizers
 from tests.support import command_lines
 
 
-class Momentum(optimizers.Optimizer):
+class Momentum(optimizer_base.Optimizer):
     """The plainest optimizer with a slot."""
 
     SLOTS = ("momentum",)
@@ -49,7 +49,7 @@ def momentum(monkeypatch):
 @pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
 def test_every_row_names_a_class(name):
     found = optimizers.optimizer_class(name)
-    assert issubclass(found, optimizers.Optimizer) and found.SLOTS
+    assert issubclass(found, optimizer_base.Optimizer) and found.SLOTS
     assert found.bytes_per_parameter() == 4 * len(found.SLOTS)
     assert type(optimizers.create_optimizer(0.1, 10, 0, optimizer=name)) is found
 

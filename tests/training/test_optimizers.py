@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import encoder, pretraining_heads
-from albert.training import optimizers
+from albert.training import learning_rates, optimizer_base, optimizers
 from tests.support import forked, processes
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
@@ -179,13 +179,13 @@ def test_adding_up_rows_before_clipping_changes_training_little(golden, name, op
 )
 def test_the_schedule_as_a_table(arguments, table):
     for step, rate in table.items():
-        found = optimizers.learning_rate_at(tf.constant(step, tf.int64), *arguments)
+        found = learning_rates.learning_rate_at(tf.constant(step, tf.int64), *arguments)
         assert float(found) == pytest.approx(rate, abs=1e-7), step
 
 
 def test_a_pace_moves_the_end_of_the_schedule():
     """The rate continues from where it is, also in a function that was compiled before."""
-    pace = optimizers.Pace()
+    pace = learning_rates.Pace()
     optimizer = optimizers.create_optimizer(1.0, 1, 0.2, pace=pace)
     rate = tf.function(optimizer.learning_rate, autograph=False)
 
@@ -228,7 +228,7 @@ def test_steps_equal_a_plain_version(name):
     for step in range(12):
         gradients = {key: rng.normal(size=shape) for key, shape in shapes.items()}
         norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
-        rate = float(optimizers.learning_rate_at(step, 0.1, 20, 5))
+        rate = float(learning_rates.learning_rate_at(step, 0.1, 20, 5))
         pairs = [(tf.constant(gradients[k], tf.float32), v) for k, v in variables.items()]
         optimizer.apply_gradients(pairs)
         for key, (weight, mean, square) in state.items():
@@ -265,13 +265,13 @@ def test_which_variables_decay():
         intermediate_size=8,
     )  # fmt: skip
     model = pretraining_heads.PretrainingModel(config)
-    excluded = optimizers.EXCLUDED_FROM_DECAY
+    excluded = optimizer_base.EXCLUDED_FROM_DECAY
 
     def names(expected):
         return {
             v.name.split(":")[0]
             for v in model.trainable_variables
-            if optimizers.matches(excluded, v) is expected
+            if optimizer_base.matches(excluded, v) is expected
         }
 
     kernels = {
@@ -421,9 +421,9 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from albert import heads, modeling, optimization
-from albert.training import optimizers
+from albert.training import optimizer_base
 
-optimizers.COMPILED_SIZE = 1
+optimizer_base.COMPILED_SIZE = 1
 config = modeling.AlbertConfig(
     vocab_size=30, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, max_position_embeddings=8,

@@ -197,7 +197,7 @@ def test_training_recovers_from_overflows():
 
 @pytest.mark.slow
 def test_the_scale_grows_after_many_good_updates(monkeypatch):
-    monkeypatch.setattr("albert.training.optimizers.LossScale.GOOD_UPDATES", 3)
+    monkeypatch.setattr("albert.training.optimizer_base.LossScale.GOOD_UPDATES", 3)
     scales = []
     _, results, _ = updated("classifier", 7, prepare=lambda o: o.scale_loss())
     scales = [float(result["loss_scale"][0]) for result in results]

@@ -7,7 +7,15 @@ import tensorflow as tf
 from albert.data import input_pipeline
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import budget, evaluation, optimizer_table, optimizers, results, run_record
+from albert.training import (
+    budget,
+    evaluation,
+    learning_rates,
+    optimizer_table,
+    optimizers,
+    results,
+    run_record,
+)
 from tests.support import builders
 from tests.training import test_budget, test_engine
 
@@ -41,7 +49,7 @@ def test_the_last_steps_count(share, first):
 
 
 def test_with_a_budget_the_share_is_that_of_the_plan():
-    pace = optimizers.Pace()
+    pace = learning_rates.Pace()
     pace.set(0, 0.5, 8)  # half of the time has passed before the first step
     assert steps_averaged(0.25, 1, 8, pace) == {step: max(0, step - 4) for step in range(1, 9)}
 
