@@ -1,4 +1,4 @@
-"""What all optimizers share: clipping, the scale of the loss, slots and their names.
+"""The base of the optimizers: clipping, the scale of the loss, slots and their names.
 
 Source of the weight decay: Decoupled Weight Decay Regularization, Loshchilov & Hutter, ICLR 2019,
 algorithm 2.

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import checkpoints
-from albert.training import learning_rates, optimizers
+from albert.training import adam, learning_rates, optimizers
 
 SHAPES = {"dense/kernel": (4, 3), "dense/bias": (3,), "wide": (520, 520)}
 
@@ -91,7 +91,7 @@ def test_corrected_adamw_without_decay_is_adam():
 
 def test_the_first_step_is_as_long_as_the_rate():
     variable = tf.Variable([1.0, 1.0], name="a")
-    optimizers.Adam(0.1).apply_gradients([(tf.constant([0.3, -0.002]), variable)])
+    adam.Adam(0.1).apply_gradients([(tf.constant([0.3, -0.002]), variable)])
     np.testing.assert_allclose(variable, [0.9, 1.1], rtol=1e-5)
 
 
@@ -131,7 +131,7 @@ def test_slots_are_those_of_the_other_optimizers(tmp_path):
 
 def test_updates_that_are_left_out_do_not_count(tmp_path):
     model = Weights()
-    optimizer = optimizers.Adam(0.1, clip_norm=None)
+    optimizer = adam.Adam(0.1, clip_norm=None)
     optimizer.build(model.variables)
     optimizer.scale_loss()
     scale = optimizer.gradient_scale()
@@ -161,7 +161,7 @@ def test_updates_that_are_left_out_do_not_count(tmp_path):
 
 def test_there_is_no_decay():
     variable = tf.Variable([2.0], name="kernel")
-    optimizers.Adam(0.5).apply_gradients([(tf.zeros([1]), variable)])
+    adam.Adam(0.5).apply_gradients([(tf.zeros([1]), variable)])
     assert variable.numpy() == 2.0
     with pytest.raises(file_io.InputError, match="=adam does not accept `weight_decay_rate`; it"):
         optimizers.create_optimizer(0.1, 10, 0, optimizer="adam", weight_decay_rate=0.1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert.training import optimizers
+from albert.training import lamb, optimizers
 
 
 def first_step(value, gradient, name="kernel", **settings):
@@ -13,7 +13,7 @@ def first_step(value, gradient, name="kernel", **settings):
     With beta_1 = 0.5, beta_2 = 0.75 and no epsilon the update has the gradient's sign and size 1.
     """
     variable = tf.Variable(value, name=name, dtype=tf.float32)
-    optimizer = optimizers.LAMB(
+    optimizer = lamb.LAMB(
         0.1, **{"beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.0, "weight_decay_rate": 0.0, **settings}
     )
     optimizer.apply_gradients([(tf.constant(gradient, tf.float32), variable)])
@@ -78,11 +78,11 @@ def test_decay_and_ratio_can_have_lists_of_their_own(lists, decays, scaled):
 
 def test_is_what_create_optimizer_makes():
     optimizer = optimizers.create_optimizer(0.1, 10, 0, optimizer="lamb", beta_2=0.9)
-    assert type(optimizer) is optimizers.LAMB
+    assert type(optimizer) is lamb.LAMB
 
 
 def test_trust_ratios_are_reported():
-    optimizer = optimizers.LAMB(
+    optimizer = lamb.LAMB(
         0.1, beta_1=0.5, beta_2=0.75, epsilon=0.0, weight_decay_rate=0.0, clip_norm=None
     )
     sizes = {"a": 5.0, "b": 1.0, "zero": 0.0, "c": 3.0, "bias": 100.0}
@@ -101,14 +101,14 @@ def test_trust_ratios_are_reported():
 
 
 def test_without_a_ratio_there_is_nothing_to_report():
-    optimizer = optimizers.LAMB(0.1)
+    optimizer = lamb.LAMB(0.1)
     variable = tf.Variable([1.0], name="bias")
     optimizer.apply_gradients([(tf.constant([1.0]), variable)])
     assert optimizer.report() == {}
 
 
 def test_ratios_of_an_update_that_is_left_out_are_numbers():
-    optimizer = optimizers.LAMB(0.1)
+    optimizer = lamb.LAMB(0.1)
     optimizer.scale_loss()
     variable = tf.Variable([1.0], name="kernel")
     optimizer.apply_gradients([(tf.constant([float("inf")]), variable)])

@@ -92,7 +92,7 @@ def test_steps_equal_an_independent_computation(shape, compiled):
 def test_updates_have_the_size_of_those_of_adamw():
     gradient = np.random.default_rng(1).normal(size=[48, 96]).astype(np.float32)
     variable = tf.Variable(tf.zeros([48, 96]), name=KERNEL)
-    optimizers.Muon(1.0).apply_gradients([(tf.constant(gradient), variable)])
+    muon.Muon(1.0).apply_gradients([(tf.constant(gradient), variable)])
     assert np.sqrt(np.mean(variable.numpy() ** 2)) == pytest.approx(0.2, rel=0.2)
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert.io import file_io
 from albert.model import encoder, pretraining_heads
-from albert.training import learning_rates, optimizer_base, optimizers
+from albert.training import adam, learning_rates, optimizer_base, optimizers
 from tests.support import forked, processes
 
 # In the reference the counting of steps races with the reading of the count for the learning rate.
@@ -297,14 +297,14 @@ def test_which_variables_decay():
 def test_sparse_gradients_are_added_up_before_they_are_clipped():
     table = tf.Variable(tf.zeros([4, 1]), name="table")
     slices = tf.IndexedSlices(tf.constant([[3.0], [1.0]]), tf.constant([2, 2]), tf.constant([4, 1]))
-    norm = optimizers.AdamWeightDecayOptimizer(0.1).apply_gradients([(slices, table)])
+    norm = adam.AdamWeightDecayOptimizer(0.1).apply_gradients([(slices, table)])
     assert norm == 4.0
     assert np.flatnonzero(table.numpy()).tolist() == [2]
 
 
 def test_variables_without_gradient_stay():
     used, unused = tf.Variable([1.0], name="used"), tf.Variable([1.0], name="unused")
-    optimizer = optimizers.AdamWeightDecayOptimizer(0.1)
+    optimizer = adam.AdamWeightDecayOptimizer(0.1)
     optimizer.apply_gradients([(tf.constant([1.0]), used), (None, unused)])
     assert used.numpy() < 1 and unused.numpy() == 1
     assert set(optimizer.variables_by_name()) == {"used/adam_m", "used/adam_v", "global_step"}
@@ -334,12 +334,12 @@ def test_settings_are_checked():
 def test_variables_of_the_same_name_are_refused():
     twins = [tf.Variable([1.0], name="twin"), tf.Variable([2.0], name="twin")]
     with pytest.raises(ValueError, match="different names; got .'twin', 'twin'."):
-        optimizers.AdamWeightDecayOptimizer(0.1).build(twins)
+        adam.AdamWeightDecayOptimizer(0.1).build(twins)
 
 
 def test_slots_are_made_once_and_found_by_name():
     variable = tf.Variable([[1.0, 2.0]], name="a/kernel")
-    optimizer = optimizers.AdamWeightDecayOptimizer(0.1)
+    optimizer = adam.AdamWeightDecayOptimizer(0.1)
     optimizer.build(v for v in [variable])
     before = optimizer.variables_by_name()
     optimizer.build([variable])
@@ -353,7 +353,7 @@ def test_slots_are_made_once_and_found_by_name():
 
 def test_slots_may_be_made_by_the_first_compiled_step():
     variable = tf.Variable([1.0, -1.0], name="a")
-    optimizer = optimizers.AdamWeightDecayOptimizer(0.1)
+    optimizer = adam.AdamWeightDecayOptimizer(0.1)
     step = tf.function(
         lambda gradient: optimizer.apply_gradients([(gradient, variable)]), autograph=False
     )
@@ -365,7 +365,7 @@ def test_slots_may_be_made_by_the_first_compiled_step():
 
 def test_one_step_moves_against_the_gradient():
     variable = tf.Variable([1.0, 1.0, 1.0], name="bias")
-    optimizer = optimizers.AdamWeightDecayOptimizer(0.1, clip_norm=None)
+    optimizer = adam.AdamWeightDecayOptimizer(0.1, clip_norm=None)
     optimizer.apply_gradients([(tf.constant([0.5, -2.0, 0.0]), variable)])
     # 0.1 g / (sqrt(0.001 g^2) + 1e-6) is the sign of g times sqrt(10).
     np.testing.assert_allclose(variable, [1 - 0.1 * 10**0.5, 1 + 0.1 * 10**0.5, 1.0], rtol=1e-4)
@@ -373,7 +373,7 @@ def test_one_step_moves_against_the_gradient():
 
 def test_weight_decay_shrinks_weights_without_gradient_and_spares_excluded_ones():
     weights = [tf.Variable([2.0, -2.0], name=name) for name in ("kernel", "bias", "other")]
-    optimizer = optimizers.AdamWeightDecayOptimizer(
+    optimizer = adam.AdamWeightDecayOptimizer(
         0.5, weight_decay_rate=0.1, exclude_from_weight_decay=("bias", "^oth")
     )
     optimizer.apply_gradients([(tf.zeros([2]), weight) for weight in weights])
@@ -385,7 +385,7 @@ def test_weight_decay_shrinks_weights_without_gradient_and_spares_excluded_ones(
 )
 def test_clipping(clip_norm, scale):
     variables = [tf.Variable([0.0], name="a"), tf.Variable([0.0], name="b")]
-    optimizer = optimizers.AdamWeightDecayOptimizer(0.1, clip_norm=clip_norm)
+    optimizer = adam.AdamWeightDecayOptimizer(0.1, clip_norm=clip_norm)
     gradients = [tf.constant([3.0]), tf.constant([-4.0])]
     norm = optimizer.apply_gradients(zip(gradients, variables, strict=True))
     assert float(norm) == pytest.approx(5.0)
@@ -410,7 +410,7 @@ def test_learning_rate_follows_the_step():
         optimizer.global_step.assign(step)
         rates.append(float(optimizer.learning_rate()))
     np.testing.assert_allclose(rates, [0.0, 0.25, 0.6, 0.0], rtol=1e-6)
-    assert float(optimizers.AdamWeightDecayOptimizer(0.3).learning_rate()) == np.float32(0.3)
+    assert float(adam.AdamWeightDecayOptimizer(0.3).learning_rate()) == np.float32(0.3)
 
 
 REPLICAS = """
