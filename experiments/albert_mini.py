@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from albert.io import tensorflow_start
 from experiments import real_weights, sentence_pairs, study
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -198,6 +199,7 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given, options = read_options(arguments)
+    tensorflow_start.install()
     commands = study.Commands(options)
     vocab = given.teacher / "vocab.txt"
     flags = {
