@@ -51,7 +51,7 @@ def batches(paths, masker, is_grouped):
 def steps(config, iterator):
     """Function that takes some training steps: (seconds, real tokens, all positions)."""
     task = pretraining.make_task(sentence_task="none")
-    model = task.build_model(config, layers.Compute(precision=FLAGS.precision), 1)
+    model = task.build_model(config, layers.Compute(FLAGS.precision, skip_padding=True, parts=2), 1)
     optimizer = optimizers.create_optimizer(1e-4, 1000, 0)
     optimizer.build(model.trained_variables)
 
