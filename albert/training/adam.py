@@ -2,12 +2,23 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Unpack
 
 import tensorflow as tf
 
 from albert.model import weight_names
+from albert.training import optimizer_base
 from albert.training.optimizer_base import Optimizer, Rule, Step
+
+
+class Settings(optimizer_base.Settings, total=False):
+    """Arguments of `AdamBase` in addition to the learning rate."""
+
+    weight_decay_rate: float
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    bias_correction: bool
 
 
 class AdamBase(Optimizer):
@@ -36,7 +47,7 @@ class AdamBase(Optimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         bias_correction: bool = False,
-        **settings: Any,
+        **settings: Unpack[optimizer_base.Settings],
     ) -> None:
         super().__init__(learning_rate, weight_decay_rate, **settings)
         self._bias_correction = bias_correction

@@ -4,15 +4,15 @@ Source: Large Batch Optimization for Deep Learning, You et al., ICLR 2020, algor
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Unpack
 
 import tensorflow as tf
 
-from albert.training.adam import AdamBase
+from albert.training import adam
 from albert.training.optimizer_base import Rule, matches
 
 
-class LAMB(AdamBase):
+class LAMB(adam.AdamBase):
     """Layer-wise adaptive moments (LAMB).
 
     The trust ratio is the norm of the weights over the norm of the update, 1 where either is 0.
@@ -21,14 +21,14 @@ class LAMB(AdamBase):
       learning_rate: see `Optimizer`.
       exclude_from_layer_adaptation: regular expressions searched for in names of variables whose
         ratio is 1; None: those without weight decay.
-      **settings: further arguments of `AdamBase`.
+      **settings: see `adam.AdamBase`.
     """
 
     def __init__(
         self,
         learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         exclude_from_layer_adaptation: Sequence[str] | None = None,
-        **settings: Any,
+        **settings: Unpack[adam.Settings],
     ) -> None:
         super().__init__(learning_rate, **settings)
         self._exclude_from_layer_adaptation = (

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Unpack
 
 import tensorflow as tf
 
 from albert.model import weight_names
-from albert.training.adam import AdamWeightDecayOptimizer
+from albert.training import adam
 from albert.training.optimizer_base import Rule, Step, variable_name
 
 # Coefficients of the polynomial by which `orthogonalize` changes singular values, and how often.
@@ -16,7 +16,7 @@ _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 _UPDATE_SIZE = 0.2
 
 
-class Muon(AdamWeightDecayOptimizer):
+class Muon(adam.AdamWeightDecayOptimizer):
     """Momentum whose updates of matrices are made orthogonal; AdamW for all other variables.
 
     Sources: Muon: An optimizer for hidden layers in neural networks, Jordan et al., 2024; for the
@@ -31,7 +31,7 @@ class Muon(AdamWeightDecayOptimizer):
       learning_rate: see `Optimizer`.
       momentum: decay of the mean gradient of matrices.
       adamw_rate_ratio: learning rate of AdamW as a multiple of `learning_rate`.
-      **settings: see `AdamBase`; the betas and epsilon are those of AdamW.
+      **settings: see `adam.AdamBase`; the betas and epsilon are those of AdamW.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Muon(AdamWeightDecayOptimizer):
         learning_rate: Callable[[tf.Tensor], tf.Tensor] | float,
         momentum: float = 0.95,
         adamw_rate_ratio: float = 1.0,
-        **settings: Any,
+        **settings: Unpack[adam.Settings],
     ) -> None:
         super().__init__(learning_rate, **settings)
         self._momentum = momentum

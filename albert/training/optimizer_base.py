@@ -7,7 +7,7 @@ algorithm 2.
 import abc
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import tensorflow as tf
 
@@ -92,6 +92,13 @@ class Step(NamedTuple):
     rate: tf.Tensor
     number: tf.Tensor
     skipped: tf.Tensor | None
+
+
+class Settings(TypedDict, total=False):
+    """Arguments that every optimizer with weight decay takes, see `Optimizer`."""
+
+    exclude_from_weight_decay: Sequence[str]
+    clip_norm: float | None
 
 
 class Optimizer(tf.Module):
