@@ -160,8 +160,8 @@ class Settings(training.Settings):
     )
     group_by_length: bool = options.flag(
         False,
-        "With --train_batch_tokens: fill each batch with examples of similar length, which saves "
-        "the time of padding.",
+        "With --train_batch_tokens: fill each batch with examples of similar length, which is "
+        "faster.",
     )
     eval_batch_size: int = options.count(64, "Examples per evaluation step, over all devices.")
     sentence_task: str = options.flag(
