@@ -28,7 +28,8 @@ from absl import flags
 from benchmarks import harness
 
 FLAGS = flags.FLAGS
-# Patterns of the log lines that end the phases, in their order; the last such line counts.
+# Patterns of the log lines that end the phases, in their order: the first such line after the phase
+# before, of records the last.
 _ENDS = {
     "import": r"Settings \(",
     "records": r"\.tf_record",
@@ -121,8 +122,9 @@ def _run(tree, model, cache):
     phases, last = {}, started
     first_step = next(at for at, line in lines if re.search(_ENDS["compile and first step"], line))
     for phase, pattern in _ENDS.items():
-        times = [at for at, line in lines if at <= first_step and re.search(pattern, line)]
-        phases[phase], last = max(times) - last, max(times)
+        times = [at for at, line in lines if last <= at <= first_step and re.search(pattern, line)]
+        end = max(times) if phase == "records" else min(times)
+        phases[phase], last = end - last, end
     phases[_FIRST_STEP] = first_step - started
     phases["rest"] = whole - phases[_FIRST_STEP]
     phases["whole run"] = whole
