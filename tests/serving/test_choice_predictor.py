@@ -71,7 +71,8 @@ def test_choices_are_those_of_the_model(model_dir, tmp_path, run_script, capsys)
 def test_a_blank_may_be_several_underscores(model_dir):
     predictor = choice_predictor.ChoicePredictor(model_dir)
     rows = [{**next(rows_of(1)), "question": f"We {blank} there."} for blank in ("_", "____")]
-    one, four = predictor.predict(map(predictor.read_request, rows))
+    # Alone: the last digit of a row may depend on its place in a batch.
+    one, four = ([*predictor.predict([predictor.read_request(row)])][0] for row in rows)
     assert one.probabilities == four.probabilities
 
 
