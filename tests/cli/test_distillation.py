@@ -63,6 +63,7 @@ def test_a_classifier_learns_from_its_teacher_and_is_used_without_it(inputs, tmp
     assert (tmp_path / "out" / "predictions.tsv").exists()
 
 
+@pytest.mark.slow
 def test_any_encoder_teaches_hidden_states_to_a_regression(inputs, tmp_path, caplog):
     flags = student_flags(inputs, tmp_path / "out", task_name="STS-B", distill_weights="0,1,0,1,1")
     flags |= {"do_eval": True, "standardize_labels": True}

@@ -122,6 +122,7 @@ def test_records_of_another_sentence_task_are_refused(inputs, tmp_path, pretrain
         pretrain(tmp_path / "out", eval_input_file=shard)
 
 
+@pytest.mark.slow
 def test_rules_of_a_vocabulary_in_the_output_folder_are_recorded(
     inputs, tmp_path, testdata, run_script
 ):
