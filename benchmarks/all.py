@@ -4,7 +4,7 @@
         --peers=torch,keras_hub,onnxruntime,openvino,nncf --peer_python=peer/bin/python \\
         --keras_hub_python=keras/bin/python --bert_dir=all-MiniLM-L6-v2
 
-Takes 15 to 25 minutes, in which nothing else should run. Each of the --rows runs one of
+Takes 15 to 30 minutes, in which nothing else should run. Each of the --rows runs one of
 the other benchmarks, in a process of its own, whose sides take turns; its figures are in the table
 as soon as it ends. A row that fails is named, and the others continue. By default the rows in
 bfloat16 run only on processors that have units for it.
