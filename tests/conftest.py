@@ -58,7 +58,10 @@ def pytest_collection_finish():
 
 def pytest_collection_modifyitems(items):
     """Puts the files with most slow tests first, so that no process runs long alone."""
-    slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
+    slow: collections.Counter[pathlib.Path] = collections.Counter()
+    for item in items:
+        if marker := item.get_closest_marker("slow"):
+            slow[item.path] += marker.args[0] if marker.args else 1
     items.sort(key=lambda item: -slow[item.path])
 
 

@@ -79,7 +79,7 @@ def test_files_compute_what_python_computes(name, tmp_path):
             assert outputs[key].shape == value.shape and outputs[key].dtype == value.dtype
             if value.shape[:2] == real.shape:  # at padding there may be anything
                 value, outputs[key] = value[real], outputs[key][real]
-            np.testing.assert_allclose(outputs[key], value, 1e-6, 1e-5, err_msg=key)
+            np.testing.assert_allclose(outputs[key], value, 1e-6, 3e-5, err_msg=key)
     with pytest.raises(file_io.InputError, match="at most max_position_embeddings = 32 tokens"):
         score({key: np.zeros([1, 33], np.int32) for key in features})
 

@@ -149,7 +149,7 @@ def batches_of(minilm, path, steps, size, length):
     return {**arrays, "label_ids": labels, "is_real_example": np.ones_like(labels)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(100)
 def test_training_follows_pytorch(minilm, peer, shared, tmp_path):
     """150 losses and norms of gradients, with the same batches, head and rates and no dropout."""
     import tensorflow as tf

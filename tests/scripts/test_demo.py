@@ -11,7 +11,7 @@ from tests.support.processes import interrupt
 from tests.support.sources import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_demo(tmp_path):
     """From nothing to scores clearly above chance; the program of python.md then uses the model.
 
@@ -47,7 +47,7 @@ def test_demo(tmp_path):
     assert float(positive) > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.slow(30)
 def test_demo_of_own_texts(tmp_path):
     """From the shipped model and messages to scores, topics and a report."""
     pytest.importorskip("jinja2")

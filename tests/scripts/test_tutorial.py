@@ -83,7 +83,7 @@ def test_the_stored_output_is_what_the_text_says():
     assert ["Confusion" in "".join(svg) for svg in pictures] == [False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(30)
 def test_it_runs_to_its_end(tmp_path):
     pytest.importorskip("matplotlib")
     start = f"import sys\nsys.executable = {forked.python()!r}\nDRAWN = []\n"

@@ -36,7 +36,7 @@ def make_request(number):
     return overload.Request(path, value, lambda reply: expected in reply)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_two_minutes_at_twice_the_capacity(tmp_path):
     log = tmp_path / "log"
