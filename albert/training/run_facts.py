@@ -61,9 +61,14 @@ def host() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def git_commit() -> str | None:
-    """Returns the commit of the package's repository, with "-dirty" after changes, or None."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
+    """Returns `commit_of` the package, as it was when this process asked first."""
+    return commit_of(os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__))))
+
+
+def commit_of(root: str) -> str | None:
+    """Returns the commit of a repository, with "-dirty" after changes; None if it is not one."""
 
     def git(*arguments: str) -> str:
         """Returns the output of a command of git, which does not write to the repository."""

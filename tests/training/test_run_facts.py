@@ -23,8 +23,7 @@ def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
     """Not that of a repository around it, such as one that holds the environment."""
     module = tmp_path / "inside" / "albert" / "__init__.py"
     module.parent.mkdir(parents=True)
-    monkeypatch.setattr(albert, "__file__", str(module))
-    assert run_facts.git_commit() is None
+    assert run_facts.commit_of(str(tmp_path)) is None
 
     def git(*words):
         return subprocess.run(["git", "-C", tmp_path, *words], check=True)
@@ -33,17 +32,22 @@ def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
     module.write_text("1")
     git("add", ".")
     git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "First")
-    assert run_facts.git_commit() is None
-    (tmp_path / "albert").mkdir()
-    monkeypatch.setattr(albert, "__file__", str(tmp_path / "albert" / "__init__.py"))
+    assert run_facts.commit_of(str(tmp_path / "inside")) is None
     index = (tmp_path / ".git" / "index").read_bytes()
     os.utime(module, (1, 1))  # Git would note it in the index, under a lock.
-    assert re.fullmatch("[0-9a-f]{40}", run_facts.git_commit())
+    assert re.fullmatch("[0-9a-f]{40}", run_facts.commit_of(str(tmp_path)))
     assert (tmp_path / ".git" / "index").read_bytes() == index
     module.write_text("2")
-    assert re.fullmatch("[0-9a-f]{40}-dirty", run_facts.git_commit())
+    assert re.fullmatch("[0-9a-f]{40}-dirty", run_facts.commit_of(str(tmp_path)))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert run_facts.git_commit() is None
+    assert run_facts.commit_of(str(tmp_path)) is None
+
+
+def test_the_commit_of_a_process_is_the_one_that_it_asked_for_first(tmp_path, monkeypatch):
+    """Later changes of files are not those of the code that runs."""
+    first = run_facts.git_commit()
+    monkeypatch.setattr(albert, "__file__", str(tmp_path / "albert" / "__init__.py"))
+    assert run_facts.git_commit() == first
 
 
 def test_hashes_of_inputs(tmp_path, monkeypatch):
