@@ -7,6 +7,7 @@ import subprocess
 
 import albert
 from albert.training import run_facts
+from tests.support.sources import ROOT
 
 
 def test_versions_and_machine():
@@ -46,6 +47,7 @@ def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
 def test_the_commit_of_a_process_is_the_one_that_it_asked_for_first(tmp_path, monkeypatch):
     """Later changes of files are not those of the code that runs."""
     first = run_facts.git_commit()
+    assert (first or "")[:40] == (run_facts.commit_of(str(ROOT)) or "")[:40]
     monkeypatch.setattr(albert, "__file__", str(tmp_path / "albert" / "__init__.py"))
     assert run_facts.git_commit() == first
 
