@@ -7,7 +7,8 @@ keep a promised error. Own code in place of SciPy's, which training does not nee
 Several labels per text are as many examples, one after another. Resamples and parts then hold
 whole texts, as the labels of a text depend on each other.
 
-Letters in shapes: N examples, K labels, R resamples, G thresholds.
+Letters in shapes: N examples, K labels, R resamples, G thresholds. If not stated otherwise,
+probabilities are [N, K] and labels ids [N]; each text is `per_text` consecutive examples.
 """
 
 import dataclasses
@@ -103,11 +104,7 @@ def split_in_parts(labels: Integers) -> Iterator[npt.NDArray[np.bool_]]:
 
 
 def cross_fit(logits: Floats, labels: Integers, per_text: int = 1) -> Floats:
-    """Computes probabilities of logits [N, K] with temperatures fitted to other label ids [N].
-
-    Args:
-      per_text: number of consecutive examples of each text, whose labels are no others.
-    """
+    """Computes probabilities of logits [N, K] with temperatures fitted to labels of other texts."""
     found = np.empty(logits.shape)
     for part in split_in_parts(labels.reshape(-1, per_text).sum(axis=1)):
         held_out = np.repeat(part, per_text)
@@ -226,9 +223,6 @@ def score(probabilities: Floats, labels: Integers, per_text: int = 1) -> Scores:
     """Scores probabilities [N, K] against label ids [N].
 
     The level of chance and the intervals of bins are those of independent examples.
-
-    Args:
-      per_text: number of consecutive examples of each text.
     """
     confidences = probabilities.max(axis=1)
     order = np.argsort(confidences, kind="stable")
@@ -336,11 +330,7 @@ class Calibration:
 
 
 def measure(logits: Floats, labels: Integers, per_text: int = 1) -> Calibration:
-    """Fits a temperature to logits [N, K] and label ids [N], and scores it, cross-fitted.
-
-    Args:
-      per_text: number of consecutive examples of each text.
-    """
+    """Fits a temperature to logits [N, K] and label ids [N], and scores it, cross-fitted."""
     temperature = fit_temperature(logits, labels)
     before, after = softmax(logits), cross_fit(logits, labels, per_text)
     gains = log_losses(before, labels) - log_losses(after, labels)
@@ -414,7 +404,6 @@ def first_count(max_error: float, examples: int) -> int:
 
     Args:
       max_error: the promised error rate.
-      examples: number of all examples.
     """
     risk, count = 1 - CONFIDENCE, math.ceil(_least(max_error))
     enough = examples // 4
@@ -495,7 +484,6 @@ def score_answers(
     """Scores what a model that may abstain answers, and logs how much that is.
 
     Args:
-      probabilities: [N, K].
       labels: ids [N]; None: they are not known.
 
     Returns:
@@ -517,7 +505,6 @@ def last_to_pass(errors: Integers, answered: Integers, max_error: float, example
 
     Args:
       errors, answered: [R, G] counts of examples above each threshold.
-      examples: how many there are.
 
     Returns:
       [R] places of the last thresholds to pass; -1 where the first to be tested fails.
@@ -540,10 +527,7 @@ def find_abstention(
     testing (Angelopoulos et al., 2021, Learn then Test, arXiv 2110.01052).
 
     Args:
-      probabilities: [N, K].
-      labels: ids [N].
       max_error: the error rate, above 0 and below 1.
-      temperature: that of the probabilities.
     """
     tried = thresholds(temperature)
     answered, errors = count_above(tried, probabilities, labels)
@@ -567,12 +551,7 @@ def find_abstention(
 def count_above(
     tried: Floats, probabilities: Floats, labels: Integers
 ) -> tuple[Integers, Integers]:
-    """Counts the examples [G] whose top probability is at least a threshold, and the errors [G].
-
-    Args:
-      tried: thresholds [G].
-      probabilities, labels: [N, K], and ids [N].
-    """
+    """Counts the examples [G] whose top probability is at least a threshold, and the errors [G]."""
     confidences, is_wrong = probabilities.max(axis=1), probabilities.argmax(axis=1) != labels
     order = np.argsort(-confidences, kind="stable")
     answered = np.searchsorted(-confidences[order], -tried, side="right")
@@ -584,8 +563,6 @@ def _needed(errors: Integers, answered: Integers, size: int, max_error: float) -
 
     Args:
       errors, answered: [G] counts of examples above each threshold.
-      size: number of all examples.
-      max_error: the promised error rate.
     """
     deviation = 1.645 * math.sqrt(max_error * (1 - max_error))  # one-sided, for 95%
     least, counts = _least(max_error), []

@@ -40,8 +40,6 @@ def add_to_form(
     """Returns the format of results with the scores of classes.
 
     Args:
-      form: the format without them.
-      labels: label names by id.
       in_file: whether ``eval_results.txt`` has them, which the reference does not write.
     """
     by_class = (*names_by_class(labels), *names_of_support(labels))

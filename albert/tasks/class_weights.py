@@ -52,9 +52,7 @@ def find_of_sets(source: str, counts: Mapping[str, int], total: int, data: str) 
     Args:
       source: `BALANCED`, the number of texts without the label over that of texts with it, at most
         `LARGEST` and at least 1 / `LARGEST`; or a JSON file {label: weight}.
-      counts: {label: number of training texts that have it}.
-      total: number of texts.
-      data: file of the texts, for messages.
+      counts, total: number of training texts that have each label, and of all.
     """
     _check_counts(counts, data)
     if source != BALANCED:
@@ -76,14 +74,7 @@ def _check_counts(counts: Mapping[str, int], data: str) -> None:
 def of_examples(
     source: str, labels: Sequence[str], examples: Iterable[str], data: str
 ) -> dict[str, float]:
-    """Returns and logs {label: weight} for examples with one label each, see `find`.
-
-    Args:
-      source: `BALANCED` or a JSON file {label: weight}.
-      labels: all label names.
-      examples: label of each training example.
-      data: file of the examples, for messages.
-    """
+    """Returns and logs {label: weight} for examples with one label each, see `find`."""
     counts = count(labels, examples)
     weights = find(source, counts, data)
     logging.info("%s", describe(weights, counts))
@@ -93,14 +84,7 @@ def of_examples(
 def of_sets(
     source: str, labels: Sequence[str], texts: Iterable[Collection[str]], data: str
 ) -> dict[str, float]:
-    """Returns and logs {label: weight} for texts with several labels, see `find_of_sets`.
-
-    Args:
-      source: `BALANCED` or a JSON file {label: weight}.
-      labels: all label names.
-      texts: names of the labels of each training text.
-      data: file of the texts, for messages.
-    """
+    """Returns and logs {label: weight} for texts with several labels, see `find_of_sets`."""
     sets = list(texts)
     counts = count(labels, (label for names in sets for label in names))
     weights = find_of_sets(source, counts, len(sets), data)
@@ -154,11 +138,7 @@ def described(folder_settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def advise(counts: Mapping[str, int]) -> str:
-    """Returns advice on scores if a class is rare; "" if none is.
-
-    Args:
-      counts: {label: number of training examples}.
-    """
+    """Returns advice on scores if a class is rare; "" if none is."""
     most, least = (choose(counts, key=counts.__getitem__) for choose in (max, min))
     if counts[most] <= _RARE * counts[least]:
         return ""

@@ -1,4 +1,8 @@
-"""Classification and regression of the user's own data: files with named columns, see `tables`."""
+"""Classification and regression of the user's own data: files with named columns, see `tables`.
+
+Arguments: `files` is {split: path}, `row` {column: text or value of JSON}, `place` file and line of
+a row, for messages, and `head` that of the model to start from, None if it has none.
+"""
 
 import dataclasses
 import functools
@@ -55,8 +59,6 @@ def _read_label(row: Mapping[str, Any], column: str | None, place: str) -> str:
     """Returns the only label of a row as text.
 
     Args:
-      row: {column: text or value of JSON}.
-      column: name of the column of labels.
       place: file and line of the row, for messages.
     """
     if isinstance(row.get(column or ""), list):
@@ -82,12 +84,7 @@ class _Counts:
 
     @classmethod
     def read(cls, path: str, column: str) -> "_Counts":
-        """Counts the labels in a column of a file.
-
-        Args:
-          path: a .csv or .tsv file with a header, or .jsonl.
-          column: name of the column, or key.
-        """
+        """Counts the labels in a column, or under a key, of a file."""
         rows: dict[str, int] = {}
         places: dict[str, str] = {}
         for place, row in tables.read_file(path, SPLIT_FLAGS["train"]):
@@ -183,7 +180,6 @@ def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
     """Returns the labels of a train file from its `_Counts`; () for regression.
 
     Args:
-      counts: how often each label occurs in the file.
       kind: "classification" or "regression"; None: decided by the labels.
     """
     if kind is None:
@@ -214,12 +210,9 @@ def find_labels(
     The model to start from gives their order, and without a train file also the names.
 
     Args:
-      output_dir: folder of the run.
-      files: {split: path}.
       kind: "classification" or "regression"; None: regression if all labels are numbers that
         measure something, because one is not whole, or most have a decimal point and they are more
         than a few values, or the model to start from is a regression.
-      head: head of the model to start from, if it has one.
 
     Returns:
       Names in the order of their ids; empty for regression.
@@ -287,10 +280,8 @@ def in_order_of(
     For the errors see `model_labels.ModelHead.order`.
 
     Args:
-      labels: label names of the data; empty for regression.
       words: {label: its meaning}, which may also name the head's labels; None: none.
       data: what has the labels, for messages.
-      kind: kind of the new model, as in `kinds.KINDS`.
     """
     ordered = head.order(kind, labels, words, data)
     if ordered:
@@ -307,7 +298,6 @@ def _labels_of_head(
     """Returns the labels of a model, of which there is no train file; () for regression.
 
     Args:
-      files: {split: path}.
       kind: "classification" or "regression"; None: that of the model.
     """
     own_kind = KINDS[not head.labels]
@@ -324,11 +314,7 @@ def _labels_of_head(
 
 
 def _first_row(files: Mapping[str, str], split: str) -> Mapping[str, Any]:
-    """Returns the first row, {column: value}, of the file of a split; empty if there is none.
-
-    Args:
-      files: {split: path}.
-    """
+    """Returns the first row, {column: value}, of the file of a split; empty if there is none."""
     if split not in files:
         return {}
     return next((row for _, row in tables.read_file(files[split], SPLIT_FLAGS[split])), {})
@@ -391,7 +377,6 @@ class CustomTask:
 
     Attributes:
       files: {split: path} of the given splits among "train", "dev" and "test".
-      labels: label names in the order of their ids; empty for regression.
       name: short name, part of the names of cached files.
     """
 
@@ -439,11 +424,7 @@ class CustomTask:
         check_splits(self.files, splits)
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split.
-
-        Args:
-          data_dir: not used: the files have their own paths.
-        """
+        """Returns the path of the file of a split; `data_dir` is not used."""
         return self.files[split]
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
@@ -472,13 +453,7 @@ class CustomTask:
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[glue.InputExample]:
-        """Yields the examples of a split; test data without labels gets the first label.
-
-        Args:
-          data_dir: not used.
-          use_spm: whether to normalize texts for SentencePiece.
-          do_lower_case: whether this also lower-cases them.
-        """
+        """Yields the examples of a split; test data without labels gets the first label."""
         self.check_splits([split])
         labeled = self.is_labeled(split)
         path = self.files[split]
@@ -502,11 +477,8 @@ class CustomTask:
         """Returns the example of a row.
 
         Args:
-          row: {column: text or value of JSON}.
           place: file and line of the row, for messages.
           number, label: id of the example unless the row has one, and its label.
-          use_spm: whether to normalize texts for SentencePiece.
-          do_lower_case: whether this also lower-cases them.
         """
         columns = (
             (self.columns.text, "text_column"),
@@ -525,10 +497,6 @@ class CustomTask:
 
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
         """Returns the label of a row.
-
-        Args:
-          row: {column: text or value of JSON}.
-          place: file and line of the row, for messages.
 
         Raises:
           file_io.InputError: the label did not occur in training or, for a regression, it is not a
@@ -562,7 +530,6 @@ def check_files(files: Mapping[str, str], columns: tables.Columns, *further: str
     """Rejects files of different formats, and columns with the same name.
 
     Args:
-      files: {split: path}.
       further: names of columns of labels.
     """
     if len({tables.format_of(path) for path in files.values()}) > 1:
@@ -586,10 +553,8 @@ def find_task(
     """Returns the task of the user's own files.
 
     Args:
-      files: {split: path or None} for "train", "dev" and "test".
       output_dir: folder of the run, which may have the labels.
       kind: "classification" or "regression"; None: decided by the labels.
-      head: head of the model to start from, if it has one.
     """
     paths = {split: path for split, path in files.items() if path}
     check_files(paths, columns)
@@ -607,10 +572,7 @@ def settings_of(
     """Returns JSON-ready settings that describe a classifier, by name, for `model_folder.write`.
 
     Args:
-      max_seq_length: S of the training.
-      dropout_prob: dropout of the pooled output in training.
       scale: unit in which a regression was trained.
-      decision: how the scores of a classifier become answers.
     """
     return {
         "task_name": task.name,
@@ -627,13 +589,7 @@ def label_settings(
     dropout_prob: float,
     head: head_config.Head,
 ) -> dict[str, Any]:
-    """Returns JSON-ready settings, by name, of any model with labels; `columns` is a dataclass.
-
-    Args:
-      labels: label names by id.
-      max_seq_length: S of the training.
-      dropout_prob: dropout before the head in training.
-    """
+    """Returns JSON-ready settings, by name, of any model with labels; `columns` is a dataclass."""
     return {
         "labels": list(labels),
         "max_seq_length": max_seq_length,

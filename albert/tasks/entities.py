@@ -34,11 +34,7 @@ def mark_entities(labels: Iterable[str]) -> bool:
 
 
 def find(labels: Sequence[str]) -> list[Entity]:
-    """Finds the entities of a sentence, in order.
-
-    Args:
-      labels: labels of its words [W], for which `mark_entities` is true.
-    """
+    """Finds the entities of a sentence, in order."""
     entities: list[Entity] = []
     before = None  # letter and type of the previous label; None for O
     for place, label in enumerate(labels):
@@ -64,11 +60,7 @@ class Counts(NamedTuple):
 def score_counts(
     right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray
 ) -> Mapping[str, npt.NDArray]:
-    """Computes precision, recall and F1 of entities by name; NaN where none is true.
-
-    Args:
-      right, predicted, true: numbers [...] of correct, predicted and labeled entities.
-    """
+    """Computes precision, recall and F1 of entities by name; NaN where none is true."""
     is_defined = true > 0
     values = (
         metrics.divide(right, predicted, is_defined),

@@ -28,7 +28,6 @@ class FeatureCache:
     Attributes:
       paths: {split: path of its TFRecord file}.
       settings: JSON-ready dict of everything that the features depend on, except the data.
-      strategy: its workers share the files.
       shared: splits whose folder may also have records made with other settings, see
         `record_files.shared_name`.
     """
@@ -52,11 +51,7 @@ E = TypeVar("E", bound=Example)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleData(contracts.Data, Generic[E]):
-    """The data of a task that reads examples.
-
-    Attributes:
-      cache: where the features are kept.
-    """
+    """The data of a task that reads examples."""
 
     name: str
     cache: FeatureCache
@@ -76,7 +71,6 @@ class ExampleData(contracts.Data, Generic[E]):
 
         Args:
           number: number of the example in its split.
-          cuts: counts what is cut, for the log.
         """
 
     @abc.abstractmethod
@@ -91,7 +85,6 @@ class ExampleData(contracts.Data, Generic[E]):
 
         Args:
           rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
-          ids: ids of the examples, in the order of the rows.
 
         Returns:
           The scores by name; None if the labels are not known.
@@ -99,12 +92,7 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """Yields label and prediction of each example; None if the labels are not known.
-
-        Args:
-          rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
-          ids: ids of the examples, in the order of the rows.
-        """
+        """Yields label and prediction of each example; None if the labels are not known."""
 
     def make_records(self, split: str) -> list[str]:
         """Returns [path of the TFRecord file] of a split; makes it if it is missing or outdated."""
@@ -139,12 +127,7 @@ class ExampleData(contracts.Data, Generic[E]):
         return [path]
 
     def _rows(self, split: str, cuts: model_inputs.Cuts) -> Iterator[tuple[Any, Features]]:
-        """Yields (id, features) of each record; None as the id of others of the same example.
-
-        Args:
-          cuts: counts what is cut.
-          split: "train", "dev" or "test".
-        """
+        """Yields (id, features) of each record; None as the id of others of the same example."""
         for number, example in enumerate(self.examples(split)):
             for place, features in enumerate(self.inputs(number, example, cuts)):
                 yield None if place else example.guid, features
@@ -160,13 +143,7 @@ class ExampleData(contracts.Data, Generic[E]):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """Writes predictions; with labels also `outcomes`, and returns {score: number}, else None.
-
-        Args:
-          rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs` for each record.
-          ids: ids of the examples, in the order of the records.
-          prefix: path, without ending, of the checkpoint that computed the outputs.
-        """
+        """Writes predictions; with labels also `outcomes`, and returns {score: number}."""
         outcomes.remove(output_dir)
         scores = self.write_files(output_dir, rows, ids)
         known = self.outcomes(rows, ids)

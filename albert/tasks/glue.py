@@ -79,9 +79,11 @@ class InputExample:
 class ClassifierTask(Protocol):
     """The members of a task that are used: of a `GlueTask` or of a task on the user's files.
 
+    `data_dir` is the folder that holds the folders of the tasks; a split is "train", "dev"
+    or "test".
+
     Attributes:
       labels: label names in the order of their ids; empty for regression.
-      is_pair, is_regression: whether examples have two texts, and whether labels are numbers.
       best_metric: score that picks the best checkpoint.
       scores: (key, function of labels [B] and predictions [B]) of the evaluation.
       positive: id of the class, of two, whose F1 and ranking are scores.
@@ -106,24 +108,16 @@ class ClassifierTask(Protocol):
     def columns(self) -> tables.Columns: ...
 
     def check_splits(self, splits: Iterable[str]) -> None:
-        """Rejects splits ("train", "dev", "test") that the task does not have."""
+        """Rejects splits that the task does not have."""
 
     def in_order(self, labels: tuple[str, ...]) -> "ClassifierTask":
         """Returns the task with the same labels in another order."""
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of the split "train", "dev" or "test".
-
-        Args:
-          data_dir: folder that holds the folders of the tasks.
-        """
+        """Returns the path of the file of a split."""
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256.
-
-        Args:
-          data_dir: folder that holds the folders of the tasks.
-        """
+        """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256."""
 
     def is_labeled(self, split: str) -> bool:
         """Returns whether the labels of a split are known."""
@@ -131,13 +125,7 @@ class ClassifierTask(Protocol):
     def iter_examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> Iterator[InputExample]:
-        """Yields the examples of a split.
-
-        Args:
-          data_dir: folder that holds the folders of the tasks.
-          split: "train", "dev" or "test".
-          use_spm, do_lower_case: whether to normalize texts for SentencePiece, and to lower case.
-        """
+        """Yields the examples of a split; for the last arguments see `make_example`."""
 
 
 def make_example(
@@ -146,8 +134,6 @@ def make_example(
     """Returns the example of one or two texts.
 
     Args:
-      guid: id of the example.
-      label: name of the label; a number for regression; several names if texts have several labels.
       use_spm: whether to normalize texts for SentencePiece.
       do_lower_case: whether this also lower-cases them.
     """
@@ -158,7 +144,7 @@ def make_example(
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """A GLUE task: its files, columns, labels and scores.
+    """A GLUE task: its files, columns, labels and scores; see also `ClassifierTask`.
 
     Columns count from 0.
 
@@ -173,8 +159,6 @@ class GlueTask:
       train_file, dev_file, test_file: file names; None if the task has no such file.
       headerless: splits whose file has no header line.
       skips_short_lines: whether short train and dev lines are skipped (and counted), not an error.
-      best_metric: key of the metric that picks the best checkpoint.
-      scores: (key, function of `metrics`) of the evaluation.
       words: {label: its meaning in words}, for labels that are numbers.
       text_names, label_name, id_name: names of the columns in the published files, in lower case;
         None for the id: it is not known which column has it.
@@ -240,7 +224,7 @@ class GlueTask:
         return {split: file for split, file in files.items() if file}
 
     def check_splits(self, splits: Iterable[str]) -> None:
-        """Rejects splits ("train", "dev", "test") that the task does not have."""
+        """Rejects splits that the task does not have."""
         for split in splits:
             if split not in self._files:
                 raise file_io.InputError(
@@ -248,12 +232,7 @@ class GlueTask:
                 )
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split.
-
-        Args:
-          data_dir: folder that holds the folders of the tasks.
-          split: "train", "dev" or "test".
-        """
+        """Returns the path of the file of a split."""
         self.check_splits([split])
         name = self._files[split]
         path = os.path.join(data_dir, self.folder, name)
@@ -269,12 +248,7 @@ class GlueTask:
         return path
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:
-        """Returns the data_sha256 of a split and, in another order than usual, the labels, by name.
-
-        Args:
-          data_dir: folder that holds the folders of the tasks.
-          split: "train", "dev" or "test".
-        """
+        """Returns the data_sha256 of a split and, in another order than usual, the labels."""
         digest = {"data_sha256": file_io.sha256(self.path(data_dir, split))}
         is_usual = self.labels == get_task(self.name).labels
         return digest if is_usual else {**digest, "labels": list(self.labels)}
@@ -289,8 +263,6 @@ class GlueTask:
         """Yields the examples of a split; those of test data have the first label, or 0.0.
 
         Args:
-          data_dir: folder that holds the folders of the tasks.
-          split: "train", "dev" or "test".
           use_spm: whether to normalize texts for SentencePiece.
           do_lower_case: whether this also lower-cases them.
         """
@@ -303,16 +275,7 @@ class GlueTask:
     def examples(
         self, data_dir: str, split: str, use_spm: bool = True, do_lower_case: bool = True
     ) -> list[InputExample]:
-        """Reads a split.
-
-        Test data has no labels; its examples carry the first label, or 0.0.
-
-        Args:
-          data_dir: folder that holds the folders of the tasks.
-          split: "train", "dev" or "test".
-          use_spm: whether to normalize texts for SentencePiece.
-          do_lower_case: whether this also lower-cases them.
-        """
+        """Reads the examples of a split, see `iter_examples`."""
         return list(self.iter_examples(data_dir, split, use_spm, do_lower_case))
 
 
@@ -422,12 +385,7 @@ class _Reader:
         return places
 
     def _report_skipped(self, skipped: list[int], examples: int) -> None:
-        """Logs lines that were skipped; raises InputError if they are too many.
-
-        Args:
-          skipped: numbers of the lines, from 1.
-          examples: number of the lines that were read.
-        """
+        """Logs the numbers of lines that were skipped; raises InputError if they are too many."""
         fraction = len(skipped) / (len(skipped) + examples)
         message = (
             f"{self._path}: {len(skipped)} lines ({fraction:.2%}) with fewer than "
@@ -574,7 +532,6 @@ def convert_example(
     """Converts an example to features.
 
     Args:
-      task: gives the labels.
       max_seq_length: S; `model_inputs.truncate_to_fit` cuts longer texts.
       cuts: counts texts that are cut; None: they are not counted.
 
@@ -599,9 +556,7 @@ def convert_long_example(
     """Converts an example to the features of one input or, if it is long, of several windows.
 
     Args:
-      task: gives the labels.
       max_seq_length: S.
-      rule: how long texts are read.
       cuts: counts texts that are cut; None: they are not counted.
       number: number of the example in its split.
 
@@ -632,7 +587,6 @@ def encode_long(
     """Returns the ids of each input of an example: of one, or of several windows of a long text.
 
     Args:
-      rule: how long texts are read.
       max_seq_length: S.
       cuts: counts texts that are cut; None: they are not counted.
     """
@@ -666,8 +620,6 @@ def feature_specs(
 
     Args:
       seq_length: S.
-      has_windows: whether there are features of windows of long texts.
-      is_regression: whether labels are numbers.
     """
     spec = tfrecord.FeatureSpec
     further = long_texts.FEATURES if has_windows else ()
@@ -701,12 +653,7 @@ def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
 def batch_accuracy(
     outputs: Tensors, features: Tensors
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns {"accuracy": (number of correct, number of all predictions)} of a batch.
-
-    Args:
-      outputs: {name: tensor} of the model, with predictions [B].
-      features: {name: tensor}, its inputs, with label_ids and is_real_example [B].
-    """
+    """Returns {"accuracy": (number of correct, number of all)} of predictions and label_ids [B]."""
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -715,12 +662,7 @@ def batch_accuracy(
 
 
 def learning_signals(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns {name: statistic} of a batch of class ids or numbers: whether a model learns.
-
-    Args:
-      outputs: {name: tensor} of the model, with predictions [B] and, of classes, probabilities.
-      features: {name: tensor}, its inputs, with label_ids [B].
-    """
+    """Returns {name: statistic} of a batch of class ids or numbers: whether a model learns."""
     from albert.training import learning_signals as signals
 
     return signals.label_signals(outputs, features)
@@ -832,8 +774,6 @@ def make_data(
       max_seq_length: S.
       data_dir: folder of the tasks' folders; None: the task has its own files.
       predicted: split whose examples are predicted, "test" or "dev".
-      rule: how texts are read that are longer than `max_seq_length`.
-      scale, decision: unit in which a regression is trained, and how scores become answers.
     """
     return ClassifierData(
         name=glue_task.name,
@@ -857,9 +797,6 @@ class ClassifierData(example_data.ExampleData[InputExample]):
       data_dir: folder of the tasks' folders; "" for the user's own data.
       predicted: split whose examples are predicted: "test", or "dev", whose predictions are not
         scored once more.
-      rule: how texts are read that are longer than `max_seq_length`.
-      scale: unit in which a regression is trained.
-      decision: how the scores of a classifier become answers.
     """
 
     task: ClassifierTask
@@ -918,25 +855,14 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def inputs(
         self, number: int, example: InputExample, cuts: model_inputs.Cuts
     ) -> list[example_data.Features]:
-        """Returns the features of each input of an example, see `convert_long_example`.
-
-        Args:
-          number: number of the example in its split.
-          cuts: counts texts that are cut.
-        """
+        """Returns the features of each input of an example, see `convert_long_example`."""
         settings = (self.rule, self.max_seq_length, self.tokenizer, cuts, number)
         return convert_long_example(example, self.task, *settings)
 
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """Writes the predictions, one per text also of windows; returns {score: number} or None.
-
-        Args:
-          rows: {name: array}, outputs of `eval_outputs` in the order of the records.
-          ids: ids of the examples in the same order.
-          prefix: path of the checkpoint that computed the outputs.
-        """
+        """Writes the predictions, one per text also of windows; returns {score: number} or None."""
         joined = long_texts.join_rows(rows, self.answers)
         return super().write_predictions(output_dir, joined, ids, prefix)
 
@@ -946,13 +872,6 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         """Writes the files of predictions; scores labeled test data, not dev data again.
 
         The scores of a model that may abstain end with what it answers.
-
-        Args:
-          rows: {name: array}, outputs of `eval_outputs`.
-          ids: ids of the examples [B].
-
-        Returns:
-          The scores by name; None if none are computed.
         """
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels)
         if self.predicted != "test":

@@ -249,7 +249,6 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     Args:
       path: output folder of a training, or a folder of Hugging Face, whose settings are those that
         `Kind.settings` gives.
-      names: keys of `KINDS` that the caller can use; none means any.
     """
     names = names or tuple(KINDS)
     if not file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
@@ -285,11 +284,7 @@ def _checkpoint_in(path: str) -> str | None:
 
 
 def _read_huggingface(path: str, names: Sequence[str]) -> model_folder.ModelFolder | None:
-    """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders.
-
-    Args:
-      names: keys of `KINDS` that the caller can use.
-    """
+    """Reads a folder with the ``config.json`` of a fine-tuned model; None for other folders."""
     head = model_labels.read_folder(path) if file_io.is_dir(path) else None
     if head is None:
         return None
@@ -318,7 +313,6 @@ def write_folder(
     Args:
       kind: key of `KINDS`.
       settings: JSON-ready settings of the kind, such as its labels.
-      replace: whether to replace existing files.
     """
     is_written = model_folder.write(path, kind, config, source, settings, replace)
     if is_written and KINDS[kind].has_labels:
@@ -326,11 +320,7 @@ def write_folder(
 
 
 def _check_undescribed(path: str, names: Sequence[str]) -> None:
-    """Raises InputError if a folder without description holds a checkpoint; says what to run.
-
-    Args:
-      names: keys of `KINDS` that the caller can use.
-    """
+    """Raises InputError if a folder without description holds a checkpoint; says what to run."""
     prefix = _checkpoint_in(path)
     if prefix is None:
         return

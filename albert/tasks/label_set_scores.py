@@ -38,7 +38,6 @@ def count(
     """Counts the texts of each label.
 
     Args:
-      names: K label names by id.
       labels, predictions: [B, K], 1 for labels of the text.
     """
     labels, predictions = labels.astype(bool), predictions.astype(bool)
@@ -81,10 +80,6 @@ def score_sets(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
 def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     """Returns the average precision of each label [K]: 0 for labels that do not occur, 1 for those
     of all texts.
-
-    Args:
-      labels: [B, K], 1 for labels of the text.
-      probabilities: [B, K].
     """
     found = []
     for is_positive, column in zip(labels.T.astype(bool), probabilities.T, strict=True):
@@ -100,8 +95,6 @@ def measure(
     """Computes all scores by name: `AVERAGES`, `names_by_label` and ``support_<label>``.
 
     Args:
-      names: K label names by id.
-      labels, predictions: [B, K], 1 for labels of the text.
       probabilities: [B, K].
     """
     precisions = average_precisions(labels, probabilities)
@@ -116,7 +109,6 @@ def _named(names: Sequence[str], precisions: np.ndarray) -> Mapping[str, float]:
     """Returns ``average_precision_<label>`` of each label, and ``macro_average_precision``.
 
     Args:
-      names: K label names by id.
       precisions: average precision of each label [K].
     """
     values = zip(names, precisions.tolist(), strict=True)
@@ -133,7 +125,6 @@ def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float
     recall, which is then 1. For the other scores all texts have the most frequent set of labels.
 
     Args:
-      names: K label names by id.
       labels: [B, K], 1 for labels of the text.
     """
     sets, counts = np.unique(labels, axis=0, return_counts=True)

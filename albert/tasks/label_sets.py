@@ -1,4 +1,7 @@
-"""Several labels per text, read as a list, as names with a separator, or as a column for each."""
+"""Several labels per text, read as a list, as names with a separator, or as a column for each.
+
+For arguments see also `custom`. `form` is how rows name labels.
+"""
 
 import collections
 import dataclasses
@@ -80,7 +83,6 @@ class LabelFormat:
         """Returns the names of the labels of a row, as it spells them; [] if it has none.
 
         Args:
-          row: {column: text or value of JSON}.
           column: column of the labels; None: `columns` have them.
           place: file and line, for messages.
         """
@@ -123,11 +125,7 @@ def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:
 def _count_labels(
     path: str, column: str | None, form: LabelFormat
 ) -> tuple[collections.Counter[str], collections.Counter[frozenset[str]]]:
-    """Returns {label: number of its rows} and {set of labels: number of its rows} of a file.
-
-    Args:
-      column: column of the labels; None: the form names columns.
-    """
+    """Returns {label: number of its rows} and {set of labels: number of its rows} of a file."""
     spellings: dict[str, str] = {}
     counts: collections.Counter[str] = collections.Counter()
     sets: collections.Counter[frozenset[str]] = collections.Counter()
@@ -152,8 +150,6 @@ def _check_counts(
     """Rejects labels that cannot be learned, or that another separator would split.
 
     Args:
-      counts: {label: number of its rows}.
-      sets: {set of labels: number of its rows}.
       is_given: whether the user gave the separator, which must then occur.
     """
     total = sum(sets.values())
@@ -197,12 +193,8 @@ def find_labels(
     The model to start from gives their order, and without a train file also the names.
 
     Args:
-      output_dir: folder of a run.
-      files: {split: path}.
       column: column of the labels; None: the form names columns.
-      form: how rows name labels.
       is_given: whether the user gave the separator, which must then occur.
-      head: head of the model to start from, if it has one.
 
     Raises:
       file_io.InputError: there are no names, the labels cannot be learned, or they contradict
@@ -247,11 +239,7 @@ def answers_of(labels: Sequence[str], decision: decisions.Decision) -> long_text
 
 @dataclasses.dataclass(frozen=True)
 class LabelSetTask(custom.CustomTask):
-    """A task on the user's own files with several labels per text, see `custom.CustomTask`.
-
-    Attributes:
-      form: how rows name labels.
-    """
+    """A task on the user's own files with several labels per text, see `custom.CustomTask`."""
 
     form: LabelFormat = LabelFormat()
 
@@ -274,12 +262,7 @@ class LabelSetTask(custom.CustomTask):
         return self.form.is_in(row, self.columns.label)
 
     def label_of(self, row: Mapping[str, Any], place: str) -> glue.Label:
-        """Returns the names of a row's labels, a tuple in the order of their ids.
-
-        Args:
-          row: {column: text or value of JSON}.
-          place: file and line of the row, for messages.
-        """
+        """Returns the names of a row's labels, a tuple in the order of their ids."""
         names = {tables.label_key(label): label for label in self.labels}
         found = set()
         for name in self.form.read(row, self.columns.label, place):
@@ -301,15 +284,7 @@ def find_task(
     is_given: bool = False,
     head: model_labels.ModelHead | None = None,
 ) -> LabelSetTask:
-    """Returns the task of the user's own files.
-
-    Args:
-      files: {split: path, or None without a file}.
-      output_dir: folder of the run, which may have the labels.
-      form: how rows name labels.
-      is_given: whether the user gave the separator, which must then occur.
-      head: head of the model to start from, if it has one.
-    """
+    """Returns the task of the user's own files."""
     if form.columns:
         columns = dataclasses.replace(columns, label=None)
     given = {split: path for split, path in files.items() if path}

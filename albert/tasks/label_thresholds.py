@@ -19,14 +19,10 @@ _SHOWN = 30  # maximum number of rows in the log
 
 
 def best_threshold(probabilities: np.ndarray, is_positive: np.ndarray) -> float:
-    """Finds the threshold of a label with the highest F1; of several the largest.
+    """Finds the threshold of a label with the highest F1 over texts [N]; of several the largest.
 
     It is halfway between the smallest probability that is accepted and the next one, since other
     batches and exported forms compute probabilities that differ in the last digits.
-
-    Args:
-      probabilities: [N].
-      is_positive: bool [N], whether a text has the label.
 
     Returns:
       The threshold, a float32 number; `decisions.THRESHOLD` if no text has the label.
@@ -44,12 +40,7 @@ def best_threshold(probabilities: np.ndarray, is_positive: np.ndarray) -> float:
 
 
 def cross_fit(probabilities: np.ndarray, is_positive: np.ndarray) -> np.ndarray:
-    """Decides for each text with a threshold chosen on the other parts: bool [N].
-
-    Args:
-      probabilities: [N].
-      is_positive: bool [N], whether a text has the label.
-    """
+    """Decides for each text with a threshold chosen on the other parts: bool [N]."""
     found = np.zeros(len(is_positive), bool)
     for part in calibration.split_in_parts(is_positive.astype(np.int64)):
         threshold = best_threshold(probabilities[~part], is_positive[~part])
@@ -131,7 +122,6 @@ def choose(names: Sequence[str], probabilities: np.ndarray, labels: np.ndarray) 
     """Chooses a threshold for each label.
 
     Args:
-      names: K label names by id.
       probabilities, labels: [N, K]; a label is 1 if the text has it, else 0.
     """
     is_positive = labels.astype(bool)
@@ -156,7 +146,6 @@ def _rows(
     """Yields the row of each label, with its F1 at the usual and at the chosen threshold.
 
     Args:
-      names, thresholds: of each label.
       plain, fitted: counts of each label at `decisions.THRESHOLD`, and cross-fitted.
     """
     for name, threshold, before, after in zip(names, thresholds, plain, fitted, strict=True):

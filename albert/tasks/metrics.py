@@ -97,9 +97,6 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
     """Computes the Matthews correlation of two or more classes (Gorodkin 2004).
 
     It is 0 if all predictions are the same class, and NaN if all labels are.
-
-    Args:
-      labels, predictions: [B] class ids.
     """
     labels, predictions = _pair(labels, predictions)
     names, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
@@ -109,21 +106,13 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
 
 
 def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
-    """Computes the F1 of class `positive`; 0 without true positives, NaN without such labels.
-
-    Args:
-      labels, predictions: [B] class ids.
-    """
+    """Computes the F1 of class `positive`; 0 without true positives, NaN without such labels."""
     true, predicted = (values == positive for values in _pair(labels, predictions))
     return float(f1_of_counts(*(np.sum(side) for side in (true & predicted, predicted, true))))
 
 
 def pearson(labels: Values, predictions: Values) -> float:
-    """Computes the Pearson correlation; 0 if the predictions are constant, NaN if the labels are.
-
-    Args:
-      labels, predictions: [B] numbers.
-    """
+    """Computes the Pearson correlation; 0 for constant predictions, NaN for constant labels."""
     x, y = (values.astype(np.float64) for values in _pair(labels, predictions))
     # Tested on the values: rounding of the mean can give a constant a spread above 0.
     if np.ptp(x) == 0:
@@ -146,9 +135,6 @@ def spearman(labels: Values, predictions: Values) -> float:
     """Computes the Spearman rank correlation, with mean ranks for ties.
 
     For constant labels or predictions see `pearson`.
-
-    Args:
-      labels, predictions: [B] numbers.
     """
     return pearson(*map(_ranks, _pair(labels, predictions)))
 
@@ -169,9 +155,6 @@ def r_squared(labels: Values, predictions: Values) -> float:
     """Computes the coefficient of determination: 1 less the MSE over the variance of the labels.
 
     Predicting the mean gives 0. It is NaN if the labels are constant.
-
-    Args:
-      labels, predictions: [B] numbers.
     """
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     if np.ptp(labels) == 0:

@@ -2,7 +2,7 @@
 
 The names come from the model's folder, in the order of the head's outputs: from ``model.json``, or
 from the ``config.json`` of Hugging Face. A run takes this order, so that no output changes its
-meaning.
+meaning. Arguments: `kind` is a key of `kinds.KINDS`; `labels` are empty for a regression.
 """
 
 import dataclasses
@@ -56,7 +56,6 @@ class ModelHead:
 
         Args:
           task_name: GLUE task of the run; None: the user's own data.
-          labels: labels of the run.
         """
         tasks = [name for name in (self.task_name, task_name) if name and name != _OWN_DATA]
         is_other = len(tasks) == 2 and tasks[0] != tasks[1]
@@ -75,9 +74,7 @@ class ModelHead:
 
         Args:
           kind: kind of model that the run needs, key of `kinds.KINDS`.
-          labels: labels of the run; empty for a regression.
           words: {label of the run: the name that the model may have for it}; None: no others.
-          data: what has the labels, for messages.
 
         Returns:
           All labels of the model, under the names of the run; () for a regression. None if the run
@@ -112,8 +109,6 @@ class ModelHead:
         """Returns whether the outputs of this head are the given labels.
 
         Args:
-          kind: kind of the model, as in `kinds.KINDS`.
-          labels: label names by id; empty for regression.
           words: {label: its meaning}, which may also name the head's labels; None: none.
         """
         if self.kind != kind or len(self.labels) != len(labels):
@@ -127,7 +122,6 @@ class ModelHead:
         """Returns {label of the model: label of a run} for those that mean the same.
 
         Args:
-          labels: labels of the run.
           words: {label: another name of it}.
         """
         label_of_key = {_key(words[label]): label for label in labels if label in words}
@@ -140,12 +134,7 @@ class ModelHead:
         }
 
     def difference(self, kind: str, labels: Sequence[str]) -> str:
-        """Describes this head and the one that a run needs, for messages.
-
-        Args:
-          kind: kind of model that the run needs, key of `kinds.KINDS`.
-          labels: labels of the run.
-        """
+        """Describes this head and the one that a run needs, for messages."""
         ours, theirs = _described(kind, labels), _described(self.kind, self.labels)
         if not self.is_unnamed or len(labels) != len(self.labels):
             return f"{self.path} describes a head of {theirs}; this run needs one of {ours}"
@@ -228,7 +217,6 @@ def _described(kind: str, labels: Sequence[str]) -> str:
     """Returns kind and labels of a model in words.
 
     Args:
-      kind: key of `kinds.KINDS`.
       labels: label names by id; empty: none are known, or it is a regression.
     """
     if labels:

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 class Evaluator(metrics.Evaluator):
-    """Collects rows of evaluation outputs, [B, ...], and scores them together.
-
-    Args:
-      labels: label names by id.
-    """
+    """Collects rows of evaluation outputs, [B, ...], and scores them together."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         super().__init__((), labels=labels)
@@ -69,12 +65,7 @@ class Evaluator(metrics.Evaluator):
 def _train_metrics(
     outputs: "Tensors", features: "Tensors"
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns {"decision_accuracy": (sum of the fractions of right decisions, number of texts)}.
-
-    Args:
-      outputs: {name: tensor} of the model, with predictions [B, K].
-      features: {name: tensor}, its inputs, with label_ids [B, K] and is_real_example [B].
-    """
+    """Returns {"decision_accuracy": (sum of the fractions of right decisions, number of texts)}."""
     import tensorflow as tf
 
     real = tf.cast(features["is_real_example"], tf.float32)
@@ -96,8 +87,6 @@ def make_task(
     """Returns the `contracts.Task` of texts with several labels.
 
     Args:
-      dropout_prob: dropout of the pooled output in training.
-      decision: how scores become answers.
       positive_weights: weights by label id of the texts that have the label, in the loss; empty: 1.
     """
     from albert.model import heads
@@ -156,12 +145,7 @@ class MultiLabelData(glue.ClassifierData):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the files of predictions; returns the scores of labeled test data, else None.
-
-        Args:
-          rows: {name: array [B, …]}, outputs of `glue.eval_outputs`, one row per text.
-          ids: ids of the texts [B].
-        """
+        """Writes the files of predictions; returns the scores of labeled test data, else None."""
         separator = self.task.form.separator
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels, separator)
         if self.predicted != "test" or not self.task.is_labeled("test"):
@@ -176,12 +160,6 @@ def settings_of(
     head: head_config.Head = head_config.NO_LAYER,
     decision: decisions.Decision = decisions.PLAIN,
 ) -> dict[str, Any]:
-    """Returns the JSON-ready settings that describe a model in its folder, by name.
-
-    Args:
-      max_seq_length: S.
-      dropout_prob: dropout of the pooled output in training.
-      decision: how scores become answers.
-    """
+    """Returns the JSON-ready settings that describe a model in its folder, by name."""
     settings = custom.settings_of(label_task, max_seq_length, dropout_prob, head, decision=decision)
     return {**settings, "label_type": label_sets.LABEL_TYPE, **label_task.form.settings}

@@ -95,8 +95,6 @@ def class_outcomes(
     """Yields the outcomes of a classifier, of texts with several labels, or of a regression.
 
     Args:
-      labels: K label names by id; empty for a regression.
-      ids, texts: ids and texts of the B examples.
       rows: {name: array}: label_ids and predictions [B], of several labels [B, K]; probabilities
         [B, K].
     """

@@ -1,4 +1,7 @@
-"""Writes predictions and scores to the files of an output folder, in the formats of each task."""
+"""Writes predictions and scores to the files of an output folder, in the formats of each task.
+
+In all arguments, `labels` are K label names by id; empty for regression.
+"""
 
 import dataclasses
 import itertools
@@ -71,13 +74,9 @@ def predictions(
     """Yields a `Prediction` for each example.
 
     Args:
-      labels: K label names by id; empty for regression.
       guids: ids [B].
       indices: predicted label ids [B]; for regression the numbers; of several labels per text
         [B, K], 1 for those of the text.
-      probabilities: float32 [B, K]; not read for regression.
-      truncated: whether the text of each example was cut.
-      separator: text between several labels in files of columns.
     """
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):
@@ -89,7 +88,6 @@ def answer_of(labels: Sequence[str], value: Any) -> str | float | tuple[str, ...
     """Returns a label or a prediction as `Prediction.prediction` has it.
 
     Args:
-      labels: K label names by id; empty for regression.
       value: label id; for regression the number; of several labels per text [K], 1 for those of the
         text.
     """
@@ -103,13 +101,7 @@ def answer_of(labels: Sequence[str], value: Any) -> str | float | tuple[str, ...
 def _tsv_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    """Yields the lines of a table, first the names of its columns.
-
-    Args:
-      labels: label names by id; empty for regression.
-      rows: the predictions.
-      extra: names of extra columns, and their texts for each prediction.
-    """
+    """Yields the lines of a table, first the names of its columns."""
     names, values = extra
     yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
     for row, texts in zip(rows, values, strict=False):
@@ -121,9 +113,6 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     """Returns a JSON-ready `Prediction`.
 
     It has id, prediction, for labels their probabilities, and truncated if the text was cut.
-
-    Args:
-      labels: label names by id; empty for regression.
     """
     answer = list(row.prediction) if isinstance(row.prediction, tuple) else row.prediction
     fields: dict[str, Any] = {"id": row.guid, "prediction": answer}
@@ -135,13 +124,7 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
 def _json_lines(
     labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
 ) -> Iterator[str]:
-    """Yields the text of a JSON object for each prediction.
-
-    Args:
-      labels: label names by id; empty for regression.
-      rows: the predictions.
-      extra: names of extra keys, and their texts for each prediction.
-    """
+    """Yields the text of a JSON object for each prediction."""
     names, values = extra
     for row, texts in zip(rows, values, strict=False):
         added = dict(zip(names, texts, strict=True))
@@ -160,7 +143,6 @@ def write_predictions(
     Args:
       form: "tsv": id, prediction and ``probability_<label>`` for each label, under a header; or
         "jsonl": objects with id, prediction and, for labels, their probabilities.
-      labels: label names by id; empty for regression.
       extra: names of extra columns or keys, and their texts for each prediction; in tsv
         blanks replace tabs and line breaks.
     """
@@ -171,11 +153,7 @@ def write_predictions(
 
 
 def write_table(output_dir: str, labels: Sequence[str], rows: Iterable[Prediction]) -> None:
-    """Writes predictions to ``predictions.tsv``.
-
-    Args:
-      labels: label names by id; empty for regression.
-    """
+    """Writes predictions to ``predictions.tsv``."""
     with file_io.atomic_writer(os.path.join(output_dir, PREDICTIONS)) as file:
         write_predictions(file, "tsv", labels, rows)
 
@@ -195,9 +173,6 @@ def write_classifier_files(
 
     Args:
       rows: {name: array} in input order: probabilities [B, K], predictions [B] or [B, K].
-      ids: ids of the examples [B].
-      labels: label names by id; empty for regression.
-      separator: text between several labels in files of columns.
     """
     probabilities = np.asarray(rows["probabilities"], np.float32)
     indices = rows["predictions"]
@@ -223,7 +198,6 @@ def write_scores(
 
     Args:
       evaluator: a new evaluator of the task.
-      rows: {name: array [B, …]} that the evaluator takes.
       further: {name: score} that follow those of the evaluator.
     """
     evaluator.update(dict(rows))

@@ -49,12 +49,7 @@ def _used_values(features: Tensors) -> Tensors:
 
 
 def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, tf.Tensor]:
-    """Returns {name: bool tensor like the feature}: whether a value is used but invalid.
-
-    Args:
-      features: {name: [B, …]} of records with masks.
-      limits: {name of a feature: exclusive maximum of its values}.
-    """
+    """Returns {name: bool tensor like the feature}: whether a value is used but invalid."""
     real = tf.reduce_sum(features["input_mask"], axis=-1, keepdims=True)
     limits = {**limits, "masked_lm_positions": real}
     errors, counting = record_values.find_wrong(features, limits), _used_values(features)
@@ -65,10 +60,6 @@ def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, t
 
 def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
     """Checks the features of a batch as it was read.
-
-    Args:
-      features: {name: [B, …]} of records with masks.
-      limits: {name of a feature: exclusive maximum of its values}.
 
     Returns:
       The features, with 0 for each position, label, token and segment that has no effect because it
@@ -94,8 +85,6 @@ def _describe(
     Args:
       name: key of `_invalid_values`.
       place: index of the value in its array.
-      features: arrays of one record, by name.
-      limits: {name of a feature: exclusive maximum of its values}.
     """
     value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
@@ -118,20 +107,13 @@ def _is_correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns [rows]: 1 if the label has the highest of the logits [rows, V], else 0.
 
     A maximum is several times faster than an argmax over a large vocabulary.
-
-    Args:
-      labels: ids [rows].
     """
     of_label = tf.gather(logits, labels, batch_dims=1)
     return tf.cast(of_label >= tf.reduce_max(logits, axis=-1), tf.float32)
 
 
 def _ratios(sentence: str | None) -> dict[str, tuple[str, str]]:
-    """Returns {metric: (numerator, denominator)}: names of sums of `_row_sums`.
-
-    Args:
-      sentence: name of the sentence task in metrics; None: not measured.
-    """
+    """Returns {metric: (numerator, denominator)}: names of sums of `_row_sums`."""
     measured = ("masked_lm", sentence) if sentence else ("masked_lm",)
     return {
         f"{name}_{metric}": (f"{name}_{total}", f"{name}_weight")
@@ -146,7 +128,6 @@ def _row_sums(
     """Returns {name: [B]}, ``<task>_loss``, ``<task>_correct`` and ``<task>_weight`` of examples.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
       head: prefix of the outputs of the sentence task; None: the model has none.
       sentence: name of the sentence task in metrics; None: not measured.
     """
@@ -173,13 +154,7 @@ def _row_sums(
 def _train_metrics(
     outputs: Tensors, features: Tensors, head: str | None, sentence: str | None
 ) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
-    """Returns {``<task>_accuracy``: (sum of correct, sum of weights)} of a batch.
-
-    Args:
-      outputs, features: outputs and inputs of the model by name.
-      head: prefix of the outputs of the sentence task; None: the model has none.
-      sentence: name of the sentence task in metrics; None: not measured.
-    """
+    """Returns {``<task>_accuracy``: (sum of correct, sum of weights)} of a batch."""
     sums = _row_sums(outputs, features, head, sentence)
     return {
         name: (tf.reduce_sum(sums[top]), tf.reduce_sum(sums[bottom]))
@@ -282,7 +257,6 @@ def make_data(
       files: {"train": …, "dev": …}, the records of each split.
       max_eval_examples: maximum number of examples to evaluate, from the front.
       equal_tokens: whether training batches hold equal numbers of tokens.
-      group_by_length: whether such a batch holds examples of similar length.
       mixture: sources of the training files; by default all files are one source.
       words_per_token: words per token in the training files; None: unknown.
     """
@@ -321,7 +295,6 @@ class PretrainingData(contracts.Data):
 
     Attributes:
       inputs: {"train": …, "dev": …}, see `make_data`.
-      specs_by_split: {split: features of its records}.
     """
 
     inputs: Mapping[str, dynamic_masking.RecordFiles]
@@ -358,11 +331,7 @@ class PretrainingData(contracts.Data):
 def _checked_specs(
     files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading
 ) -> dict[str, Sequence[tfrecord.FeatureSpec]]:
-    """Returns {split: specifications of its features}, after a check of the files.
-
-    Args:
-      files: {split: its files}.
-    """
+    """Returns {split: specifications of its features}, after a check of the files."""
     masker, (length, slots) = reading.masker, reading.lengths
     specs: dict[str, Sequence[tfrecord.FeatureSpec]] = {}
     for split, records in files.items():
@@ -381,12 +350,7 @@ def _checked_specs(
 def _report_damage(
     files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading, paths: Sequence[str]
 ) -> contextlib.AbstractContextManager:
-    """Returns a context in which files are read; errors name the invalid record.
-
-    Args:
-      files: {split: its files}.
-      paths: the files to read.
-    """
+    """Returns a context in which files are read; errors name the invalid record."""
     unmasked = {
         path for records in files.values() if records.without_masks for path in records.paths
     }

@@ -103,8 +103,6 @@ def data_files(data_dir: str, split: str, level: str) -> list[str]:
 
     Args:
       data_dir: folder that holds the folder RACE.
-      split: "train", "dev" or "test".
-      level: "middle" or "high".
 
     Returns:
       ``[…/all.txt]`` if that file exists, else all .txt files, as published, by number.
@@ -129,13 +127,7 @@ def data_files(data_dir: str, split: str, level: str) -> list[str]:
 def files(
     data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
 ) -> list[str]:
-    """Returns the paths of the passages of a split, of one level if a switch is set.
-
-    Args:
-      data_dir: folder that holds the folder RACE.
-      split: "train", "dev" or "test".
-      high_only, middle_only: whether to omit the other level.
-    """
+    """Returns the paths of the passages of a split, of one level if a switch is set."""
     levels = _levels(high_only, middle_only)
     return [path for level in levels for path in data_files(data_dir, split, level)]
 
@@ -143,13 +135,7 @@ def files(
 def fingerprint(
     data_dir: str, split: str, high_only: bool = False, middle_only: bool = False
 ) -> dict[str, Any]:
-    """Returns {"data_sha256": text, "levels": list}, JSON-ready, which identify a split's data.
-
-    Args:
-      data_dir: folder that holds the folder RACE.
-      split: "train", "dev" or "test".
-      high_only, middle_only: whether to omit the other level.
-    """
+    """Returns {"data_sha256": text, "levels": list}, JSON-ready, which identify a split's data."""
     digest = hashlib.sha256()
     for level in _levels(high_only, middle_only):
         for path in data_files(data_dir, split, level):
@@ -175,11 +161,7 @@ def read_passages(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _checked_passage(place: str, text: str) -> dict[str, Any]:
-    """Parses and checks the JSON text of a passage; returns the object, see `read_passages`.
-
-    Args:
-      place: file, and line if it has several passages, for messages.
-    """
+    """Parses and checks the JSON text of a passage; `place`: its file and line, for messages."""
 
     def check(condition: bool, problem: str) -> None:
         """Raises the error of the passage with this problem unless the condition holds."""
@@ -233,8 +215,6 @@ def iter_race_examples(
 
     Args:
       data_dir: folder that holds ``RACE/<split>/<level>/``.
-      split: "train", "dev" or "test".
-      do_lower_case: whether to lower-case the texts.
       high_only, middle_only: whether to omit the other level.
       use_spm: whether to normalize texts for SentencePiece.
 
@@ -380,11 +360,7 @@ class Evaluator(metrics.Evaluator):
 
 
 def _eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns the rows of `glue.eval_outputs`, and ``level`` [B], index in `LEVELS`.
-
-    Args:
-      outputs, features: outputs and inputs of the model by name.
-    """
+    """Returns the rows of `glue.eval_outputs`, and ``level`` [B], index in `LEVELS`."""
     return {
         **glue.eval_outputs(outputs, features),
         "level": features["level"],
@@ -399,7 +375,6 @@ def write_predictions(
     Args:
       rows: {name: array [B, …]}, outputs of `_eval_outputs` in the order of the input.
       ids: ids of the questions [B].
-      prefix: the checkpoint; not used.
 
     Returns:
       The scores by name, see `Evaluator`.
@@ -414,11 +389,7 @@ def write_predictions(
 def make_task(
     dropout_prob: float = 0.1, head: head_config.Head = head_config.NO_LAYER
 ) -> contracts.Task:
-    """Returns the `contracts.Task` of RACE.
-
-    Args:
-      dropout_prob: dropout of the pooled output in training.
-    """
+    """Returns the `contracts.Task` of RACE."""
     from albert.model import heads
     from albert.training import learning_signals
 
@@ -454,7 +425,6 @@ def make_data(
       max_qa_length: maximum tokens of question and option.
       data_dir: folder that holds the folder RACE.
       cache: where the features are kept; its settings contain `max_qa_length`.
-      high_only, middle_only: whether to omit the other level.
     """
     levels = {"high_only": high_only, "middle_only": middle_only}
     _levels(**levels)
@@ -516,32 +486,17 @@ class RaceData(example_data.ExampleData[RaceExample]):
     def inputs(
         self, number: int, example: RaceExample, cuts: model_inputs.Cuts
     ) -> list[example_data.Features]:
-        """Returns the features of a question's record, see `convert_example`.
-
-        Args:
-          number: not used.
-          cuts: counts questions of which any input is cut.
-        """
+        """Returns the features of a question's record, see `convert_example`."""
         lengths = (self.max_seq_length, self.max_qa_length)
         features = convert_example(example, *lengths, self.tokenizer, cuts)
         return [{**features, "level": np.int64(LEVELS.index(example.level))}]
 
     def write_files(self, output_dir: str, rows: contracts.Rows, ids: list) -> dict[str, float]:
-        """Writes scores and answers, see `write_predictions`; returns the scores by name.
-
-        Args:
-          rows: {name: array [B, …]}, outputs of `_eval_outputs`.
-          ids: ids of the questions [B].
-        """
+        """Writes scores and answers, see `write_predictions`; returns the scores by name."""
         return write_predictions(output_dir, rows, ids)
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome]:
-        """Yields label and prediction of each question.
-
-        Args:
-          rows: {name: array [B, …]}, outputs of `_eval_outputs`.
-          ids: ids of the questions [B].
-        """
+        """Yields label and prediction of each question."""
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
         for outcome in outcomes.class_outcomes(_LETTERS, ids, texts, rows):
             passage = outcome.guid.rpartition("#")[0]

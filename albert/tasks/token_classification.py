@@ -70,8 +70,6 @@ def find_labels(
     """Finds the label names: those saved in the output folder, else those of the data.
 
     Args:
-      output_dir: folder of the run.
-      files: {split: path}.
       checkpoint: initial weights of the run, or None. If they are those of a token classifier with
         these labels, it gives their order, and also labels that the data lacks.
     """
@@ -136,8 +134,6 @@ def parts_of(
     """Yields the parts of a sentence; words without labels get the first label.
 
     Args:
-      number: number of the sentence in its file.
-      labels: label names by id.
       max_seq_length: S; a longer word is cut at its end.
     """
     label_ids, room = _label_ids(sentence, labels), max_seq_length - 2
@@ -154,12 +150,7 @@ def parts_of(
 
 
 def _cuts(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Yields (first, end) of non-empty runs of words with a total length of at most `room`.
-
-    Args:
-      lengths: number of pieces of each word.
-      room: maximum number of pieces in a run.
-    """
+    """Yields (first, end) of non-empty runs of words with a total length of at most `room`."""
     first, total = 0, 0
     for place, length in enumerate(lengths):
         if total + length > room:
@@ -170,11 +161,7 @@ def _cuts(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
 
 
 def _label_ids(sentence: word_files.Sentence, labels: Sequence[str]) -> list[int]:
-    """Returns the id of the label of each word; 0 for words without labels.
-
-    Args:
-      labels: label names by id.
-    """
+    """Returns the id of the label of each word; 0 for words without labels."""
     if sentence.labels is None:
         return [0] * len(sentence.words)
     places = {label: i for i, label in enumerate(labels)}
@@ -242,7 +229,6 @@ def eval_outputs(
     """Returns the rows for `Evaluator` and `predictions`.
 
     Args:
-      outputs, features: outputs and inputs of the model by name.
       max_seq_length: S, the full length.
 
     Returns:
@@ -280,7 +266,6 @@ def by_sentence(rows: contracts.Rows, *names: str) -> Iterator[tuple[list, ...]]
 
     Args:
       rows: {name: array}, outputs of `eval_outputs`.
-      names: names of the outputs to return.
 
     Yields:
       For each sentence a tuple of lists, one for each name.
@@ -296,11 +281,7 @@ def by_sentence(rows: contracts.Rows, *names: str) -> Iterator[tuple[list, ...]]
 
 
 class Evaluator:
-    """Accuracy and loss over all words; if labels mark entities, also the scores of entities.
-
-    Args:
-      labels: label names by id.
-    """
+    """Accuracy and loss over all words; if labels mark entities, also the scores of entities."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
@@ -355,11 +336,7 @@ class Evaluator:
     def _scores(
         self, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
     ) -> dict[str, float]:
-        """Returns the accuracy, and if labels mark entities their scores, by name.
-
-        Args:
-          true, predicted: labels [W] of each sentence.
-        """
+        """Returns the accuracy, and if labels mark entities their scores, by name."""
         marked = entities.mark_entities(self._labels)
         return {
             "eval_accuracy": entities.accuracy(true, predicted),
@@ -370,12 +347,7 @@ class Evaluator:
 def _train_metrics(
     outputs: Tensors, features: Tensors
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns {"accuracy": (number of correct, number of all words)} of a batch.
-
-    Args:
-      outputs: {name: tensor} of the model, with predictions [B, S].
-      features: {name: tensor}, its inputs, with label_ids and first_pieces [B, S].
-    """
+    """Returns {"accuracy": (number of correct, number of all words)} of a batch."""
     import tensorflow as tf
 
     words = tf.cast(features["first_pieces"], tf.float32)
@@ -396,7 +368,6 @@ def make_task(
       max_seq_length: S.
       labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
         the best accuracy.
-      dropout_prob: dropout of the encoder's output in training.
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
     from albert.model import heads
@@ -430,7 +401,6 @@ class Files:
 
     Attributes:
       files: {split: path} of the given splits among "train", "dev" and "test".
-      labels: label names by id.
     """
 
     files: dict[str, str]
@@ -446,12 +416,7 @@ class Files:
     def parts(
         self, split: str, max_seq_length: int, tokenizer: tokenization.FullTokenizer
     ) -> Iterator[Part]:
-        """Yields the parts of the sentences of a split.
-
-        Args:
-          split: "train", "dev" or "test".
-          max_seq_length: S; a longer sentence has several parts.
-        """
+        """Yields the parts of the sentences of a split."""
         for number, sentence in enumerate(self.sentences(split)):
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
@@ -474,7 +439,6 @@ def predictions(
     """Yields the prediction for each sentence.
 
     Args:
-      labels: label names by id.
       rows: {name: array}, outputs of `eval_outputs` for all their parts.
       cut: numbers of the sentences of which words were cut.
     """
@@ -524,12 +488,7 @@ class TokenData(example_data.ExampleData[Part]):
     def inputs(
         self, number: int, example: Part, cuts: model_inputs.Cuts
     ) -> list[dict[str, np.ndarray]]:
-        """Returns the features of a part's record, see `convert_part`.
-
-        Args:
-          number: not used.
-          cuts: counts words that are cut.
-        """
+        """Returns the features of a part's record, see `convert_part`."""
         return [convert_part(example, self.max_seq_length, self.tokenizer, cuts)]
 
     def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
@@ -545,15 +504,7 @@ class TokenData(example_data.ExampleData[Part]):
     def write_files(
         self, output_dir: str, rows: contracts.Rows, ids: list
     ) -> dict[str, float] | None:
-        """Writes the predictions, and their scores if there are labels.
-
-        Args:
-          rows: {name: array}, outputs of `eval_outputs` for all parts.
-          ids: not used: rows name their sentence.
-
-        Returns:
-          The scores by name; None without labels.
-        """
+        """Writes the predictions, and their scores if there are labels; returns the scores."""
         labels = self.sentence_files.labels
         for name in (CONLL_NAME, JSONL_NAME):
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
@@ -564,12 +515,7 @@ class TokenData(example_data.ExampleData[Part]):
         return prediction_files.write_scores(output_dir, Evaluator(labels), rows)
 
     def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
-        """Yields label and prediction of each sentence; None if the labels are not known.
-
-        Args:
-          rows: {name: array}, outputs of `eval_outputs` for all parts.
-          ids: not used: rows name their sentence.
-        """
+        """Yields label and prediction of each sentence; None if the labels are not known."""
         if not self._is_labeled:
             return None
         return outcomes_of(self._predictions(rows), self.sentence_files.labels)
@@ -578,12 +524,7 @@ class TokenData(example_data.ExampleData[Part]):
 def outcomes_of(
     rows: Iterable[word_files.Prediction], labels: Sequence[str]
 ) -> Iterator[outcomes.Outcome]:
-    """Yields the outcomes of predicted sentences whose labels are known.
-
-    Args:
-      labels: all label names of the model.
-      rows: words, labels and predicted labels of each sentence.
-    """
+    """Yields the outcomes of predicted sentences whose labels are known."""
     marked = entities.mark_entities(labels)
     for row in rows:
         true = row.sentence.labels

@@ -6,7 +6,8 @@ begin with ``#`` and have not the columns of a word are comments. In jsonl a lin
 with a list of words and a list of their labels, or with a text that is split at white space. All
 files except ``.jsonl`` are read as CoNLL's columns.
 
-Letters in shapes: W words.
+Letters in shapes: W words. Arguments for messages: `name` is the path of a file, `place` a path and
+a line.
 """
 
 import dataclasses
@@ -112,10 +113,8 @@ def read_lines(
 
     Args:
       form: "conll", "jsonl" or "txt", which has one text per line, split at white space.
-      columns: where words and labels are.
       labeled: True: words must have labels; False: they are not read; None: as the first sentence.
       skipped: gets the places of texts without words ("txt", "jsonl"); None: not allowed.
-      name: path of the file, for messages.
     """
     if form == "txt":
         texts = ((f"{name} line {i}", line) for i, line in file_io.text_lines(lines, name))
@@ -127,20 +126,12 @@ def read_lines(
 
 
 def _sentence_of_text(number: int, place: str, text: str) -> Sentence:
-    """Returns the sentence of a text that is split at white space, without labels.
-
-    Args:
-      number: number of the sentence, which is its id.
-      place: file and line, for messages.
-    """
+    """Returns the sentence of a text that is split at white space, without labels."""
     return Sentence(str(number), words_of(text, place), None, place)
 
 
 def words_of(text: str, place: str) -> tuple[str, ...]:
     """Returns the words of a text, which is split at white space.
-
-    Args:
-      place: file and line, for messages.
 
     Raises:
       tables.NoTextError: the text has no words.
@@ -153,12 +144,7 @@ def words_of(text: str, place: str) -> tuple[str, ...]:
 
 
 def _check_names(texts: Iterable[str], what: str, place: str) -> None:
-    """Rejects texts that files of predictions cannot hold.
-
-    Args:
-      what: noun for the texts, for messages.
-      place: file and line, for messages.
-    """
+    """Rejects texts that files of predictions cannot hold; `what`: a noun for them."""
     if not all(map(tables.is_name, texts)):
         raise file_io.InputError(
             f"{place}: {what} must be without tabs, line breaks and halves of surrogate pairs; "
@@ -173,13 +159,7 @@ def _read_jsonl(
     labeled: bool | None,
     skipped: list[str] | None,
 ) -> Iterator[Sentence]:
-    """Yields the sentences of lines of JSON objects, see `read_lines`.
-
-    Args:
-      name: path of the file, for messages.
-      labeled: True: words must have labels; False: they are not read; None: as the first sentence.
-      skipped: gets the places of texts without words; None: not allowed.
-    """
+    """Yields the sentences of lines of JSON objects, see `read_lines`."""
     words_key, label_key = columns.words or _WORDS, columns.label or _LABELS
 
     def make(number: int, place: str, row: dict[str, Any]) -> Sentence:
@@ -209,7 +189,6 @@ def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str
     Args:
       key: key of the list in the row.
       flag: parameter that names this key, for messages.
-      place: file and line, for messages.
     """
     if key not in row:
         raise file_io.InputError(
@@ -228,12 +207,7 @@ def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str
 def _read_conll(
     lines: Iterable[bytes], name: str, columns: Columns, labeled: bool | None
 ) -> Iterator[Sentence]:
-    """Yields the sentences of lines with one word each, see `read_lines`.
-
-    Args:
-      name: path of the file, for messages.
-      labeled: True: words must have labels; False: they are not read; None: as the first sentence.
-    """
+    """Yields the sentences of lines with one word each, see `read_lines`."""
     rows: list[list[str]] = []
     first, count = 1, 0
     for number, fields in _fields(lines, name):
@@ -248,11 +222,7 @@ def _read_conll(
 
 
 def _fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line number, columns) of each word, and (line number, []) after each sentence.
-
-    Args:
-      name: name of the file, for messages.
-    """
+    """Yields (line number, columns) of each word, and (line number, []) after each sentence."""
     numbered, head, sample = file_io.text_lines(lines, name), [], ""
     for number, line in numbered:
         head.append((number, line))
@@ -302,8 +272,6 @@ def _sentence(
     """Returns the sentence of rows of columns, the first of which is line `first`.
 
     Args:
-      rows: columns of each word.
-      name: name of the file, for messages.
       count: number of sentences before it, which is its id.
       labeled: True: words must have labels; False: they are not read; None: from two columns on.
     """
@@ -328,10 +296,7 @@ def _column(value: str | None, default: int, width: int, flag: str, place: str) 
 
     Args:
       value: number of the column, from 1, or from -1 for the last; None: the default.
-      default: index of a column, from 0.
-      width: number of columns.
       flag: parameter that gave the value, for messages.
-      place: file and line, for messages.
     """
     if value is None:
         return default
@@ -361,11 +326,7 @@ class Prediction:
 
 
 def _conll_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
-    """Yields a line per word with its label, if known, and predicted label, then an empty line.
-
-    Args:
-      marks: not used: labels are written as they are.
-    """
+    """Yields a line per word with its label, if known, and predicted label, then an empty line."""
     columns = [prediction.sentence.words, prediction.sentence.labels, prediction.labels]
     for fields in zip(*(column for column in columns if column is not None), strict=True):
         yield "\t".join(fields)
@@ -394,11 +355,7 @@ def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
 
 
 def _json_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
-    """Yields the line of a prediction: its `to_dict` as JSON.
-
-    Args:
-      marks: whether labels mark entities, which are then added.
-    """
+    """Yields the line of a prediction: its `to_dict` as JSON."""
     yield json.dumps(to_dict(prediction, marks), ensure_ascii=False)
 
 
@@ -412,7 +369,6 @@ def write_predictions(
         empty line after each sentence; or "jsonl": objects with id, words, labels, their
         probabilities and, if labels mark them, the entities (type, first word, the word after the
         last, text).
-      labels: all labels of the model.
     """
     marks = entities.mark_entities(labels)
     make_lines = {"conll": _conll_lines, "jsonl": _json_lines}[form]

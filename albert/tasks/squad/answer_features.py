@@ -83,11 +83,7 @@ def read(path: str, settings: dict[str, Any]) -> list[SquadFeatures]:
 
 
 def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] | None:
-    """Returns the features of `read`; None if the file is missing or stale and must be made.
-
-    Args:
-      settings: settings that the features must have been made with.
-    """
+    """Returns the features of `read`; None if the file is missing or stale and must be made."""
     if not file_io.exists(path):
         return None
     try:
@@ -98,12 +94,7 @@ def read_if_current(path: str, settings: dict[str, Any]) -> list[SquadFeatures] 
 
 
 def _check_header(path: str, line: bytes, settings: dict[str, Any]) -> None:
-    """Rejects files that `read` cannot use, see its errors.
-
-    Args:
-      line: first line of the file.
-      settings: settings that the features must have been made with.
-    """
+    """Rejects files that `read` cannot use, by their first line; see its errors."""
     try:
         header = file_io.parse_json(line)
     except ValueError:  # InputError is one

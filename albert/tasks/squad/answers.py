@@ -1,4 +1,10 @@
-"""Reads the files of SQuAD 1.1 and 2.0, finds answers in the scores of a model, and writes them."""
+"""Reads the files of SQuAD 1.1 and 2.0, finds answers in the scores of a model, and writes them.
+
+Arguments: `features` are the windows of the questions, not made for training; `results` is
+{unique_id: scores of the window}; `n_best_size` is the maximum number of answers of a question,
+`max_answer_length` the maximum number of pieces in an answer; `place` names a part of a file, for
+messages.
+"""
 
 import dataclasses
 import functools
@@ -93,12 +99,7 @@ class _Oddities:
         self._ids: dict[str, list[str]] = {}
 
     def add(self, what: str, key: str) -> None:
-        """Counts a question.
-
-        Args:
-          what: what is odd about it, one of the texts of this class.
-          key: its id.
-        """
+        """Counts the question with this id; `what`: what is odd about it, a text of this class."""
         self._ids.setdefault(what, []).append(key)
 
     def log(self, answers_known: bool) -> None:
@@ -121,14 +122,7 @@ _KINDS = {
 
 
 def _field(path: str, place: str, value: object, name: str, kind: type) -> Any:
-    """Returns the value of a key, after a check of its type.
-
-    Args:
-      place: where the object is in the file, for messages.
-      value: what should be an object with this key.
-      name: the key.
-      kind: key of `_KINDS`, the type that the value must have.
-    """
+    """Returns the value of a key, after a check of its type."""
     # For Python, booleans are also integers.
     if not isinstance(value, dict) or type(value.get(name)) is not kind:
         actual = "none"
@@ -148,11 +142,7 @@ def _field(path: str, place: str, value: object, name: str, kind: type) -> Any:
 
 
 def _paragraphs(path: str, content: object) -> Iterator[tuple[int, int, Any]]:
-    """Yields (number of the article, number of the paragraph in it, JSON of the paragraph).
-
-    Args:
-      content: JSON of the whole file.
-    """
+    """Yields (number of the article, number of the paragraph in it, JSON of the paragraph)."""
     for i, article in enumerate(_field(path, "the file", content, "data", list)):
         for j, paragraph in enumerate(_field(path, f"data[{i}]", article, "paragraphs", list)):
             yield i, j, paragraph
@@ -164,13 +154,6 @@ def _read_question(
     """Returns the question in an object of JSON, and its answers, after a check of its parts.
 
     Each answer is (text, place of its first character or None).
-
-    Args:
-      place: where the object is in the file, for messages.
-      question: the object.
-      text: text of its paragraph.
-      is_training: whether each question must have exactly one answer or be impossible.
-      oddities: counts what is odd about questions.
     """
     is_number = isinstance(question, dict) and type(question.get("id")) is int
     example = SquadExample(
@@ -202,9 +185,7 @@ def _set_answers(
     """Sets the answers of a question from pairs (text, place of its first character or None).
 
     Args:
-      is_training: whether each question must have exactly one answer or be impossible.
       is_stated: whether the file says if the question is impossible.
-      oddities: counts what is odd about questions.
     """
     if example.is_impossible and pairs:
         oddities.add(oddities.ANSWERED, example.qas_id)
@@ -227,12 +208,7 @@ def _is_at(text: str, start: int | None, example: SquadExample) -> bool:
 def _set_training_answer(
     path: str, example: SquadExample, pairs: list[tuple[str, int | None]]
 ) -> None:
-    """Sets the only answer of a training question, which must be at its place in the paragraph.
-
-    Args:
-      path: file of the question, for messages.
-      pairs: (text, place of its first character or None) of each answer.
-    """
+    """Sets the only answer of a training question, which must be at its place in the paragraph."""
     pairs = list(dict.fromkeys(pairs))  # several people may have given the same answer
     if len(pairs) != 1:
         raise InputError(
@@ -361,7 +337,6 @@ def best_answers_v1(
       results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays; S may
         differ between windows.
       n_best_size: number of starts and ends of a window, and of answers of a question.
-      max_answer_length: maximum number of pieces in an answer.
 
     Returns:
       For each example a list of `Answer`, best first; the text is "empty" if there is none.
@@ -390,11 +365,8 @@ def best_answers_v2(
     """Finds the best answers of each question by beams of starts and ends.
 
     Args:
-      features: the windows of the questions, not made for training.
       results: ``{unique_id: {"start_top_log_probs": [K], "start_top_index": [K],
         "end_top_log_probs": [K*M], "end_top_index": [K*M], "cls_logits": scalar}}``.
-      n_best_size: number of answers of a question.
-      max_answer_length: maximum number of pieces in an answer.
       start_n_top, end_n_top: K and M.
 
     Returns:
@@ -423,12 +395,7 @@ def best_answers_v2(
 
 
 def _stack(rows: Sequence[WindowScores], key: str) -> np.ndarray:
-    """Stacks rows of scores into one array; pads shorter rows with -inf.
-
-    Args:
-      rows: scores of each window.
-      key: name of the scores to stack.
-    """
+    """Stacks rows of scores into one array; pads shorter rows with -inf."""
     lengths = [len(row[key]) for row in rows]
     flat = np.concatenate([row[key] for row in rows]).astype(np.float32, copy=False)
     if min(lengths) == max(lengths):
@@ -450,10 +417,7 @@ def _best_answers(
     """Finds the best answers of each question among candidates, best first.
 
     Args:
-      results: {unique_id: scores of the window}.
       candidates: pairs starts and ends of some windows, from their scores.
-      n_best_size: maximum number of answers of a question.
-      max_answer_length: maximum number of pieces in an answer.
       none: answer of questions for which no span is possible.
     """
     number_of = {example.qas_id: number for number, example in enumerate(examples)}
@@ -481,12 +445,7 @@ def _check_results(
     number_of: Mapping[str, int],
     results: Mapping[int, WindowScores],
 ) -> None:
-    """Rejects windows without scores, and those of other questions.
-
-    Args:
-      number_of: {id of a question: its number}.
-      results: {unique_id: scores of the window}.
-    """
+    """Rejects windows without scores, and those of other questions."""
     missing = [window.unique_id for window in features if window.unique_id not in results]
     if missing:
         raise InputError(
@@ -524,8 +483,6 @@ def _distinct_texts(
 
     Args:
       spans: result of `squad_spans.best_spans`.
-      n_best_size: maximum number of answers of a question.
-      examples, windows: the questions, and those of their windows that have the spans.
     """
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
@@ -558,11 +515,7 @@ def _with_probabilities(answers: list[Answer]) -> list[Answer]:
 def _to_nbest(
     examples: Sequence[SquadExample], answers: list[list[Answer]]
 ) -> dict[str, list[dict]]:
-    """Returns {qas_id: entries of nbest_predictions.json}, see `Answer.to_json`.
-
-    Args:
-      answers: answers of each of the questions, best first.
-    """
+    """Returns {qas_id: entries of nbest_predictions.json}, see `Answer.to_json`."""
     return {
         example.qas_id: [answer.to_json() for answer in nbest]
         for example, nbest in zip(examples, answers, strict=True)
@@ -579,7 +532,7 @@ def predictions_v1(
     """Answers questions under the rules of SQuAD 1.1.
 
     Args:
-      examples, features: the questions and their windows, not made for training.
+      features: the windows of the questions, not made for training.
       results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays.
       n_best_size: number of starts and ends of a window, and of answers of a question.
       max_answer_length: maximum number of pieces in an answer.
@@ -606,11 +559,8 @@ def predictions_v2(
     """Answers questions under the rules of SQuAD 2.0, with "" if predicted to be unanswerable.
 
     Args:
-      examples, features: the questions and their windows, not made for training.
       results: {unique_id: scores of the window}, see `best_answers_v2`.
-      n_best_size: number of answers of a question.
       max_answer_length: maximum number of pieces in an answer.
-      start_n_top, end_n_top: numbers of starts, and of ends of each start, in `results`.
       null_score_diff_threshold: null odds from which a question is not answered; by default those
         that maximize F1 on these examples, or 0 if their answers are not known.
 
@@ -636,11 +586,7 @@ def find_null_odds(
     features: Sequence[SquadFeatures],
     results: Mapping[int, WindowScores],
 ) -> dict[str, float]:
-    """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows.
-
-    Args:
-      results: {unique_id: scores of the window, with "cls_logits"}.
-    """
+    """Returns ``{qas_id: score}``, the minimum ``cls_logits`` of each question's windows."""
     null_odds = {example.qas_id: NO_WINDOW_NULL_ODDS for example in examples}
     for window in features:
         score = float(np.ravel(results[window.unique_id]["cls_logits"])[0])
@@ -651,12 +597,7 @@ def find_null_odds(
 def _best_threshold(
     examples: Sequence[SquadExample], texts: dict[str, str], null_odds: dict[str, float]
 ) -> float:
-    """Returns the null odds that maximize F1; 0 if the questions' answers are not known.
-
-    Args:
-      texts: {qas_id: best text}.
-      null_odds: {qas_id: score}, high for unanswerable questions.
-    """
+    """Returns the null odds that maximize F1; 0 if the questions' answers are not known."""
     if not answers_known(examples):
         logging.info("The questions' answers are not known; using the threshold 0")
         return 0.0

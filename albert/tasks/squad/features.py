@@ -242,8 +242,6 @@ class Featurizer:
       max_seq_length: S, places of the model's sequence.
       doc_stride: pieces from the start of one window to the next.
       max_query_length: maximum pieces of a question; the rest is cut off at the end.
-      is_training: whether to find the answers' places.
-      paragraphs_kept: number of recent paragraphs in the cache.
     """
 
     def __init__(
@@ -336,9 +334,6 @@ class Featurizer:
     ) -> list[list[SquadFeatures] | str]:
         """Makes the windows of several questions.
 
-        Args:
-          indices: numbers of the questions in the input, which windows for prediction keep.
-
         Returns:
           For each question its windows, with unique_id 0, or the reason why it has none.
         """
@@ -351,12 +346,7 @@ class Featurizer:
     def _windows(
         self, example: SquadExample, question: list[int], example_index: int
     ) -> list[SquadFeatures] | str:
-        """Makes the windows of a question; returns the reason as a string if it has none.
-
-        Args:
-          question: ids of its pieces.
-          example_index: number of the question in the input.
-        """
+        """Makes the windows of a question; returns the reason as a string if it has none."""
         paragraph = self._paragraph(example.paragraph_text)
         if isinstance(paragraph, str):
             return paragraph
@@ -412,7 +402,6 @@ def _place_answer(
 
     Args:
       spans: (first piece in the paragraph, number of pieces) of each window.
-      answer: first and last piece in the paragraph; None: no answer is known.
     """
     for features, (start, length) in zip(windows, spans, strict=True):
         if answer is not None and start <= answer[0] and answer[1] < start + length:
@@ -434,13 +423,9 @@ def convert_examples_to_features(
     do_lower_case: bool,
     report: FeatureReport | None = None,
 ) -> Iterator[SquadFeatures]:
-    """Yields the windows of questions, in order.
+    """Yields the windows of questions, in order; for the lengths see `Featurizer`.
 
     Args:
-      max_seq_length: S, places of the model's sequence.
-      doc_stride: pieces from the start of one window to the next.
-      max_query_length: maximum pieces of a question; the rest is cut off.
-      is_training: whether to find the answers' places.
       do_lower_case: must agree with the tokenizer.
       report: questions without windows are counted there and logged.
 
@@ -466,7 +451,6 @@ def batches(
     """Yields batches of examples with their converted windows, or the reason why they have none.
 
     Args:
-      numbered_examples: (number in the input, question) pairs.
       convert: ``(windows of a question) -> items``, one for each window.
     """
     numbered_examples = iter(numbered_examples)
@@ -482,12 +466,7 @@ def batches(
 def numbered(
     example_batches: Iterable[Batch], report: FeatureReport, is_training: bool
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (unique id, item) for each item of `batches`, and counts them in the report.
-
-    Args:
-      example_batches: results of `batches`.
-      is_training: whether too many questions without windows are an error.
-    """
+    """Yields (unique id, item) for each item of `batches`, and counts them in the report."""
     number = FIRST_UNIQUE_ID
     for batch in example_batches:
         for example, items in batch:

@@ -2,6 +2,9 @@
 
 Sources: Rajpurkar et al. 2016, section 6.1 (exact match and F1 of SQuAD 1.1); Rajpurkar et al.
 2018, section 5 (unanswerable questions of SQuAD 2.0). All scores are percentages.
+
+Arguments: `dataset` is the content of a SQuAD file, or its list under ``data``; `gold` is
+``{id: [text, …]}``, see `gold_answers`; `predictions` are ``{id: text}``.
 """
 
 import collections
@@ -29,11 +32,7 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, answer: str) -> float:
-    """Returns 1.0 if both texts are equal after `normalize_answer`, else 0.0.
-
-    Args:
-      prediction, answer: predicted and gold text.
-    """
+    """Returns 1.0 if both texts are equal after `normalize_answer`, else 0.0."""
     return float(normalize_answer(prediction) == normalize_answer(answer))
 
 
@@ -41,7 +40,6 @@ def f1(prediction: str, answer: str, empty_is_an_answer: bool) -> float:
     """Returns the F1 of the words of the normalized texts, 0 to 1.
 
     Args:
-      prediction, answer: predicted and gold text.
       empty_is_an_answer: whether two texts without words score 1, as in SQuAD 2.0; in SQuAD 1.1
         they score 0.
     """
@@ -67,11 +65,7 @@ def _questions(dataset: Any) -> Iterator[dict[str, Any]]:
 
 
 def gold_answers(dataset: Any) -> dict[str, list[str]]:
-    """Returns the gold texts of every question: ``{id: [text, …]}``, [] without an answer.
-
-    Args:
-      dataset: content of a SQuAD file, or its list under ``data``.
-    """
+    """Returns the gold texts of every question: ``{id: [text, …]}``, [] without an answer."""
     return {
         question["id"]: [answer["text"] for answer in question.get("answers", ())]
         for question in _questions(dataset)
@@ -83,10 +77,6 @@ def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float
 
     Questions without a prediction count as wrong and are logged. Questions without a gold answer
     (from a SQuAD 2.0 file) cannot be scored under these rules and are omitted.
-
-    Args:
-      dataset: content of a SQuAD file, or its list under ``data``.
-      predictions: ``{id: text}``.
 
     Returns:
       ``{"exact_match": percent, "f1": percent}``.
@@ -113,8 +103,6 @@ def _report_missing(
     """Logs how many questions have no prediction.
 
     Args:
-      gold: dict by the ids of all questions.
-      predictions: {id: text}.
       consequence: what this means for the scores; ends a sentence.
     """
     missing = [key for key in gold if key not in predictions]
@@ -160,8 +148,6 @@ def _mean_scores(
     """Returns mean scores in percent, and the number of questions.
 
     Args:
-      exact_scores, f1_scores: {id: score}, 0 to 1.
-      keys: ids of the questions to average over.
       names: keys of the result: exact match, F1, number of questions.
     """
     total = len(keys)
@@ -179,7 +165,6 @@ def scores_v2(
     """Computes overall, HasAns and NoAns scores of final predictions.
 
     Args:
-      gold: ``{id: [text, …]}``, from `gold_answers`.
       predictions: ``{id: text}``, with "" for questions predicted to be unanswerable.
       suffix: suffix of the keys of the result, which distinguishes thresholds.
 
@@ -213,7 +198,6 @@ def evaluate_v2(
     logged.
 
     Args:
-      dataset: content of a SQuAD file, or its list under ``data``.
       predictions: ``{id: text}``: the best text of each question, even if the null odds make it
         unanswerable.
       null_odds: ``{id: score}``, high means unanswerable. Without them the predictions are scored

@@ -1,4 +1,9 @@
-"""Searches, applies and stores the null-odds threshold of SQuAD 2.0."""
+"""Searches, applies and stores the null-odds threshold of SQuAD 2.0.
+
+Arguments: `null_odds` are ``{id: score}``, high for unanswerable questions; `predictions` are
+``{id: text}``, the best text of each question; `prefix` is the path, without ending, of the
+checkpoint that computed the null odds.
+"""
 
 import math
 import os
@@ -24,8 +29,6 @@ def apply(
     """Replaces answers whose null odds reach the threshold by the empty text.
 
     Args:
-      predictions: ``{id: text}``, the best text of each question.
-      null_odds: ``{id: score}``; high means unanswerable.
       threshold: questions with ``null_odds >= threshold`` are answered with "".
 
     Returns:
@@ -47,10 +50,7 @@ def find_best(
     answering never raises the sum.
 
     Args:
-      predictions: ``{id: text}``, the best text of each question.
       scores: ``{id: score}`` of these texts, from `metrics.raw_scores_v2`.
-      null_odds: ``{id: score}``; high means unanswerable.
-      has_answer: ``{id: bool}``.
 
     Returns:
       ``(best score in percent, threshold)``.
@@ -80,9 +80,7 @@ def write(
     """Writes the threshold next to the model.
 
     Args:
-      folder: output folder.
       threshold: null odds from which a question is not answered.
-      prefix: path, without ending, of the checkpoint that computed the null odds.
       predict_file: the SQuAD file on which the threshold gives the best F1.
       source: what else identifies the questions, see `update`.
     """
@@ -103,9 +101,6 @@ def update(
     """Does the same as `write`, but keeps a threshold of the same checkpoint found on other data.
 
     Data with more questions, or at least as many of the same file, replaces it.
-
-    Args:
-      num_questions: questions of the file that the threshold was found on.
     """
     from albert.model import checkpoints
 

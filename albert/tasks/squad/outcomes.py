@@ -23,7 +23,6 @@ def question_outcomes(
 
     Args:
       examples: the questions; those without an answer are omitted under the rules of SQuAD 1.1.
-      answers: the best text of each question.
       texts: {id: text, "" for none} after the threshold.
     """
     for example in examples:
@@ -69,11 +68,7 @@ def _scores_v1(gold: Sequence[str], text: str) -> tuple[float, float]:
 
 
 def _scores_v2(gold: Sequence[str], text: str) -> tuple[float, float]:
-    """Returns exact match and F1 of a text in percent, by the rules of SQuAD 2.0.
-
-    Args:
-      gold: texts of the answers; empty if there is none.
-    """
+    """Returns exact match and F1 of a text in percent, by the rules of SQuAD 2.0."""
     exact, f1 = metrics.raw_scores_v2({"": gold}, {"": text})
     return 100.0 * exact[""], 100.0 * f1[""]
 

@@ -42,11 +42,7 @@ def targets(questions: Questions) -> dict[str, np.ndarray]:
 def make_target_adder(
     get_questions: Callable[[], Questions],
 ) -> Callable[[Tensors], Tensors]:
-    """Returns a function that adds `targets` to the features of a batch, if answers are known.
-
-    Args:
-      get_questions: returns the questions to answer; called when they are needed.
-    """
+    """Returns a function that adds `targets` to the features of a batch, if answers are known."""
     import tensorflow as tf
 
     def prepare(features: Tensors) -> Tensors:
@@ -67,8 +63,6 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
     """Returns whether starts and ends are right, as two float32 tensors [B].
 
     Args:
-      outputs: {name: tensor} of the model.
-      features: {name: tensor}, its inputs, with start_positions and end_positions, integers [B].
       names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     import tensorflow as tf
@@ -90,8 +84,6 @@ def train_metrics(
     """Returns {"start_accuracy", "end_accuracy": (number right, number)}, float32 scalars.
 
     Args:
-      outputs: those of the model by name.
-      features: its inputs by name, with the right start_positions and end_positions, integers [B].
       names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     import tensorflow as tf
@@ -106,7 +98,6 @@ def eval_rows(outputs: Tensors, features: Tensors, names: Sequence[str]) -> dict
     These are whether start and end are right, the loss, and whether the place is known.
 
     Args:
-      outputs: those of the model by name.
       features: its inputs by name; where an answer is known with start_positions, end_positions
         and place_is_known, integers [B].
       names: the two outputs with the scores of starts and of ends, float32 [B, S].
@@ -124,11 +115,7 @@ class Scores:
         self._batches: list[np.ndarray] = []
 
     def take(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Adds a batch of rows and returns those that are not from `eval_rows`.
-
-        Args:
-          rows: arrays [B, …] by name. Each window must be added only once.
-        """
+        """Adds a batch of rows, each window only once; returns those not from `eval_rows`."""
         if _ROWS[0] in rows:
             is_known = np.asarray(rows["place_is_known"]).astype(bool)
             self._batches.append(np.stack([rows[name] for name in _ROWS[:3]])[:, is_known])

@@ -32,12 +32,9 @@ class QuestionFiles:
     Attributes:
       kind: `V1` or `V2`; part of the default names of files.
       output_dir: folder of records whose path is not given.
-      strategy: its workers share the files.
       train_file, predict_file: SQuAD files; None if not needed.
       train_feature_file, predict_feature_file: paths of the records, or None.
       predict_feature_left_file: path of the file of `answer_features`, or None.
-      num_processes: processes that make features.
-      train_selection, predict_selection: the questions of both files to use.
     """
 
     kind: str
@@ -117,12 +114,7 @@ class QuestionFiles:
         return self._predict_paths[0]
 
     def _make_features(self, path: str, left_path: str) -> list[SquadFeatures]:
-        """Returns the windows to predict, and writes both of their files if needed.
-
-        Args:
-          path: file of records.
-          left_path: file of `answer_features`.
-        """
+        """Returns the windows to predict, and writes both of their files if needed."""
         from albert.data import record_files
 
         examples = self.predict_examples
@@ -197,13 +189,7 @@ class QuestionFiles:
     def _cached(
         self, path: str, fingerprint: dict[str, Any], make_rows: Callable[[], Iterable[bytes]]
     ) -> int:
-        """Writes records unless they exist with the same fingerprint; returns their number.
-
-        Args:
-          path: file of the records.
-          fingerprint: JSON-ready dict of what the records depend on.
-          make_rows: returns the serialized records.
-        """
+        """Writes records unless they exist with the same fingerprint; returns their number."""
         from albert.data import record_files
 
         specs = self.specs(fingerprint["split"])
@@ -232,11 +218,7 @@ class QuestionFiles:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionData(contracts.Data):
-    """The data of SQuAD, whose "dev" and "test" are both the questions to answer.
-
-    Attributes:
-      questions: the files.
-    """
+    """The data of SQuAD, whose "dev" and "test" are both the questions to answer."""
 
     questions: QuestionFiles
     predicts_dev = True
@@ -274,13 +256,7 @@ class QuestionData(contracts.Data):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """Writes the answers; returns their scores by name, None if right ones are not known.
-
-        Args:
-          rows: {name: array}, outputs of `contracts.Task.eval_outputs` of windows.
-          ids: not used: windows have their own.
-          prefix: path, without ending, of the checkpoint that computed the outputs.
-        """
+        """Writes the answers; returns their scores by name, None if right ones are not known."""
         from albert.model import checkpoints
 
         outcomes.remove(output_dir)

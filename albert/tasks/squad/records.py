@@ -30,7 +30,6 @@ def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureS
 
     Args:
       seq_length: S.
-      is_training: whether records hold answers.
     """
     spec = tfrecord.FeatureSpec
     sequences = (*model_inputs.NAMES, "p_mask")
@@ -45,12 +44,7 @@ def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureS
 def fingerprint(
     data_file: str, tokenizer: tokenization.FullTokenizer, settings: Mapping[str, Any], split: str
 ) -> dict[str, Any]:
-    """Returns a JSON-ready dict of everything that a file of features depends on.
-
-    Args:
-      settings: {name: value} of those that features depend on, such as max_seq_length.
-      split: "train" or "predict".
-    """
+    """Returns a JSON-ready dict of everything that a file of features depends on."""
     return {
         **settings,
         "alignment": squad_features.ALIGNMENT,
@@ -62,11 +56,7 @@ def fingerprint(
 
 
 def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
-    """Serializes all features of one window's `tf.train.Example` except ``unique_ids``.
-
-    Args:
-      is_training: whether to include the answer.
-    """
+    """Serializes all features of one window's `tf.train.Example` except ``unique_ids``."""
     padding = b"\0" * (features.max_seq_length - features.paragraph_len)
     # Bytes below 128 are their own varint encoding.
     columns = {
@@ -87,11 +77,7 @@ def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
 
 @functools.cache
 def _specs_of_window(is_training: bool) -> Sequence[tfrecord.FeatureSpec]:
-    """Returns the specifications of all features except ``unique_ids``, which is known last.
-
-    Args:
-      is_training: whether the records have the places of answers.
-    """
+    """Returns the specifications of all features except ``unique_ids``, which is known last."""
     return feature_specs(0, is_training)[1:]
 
 
@@ -131,12 +117,9 @@ def convert_examples_to_records(
     p_mask`` [S], and for training ``start_positions, end_positions, is_impossible`` [1].
 
     Args:
-      examples: in the order of the records.
       lengths: (S, pieces between starts of windows, maximum pieces of a question).
-      is_training: whether to find the answers' places.
       num_processes: worker processes, among which paragraphs are split. With 1, or for few
         examples, this process does the work.
-      report: questions without windows are counted there and logged.
 
     Returns:
       Iterator of ``(record bytes, SquadFeatures)``; the features are None in training.
@@ -165,9 +148,6 @@ def _batches_of_workers(
     A worker is a new Python process that imports only this module: a forked or spawned copy of the
     caller would carry or import TensorFlow. It reads all its work from a pipe before it writes, so
     the two pipes cannot block each other; a full pipe makes it wait.
-
-    Args:
-      settings: arguments of `squad_features.Featurizer`, the tokenizer first.
     """
     owner: dict[str, int] = {}
     for example in examples:

@@ -55,13 +55,7 @@ class Selection:
         max_query_length: int,
         path: str,
     ) -> list[SquadExample]:
-        """Returns the questions to keep, in order, and logs their number.
-
-        Args:
-          examples: the questions of a file.
-          max_query_length: maximum tokens of a question; the rest is cut off.
-          path: file of the questions, for messages.
-        """
+        """Returns the questions to keep, in order, and logs their number."""
         questions = list(examples)
         if self.answerable_only:
             questions = [example for example in questions if _is_answerable(example, path)]
@@ -98,11 +92,7 @@ class Selection:
         tokenizer: tokenization.FullTokenizer,
         max_query_length: int,
     ) -> list[SquadExample]:
-        """Returns the questions that fit with their paragraph into `drop_longer_than` tokens.
-
-        Args:
-          max_query_length: maximum tokens of a question; the rest is cut off.
-        """
+        """Returns the questions that fit with their paragraph into `drop_longer_than` tokens."""
         texts = list(dict.fromkeys(example.paragraph_text for example in examples))
         tokens = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
         questions = tokenizer.encode_batch([example.question_text for example in examples])
@@ -118,11 +108,7 @@ ALL = Selection()
 
 
 def _is_answerable(example: SquadExample, path: str) -> bool:
-    """Returns whether a question has an answer; raises InputError if its file does not say so.
-
-    Args:
-      path: file of the question, for messages.
-    """
+    """Returns whether a question has an answer; raises InputError if its file does not say so."""
     if example.answers is None and not example.is_impossible:
         raise file_io.InputError(
             f"answerable_only: {path} does not say whether question {example.qas_id!r} has answers"

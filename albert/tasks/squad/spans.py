@@ -81,11 +81,7 @@ def _slide(a: str, b: str, i: int, j: int) -> int:
 
 
 def _codes(text: str, end: int) -> np.ndarray:
-    """Returns the code points of a text, int32 [n + 1], with one more value at the end.
-
-    Args:
-      end: that value, which no code point equals.
-    """
+    """Returns the code points of a text, int32 [n + 1]; the last is `end`, which none equals."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32)
     return np.append(codes, np.int32(end))
 
@@ -163,7 +159,6 @@ def match_characters(text: str, pieces_text: str, min_matched: float) -> np.ndar
     Args:
       text: the text with one symbol per character (see `Symbols`), n characters.
       pieces_text: the pieces' texts joined, m characters.
-      min_matched: minimum number of matches, a float.
 
     Returns:
       int array [m]: place in `text` of each character of `pieces_text`, -1 if it has no match.
@@ -197,12 +192,7 @@ def match_characters(text: str, pieces_text: str, min_matched: float) -> np.ndar
 
 
 def _run_indices(runs: list[tuple[int, int, int]], side: int) -> np.ndarray:
-    """Returns the places of all characters of runs in one of the texts.
-
-    Args:
-      runs: result of `_matching_runs`.
-      side: 0 for places in `a`, 1 for those in `b`.
-    """
+    """Returns the places of all characters of runs in one of the texts: `side` 0 is a, 1 is b."""
     return np.concatenate([np.arange(run[side], run[side] + run[2]) for run in runs])
 
 
@@ -215,7 +205,6 @@ def _spread_matches(matches: np.ndarray, other_length: int) -> tuple[np.ndarray,
 
     Args:
       matches: rising int array with -1 for no match.
-      other_length: length of the other sequence, at least 1.
 
     Returns:
       ``(first, last)``, int arrays like `matches`.
@@ -257,7 +246,6 @@ def align(
       text: the text with one symbol per character (see `Symbols`), n characters.
       pieces_text: text of all pieces, m characters.
       piece_lengths: number of these characters in each of the T pieces, all at least 1.
-      min_matched: minimum number of matched characters.
 
     Returns:
       The alignment; None if fewer characters match, or none.
@@ -292,7 +280,6 @@ def align_forms(
     Args:
       forms: normal form of each of the n characters of the text.
       piece_forms: text of each of the T pieces in the same form; none is empty.
-      min_matched: minimum number of matched characters of the forms.
 
     Returns:
       The alignment with the n characters and T pieces; None if fewer characters match, or none.
@@ -319,7 +306,6 @@ def widen(alignment: Alignment, begins: npt.NDArray[np.bool_]) -> Alignment:
     """Returns an alignment whose pieces have whole graphemes: no letter loses a mark.
 
     Args:
-      alignment: of a text of n characters.
       begins: bool [n], whether a grapheme begins at each character; see `graphemes`.
     """
     places = np.flatnonzero(begins)
@@ -334,10 +320,6 @@ def widen(alignment: Alignment, begins: npt.NDArray[np.bool_]) -> Alignment:
 
 def windows(num_pieces: int, window_size: int, doc_stride: int) -> list[tuple[int, int]]:
     """Returns windows that together cover all pieces: ``[(start, length), …]``.
-
-    Args:
-      window_size: maximum pieces in a window.
-      doc_stride: pieces from the start of one window to the next.
 
     Raises:
       ValueError: a size is not positive.
@@ -411,7 +393,6 @@ def top_places(scores: np.ndarray, count: int) -> np.ndarray:
 
     Args:
       scores: float32 array [W, S].
-      count: maximum number of places.
 
     Returns:
       int array [W, min(count, S)].
@@ -437,7 +418,6 @@ def candidates_from_logits(
     Args:
       start_logits: float32 array [W, S].
       end_logits: float32 array [W, S].
-      n_best_size: number of starts and of ends.
 
     Returns:
       starts [W, A, 1], start scores, ends [W, 1, B], end scores: the arguments of `best_spans`.
@@ -479,11 +459,6 @@ def best_spans(
     Omits spans that start at a token without max context or outside the text, end outside the text
     or before the start, or have more than `max_answer_length` pieces. Equal sums keep the order of
     windows, then starts, then ends.
-
-    Args:
-      candidates: (starts, start scores, ends, end scores), see `candidates_from_logits`.
-      places: positions in the W windows.
-      max_answer_length: maximum pieces of an answer.
 
     Returns:
       dict of arrays of equal length, sorted by question and then by falling sum of scores:

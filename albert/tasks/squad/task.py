@@ -39,8 +39,6 @@ class Settings:
       doc_stride: tokens from the start of one window to that of the next.
       n_best_size, max_answer_length: maximum answers of a question, maximum pieces of an answer.
       start_n_top, end_n_top: starts kept per window, and ends per start; None for SQuAD 1.1.
-      dropout_prob: dropout before the outputs in training; None for SQuAD 1.1.
-      head: the layer before the output layer.
     """
 
     max_seq_length: int
@@ -171,8 +169,6 @@ def _eval_outputs_v1(
     """Returns unique_ids [B], start_log_prob and end_log_prob [B, S], and `positions.eval_rows`.
 
     Args:
-      outputs: {name: tensor} of the model, with start_logits and end_logits [B, S'].
-      features: {name: tensor}, its inputs.
       max_seq_length: S, to which the logits are padded, so that all batches have the same.
     """
     import tensorflow as tf
@@ -199,11 +195,7 @@ def _decode_v1(
     results: Mapping[int, squad_answers.WindowScores],
     settings: Settings,
 ) -> Answers:
-    """Finds the answers of questions.
-
-    Args:
-      results: {unique_id: scores of the window}.
-    """
+    """Finds the answers of questions."""
     texts, nbest = squad_answers.predictions_v1(
         questions.examples,
         questions.features,
@@ -243,11 +235,7 @@ def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contract
 
 
 def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
-    """Returns unique_ids [B], the scores of windows' beams, and `positions.eval_rows` by name.
-
-    Args:
-      outputs, features: {name: [B, …]}, outputs and inputs of the model.
-    """
+    """Returns unique_ids [B], the scores of windows' beams, and `positions.eval_rows` by name."""
     import tensorflow as tf
 
     places = positions.eval_rows(outputs, features, _LOG_PROBS)
@@ -261,11 +249,7 @@ def _decode_v2(
     results: Mapping[int, squad_answers.WindowScores],
     settings: Settings,
 ) -> Answers:
-    """Finds the best text of each question, whether or not it is answerable, and the null odds.
-
-    Args:
-      results: {unique_id: scores of the window}.
-    """
+    """Finds the best text of each question, whether or not it is answerable, and the null odds."""
     texts, nbest, null_odds = squad_answers.predictions_v2(
         questions.examples,
         questions.features,
@@ -315,12 +299,7 @@ KINDS = tuple(_BUILDERS)
 def make_evaluator(
     kind: str, settings: Settings, questions: Callable[[], squad_answers.Questions]
 ) -> Evaluator:
-    """Returns an evaluator of SQuAD.
-
-    Args:
-      kind: `V1` or `V2`.
-      questions: returns the questions; called when they are first needed.
-    """
+    """Returns an evaluator of SQuAD 1.1 (`V1`) or 2.0 (`V2`)."""
     decode, score = _ANSWERING[kind]
     return Evaluator(questions, functools.partial(decode, settings=settings), score)
 
@@ -333,7 +312,6 @@ def make_task(
     """Returns the `contracts.Task` of SQuAD 1.1 (`V1`) or 2.0 (`V2`).
 
     Args:
-      kind: `V1` or `V2`.
       questions: returns the questions of its evaluators; called when they are first needed.
     """
     return _BUILDERS[kind](settings, functools.partial(make_evaluator, kind, settings, questions))
