@@ -24,8 +24,6 @@ def probabilities(
 
     Args:
       points: {name: {seed: score}}.
-      minimize: whether lower scores are better.
-      resamples: number of bootstrap samples.
 
     Returns:
       {name: probability}; {} if a point has one seed, whose spread is unknown.

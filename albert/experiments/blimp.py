@@ -45,10 +45,6 @@ def read(data_dir: str, limit: int | None = None) -> list[Paradigm]:
 
     Args:
       limit: maximum number of pairs of each paradigm, from the front; None: all.
-      data_dir: the folder.
-
-    Returns:
-      The paradigms in the order of their names.
     """
     if not file_io.is_dir(data_dir):
         raise file_io.InputError(f"BLiMP: the folder {data_dir} does not exist")
@@ -80,12 +76,7 @@ def _rows(path: str, limit: int | None) -> Iterator[tables.Row]:
 
 
 def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
-    """Reads the pairs of one file, whose rows must all have the same field and term.
-
-    Args:
-      limit: maximum number of pairs, from the front; None: all.
-      name: name of the paradigm, for messages.
-    """
+    """Reads the pairs of one file, whose rows must all have the same field and term."""
     pairs: list[tuple[str, str]] = []
     kinds: dict[tuple[str, str], str] = {}
     for place, row in _rows(path, limit):

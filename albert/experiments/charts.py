@@ -121,12 +121,7 @@ class _Drawing:
 
 @contextlib.contextmanager
 def _figure(alt: str, size: tuple[float, float] = _SIZE) -> Iterator[tuple["Axes", "_Drawing"]]:
-    """Yields axes and a drawing, which holds the SVG when the context ends.
-
-    Args:
-      alt: alternative text, for readers who do not see the figure.
-      size: width and height in inches.
-    """
+    """Yields axes of a size in inches, and a drawing, which holds the SVG when the context ends."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -144,11 +139,8 @@ def _figure(alt: str, size: tuple[float, float] = _SIZE) -> Iterator[tuple["Axes
 def _inline(svg: str, alt: str, inches: float) -> str:
     """Prepares SVG for a page: colors of the page, unique ids and an alternative text.
 
-    A figure that is wider than the default keeps its size on narrow pages, to stay readable.
-
-    Args:
-      svg: text of a whole SVG file.
-      inches: width of the figure.
+    A figure that is wider, in `inches`, than the default keeps its size on narrow pages, to stay
+    readable.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
@@ -202,11 +194,7 @@ def _spread(values: Iterable[float | None]) -> bool:
 
 
 def _log_scale(set_scale: Callable[[str], None], axis: "Axis") -> None:
-    """Makes an axis logarithmic, with plain numbers as labels.
-
-    Args:
-      set_scale: sets the scale of the axis by its name.
-    """
+    """Makes an axis logarithmic, with plain numbers as labels."""
     set_scale("log")
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda value, _: "")
@@ -218,10 +206,6 @@ def band_limits(
     """Returns the lowest and highest value that bands are drawn to.
 
     Wide bands, such as those of two runs, would leave no room for the lines.
-
-    Args:
-      log: whether the axis of values is logarithmic.
-      bounds: lowest and highest value that is possible.
     """
     values = _drawable([y for line in series for y in line.ys])
     low, high = min(values), max(values)
@@ -257,7 +241,6 @@ def lines(
       title: with the first and last values it becomes the alternative text.
       series: the lines; the first `MAX_NAMED` that are not faint are named, the others thin.
       marks: (x, y, label) of points to highlight.
-      xlabel: name of the horizontal axis.
       log: use a logarithmic axis if the values spread widely.
       bounds: lowest and highest value that is possible; the axis has no others.
     """
@@ -302,12 +285,9 @@ def _ends(line: Line) -> str:
 def _draw_line(
     axes: "Axes", line: Line, place: int, limit: int, limits: tuple[float, float]
 ) -> None:
-    """Draws a named line with its band.
+    """Draws at most `limit` points of a named line, and its band between `limits`.
 
-    Args:
-      place: number of the line, which chooses color and style.
-      limit: maximum number of points to draw.
-      limits: lowest and highest value that the band is drawn to.
+    The number of the line, `place`, chooses color and style.
     """
     color, style = _COLORS[place % len(_COLORS)], _STYLES[place % len(_STYLES)]
     xs, ys = thin(line.xs, line.ys, limit=limit)
@@ -320,12 +300,7 @@ def _draw_line(
 
 
 def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[float, float]:
-    """Returns the ends of the axis of values: the bands, where they do not reach the limits.
-
-    Args:
-      series: all lines.
-      limits: lowest and highest value that bands are drawn to.
-    """
+    """Returns the ends of the axis of values: those of the bands, but not beyond the limits."""
     lows = [y for line in series for y in (*line.ys, *line.low)]
     highs = [y for line in series for y in (*line.ys, *line.high)]
     low, high = max(min(_drawable(lows)), limits[0]), min(max(_drawable(highs)), limits[1])
@@ -340,7 +315,6 @@ def score_by_cost(
 
     Args:
       bars: those with a cost; the first `MAX_NAMED` are named, the others gray.
-      xlabel: unit of the costs.
       bounds: lowest and highest score that is possible; intervals end there.
     """
     descriptions = [f"{bar.label} {bar.mean:.4g} at {bar.cost:.4g}" for bar in bars[:MAX_NAMED]]
@@ -371,12 +345,7 @@ def _legend(axes: "Axes") -> None:
 
 
 def scatter(title: str, xs: Sequence[float], ys: Sequence[float], xlabel: str, ylabel: str) -> str:
-    """Returns the SVG of points and of the diagonal on which both values are equal.
-
-    Args:
-      xs, ys: coordinates of each point.
-      title, xlabel, ylabel: texts of the figure and its axes.
-    """
+    """Returns the SVG of points and of the diagonal on which both values are equal."""
     alt = f"{title}: {len(xs)} examples, {xlabel} against {ylabel}."
     xs, ys = _drawable(xs), _drawable(ys)
     keep = np.linspace(0, len(xs) - 1, min(len(xs), MAX_DOTS)).round().astype(int)
@@ -389,12 +358,7 @@ def scatter(title: str, xs: Sequence[float], ys: Sequence[float], xlabel: str, y
 
 
 def histogram(title: str, values: Sequence[float], xlabel: str) -> str:
-    """Returns the SVG of how often numbers occur, in 20 bins.
-
-    Args:
-      title: begins the alternative text.
-      xlabel: what the numbers are.
-    """
+    """Returns the SVG of how often numbers occur, in 20 bins."""
     values = _drawable(values)
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
     alt = f"{title}: median {middle:.4g}; 90% are between {low:.4g} and {high:.4g}."
@@ -411,7 +375,6 @@ def effect(
     """Returns the SVG of the scores of a setting's values as dots, and their means as a line.
 
     Args:
-      name: name of the setting.
       groups: {value: scores}.
       limits: ends of the axis of scores, the same for all settings.
     """
@@ -435,7 +398,6 @@ def reliability(title: str, bins: Sequence[Mapping[str, float]]) -> str:
     """Returns the SVG of how often the answers of each bin of probabilities are right.
 
     Args:
-      title: begins the alternative text.
       bins: "count", "confidence", "accuracy", and "low" and "high" ends of its interval, of each.
     """
     names = ("confidence", "accuracy", "low", "high")
@@ -495,8 +457,6 @@ def points(
     Args:
       names: the two parameters: of xs, of ys.
       xs, ys: their values at each point: numbers, or strings and booleans with one position each.
-      scores: score of each point.
-      metric: name of the scores.
     """
     alt = f"{metric} by {names[0]} and {names[1]} of {len(scores)} points."
     scores = _drawable(scores)
@@ -532,8 +492,6 @@ def parallel_coordinates(
     Args:
       names: the parameters, in the order of their axes.
       rows: values of each point in that order: numbers, or strings with one position each.
-      scores: score of each point.
-      metric: name of the scores.
     """
     best = max(range(len(scores)), key=scores.__getitem__)
     point = ", ".join(f"{n} {v}" for n, v in zip(names, rows[best], strict=True))

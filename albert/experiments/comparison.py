@@ -96,7 +96,6 @@ class Pair:
     """Two sides.
 
     Attributes:
-      first, second: names of the sides.
       seeds: None if unknown, see `why_not_seeds`.
       with_stuck: the same comparison with the runs that did not learn; None if there are none.
       examples: None if unknown, see `why_not_examples`.
@@ -140,9 +139,7 @@ class Compared:
 
     Attributes:
       level: level of the intervals; 1 minus the probability of a false claim in all pairs.
-      sides: `SideScore` of each side.
       pairs: all pairs, or those with the baseline.
-      notes: sentences about all of it.
     """
 
     metric: str
@@ -172,7 +169,6 @@ def compare(
         same on all sides.
       baseline: name of the side that all others are compared with; None: all pairs.
       level: level of the intervals; a difference is claimed if p is at most 1 - level after Holm.
-      random_seed: seed of bootstraps and drawn permutations.
       equivalence_margin: largest difference that does not matter, in the unit of the score; None:
         not tested.
       cluster_column: column of the data that names the group of each example; None: the groups
@@ -219,15 +215,7 @@ def _reader_of_clusters(
     cluster_column: str,
     id_column: str | None,
 ) -> Callable[[Run], clusters.Clusters]:
-    """Returns what reads the groups of the examples of a run, once for each run.
-
-    Args:
-      kept: reads the predictions of a run.
-      cluster_column, id_column: see `compare`.
-
-    Raises:
-      InputError: no run has finished, or the data of the first has no such groups.
-    """
+    """Returns what reads the groups of a run's examples, once for each run; checks the first."""
     first = next((run for side in sides for run in side.counted), None)
     if first is None:
         raise file_io.InputError(f"cluster_column={cluster_column}: no run has finished")
@@ -243,12 +231,7 @@ def compare_two(
     equivalence_margin: float | None = None,
     cluster_column: str | None = None,
 ) -> Compared:
-    """Compares two sides, as `compare` does.
-
-    Args:
-      equivalence_margin: largest difference that does not matter; None: not tested.
-      cluster_column: column that names the group of each example; None: those of the task.
-    """
+    """Compares two sides, as `compare` does."""
     if len(sides) != 2:
         names = ", ".join(side.name for side in sides)
         raise file_io.InputError(
@@ -325,7 +308,6 @@ class _Settings:
         """Compares two sides, whose p is not adjusted yet, and tests whether they are equal.
 
         Args:
-          test: compares them.
           count: runs of the smaller side, or examples; `unit` says which, in the plural.
         """
         comparison, equal = test(level=self.level), None
@@ -469,13 +451,8 @@ def _test_examples(
     """Compares a metric of the predictions of both sides.
 
     Args:
-      groups: runs with their predictions, of both sides.
       name: key of `Predictions.metrics`.
       groups_of_examples: groups that are drawn whole; None: single examples are drawn.
-      minimize: whether lower scores are better.
-      level: level of the interval, such as 0.95.
-      names: names of the two sides.
-      random_seed: seed of bootstraps and drawn permutations.
     """
     sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
@@ -516,7 +493,6 @@ def _scaled(
 
     Args:
       scale: what 1 is in that unit, such as 100 for percent.
-      names: names of the two sides.
     """
     if scale == 1:
         return comparison
@@ -553,8 +529,6 @@ def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
     """Returns the `Change` of an example, with the most frequent answer of each side.
 
     Args:
-      key: id of the example.
-      groups: runs with their predictions, of both sides.
       first, second: fraction of the runs of each side that are right, 0 to 1.
     """
     a, b = (
@@ -569,12 +543,7 @@ def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
 
 
 def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
-    """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves.
-
-    Args:
-      level: level of the claims, such as 0.95.
-      minimize: whether lower scores are better.
-    """
+    """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
     findings = [pair.examples.finding if pair.examples else None for pair in pairs]
     examples = [
@@ -590,12 +559,7 @@ def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
 def _adjust_examples(
     findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float
 ) -> list[Finding | None]:
-    """Returns findings over examples with p and verdict adjusted, see `_holm`.
-
-    Args:
-      findings: one for each of the pairs; None: nothing was compared.
-      level: level of the claims, such as 0.95.
-    """
+    """Returns findings over examples with p and verdict adjusted, see `_holm`."""
     is_loss = [
         pair.examples is not None and results.is_loss(pair.examples.metric) for pair in pairs
     ]
@@ -609,8 +573,6 @@ def _holm(
 
     Args:
       findings: one for each of the pairs; None: nothing was compared.
-      level: level of the claims, such as 0.95.
-      minimize: whether lower scores are better.
     """
     p_values = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
     adjusted = iter(statistics.holm(p_values).tolist() if p_values else ())
@@ -631,12 +593,7 @@ def _holm(
 
 
 def score_side(side: RunGroup, metric: str, level: float = 0.95) -> SideScore:
-    """Returns the `SideScore` of a side: the mean of a score over its runs.
-
-    Args:
-      level: level of the interval, such as 0.95.
-      metric: name of the score.
-    """
+    """Returns the `SideScore` of a side: the mean of a score over its runs."""
     scores = side.scores(metric)
     mean = None
     if scores:
@@ -648,11 +605,7 @@ def score_side(side: RunGroup, metric: str, level: float = 0.95) -> SideScore:
 
 
 def remark(side: RunGroup) -> str:
-    """Returns what became of the runs of a side that are not counted, and what this does.
-
-    Returns:
-      Sentences; "" if all runs are counted and none was restarted.
-    """
+    """Returns what became of the runs of a side that are not counted, and what this does; or ""."""
     total, counts = len(side.runs), side.counts
     others = {status: count for status, count in counts.items() if status != runs.FINISHED}
     parts = []

@@ -87,14 +87,7 @@ def _short_names(paths: list[str]) -> list[str]:
 def _read_name(
     name: str, labels: str | None, columns: tables.Columns, only_recorded: bool
 ) -> Iterator[RunGroup]:
-    """Yields the sides of a name.
-
-    Args:
-      name: folder, glob of folders, SWEEP/POINT or file of predictions.
-      labels: file of the right answers for files of predictions; None: none.
-      columns: names of the columns in that file.
-      only_recorded: whether to omit points of sweeps without a record.
-    """
+    """Yields the sides of a name, see `read`."""
     if name.endswith(_ENDINGS) and file_io.exists(name) and not file_io.is_dir(name):
         yield _read_file(name, labels, columns)
         return
@@ -113,12 +106,7 @@ def _read_name(
 
 
 def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGroup:
-    """Returns the side of a file of predictions.
-
-    Args:
-      labels: file of the right answers; None: the run in its folder knows them.
-      columns: names of the columns in that file.
-    """
+    """Returns the side of a file of predictions; the run in its folder may know the labels."""
     folder, name = os.path.dirname(path) or ".", os.path.basename(path)
     is_kept = name in kept_predictions.FILES and not labels
     if is_kept and file_io.exists(os.path.join(folder, run_record.RUN)):
@@ -142,12 +130,7 @@ def _read_point(folder: str, point: sweep_journal.Point) -> RunGroup:
 
 
 def _side(name: str, folder: str, read_runs: list[Run]) -> RunGroup:
-    """Returns the side of runs, which must be of one task, data and metric.
-
-    Args:
-      name: what tables call the side.
-      folder: folder of a run, a study of seeds or a sweep.
-    """
+    """Returns the side of runs, which must be of one task, data and metric."""
     side = RunGroup(name, folder, tuple(sorted(read_runs, key=lambda run: run.seed)))
     if not side.recorded:
         raise file_io.InputError(f"runs: no run of {name} has a {run_record.RUN} yet")

@@ -98,12 +98,7 @@ def cost_names(costs: Iterable[Mapping[str, float]]) -> list[str]:
 
 
 def cost(name: str, value: float | None) -> str:
-    """Returns a cost as tables show it; "-" if it is unknown.
-
-    Args:
-      name: key of `COSTS`, a field of `run_record.Cost`.
-      value: value in the unit of that field; None: unknown.
-    """
+    """Returns a value of a field of `run_record.Cost` as tables show it; "-" for None."""
     if value is None:
         return "-"
     if name == "flop":
@@ -121,11 +116,7 @@ def _title(compared: Compared) -> str:
 
 
 def _finding_sentence(finding: Finding, over: str) -> str:
-    """Returns a line about a finding, and its method.
-
-    Args:
-      over: what was counted, such as "over seeds"; begins the line.
-    """
+    """Returns a line about a finding and its method; it begins with `over`: "over seeds …"."""
     comparison = finding.comparison
     parts = [f"{comparison.difference:+.4f}"]
     if comparison.low is not None:
@@ -145,11 +136,7 @@ def _finding_sentence(finding: Finding, over: str) -> str:
 
 
 def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
-    """Yields the lines about a pair.
-
-    Args:
-      num_examples: maximum number of gained, and of lost, examples to show.
-    """
+    """Yields the lines about a pair, with up to `num_examples` gained and lost ones."""
     yield f"{pair.second} against {pair.first}"
     if pair.seeds is None:
         yield f"  over seeds: not known: {pair.why_not_seeds}"
@@ -172,11 +159,7 @@ def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
 
 
 def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterable[str]:
-    """Yields the lines about a pair's predictions for the same examples.
-
-    Args:
-      num_examples: maximum number of gained, and of lost, examples to show.
-    """
+    """Yields the lines about a pair's predictions for the same examples, see `_pair_text`."""
     over = f"over {examples.count} examples of {examples.data}, {examples.metric}"
     yield "  " + _finding_sentence(examples.finding, over)
     if examples.note:
@@ -217,7 +200,6 @@ def _to_tables(form: str, comment: str, compared: Compared, num_examples: int) -
     """Returns a comparison as tables, with up to `num_examples` gained and lost ones of a pair.
 
     Args:
-      form: a form of `text_tables`.
       comment: beginning of the lines that belong to no table; "": these are paragraphs.
     """
     title = _title(compared)
@@ -241,11 +223,7 @@ def _to_tables(form: str, comment: str, compared: Compared, num_examples: int) -
 
 
 def to_csv(compared: Compared, num_examples: int = 0) -> str:
-    """Returns a row for each pair and each way to compare it, with numbers in full.
-
-    Args:
-      num_examples: not used: these rows list no examples.
-    """
+    """Returns a row for each pair and each way to compare it, with numbers in full; no examples."""
     rows: list[list[object]] = []
     names = ["difference", "low", "high", "p"]
     header = [
@@ -363,11 +341,7 @@ FORMATS: dict[str, Callable[[Compared, int], str]] = {
 
 
 def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> str:
-    """Formats a comparison in one of `FORMATS`.
-
-    Args:
-      num_examples: most examples to list of those that a pair gains, and of those that it loses.
-    """
+    """Formats a comparison in one of `FORMATS`; it lists examples as `to_text` does."""
     return FORMATS[form](compared, num_examples)
 
 
@@ -437,11 +411,7 @@ def _remark_texts(compared: Compared, pair: Pair) -> Iterator[str]:
 
 
 def _method(over: str, result: statistics.Comparison) -> str:
-    """Returns the sentence on how a result was computed.
-
-    Args:
-      over: what was counted, such as "over seeds"; begins the sentence.
-    """
+    """Returns the sentence on how a result was computed; it begins with `over`, see its callers."""
     pairs = "in pairs" if result.paired else "without pairs"
     note = f"; {result.note}" if result.note else ""
     return f"{over}: {result.method}, {pairs}{note}."
@@ -478,11 +448,7 @@ def change_blocks(compared: Compared) -> Iterator[report_cells.Block]:
 
 
 def _change_cells(change: Change, has_seeds: bool) -> list[str]:
-    """Returns the id, text, label and both answers of a changed example as table cells.
-
-    Args:
-      has_seeds: whether a side has several runs, of which the answers show how many are right.
-    """
+    """Returns a changed example as table cells; with `has_seeds`, also how many runs are right."""
     sides = ((change.first, change.first_right), (change.second, change.second_right))
     guesses = [
         f"{guess} ({share:.0%} of runs right)" if has_seeds else guess for guess, share in sides

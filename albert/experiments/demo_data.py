@@ -94,14 +94,7 @@ _QUESTIONS = {
 
 
 def _draw(rng: random.Random, place: str, mood: str) -> dict[str, str]:
-    """Draws the words of one sentence.
-
-    Args:
-      place, mood: given words of the sentence.
-
-    Returns:
-      {name in the templates, such as "person": word}.
-    """
+    """Draws the words of one sentence of a place and a mood: {name in the templates: word}."""
     people, deeds, things = (words.split() for words in PLACES[place])
     person, helper = rng.sample(people, 2)
     return {
@@ -118,12 +111,7 @@ def _draw(rng: random.Random, place: str, mood: str) -> dict[str, str]:
 
 
 def _sentence(template: str, words: dict[str, str]) -> str:
-    """Fills in a template and makes its first letter a capital.
-
-    Args:
-      template: text with places such as ``{name}``.
-      words: {name: word}.
-    """
+    """Fills {name: word} into a template and makes its first letter a capital."""
     text = template.format(**words)
     return text[0].upper() + text[1:]
 
@@ -142,11 +130,7 @@ def _document(rng: random.Random) -> str:
 
 
 def corpus(seed: int) -> dict[str, str]:
-    """Makes texts with one sentence per line and a blank line between documents.
-
-    Returns:
-      {"train": text, "heldout": text of other documents}.
-    """
+    """Makes {"train", "heldout": text}, a sentence per line, a blank line between documents."""
     rng = random.Random(f"{seed} corpus")
     return {
         name: "\n".join(_document(rng) for _ in range(count))
@@ -190,10 +174,7 @@ TASKS = {
 
 
 def task_files(name: str, seed: int) -> dict[str, str]:
-    """Makes the files of a task in GLUE's layout; no row is in two splits.
-
-    Args:
-      name: one of `TASKS`.
+    """Makes the files of one of `TASKS` in GLUE's layout; no row is in two splits.
 
     Returns:
       {"train": text of train.tsv, "dev": …, "test": …}; test has no labels.
@@ -219,11 +200,7 @@ def task_files(name: str, seed: int) -> dict[str, str]:
 
 
 def _paragraph(rng: random.Random, number: int) -> dict[str, Any]:
-    """Makes a sentence with one question of each kind, in the format of SQuAD.
-
-    Args:
-      number: number of the paragraph, for the ids of its questions.
-    """
+    """Makes a sentence with one question of each kind, in the format of SQuAD."""
     words = _draw(rng, rng.choice(list(PLACES)), rng.choice((GOOD, BAD)))
     template = rng.choice(_ASKED)
     context = _sentence(template, words)
@@ -242,11 +219,7 @@ def _paragraph(rng: random.Random, number: int) -> dict[str, Any]:
 
 
 def squad_files(seed: int) -> dict[str, str]:
-    """Makes questions about single sentences; no sentence is in both splits.
-
-    Returns:
-      {"train": text of a SQuAD file, "dev": …}.
-    """
+    """Makes {"train", "dev": text of a SQuAD file} about single sentences; none is in both."""
     rng = random.Random(f"{seed} SQuAD")
     seen, files = set(), {}
     for split, count in NUM_PARAGRAPHS.items():

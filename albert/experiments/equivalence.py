@@ -43,12 +43,7 @@ class Equivalence:
     unit: str
 
     def verdict(self, better: str | None, verdict: str) -> str:
-        """Returns the verdict of a comparison with what is known of equality.
-
-        Args:
-          better: name of the better side; None: none is claimed.
-          verdict: verdict about a difference.
-        """
+        """Adds what is known of equality to a verdict, which names the better side, or None."""
         equal = f"equal within {self.margin:g}"
         if better:
             return f"{verdict}, yet {equal}" if self.is_equal else verdict
@@ -75,7 +70,6 @@ def test_margin(
 
     Args:
       compare: ``(level=…)`` compares the two sides at a level.
-      margin: largest difference that does not matter, in the unit of the score.
       level: 1 minus the probability of a false claim of equality among all pairs.
       pairs: number of pairs that are tested (Bonferroni).
       count: runs of the smaller side, or examples.

@@ -29,23 +29,13 @@ def _few_seeds(count: int, enough: int = MIN_SEEDS) -> str:
 
 
 def _percentiles(drawn: npt.NDArray, level: float) -> tuple[float, float]:
-    """Returns both ends of the percentile interval.
-
-    Args:
-      drawn: [draws] values of bootstrap samples.
-      level: level of the interval, such as 0.95.
-    """
+    """Returns both ends of the percentile interval of [draws] values of bootstrap samples."""
     low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
 
 
 def _check_defined(*scores: npt.NDArray, names: Sequence[str]) -> None:
-    """Rejects a metric that is undefined (NaN) for a run of any side.
-
-    Args:
-      *scores: [runs] of each side, or one score.
-      names: names of the sides.
-    """
+    """Rejects a metric that is undefined (NaN) for a run of any side; scores: [runs], or one."""
     for name, values in zip(names, scores, strict=True):
         if np.isnan(values).any():
             raise file_io.InputError(
@@ -98,8 +88,6 @@ def _bootstrap(
     Args:
       sides: scores [seeds, tasks] of each.
       metric: metric [...] of scores [..., seeds, tasks] of each side.
-      level: level of the interval.
-      resamples: number of bootstrap samples.
     """
     statistics.check_level(level)
     estimate, count = float(metric(*sides)), min(map(len, sides))
@@ -128,8 +116,6 @@ def interquartile_mean(
 
     Args:
       scores: [seeds, tasks], scaled so that tasks can be compared.
-      level: level of the interval.
-      resamples: number of bootstrap samples.
     """
     values = statistics.check_scores(scores, "scores", 2)
     trim_mean = statistics.scipy_stats().trim_mean
@@ -167,9 +153,6 @@ def probability_of_improvement(
     Args:
       a: [seeds of a, tasks].
       b: [seeds of b, tasks], the same tasks in the same order.
-      level: level of the interval.
-      resamples: number of bootstrap samples.
-      minimize: whether lower scores are better.
     """
     first = statistics.check_scores(a, "a", 2)
     second = statistics.check_scores(b, "b", 2)
@@ -202,13 +185,7 @@ def _weights_of_examples(
 def _seed_scores(
     a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, names: tuple[str, str], dimensions: int
 ) -> tuple[npt.NDArray, npt.NDArray]:
-    """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare.
-
-    Args:
-      names: names of both sides, for messages.
-      dimensions: number of axes that each array must have.
-      paired: whether both sides must have the same number of seeds.
-    """
+    """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare."""
     first = statistics.check_scores(a, names[0], dimensions)
     second = statistics.check_scores(b, names[1], dimensions)
     if first.shape[1] != second.shape[1]:
@@ -232,9 +209,6 @@ def _weighed(
     """Returns the metric [draws, seeds] of a side [seeds, examples, k]; weights [draws, examples].
 
     Computed seed by seed: a product with all seeds at once would copy the side.
-
-    Args:
-      of_means: metric [...] of means over examples [..., k].
     """
     return np.stack([of_means(weights @ rows) for rows in side], axis=1)
 
@@ -288,9 +262,7 @@ def _t_of_draws(
       draws: [draws] differences of bootstrap samples.
       a: [seeds of a] scores on all examples.
       b: [seeds of b].
-      paired: whether seeds are paired.
       examples: number of examples, or of their groups.
-      level: level of the interval.
     """
     t, difference = statistics.scipy_stats().t, float(b.mean() - a.mean())
     groups = (b - a,) if paired else (a, b)
@@ -340,9 +312,6 @@ def multi_bootstrap(
         [seeds of a, examples, k].
       b: [seeds of b, examples] or [seeds of b, examples, k].
       paired_seeds: whether row i of a and of b are paired.
-      minimize: whether lower scores are better.
-      level: level of the interval and of the claim.
-      resamples, names: number of bootstrap samples; names of a and b, for the verdict.
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined; None: the
         mean itself.
       clusters: groups of examples, which are then drawn in place of single ones.
@@ -376,11 +345,7 @@ def multi_bootstrap(
 
 
 def _mid_p(only_a: int, only_b: int) -> float:
-    """Returns the two-sided mid-p of McNemar's test.
-
-    Args:
-      only_a, only_b: numbers of examples that only one model has right.
-    """
+    """Returns the two-sided mid-p of McNemar's test, given how many examples only one has right."""
     stats, total = statistics.scipy_stats(), only_a + only_b
     if not total:
         return 1.0
@@ -403,10 +368,7 @@ def mcnemar(
     examples, not for new seeds.
 
     Args:
-      a_correct: [examples] of 0 and 1, or booleans.
-      b_correct: [examples].
-      level: level of the interval and of the claim.
-      names: names of a and b, for the verdict.
+      a_correct, b_correct: [examples] of 0 and 1, or booleans.
     """
     statistics.check_level(level)
     first, second = _same_length(a_correct, b_correct, names)
@@ -458,13 +420,8 @@ def bootstrap_of_means(
     result holds for new examples, not for new seeds. Equal examples are weighed together.
 
     Args:
-      a: [examples, k] numbers of each example, such as 1 for a correct label.
-      b: [examples, k].
+      a, b: [examples, k] numbers of each example, such as 1 for a correct label.
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
-      minimize: whether lower scores are better.
-      level: level of the interval and of the claim.
-      resamples: number of bootstrap samples.
-      names: names of a and b, for the verdict.
       clusters: groups of examples, which are then drawn in place of single ones (None); interval
         and p are those of t with the variance of the bootstrap, as percentiles of few groups are
         too narrow.
@@ -517,16 +474,9 @@ def _draws_of_clusters(
 def _t_of_clusters(
     draws: npt.NDArray, difference: float, count: int, level: float
 ) -> tuple[float, float, float]:
-    """Returns the interval of a difference and p from draws of `count` clusters.
+    """Returns (low, high, p) of a difference, given its [draws] bootstrap samples of clusters.
 
     Draws of n clusters show only (n - 1) / n of the variance.
-
-    Args:
-      draws: [draws] differences of bootstrap samples.
-      level: level of the interval.
-
-    Returns:
-      (low, high, p).
     """
     t, error = statistics.scipy_stats().t, math.sqrt(np.var(draws) * count / (count - 1))
     if error == 0:

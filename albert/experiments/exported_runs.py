@@ -32,7 +32,6 @@ class ExportedRun:
       flags: {name: value} of all settings, except those that are None.
       scores: {name: number}, such as ``best/eval_accuracy``.
       curves: {name: {step: (seconds since 1970, value)}}, such as ``train/loss``.
-      tags: {name: text}.
     """
 
     key: str
@@ -127,11 +126,7 @@ def _time(text: str) -> float:
 
 
 def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
-    """Yields (name, number) of all finite numbers in a value of JSON, at any depth.
-
-    Args:
-      name: prefix of the names, which also hold the keys on the way, joined by "/".
-    """
+    """Yields (name, number) of all finite numbers in JSON at any depth; names are paths to them."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _numbers(part, f"{name}/{key}")
@@ -154,11 +149,7 @@ def _scores(run: Run) -> dict[str, float]:
 
 
 def _curves(run: Run, start: float) -> dict[str, dict[int, tuple[float, float]]]:
-    """Returns {name: {step: (seconds since 1970, value)}} of all numbers that a run recorded.
-
-    Args:
-      start: seconds since 1970 when the run began.
-    """
+    """Returns {name: {step: (seconds since 1970, value)}} of all numbers that a run recorded."""
     curves: dict[str, dict[int, tuple[float, float]]] = {}
     begun = time = start
     earlier = 0.0

@@ -41,7 +41,6 @@ def read_task(sweep_dir: str, name: str, trials: Iterable[sweep_journal.Trial]) 
     """Reads the row of one task.
 
     Args:
-      sweep_dir: folder of the sweep.
       name: name of the task in the sweep, which is also the name of its folder.
       trials: all trials; those of this task are called ``name`` or ``name/seed_…``.
 
@@ -102,12 +101,7 @@ def _over_seeds(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> dict[s
 
 
 def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
-    """Returns the first state that is not `DONE`, with the path of the log; else `DONE`.
-
-    Args:
-      sweep_dir: folder of the sweep.
-      trials: those of one task.
-    """
+    """Returns the first state that is not `DONE`, with the path of the log; else `DONE`."""
     for trial in trials:
         if trial.state == sweep_journal.WAITING:
             return NOT_RUN
@@ -159,24 +153,16 @@ def _scores_by_task(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float
 
 
 def _matrix(scores: dict[str, dict[str, float]], names: Iterable[str]) -> list[tuple[float, ...]]:
-    """Returns scores [seeds, tasks]; where tasks have different numbers of them, the first few.
+    """Returns {task: {seed: score}} as [seeds, tasks in the order of `names`].
 
-    Args:
-      scores: {task: {seed: score}}.
-      names: tasks, in the order of the columns.
+    Where tasks have different numbers of seeds, these are the first few.
     """
     columns = [list(scores[name].values()) for name in names]
     return list(zip(*columns, strict=False))
 
 
 def _check_same_evaluation(sweep_dir: str, baseline: str, names: Iterable[str]) -> None:
-    """Rejects a baseline whose runs were evaluated on other data.
-
-    Args:
-      baseline: folder of the other sweep.
-      names: names of the tasks.
-      sweep_dir: folder of the sweep.
-    """
+    """Rejects a baseline, the folder of another sweep, whose runs were evaluated on other data."""
     for name in names:
         folders = [
             path
@@ -191,13 +177,7 @@ def _improvement(
 ) -> dict[str, Any]:
     """Returns the probability that a run is better than one of the baseline on a random task.
 
-    Args:
-      own: {task: {seed: score}}.
-      baseline: folder of the other sweep.
-      names: names of the tasks.
-
-    Returns:
-      Fields of `statistics.Estimate`, and the tasks that both sweeps have.
+    It has the fields of `statistics.Estimate`, and the tasks that both sweeps have.
     """
     others = _scores_by_task(_rows(baseline, names))
     shared = [name for name in own if name in others]

@@ -36,7 +36,6 @@ def find(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Effe
 
     Args:
       points: points with scores, see `sweep_results.summarize`.
-      names: settings with several values.
     """
     scores = [point["mean"] for point in points]
     effects = [_effect(name, [p["parameters"][name] for p in points], scores) for name in names]

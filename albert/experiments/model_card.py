@@ -170,7 +170,6 @@ def write(
       folder: folder of the exported model, which gets the card.
       run_folder: folder of its checkpoint.
       step: step of the checkpoint; None: it is not known.
-      form: what the folder holds.
     """
     path = os.path.join(folder, NAME)
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
@@ -194,10 +193,8 @@ def write_for_checkpoint(folder: str, prefix: str, form: ExportFormat, **facts: 
     It names the architecture in the ``config.json`` of the folder, else that of the weights.
 
     Args:
-      folder: folder of the exported model, which gets the card.
       facts: fields of `CardFields`.
       prefix: path of the checkpoint, without ending.
-      form: what the folder holds.
     """
     from albert.model import checkpoints
 
@@ -222,10 +219,6 @@ def _is_ours(text: str) -> bool:
 
 def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, float], str]:
     """Reads the record of a run and the scores of one of its checkpoints.
-
-    Args:
-      folder: folder of the run.
-      step: step of the checkpoint; None: it is not known.
 
     Returns:
       (dict of ``run.json``, {} if unusable; {metric: value}; how this checkpoint was chosen: "best
@@ -310,12 +303,7 @@ def front_matter(
 
 
 def _dataset(record: dict[str, Any], role: str) -> dict[str, str] | None:
-    """Returns {"name", "type", …} of an input of a run; None if it is unknown.
-
-    Args:
-      record: dict of ``run.json``.
-      role: key of its inputs, such as "train_data".
-    """
+    """Returns {"name", "type", …} of an input of a ``run.json``, such as "train_data", or None."""
     entry = record.get("inputs", {}).get(role)
     if entry is None:
         return None
@@ -398,12 +386,8 @@ def _body(
     """Returns the text of the card below its front matter, in Markdown.
 
     Args:
-      name: title of the card.
       record: dict of ``run.json``, or {}.
       scores: {metric: number or None for undefined}, with "step"; {} if there are none.
-      step: step of the checkpoint; None: it is not known.
-      choice: how this checkpoint was chosen; "" if no other was evaluated.
-      labels: label names by id; empty if there are none.
       thresholds: lowest probability of each label of a text; empty if none were chosen.
     """
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
@@ -438,23 +422,14 @@ def _body(
 
 
 def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:
-    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted, or none.
-
-    Args:
-      calibration: entry of that name in ``run.json``; {}: there is none.
-      step: step of the checkpoint; None: it is not known.
-    """
+    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted."""
     found = [calibration.get(name) for name in ("temperature", "thresholds", "abstention")]
     texts = [f"{_escaped(one['text'])}." for one in found if one]
     return ["## Probabilities", *texts] if texts and calibration["step"] == step else []
 
 
 def _introduction(form: ExportFormat, record: dict[str, Any], fields: CardFields) -> str:
-    """Returns the sentences on how the model was trained and what it started from.
-
-    Args:
-      record: dict of ``run.json``, or {}.
-    """
+    """Returns the sentences on how the model was trained and what it started from."""
     if not record:
         return (
             f"{form.title} model. How it was trained is not known: there was no `{run_record.RUN}` "
@@ -513,12 +488,7 @@ def _short(value: object) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns a table in Markdown.
-
-    Args:
-      head: names of the columns.
-      rows: cells of each row, which are shown as text.
-    """
+    """Returns a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     cells = ([str(cell).replace("|", "\\|") for cell in row] for row in lines)
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)

@@ -66,11 +66,7 @@ def _by_id(rows: Iterable[tuple[str, _Row]]) -> dict[str, _Row]:
 
 
 def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Truth]:
-    """Reads {id: example} of a file of labeled rows.
-
-    Args:
-      flag: name of the parameter that gave the path, for messages.
-    """
+    """Reads {id: example} of a file of labeled rows; `flag`: the parameter that gave the path."""
 
     def rows() -> Iterator[tuple[str, _Truth]]:
         """Yields (id, example)."""
@@ -128,12 +124,7 @@ def _read_guesses(path: str) -> dict[str, _Guess]:
 
 
 def _check_is_label(value: object, labels: Iterable[str], place: str) -> None:
-    """Rejects a prediction that is none of the labels, such as several or no answer.
-
-    Args:
-      labels: those that have a probability.
-      place: file and line of the prediction, for messages.
-    """
+    """Rejects a prediction that is none of the labels, such as several or no answer."""
     name = tables.as_name(value)
     if name in labels:
         return
@@ -149,12 +140,7 @@ def _check_is_label(value: object, labels: Iterable[str], place: str) -> None:
 
 
 def _number_of(value: str | float, place: str) -> float:
-    """Returns the finite number in a text.
-
-    Args:
-      value: the text, or a number of JSON.
-      place: file and line of the text, for messages.
-    """
+    """Returns the finite number in a text or in JSON; messages name its place."""
     if not isinstance(value, (str, int, float)) or not glue.is_number(str(value)):
         raise file_io.InputError(
             f"{place}: expected a number, found {value!r}; predictions of labels need the column "
@@ -169,7 +155,6 @@ def _join(
     """Returns the ids of the predicted examples in the order of the data.
 
     Args:
-      path: file of the predictions, for messages.
       examples, guesses: {id: place} of both sides.
       is_part: whether only a part of the examples was to be predicted.
     """
@@ -193,12 +178,7 @@ def _join(
 
 
 def _names_of_model(spellings: Iterable[str], labels: tuple[str, ...]) -> dict[str, str | None]:
-    """Returns {label of the data: name that the model gives it}; None without such a name.
-
-    Args:
-      spellings: labels as the data spells them.
-      labels: label names of the model.
-    """
+    """Returns {label of the data: name that the model gives it}; None without such a name."""
     words = glue.find_words(labels)
     names = {}
     for label in spellings:
@@ -244,12 +224,7 @@ def read_table(path: str, truths: Mapping[str, _Truth], is_part: bool) -> list[O
 
 
 def _number_outcome(key: str, truth: _Truth, guess: _Guess) -> Outcome:
-    """Returns the outcome of a regression's example.
-
-    Args:
-      key: id of the example.
-      truth, guess: label and prediction, with their places.
-    """
+    """Returns the outcome of a regression's example."""
     prediction = _number_of(guess.prediction, guess.place)
     return Outcome(key, truth.text, _number_of(truth.label, truth.place), prediction)
 
@@ -285,11 +260,7 @@ def _truths_of(run: Run) -> dict[str, _Truth] | None:
 
 
 def _race_truths(run: Run, folder: str) -> Iterator[tuple[str, _Truth]]:
-    """Yields (id, example) of the test questions of the levels of a run.
-
-    Args:
-      folder: folder that holds the folder RACE.
-    """
+    """Yields (id, example) of the test questions of the levels of a run, in the folder of RACE."""
     levels = _race_levels(run)
     for row in race.iter_race_examples(folder, "test", do_lower_case=False, **levels):
         place = f"{folder}: question {row.guid} of the level {row.level}"
@@ -379,8 +350,6 @@ def _read_by_question(
     """Reads {question id: value} from a file, in the order of the questions.
 
     Args:
-      path: JSON file with such an object.
-      questions: ids.
       shape: shape of each value, as `json_shapes.check` takes it.
       is_part: whether other questions than these may be missing.
     """
@@ -391,11 +360,7 @@ def _read_by_question(
 
 
 def read_words(path: str) -> list[Outcome]:
-    """Reads the outcomes of sentences.
-
-    Args:
-      path: lines of a word, its label and its predicted label; an empty line between sentences.
-    """
+    """Reads sentences: a word, its label and its predicted label per line, empty lines between."""
     columns = (word_files.Columns(label=str(number)) for number in (2, 3))
     try:
         labels, predictions = (

@@ -101,9 +101,7 @@ class FinishedRuns:
     """Finished runs that tell the spread and the time of further ones.
 
     Attributes:
-      sides: points and runs over seeds.
       seconds: time by the clock of each run that has trained and ended.
-      hosts: names of the machines that ran them.
       total: number of runs that have ended in any way.
       without_score: number of them that failed or did not learn.
     """
@@ -201,12 +199,7 @@ def measure_spread(runs: FinishedRuns) -> Spread:
 
 
 def _difference_deviation(scores: Sequence[Mapping[int, float]], deviation: float) -> float:
-    """Returns the deviation of differences of points with the same seed.
-
-    Args:
-      scores: {seed: score} of each point.
-      deviation: deviation of scores of one point over seeds.
-    """
+    """Returns the deviation of differences of points with the same seed."""
     same = [values for values in scores if set(values) == set(scores[0])]
     if len(same) < 2:
         return deviation * math.sqrt(2)
@@ -277,14 +270,7 @@ def _table(
     seconds: float | None,
     parallel: int,
 ) -> Iterator[str]:
-    """Yields the lines of the table of differences.
-
-    Args:
-      detect: differences to show, in units of the score.
-      points, pairs: number of points and of compared pairs of points.
-      seconds: mean time of a run; None: it is not known.
-      parallel: number of runs at the same time.
-    """
+    """Yields the lines of the table of differences; `seconds`: mean time of a run, if known."""
     differences = detect or [m * spread.deviation for m in _MULTIPLES]
     level = 1 - (1 - _LEVEL) / pairs
     header = ["difference", "seeds for one pair of points", "seeds for the whole table", "runs"]
@@ -308,11 +294,7 @@ def _table(
 
 
 def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iterator[str]:
-    """Yields a sentence on the smallest difference that the planned seeds show.
-
-    Args:
-      pairs: number of pairs that the whole table compares.
-    """
+    """Yields a sentence on the smallest difference that the planned seeds show."""
     if plan.repeats < 2:
         yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return
@@ -329,14 +311,7 @@ def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> It
 def _time(
     runs: FinishedRuns | None, seconds: float | None, total: int, parallel: int
 ) -> Iterator[str]:
-    """Yields sentences on how long the plan takes.
-
-    Args:
-      runs: finished runs that tell the time; None: it is not known.
-      seconds: mean time of a run; None: it is not known.
-      total: number of runs.
-      parallel: number of runs at the same time.
-    """
+    """Yields sentences on how long the plan takes, see `_table`."""
     if seconds is None or runs is None:
         yield "How long runs take here is not known: name finished ones with plan_from."
         return

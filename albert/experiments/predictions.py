@@ -118,13 +118,9 @@ def find_file(run: Run) -> str | None:
 
 
 def read_outcomes(run: Run, path: str) -> list[Outcome]:
-    """Reads the label and the prediction of each example in a file of a run.
+    """Reads the label and the prediction of each example in a file from `find_file`.
 
-    Args:
-      path: the file with its predictions, from `find_file`.
-
-    Returns:
-      The outcomes in the order of the data; [] if this is gone or has no labels.
+    The outcomes are in the order of the data; [] if this is gone or has no labels.
     """
     name = os.path.basename(path)
     if name == outcomes.EXAMPLES:
@@ -140,9 +136,7 @@ def read_outcomes(run: Run, path: str) -> list[Outcome]:
 def find_warning(run: Run, path: str) -> str:
     """Returns why the outcomes in a file may not be those of the result of a run; "" if they are.
 
-    Args:
-      path: the file with its predictions, from `find_file`. Changes of the data do not matter to
-        ``examples.jsonl``.
+    Changes of the data do not matter to ``examples.jsonl``.
     """
     is_kept = os.path.basename(path) == outcomes.EXAMPLES
     texts = [find_other_step(run), "" if is_kept else older_predictions.find_change(run)]
@@ -225,7 +219,6 @@ def read_clusters(run: Run, own: Predictions, column: str, id_column: str | None
     """Reads the groups of predicted examples from a column of their data.
 
     Args:
-      own: predictions of the run.
       column: column that names the group of each row.
       id_column: column of the ids; None: that of the run, or rows are numbered.
     """
@@ -256,14 +249,7 @@ def read_clusters(run: Run, own: Predictions, column: str, id_column: str | None
 
 
 def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | None) -> Predictions:
-    """Returns what a file of outcomes holds, by the ids of the examples.
-
-    Args:
-      rows: outcomes of the examples.
-      path: file of the predictions.
-      data: path of the predicted data.
-      sha256: hash of that data; None: it is not known.
-    """
+    """Returns what a file of outcomes holds, by the ids of the examples."""
     ids = collections.Counter(row.guid for row in rows)
     if repeated := [item for item in ids.most_common(1) if item[1] > 1]:
         guid, count = repeated[0]
@@ -342,12 +328,7 @@ def has_label_sets(rows: Sequence[Outcome]) -> bool:
 
 
 def _members(rows: Sequence[Outcome], names: Sequence[str], side: str) -> npt.NDArray:
-    """Returns the labels, or the predictions, of outcomes as booleans [examples, labels].
-
-    Args:
-      names: all label names.
-      side: attribute of `Outcome`: "label" or "prediction".
-    """
+    """Returns the labels in an attribute (`side`) of outcomes as booleans [examples, names]."""
     sets = [{*getattr(row, side)} for row in rows]
     return np.array([[name in members for name in names] for members in sets])
 
@@ -440,11 +421,7 @@ def _square(means: npt.NDArray) -> npt.NDArray:
 
 
 def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict[str, Metric]:
-    """Returns {name: metric} of classes: accuracy, of two the F1 of one, correlation, means.
-
-    Args:
-      names: all label names.
-    """
+    """Returns {name: metric} of classes: accuracy, of two the F1 of one, correlation, means."""
     labels = np.array([row.label for row in rows], object)
     predictions = np.array([row.prediction for row in rows], object)
     right = (labels == predictions).astype(float)[:, None]
@@ -639,11 +616,7 @@ def best_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]
 def _answer_table(
     rows: Sequence[Outcome], chosen: Iterable[Outcome]
 ) -> tuple[list[str], list[list[object]]]:
-    """Returns (names of the columns, rows of cells) of chosen answers.
-
-    Args:
-      rows: all answers.
-    """
+    """Returns (names of the columns, rows of cells) of those answers of `rows` that were chosen."""
     has_odds = "null_odds" in rows[0].numbers  # SQuAD 2.0 only
     header = ["question", "text", "right", "predicted", "F1"]
     header += ["null odds", "probability"] if has_odds else ["probability"]

@@ -75,7 +75,6 @@ def render(
     """Renders the content of a page as HTML.
 
     Args:
-      title: plain text.
       facts: blocks above all sections.
       sections: titles and blocks; a section whose blocks are empty is omitted.
     """
@@ -277,10 +276,7 @@ def runs_page(
     """Makes the HTML of a report on several runs of one task.
 
     Args:
-      sides: the runs, in groups.
-      axis: what the curves are drawn over.
       cost_axis: unit of the costs that scores are drawn against.
-      note: sentence about the runs; "" for none.
     """
     runs = recorded(sides)
     check_axis(runs, axis)
@@ -381,13 +377,7 @@ def comparison_page(
     equivalence_margin: float | None = None,
     cluster_column: str | None = None,
 ) -> str:
-    """Makes the HTML of the page that compares two sides.
-
-    Args:
-      cost_axis: unit of the costs that scores are drawn against.
-      equivalence_margin: largest difference that does not matter; None: not tested.
-      cluster_column: column that names the group of each example; None: those of the task.
-    """
+    """Makes the HTML of the page that compares two sides, as `comparison.compare` does."""
     compared = comparison.compare_two(sides, equivalence_margin, cluster_column)
     (pair,) = compared.pairs
     runs = recorded(sides)
@@ -477,12 +467,7 @@ def _bar(row: comparison.SideScore, axis: Axis) -> charts.Bar:
 def _against_cost(
     metric: str, bars: Sequence[charts.Bar], axis: Axis, bounds: tuple[float, float]
 ) -> tuple[list[Figure], str]:
-    """Returns (caption, SVG) of scores against cost, in a list, and a note.
-
-    Args:
-      metric: name of the score.
-      bounds: lowest and highest score that is possible.
-    """
+    """Returns (caption, SVG) of scores against cost, in a list, and a note."""
     with_cost = [bar for bar in bars if bar.cost]
     costs = [bar.cost for bar in bars if bar.cost]
     unit = "steps" if axis == STEPS else axis.label
@@ -516,7 +501,6 @@ def sweep_page(
 
     Args:
       axes: the two parameters of the heat map; by default those with the most values.
-      cost_axis: unit of the costs that scores are drawn against.
     """
     summary = sweep.summary
     axes = report_sweeps.check_axes(sweep, axes)

@@ -81,11 +81,7 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A link to another part of the page.
-
-    Attributes:
-      target: id of that part.
-    """
+    """A link to the part of the page with the id `target`."""
 
     kind: ClassVar[str] = "link"
     text: str
@@ -142,7 +138,6 @@ def bar(value: float | None, bounds: tuple[float, float], text: str = "") -> obj
     """Returns the cell of a number (None: unknown), with a bar from 0 if it has a largest value.
 
     Args:
-      bounds: lowest and highest value that is possible.
       text: how the number is shown; "": as other numbers in tables.
     """
     if value is None or not (bounds[0] == 0 and math.isfinite(bounds[1])):

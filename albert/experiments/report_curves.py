@@ -54,12 +54,7 @@ _PROGRESS = (
 def _lines_of(
     groups: Iterable[RunGroup], kind: str, name: str, axis: Axis
 ) -> tuple[list[charts.Line], list[str]]:
-    """Returns the lines of groups, and sentences about what they omit.
-
-    Args:
-      kind: kind of the lines in the files of metrics, such as `run_record.TRAIN`.
-      name: key of the number.
-    """
+    """Returns the lines of groups for one `Run.curve`, and sentences about what they omit."""
     lines, notes = [], []
     for group in groups:
         group_lines, group_notes = _lines_of_group(group, kind, name, axis)
@@ -71,12 +66,7 @@ def _lines_of(
 def _lines_of_group(
     group: RunGroup, kind: str, name: str, axis: Axis
 ) -> tuple[list[charts.Line], list[str]]:
-    """Returns the lines of a group, and sentences about what they omit.
-
-    Args:
-      kind: kind of the lines in the files of metrics, such as `run_record.TRAIN`.
-      name: key of the number.
-    """
+    """Returns the lines of a group for one `Run.curve`, and sentences about what they omit."""
     curves, lines, notes = [], [], []
     for run in group.averaged:
         steps, values = run.curve(kind, name)
@@ -110,9 +100,6 @@ def _mean_line(name: str, curves: Sequence[_Curve]) -> tuple[charts.Line | None,
 
     It is None if they share no steps. It reaches as far as all of them do: a mean of fewer runs
     would jump.
-
-    Args:
-      name: label of the line.
     """
     first = max(curve.steps[0] for curve in curves)
     last = min(curve.steps[-1] for curve in curves)
@@ -147,9 +134,7 @@ def _figure(
     """Returns a figure; the caption says what is thinned, gray or cut off.
 
     Args:
-      limits: lowest and highest possible value.
-      log: see `charts.lines`.
-      marks: (x, y, label) of points to highlight.
+      marks: see `charts.lines`.
       remark: follows the caption, but is not in the alternative text.
     """
     svg = charts.lines(caption, lines, marks, log=log, xlabel=axis.label, bounds=limits)
@@ -193,11 +178,7 @@ def together(groups: Iterable[RunGroup], axis: Axis, noun: str = "runs") -> Iter
 def metric_curves(
     groups: Iterable[RunGroup], title: str, metric: str, axis: Axis
 ) -> Iterator[Figure]:
-    """Yields a figure of one score of groups, if any has recorded it.
-
-    Args:
-      metric: name of the score in evaluations.
-    """
+    """Yields a figure of one score of groups, if any has recorded it."""
     groups = list(groups)
     lines, notes = _lines_of(groups, "eval", metric, axis)
     if lines:
@@ -291,23 +272,13 @@ def _has_entities(run: Run) -> bool:
 
 
 def _line(run: Run, label: str, kind: str, name: str, axis: Axis) -> charts.Line:
-    """Returns the line of one number of a run, without points if it lacks the axis.
-
-    Args:
-      label: name of the line.
-      kind: kind of the lines in the file of metrics, such as `run_record.TRAIN`.
-      name: key of the number.
-    """
+    """Returns the line of one number of a run, without points if it lacks the axis."""
     steps, values = run.curve(kind, name)
     return charts.Line(label, run.places(steps, axis) or [], values)
 
 
 def _of_classes(run: Run, by_class: Mapping[str, Mapping[str, str]], axis: Axis) -> list[Figure]:
-    """Returns figures of the scores of classes, with at most `charts.MAX_NAMED` classes each.
-
-    Args:
-      by_class: {score: {class: name of the metric}}.
-    """
+    """Returns figures of {score: {class: metric}}, each with at most `charts.MAX_NAMED` classes."""
     figures, limit = [], charts.MAX_NAMED
     noun = "type of entity" if _has_entities(run) else "label"
     for score, names in by_class.items():

@@ -214,12 +214,7 @@ def _numbers(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
 
 
 def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[Block]:
-    """Yields the blocks of a SQuAD run: scores over the threshold, the worst and best answers.
-
-    Args:
-      threshold: null odds from which no answer is given; None: none is used.
-      name: name of the predicted data.
-    """
+    """Yields the blocks of a SQuAD run: scores over the threshold, the worst and best answers."""
     curve = predictions.threshold_curve(rows)
     if curve:
         svg = charts.threshold_curve(*curve, threshold)

@@ -22,8 +22,7 @@ from albert.io import file_io
 
 
 def check_axes(sweep: sweep_results.Sweep, axes: Sequence[str] | None) -> Sequence[str]:
-    """Returns the names of the parameters on the axes of the heat map; fewer than two: there is
-    none.
+    """Returns the names of both axes of the heat map; fewer than two: there is none.
 
     Args:
       axes: two names from the user; None: the two parameters with the most values.
@@ -84,11 +83,7 @@ def _verdict(summary: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Block]:
-    """Yields the table of a sweep with the score first, intervals as lines, and costs; and notes.
-
-    Args:
-      sides: the points of which a run has left a record.
-    """
+    """Yields the table of a sweep, score first, with intervals as lines and costs; and notes."""
     summary = sweep.summary
     comparison = summary.get("comparison") or {}
     header, rows = sweep_results.rows(summary)
@@ -132,12 +127,7 @@ def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Bl
 def _links(
     sweep: sweep_results.Sweep, own: Sequence[dict[str, Any]], sides: Sequence[RunGroup]
 ) -> list[object]:
-    """Returns the names of points as links to their first run, if it has left a record.
-
-    Args:
-      own: points of the sweep, see `sweep_results.summarize`.
-      sides: see `points`.
-    """
+    """Returns the names of points as links to their first run, if it has left a record."""
     runs = recorded(sides)
     targets = {
         _trial_folder(sweep, folder): target
@@ -189,11 +179,7 @@ def _names(sweep: sweep_results.Sweep) -> list[str]:
 
 
 def pairs(sweep: sweep_results.Sweep, axes: Sequence[str]) -> Iterator[Block]:
-    """Yields scores over two settings: a heat map, or points if there are too many values.
-
-    Args:
-      axes: names of the settings of columns and rows, see `check_axes`.
-    """
+    """Yields scores over two settings: a heat map, or points if there are too many values."""
     tried, metric = sweep_results.scored_points(sweep), sweep.summary["metric"]
     if len(tried) < 2 or len(axes) < 2:
         return

@@ -25,11 +25,7 @@ class NothingToRepeat(file_io.InputError):
 
 
 def trained(record: dict) -> list[dict]:
-    """Returns the sessions, {field: value}, of the content of a ``run.json`` that trained.
-
-    Raises:
-      NothingToRepeat: no session trained.
-    """
+    """Returns the sessions of a ``run.json`` that trained; raises `NothingToRepeat` without any."""
     sessions = [s for s in record["sessions"] if run_record.TRAIN in s["stages"]]
     if not sessions:
         stages = sorted({stage for session in record["sessions"] for stage in session["stages"]})
@@ -72,7 +68,6 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
     """Returns the words of the command that repeats the run.
 
     Args:
-      record: dict of ``run.json``.
       output_dir: the new folder. Files that the run wrote inside its own folder, and an exported
         model, go inside this folder.
       more: {name: value} of flags to pass although they had their defaults; None: no others.
@@ -96,12 +91,7 @@ def command(record: dict, output_dir: str, more: dict | None = None) -> list[str
 
 
 def repeat_schedule(record: dict, folder: str, output_dir: str) -> None:
-    """Copies the steps and rates of a run with a time budget to the folder of its repetition.
-
-    Args:
-      record: dict of ``run.json``.
-      folder: folder of the run.
-    """
+    """Copies the steps and rates of a run with a time budget to the folder of its repetition."""
     if record["flags"].get("budget_minutes", {}).get("value"):
         budget.repeat(folder, output_dir)
 
@@ -118,12 +108,7 @@ def _words(name: str, value: object) -> list[str]:
 
 
 def run(words: list[str], directory: str) -> None:
-    """Runs a command and waits for its end.
-
-    Args:
-      words: program and its arguments.
-      directory: base of relative paths; the current directory if it no longer exists.
-    """
+    """Runs a command, in the current directory if the given one is gone, and waits for its end."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(albert.__file__)))
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = processes.start_program(
@@ -148,9 +133,6 @@ def run(words: list[str], directory: str) -> None:
 def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
     """Compares a run with its repetition.
 
-    Args:
-      folder, other: output folders of the run and of its repetition.
-
     Returns:
       Three lists of lines: what is equal, which results differ, and which circumstances differ
       (versions, machine, inputs, settings).
@@ -173,12 +155,7 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
 def _compare_results(
     sessions: list[list[dict[str, Any]]], equal: list[str], different: list[str]
 ) -> None:
-    """Compares the last results, and adds a line to one of the lists.
-
-    Args:
-      sessions: entries "sessions" of both records.
-      equal, different: lines of the report, which this extends.
-    """
+    """Compares the last results, and adds a line to one of the lists."""
     last_results = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
     if not any(last_results):
         return
@@ -196,10 +173,6 @@ def _rows(
     rows: Iterable[dict[str, Any]], sessions: list[dict[str, Any]]
 ) -> dict[tuple[str, int, int], dict[str, float]]:
     """Returns what training and evaluations measured.
-
-    Args:
-      rows: {name: value} of each line of the file of metrics.
-      sessions: entries "sessions" of the record.
 
     Returns:
       Values by name, for each (kind, first step, last step); those of training are means over these
@@ -226,9 +199,7 @@ def _compare_rows(
     """Compares what training and evaluations measured, and adds lines to the lists.
 
     Args:
-      rows: result of `_rows` for the run and for its repetition.
       is_whole: whether the first run was done, so that no evaluation may be missing on either side.
-      equal, different: lines of the report, which this extends.
     """
     before, after = rows
     both = before.keys() & after.keys()
@@ -253,12 +224,7 @@ def _compare_rows(
 
 
 def _circumstances(records: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> list[str]:
-    """Describes the differences between the circumstances of two runs, a line for each.
-
-    Args:
-      records: dicts of ``run.json`` of the run and of its repetition.
-      sessions: sessions of the first run.
-    """
+    """Describes the differences between the circumstances of two runs, a line for each."""
     parts = (*_ENVIRONMENT, "inputs")
     before, after = records
     differences = run_record.differences(before, after, parts)

@@ -57,12 +57,7 @@ def _data_name(run: Run) -> str:
 
 
 def _of_classes(counts: Sequence[ClassCount], examples: str) -> str:
-    """Returns a sentence on the fraction that is right, and on always giving the same answer.
-
-    Args:
-      counts: examples of each class.
-      examples: noun for what was classified, in the plural.
-    """
+    """Returns a sentence on how many examples (their noun) are right, and on a constant answer."""
     total, right = sum(row.labels for row in counts), sum(row.right for row in counts)
     most = max(counts, key=lambda row: row.labels)
     text = f"{right / total:.1%} of {total:,} {examples} right"

@@ -347,9 +347,7 @@ def read_run(folder: str, name: str, outcome: str = "", given_seed: int | None =
     """Reads the run of a folder, which may have left no record.
 
     Args:
-      name: what tables call the run.
-      outcome: how it ended, if the caller knows it; else "".
-      given_seed: its seed, if the caller knows it; else None.
+      outcome, given_seed: how it ended and its seed, if the caller knows them; else "" and None.
     """
     path = os.path.join(folder, run_record.RUN)
     if not file_io.exists(path):
@@ -377,12 +375,7 @@ def runs_of_trial(folder: str, trial: sweep_journal.Trial) -> list[Run]:
 
 
 def _read_parts(folder: str, name: str, outcome: str, seed: int | None) -> Iterator[Run]:
-    """Yields the run of a folder, or each of its runs over seeds, also those that failed.
-
-    Args:
-      name: what tables call the run.
-      outcome, seed: how it ended and its seed, if the caller knows them; else "" and None.
-    """
+    """Yields the run of a folder, or each of its runs over seeds, also those that failed."""
     path = os.path.join(folder, seed_runs.SEEDS)
     if not file_io.exists(path):
         yield read_run(folder, name, outcome, seed)
@@ -504,11 +497,7 @@ class RunGroup:
         ]
 
     def scores(self, metric: str, with_stuck: bool = False) -> dict[int, float]:
-        """Returns {seed: score} of compared runs; `with_stuck` adds those that learned nothing.
-
-        Args:
-          metric: name of the score.
-        """
+        """Returns {seed: score} of compared runs; `with_stuck` adds those that learned nothing."""
         runs = [run for run in self.runs if run.status in stuck_runs.LEARNED_NOTHING]
         runs = [*self.counted, *(run for run in runs if with_stuck and run not in self.counted)]
         return {run.seed: run.scores[metric] for run in runs if metric in run.scores}
@@ -550,7 +539,6 @@ def check_same_task(
     """Checks that runs or groups are of one task.
 
     Args:
-      names: what messages call the runs or groups.
       tasks: (script, name of the task or None) of each.
       reason: why they must be; ends the message.
       flag: begins the message.

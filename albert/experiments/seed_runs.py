@@ -41,7 +41,6 @@ class Study:
 
     Attributes:
       folder: output folder; the run with seed `n` uses its subfolder ``seed_<n>``.
-      script: name of a module of the package.
       metric: the result to compare; for losses, lower is better.
       arguments: ``(seed, folder)`` -> command line arguments of a run.
       flags: {name: JSON-ready value} of the flags that all runs have.
@@ -63,9 +62,7 @@ def _outcome(metric: str, seed: int, name: str, folder: str, status: int) -> Ent
     """Returns the entry in `seeds.json` of a run that has ended.
 
     Args:
-      metric: name of the score.
       name, folder: name of its folder inside that of the study, and whole path.
-      status: exit status of its process.
 
     Returns:
       {"seed", "folder": `name`, "status": one of `_STATUSES`, "exit_status", "restarts": number of
@@ -106,20 +103,13 @@ def _remark(metric: str, run: Entry) -> str:
 
 
 def _counted(runs: Iterable[Entry], name: str) -> list[float]:
-    """Returns the scores of the runs that have learned.
-
-    Args:
-      name: key of the scores: "result" (dev data) or "test".
-    """
+    """Returns the scores of the runs that have learned; `name`: "result" (dev data) or "test"."""
     good = [run for run in runs if run["status"] == FINISHED]
     return [run[name] for run in good if run.get(name) is not None]
 
 
 def summarize(metric: str, runs: list[dict]) -> dict:
     """Returns the content of `seeds.json`: the runs, and statistics of those that have learned.
-
-    Args:
-      runs: results of `_outcome`.
 
     Returns:
       dict: metric, runs, mean, deviation (of a sample; None for fewer than two), the same for the
@@ -198,12 +188,7 @@ def _state(metric: str, run: Entry) -> Iterator[str]:
 
 
 def _spread_text(summary: dict[str, Any], prefix: str) -> str:
-    """Returns mean, interval and deviation of runs as text.
-
-    Args:
-      summary: result of `summarize`.
-      prefix: prefix of its keys: "" for dev data, "test_" for test data.
-    """
+    """Returns mean, interval and deviation; `prefix` of the keys: "" (dev data) or "test_"."""
     deviation = text_tables.number(summary[f"{prefix}deviation"], "unknown")
     scores = _counted(summary["runs"], "test" if prefix else "result")
     interval = statistics.Summary.from_scores(scores).interval
@@ -249,12 +234,7 @@ def describe(folder: str) -> str:
 
 
 def _mean_text(summary: dict[str, Any], prefix: str) -> str:
-    """Returns mean and deviation of a summary as text.
-
-    Args:
-      summary: result of `summarize`.
-      prefix: prefix of its keys: "" for dev data, "test_" for test data.
-    """
+    """Returns mean and deviation of a summary as text, see `_spread_text`."""
     keys = ("mean", "deviation")
     return ", ".join(f"{key} {text_tables.number(summary[prefix + key])}" for key in keys)
 
@@ -277,12 +257,7 @@ def count_restarts(folder: str) -> int:
 
 
 def _known(path: str, metric: str) -> dict[int, Entry]:
-    """Returns {seed: its entry, see `_outcome`} of an earlier call.
-
-    Args:
-      path: file `seeds.json`, which may be missing.
-      metric: name of the score, which must be that of the earlier call.
-    """
+    """Returns {seed: its entry} of an earlier call; checks that it had the same metric."""
     if not file_io.exists(path):
         return {}
     summary = read(path)
@@ -303,7 +278,6 @@ def differences(recorded: Mapping[str, Any], flags: Mapping[str, Any]) -> list[s
     """Returns the flags, as ``name=value (was value)``, with which a run cannot be resumed.
 
     Args:
-      recorded: flags of the run's record.
       flags: {name: JSON-ready value}; those that the record lacks are not compared.
     """
     was = {name: recorded[name]["value"] for name in flags if name in recorded}
@@ -315,11 +289,7 @@ def differences(recorded: Mapping[str, Any], flags: Mapping[str, Any]) -> list[s
 
 
 def _check_same_study(study: Study, folders: Iterable[str]) -> None:
-    """Rejects a folder whose runs have other settings.
-
-    Args:
-      folders: folders of its runs.
-    """
+    """Rejects a folder whose runs have other settings."""
     for folder in folders:
         if different := differences(run_record.read(folder)["flags"], study.flags):
             raise file_io.InputError(
@@ -367,11 +337,7 @@ def _has_new_stages(study: Study, folder: str) -> bool:
 
 
 def _check_can_resume(study: Study, unfinished: Sequence[str]) -> None:
-    """Rejects a study with unfinished runs of which only the best checkpoint is left.
-
-    Args:
-      unfinished: folders of the runs that must be evaluated or predict again.
-    """
+    """Rejects a study with unfinished runs of which only the best checkpoint is left."""
     if unfinished and study.flags.get("keep_only_best"):
         raise file_io.InputError(
             f"output_dir={study.folder}: {unfinished[0]} must be evaluated or predict again, but "
@@ -390,12 +356,7 @@ def run(
 
     Args:
       first_seed: seed of the first run; each later run has the next seed.
-      count: number of runs.
       start_run: ``(study, seed, folder) -> exit status``; replaces `start`.
-
-    Raises:
-      file_io.InputError: all runs failed, another process makes them, or the folder has another
-        study.
     """
     file_io.make_dirs(study.folder)
     with locks.written_by_one(study.folder):
@@ -403,12 +364,7 @@ def run(
 
 
 def _run(study: Study, seeds: Sequence[int], start_run: Callable[[Study, int, str], int]) -> str:
-    """Makes the missing runs, see `run`; returns a table of all runs.
-
-    Args:
-      seeds: seeds of the runs to make; those of earlier calls stay in the study.
-      start_run: ``(study, seed, folder) -> exit status`` of a run.
-    """
+    """Makes the missing runs, see `run`; returns a table of all, with those of earlier calls."""
     path = os.path.join(study.folder, SEEDS)
     runs = _known(path, study.metric)
     others = sorted({*runs} - {*seeds})

@@ -34,7 +34,6 @@ class Estimate:
     Attributes:
       low, high: interval; None if the scores are too few, see `note`.
       level: fraction of such intervals that hold the true value.
-      method: name of the method.
       n: number of scores (runs).
       note: caution in words; "" without one.
     """
@@ -59,7 +58,6 @@ class Comparison:
       level: level of the interval; a difference is claimed if p is at most 1 - level.
       method: names of the tests behind p.
       n_a, n_b: numbers of scores (runs or examples).
-      paired: whether scores were compared in pairs.
       better: name of the better one; None if none is claimed.
       verdict: "b is better by 0.0123", "not distinguishable" or "not known: …".
       note: caution in words; "" without one.
@@ -86,7 +84,6 @@ class Point:
     """A point of a sweep, compared with the reference of its `Points`.
 
     Attributes:
-      mean: mean score over its seeds.
       n: number of scores.
       failed: number of runs without a score.
       difference: mean minus that of the reference.
@@ -161,12 +158,7 @@ def check_level(level: float, name: str = "level") -> float:
 
 
 def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.NDArray:
-    """Checks that scores are finite numbers, at least one; returns them as float64, same shape.
-
-    Args:
-      name: what has the scores, for messages.
-      dimensions: number of axes that they must have.
-    """
+    """Checks that scores are finite numbers, at least one; returns them as float64, same shape."""
     try:
         values = np.asarray(scores, np.float64)
     except (TypeError, ValueError) as error:
@@ -193,9 +185,6 @@ def decide(
     Args:
       difference: mean of the second less that of the first.
       p: None: it is not known.
-      level: level of the claim, such as 0.95.
-      names: names of the first and the second.
-      minimize: whether lower scores are better.
     """
     if p is None or p > check_level(level) or difference == 0:
         return None, NOT_DISTINGUISHABLE
@@ -224,9 +213,7 @@ def mean_interval(
 
     Args:
       scores: [seeds].
-      level: level of the interval.
       method: "t" or "bca".
-      resamples: number of bootstrap samples, for "bca".
     """
     values = check_scores(scores, "scores")
     check_level(level)
@@ -266,7 +253,6 @@ def mean_band(
 
     Args:
       scores: [seeds, points], at least two seeds.
-      level: level of the intervals.
 
     Returns:
       (mean, low, high), [points] each.
@@ -320,8 +306,6 @@ def expected_best(
     Args:
       scores: [n], such as one per trial of a random search.
       k: number of runs, at most n.
-      level: level of the interval.
-      minimize: whether lower scores are better.
     """
     values = np.sort(check_scores(scores, "scores"))
     alpha, n, sign = check_level(level), len(values), -1 if minimize else 1
@@ -357,14 +341,10 @@ def _has_no_spread(values: npt.NDArray) -> bool:
 
 
 def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
-    """Returns the two-sided p of the sign-flip permutation test of paired differences.
+    """Returns the two-sided p of the sign-flip permutation test of paired differences [pairs].
 
     Exact: all 2^n signs are tried up to n = 16; of more, 65,536 are drawn. Its smallest p is
     2^(1-n), so n = 6 pairs are needed for p < 0.05.
-
-    Args:
-      differences: [pairs].
-      random_seed: seed of drawn signs.
     """
     values = check_scores(differences, "differences")
     if len(values) == 1:
@@ -382,15 +362,10 @@ def sign_flip_p(differences: npt.ArrayLike, *, random_seed: int = 0) -> float:
 
 
 def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -> float:
-    """Returns the two-sided p of the permutation test of the difference of two means.
+    """Returns the two-sided p of the permutation test of the difference of means of [n] and [m].
 
     Exact: all splits are tried if there are at most 65,536 (9 and 9 scores); of more, this many
     are drawn. Its smallest p is 2 / C(n + m, n), so 4 and 4 scores are needed for p < 0.05.
-
-    Args:
-      a: [n].
-      b: [m].
-      random_seed: seed of drawn splits.
     """
     first, second = check_scores(a, "a"), check_scores(b, "b")
     if len(first) == len(second) == 1:
@@ -409,13 +384,7 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike, *, random_seed: int = 0) -
 def _t_test(
     a: npt.NDArray, b: npt.NDArray, paired: bool, level: float = 0.95
 ) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Returns low, high and p of b - a by the t test; (None, None, None) without a spread.
-
-    Args:
-      a, b: [n] and [m] scores.
-      paired: whether a[i] and b[i] belong together.
-      level: level of the interval.
-    """
+    """Returns low, high and p of b - a by the t test; (None, None, None) without a spread."""
     if paired:
         difference, scale = b - a, max(np.abs(a).max(), np.abs(b).max())
         if len(a) < 2 or np.ptp(difference) <= ROUNDING * scale:
@@ -445,15 +414,7 @@ def _compare(
     names: tuple[str, str],
     random_seed: int,
 ) -> Comparison:
-    """Compares two arrays of scores.
-
-    Args:
-      paired: whether a[i] and b[i] belong together.
-      level: level of the interval and of the claim.
-      minimize: whether lower scores are better.
-      names: names of a and b, for the verdict.
-      random_seed: seed of drawn permutations.
-    """
+    """Compares [n] and [m] scores; if they are paired, a[i] and b[i] belong together."""
     difference = float((b - a).mean()) if paired else float(b.mean() - a.mean())
     low, high, p = _t_test(a, b, paired, level)
     method, notes = "paired t" if paired else "Welch t", []
@@ -504,12 +465,8 @@ def compare_seeds(
     al., "How Many Random Seeds?" (2018), arXiv 1806.08295, compare these tests on few runs.
 
     Args:
-      a: {seed: score}.
-      b: {seed: score}.
-      minimize: whether lower scores are better.
-      level: level of the interval and of the claim.
+      a, b: {seed: score}.
       failed: numbers of runs of a and b that failed and have no score; they are only reported.
-      names: names of a and b, for the verdict.
     """
     check_level(level)
     is_paired = set(a) == set(b)
@@ -546,8 +503,6 @@ def _t_p_values(
 
     Args:
       scores: [seeds] of each point.
-      reference: index of the point to compare with.
-      others: indices of the other points.
       paired: whether points have the same seeds, in the same order.
     """
     stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
@@ -576,11 +531,6 @@ def _permuted_ranges(
     """Returns the highest minus the lowest mean of points whose scores are exchanged at random.
 
     Paired scores are exchanged among the points of a seed, others among all.
-
-    Args:
-      scores: [seeds] of each point.
-      paired: whether points have the same seeds, in the same order.
-      resamples: number of exchanges.
     """
     sizes = np.array([len(values) for values in scores])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -595,13 +545,7 @@ def _permuted_ranges(
 
 
 def _smallest_range_p(scores: Sequence[npt.NDArray], best: int, worst: int, paired: bool) -> float:
-    """Returns the smallest p that the permuted range of points can give.
-
-    Args:
-      scores: [seeds] of each point.
-      best, worst: indices of these points.
-      paired: whether points have the same seeds, in the same order.
-    """
+    """Returns the smallest p that the permuted range of points can give."""
     k, n, m = len(scores), len(scores[best]), len(scores[worst])
     if paired:
         return float(k * (k - 1)) ** (1 - n)
@@ -625,11 +569,7 @@ def _against_best(
     spreads, so p is at least that of the pair's t test, adjusted by Holm, which does not.
 
     Args:
-      scores: [seeds] of each point.
       order: indices of the points, the best first.
-      level: level of the claims.
-      paired: whether points have the same seeds, in the same order.
-      resamples: number of exchanges.
     """
     alpha, p, floor, open_points = check_level(level), {}, 0.0, list(order)
     best, others = order[0], order[1:]
@@ -661,13 +601,7 @@ def _against_best(
 def _check_points(
     points: Mapping[str, Mapping[int, float]], baseline: str | None, failed: Mapping[str, int]
 ) -> tuple[list[npt.NDArray], bool]:
-    """Returns [seeds] scores of each point, and whether all have the same seeds, in one order.
-
-    Args:
-      points: {name: {seed: score}}.
-      baseline: name of a point; None: the best one.
-      failed: {name: number of runs without a score}.
-    """
+    """Returns [seeds] scores of each point, and whether all have the same seeds, in one order."""
     if len(points) < 2:
         raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
     if baseline is not None and baseline not in points:
@@ -713,8 +647,6 @@ def compare_points(
       points: {name: {seed: score}}.
       baseline: name of the point to compare with; None: the point with the best mean.
       failed: {name: number of runs without a score}; only reported. None: {}.
-      minimize: whether lower scores are better.
-      resamples: number of exchanges.
     """
     check_level(level)
     names, counts = list(points), dict(failed or {})
@@ -752,16 +684,7 @@ def _row(
     level: float,
     minimize: bool,
 ) -> Point:
-    """Returns the row of a point that is not the reference.
-
-    Args:
-      values: [seeds] scores of the point.
-      failed: {name: number of runs without a score}.
-      difference: its mean less that of the reference.
-      p: adjusted p; None: it is not known.
-      level: level of the claim.
-      minimize: whether lower scores are better.
-    """
+    """Returns the row of a point that is not the reference."""
     better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
     if better:
         verdict = f"{better} by {abs(difference):.4g}"
@@ -774,15 +697,7 @@ def _row(
 def _to_points(
     rows: Sequence[Point], reference: str, level: float, method: str, note: str
 ) -> Points:
-    """Returns rows with a sentence about the reference.
-
-    Args:
-      rows: all points, with the reference.
-      reference: name of the point that all are compared with.
-      level: level of the claims.
-      method: names of the tests behind p.
-      note: caution in words; "" without one.
-    """
+    """Returns rows with a sentence about the reference."""
     others = [row for row in rows if row.name != reference]
     worse, better = (
         sum(row.verdict.startswith(word) for row in others) for word in ("worse", "better")

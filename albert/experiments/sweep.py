@@ -126,9 +126,6 @@ class Sweep:
     def run(self, retry_failed: bool = False) -> None:
         """Runs all trials that have not ended; writes the table after each, at the end compared.
 
-        Args:
-          retry_failed: whether to run failed trials again.
-
         Raises:
           file_io.InputError: another process runs the sweep, or the folder has another sweep.
           KeyboardInterrupt: after Ctrl-C; the trials have also ended.
@@ -184,11 +181,7 @@ class Sweep:
             seed_runs.find_outdated(runs)  # an error if its training data or models have changed
 
     def _reason_to_move(self, trial: sweep_journal.Trial, folder: str, runs: Sequence[str]) -> str:
-        """Returns why a trial cannot resume the run in its folder; "" if it can.
-
-        Args:
-          runs: folders of the runs in `folder`.
-        """
+        """Returns why a trial cannot resume the runs in its folder; "" if it can."""
         if folder in runs:
             changed = self._changed_flags(trial.arguments, run_record.read(folder)["flags"])
             return f"other settings: {', '.join(changed)}" if changed else ""
@@ -263,8 +256,6 @@ class Sweep:
         """Returns ({parameter: value}, seed or None) of a new point; None if all were tried.
 
         Args:
-          points: trials of each point so far.
-          number: number of the new trial.
           num_known: trials before this number have results that may be used.
         """
         seed = next(iter(self._plan.seeds), None)
@@ -286,7 +277,6 @@ class Sweep:
         """Returns the trial of a point with its command line arguments and name.
 
         Args:
-          point: {parameter: value}.
           seed: None: the trial uses the seed that its script has by default.
           num_known: number of trials whose results may choose the point, those before this number.
         """
@@ -358,12 +348,10 @@ class Sweep:
         return sweep_results.read_curve(folder, self._plan.metric)
 
     def _take_result(self, trial: sweep_journal.Trial, status: int, running: _Process) -> None:
-        """Records how a trial has ended: done, failed, pruned, or killed, after which it may
-        resume.
+        """Records how a trial has ended: done, failed, or killed, after which it may resume.
 
         Args:
           status: exit status of its process; negative: number of the signal.
-          running: its process.
         """
         if status == 0:
             trial.state = sweep_journal.DONE
@@ -436,11 +424,7 @@ def planned_trials(plan: sweep_plan.Plan) -> list[sweep_journal.Trial]:
 def _given_trials(
     plan: sweep_plan.Plan, old_trials: Sequence[sweep_journal.Trial]
 ) -> list[sweep_journal.Trial]:
-    """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state.
-
-    Args:
-      old_trials: trials of the journal.
-    """
+    """Returns the trials of `sweep_plan.Plan.trials`; equal arguments keep their state."""
     by_name = {trial.name: trial for trial in old_trials}
     trials: list[sweep_journal.Trial] = []
     for name, own in plan.trials.items():
@@ -458,11 +442,7 @@ def _given_trials(
 
 
 def _free_folder(folder: str, name: str) -> str:
-    """Returns the first path that does not exist for the earlier run of the trial `name`.
-
-    Args:
-      folder: folder of the sweep.
-    """
+    """Returns the first path that does not exist for the earlier run of the trial `name`."""
     point, slash, seed = name.partition("/")
     paths = (
         os.path.join(folder, f"{point}.earlier{count}{slash}{seed}") for count in itertools.count(1)

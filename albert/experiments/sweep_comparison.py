@@ -83,12 +83,7 @@ def add(
 
 
 def _scores(summary: Mapping[str, Any], point: dict[str, Any]) -> dict[int, float]:
-    """Returns {seed: score} of the trials of a point that its mean counts.
-
-    Args:
-      summary: table of the sweep, from `sweep_results.summarize`.
-      point: one of its points.
-    """
+    """Returns {seed: score} of the trials of a point that its mean counts."""
     trials = [summary["trials"][number] for number in point["trials"]]
     done_trials = [trial for trial in trials if trial["state"] == sweep_journal.DONE]
     learned = [trial for trial in done_trials if trial["verdict"] not in stuck_runs.LEARNED_NOTHING]
@@ -102,15 +97,7 @@ def _compare(
     baseline: int | None,
     comparison: dict[str, Any],
 ) -> None:
-    """Adds differences to the reference, p and verdicts.
-
-    Args:
-      summary: table of the sweep, from `sweep_results.summarize`.
-      scores: {seed: score} of each point.
-      candidates: indices of the points to compare.
-      baseline: index of a point; None: the best one.
-      comparison: entry ``comparison`` of `add`, which this fills in.
-    """
+    """Adds differences to the reference, p and verdicts to the ``comparison`` of `add`."""
     points, trials = summary["points"], summary["trials"]
     left_out = {
         str(i): count
@@ -140,14 +127,7 @@ def _test_margin(
     margin: float,
     comparison: dict[str, Any],
 ) -> None:
-    """Adds to the verdicts whether points are equal to the reference within a margin.
-
-    Args:
-      scores: {seed: score} of each point.
-      candidates: indices of the points to compare.
-      margin: largest difference that does not matter, in units of the score.
-      comparison: entry ``comparison`` of `add`, which this fills in.
-    """
+    """Adds to its verdicts whether points are equal to the reference within a margin."""
     reference = comparison["reference"]
     others = [i for i in candidates if i != reference and len(scores[i]) > 1]
     for i in others:
@@ -163,12 +143,7 @@ def _test_margin(
 
 
 def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
-    """Returns sentences about trials that the table omits, and about restarted ones.
-
-    Args:
-      summary: table of the sweep, from `sweep_results.summarize`.
-      restarts: number of abandoned attempts.
-    """
+    """Returns sentences about trials that the table omits, and about restarted ones."""
     trials = summary["trials"]
     states = [trial["state"] for trial in trials]
     notes = [
@@ -188,12 +163,7 @@ def _outcomes(summary: Mapping[str, Any], restarts: int) -> list[str]:
 
 
 def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -> list[str]:
-    """Returns sentences about points that are no better than a constant answer, or all but one.
-
-    Args:
-      points: points of the table of `sweep_results.summarize`, dicts.
-      candidates: indices of the compared ones.
-    """
+    """Returns sentences about points that are no better than a constant answer, or all but one."""
     poor = sum(
         any(remark.startswith(results.NOT_BETTER) for remark in point["remarks"])
         for i, point in enumerate(points)
@@ -209,12 +179,7 @@ def _not_compared(points: Sequence[dict[str, Any]], candidates: Sequence[int]) -
 
 
 def _price_of_picking(scores: Sequence[Mapping], minimize: bool) -> list[str]:
-    """Returns sentences about the best of several points, which is too good by chance.
-
-    Args:
-      scores: {seed: score} of each compared point.
-      minimize: whether lower scores are better.
-    """
+    """Returns sentences about the best of several points, which is too good by chance."""
     count, repeated = len(scores), [values for values in scores if len(values) > 1]
     notes = []
     if not repeated:
@@ -262,13 +227,7 @@ def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _cells(row: Mapping[str, Any], compared: bool, has_chances: bool) -> list[str]:
-    """Returns the interval, chance to be the best, difference, p and verdict of a point as text.
-
-    Args:
-      row: entry of ``points``, see `add`.
-      compared: whether the table has the last three.
-      has_chances: whether the table has the chances.
-    """
+    """Returns the cells of an entry of ``points``, see `columns`."""
     cells = [text_tables.interval(*(row["interval"] or (None, None)))]
     if has_chances:
         chance = row["probability_best"]

@@ -157,11 +157,7 @@ def read(folder: str) -> tuple[dict, list[Trial]]:
 
 
 def _checked(trial: Trial, number: int) -> Trial:
-    """Returns the trial of an entry; checks that its name stays inside the folder.
-
-    Args:
-      number: number of its line in the journal.
-    """
+    """Returns the trial of an entry; checks that its name stays inside the folder."""
     if trial.number != number or trial.state not in _STATES or not _NAME.fullmatch(trial.name):
         raise TypeError(f"trial {number} is damaged")
     return trial
@@ -170,14 +166,7 @@ def _checked(trial: Trial, number: int) -> Trial:
 def _check_same(
     path: str, old: dict[str, Any], new: dict[str, Any], changeable: Iterable[str]
 ) -> None:
-    """Rejects a plan that differs from that of the sweep in a folder, except that some parts may
-    grow.
-
-    Args:
-      path: file of the journal, for messages.
-      old, new: plans as JSON objects.
-      changeable: keys that may have any value.
-    """
+    """Rejects a plan with other values, except of changeable keys and of those that have grown."""
     for key in sorted({*old, *new} - set(changeable)):
         was, now = old.get(key), new.get(key)
         if was != now and not (key in _GROWING and _GROWING[key](was, now)):
@@ -193,22 +182,14 @@ def _all_in(was: object, now: list) -> bool:
 
 
 def _parameters_in(was: object, now: dict[str, Any]) -> bool:
-    """Returns whether the parameters are the same, with all of their earlier values.
-
-    Args:
-      was, now: {parameter: values}, see `_values_in`.
-    """
+    """Returns whether the parameters are the same, with all of their earlier values."""
     if not isinstance(was, dict) or was.keys() != now.keys():
         return False
     return all(_values_in(was[name], now[name]) for name in now)
 
 
 def _values_in(was: Any, now: Any) -> bool:
-    """Returns whether all earlier values of a parameter are still among its values.
-
-    Args:
-      was, now: a list of values, or a range {"low", "high", "log"}.
-    """
+    """Returns whether the values of a parameter, list or range, include the earlier ones."""
     if isinstance(now, list):
         return _all_in(was, now)
     if not isinstance(was, dict) or was.keys() != now.keys():
@@ -227,11 +208,7 @@ _GROWING: dict[str, Callable[[Any, Any], bool]] = {"seeds": _all_in, "parameters
 
 
 def _difference(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Returns the earlier and the present value of a key; for an object only the differences.
-
-    Args:
-      old, new: plans as JSON objects.
-    """
+    """Returns the earlier and the present value of a key; for an object only the differences."""
     was, now = old.get(key), new.get(key)
     if isinstance(was, dict) and isinstance(now, dict):
         names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
@@ -299,12 +276,7 @@ def find_point(points: Sequence[Point], text: str) -> Point:
 
 
 def _matches(parameters: dict[str, Any], name: str, text: str) -> bool:
-    """Returns whether a parameter has the value in a text; numbers may be written in any form.
-
-    Args:
-      parameters: {parameter: value} of a point.
-      name: name of the parameter.
-    """
+    """Returns whether a point's parameter has the value in a text; numbers may have any form."""
     if name not in parameters:
         return False
     value = parameters[name]

@@ -34,7 +34,6 @@ class Range:
     """The numbers from `low` to `high`, both included; integers if both are integers.
 
     Attributes:
-      low, high: the ends.
       log: whether numbers are drawn evenly on a logarithmic scale.
     """
 
@@ -216,13 +215,7 @@ def make_plan(
 def _make_plan(
     spec: Mapping[str, Any], arguments: Sequence[str], trials: Mapping[str, list[str]] | None
 ) -> Plan:
-    """Makes the plan of a specification.
-
-    Args:
-      spec: content of the file of the specification.
-      arguments: command line arguments that all trials get.
-      trials: {name: arguments} that replace those of the specification; None: nothing does.
-    """
+    """Makes the plan of a specification, see `make_plan`."""
     fields = dict(spec)
     if not fields.get("script"):
         raise file_io.InputError("script must name what each trial runs, such as run_classifier")
@@ -267,12 +260,7 @@ def text_of(value: object) -> str:
 
 
 def _values(name: str, spec: object) -> tuple | Range:
-    """Returns the values of a parameter.
-
-    Args:
-      name: name of the parameter, for messages.
-      spec: list of values, or a range, see `_range`.
-    """
+    """Returns the values of a parameter from a list, or from a range, see `_range`."""
     if isinstance(spec, dict):
         return _range(name, spec)
     if not isinstance(spec, list) or not spec:
@@ -291,12 +279,7 @@ def _values(name: str, spec: object) -> tuple | Range:
 
 
 def _range(name: str, spec: dict[str, Any]) -> Range:
-    """Returns the range that an object describes.
-
-    Args:
-      name: name of the parameter, for messages.
-      spec: {"low": number, "high": number}, and "log": true for a logarithmic scale.
-    """
+    """Returns the range of {"low": number, "high": number, "log": whether it is logarithmic}."""
     unknown = set(spec) - {"low", "high", "log"}
     ends: list[Any] = [spec.get(key) for key in ("low", "high")]
     for end in ends:

@@ -63,11 +63,7 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
 
 
 def _best_value(trial: results.Trial | None, metrics: dict[str, float | None]) -> float | None:
-    """Returns the value of a `results.Trial` as its results show it; None if not finite.
-
-    Args:
-      metrics: {metric: value} of the best step.
-    """
+    """Returns the value of a `results.Trial` as its results show it; None if not finite."""
     value = _finite(trial.best_value) if trial else None
     same = [v for v in metrics.values() if None not in (v, value) and np.float32(v) == value]
     return same[0] if same else value
@@ -76,11 +72,7 @@ def _best_value(trial: results.Trial | None, metrics: dict[str, float | None]) -
 def _score_of_seeds(
     path: str, metric: str | None
 ) -> tuple[int | None, float | None, dict[str, float]]:
-    """Reads the mean score of a study over seeds.
-
-    Args:
-      path: its file `seeds.json`.
-      metric: score that it must have; None: any.
+    """Reads the mean score of a study over seeds, which must be the metric unless this is None.
 
     Returns:
       (None, mean or None, {metric: mean, "deviation": …, "failures": number of runs that the mean
@@ -102,9 +94,7 @@ def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
     """Reads the verdict on the score of a run, and the scores to compare it with.
 
     Args:
-      folder: output folder of the run.
       metric: key of its results; None: the metric that picks its best checkpoint.
-      step: step of its best checkpoint.
 
     Returns:
       {"verdict", "evaluated", "baseline", "test"}: attributes of a `sweep_journal.Trial`.
@@ -149,10 +139,9 @@ def find_difference(folder: str, trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def read_curve(folder: str, metric: str | None) -> dict[int, float]:
-    """Reads {step: finite value} of the evaluations of a run so far, by ascending steps.
+    """Reads {step: finite value} of a run's evaluations so far, by ascending steps.
 
     Args:
-      folder: output folder of the run.
       metric: key of its results; None: the metric that picks its best checkpoint.
     """
     metric = metric or _best_metric(folder)
@@ -229,11 +218,7 @@ def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
 
 
 def remarks(trials: Sequence[sweep_journal.Trial], minimize: bool) -> list[str]:
-    """Returns warnings about the scores of the trials of a point.
-
-    Args:
-      minimize: whether lower scores are better.
-    """
+    """Returns warnings about the scores of the trials of a point."""
     verdicts = [trial.verdict for trial in trials if trial.state == sweep_journal.DONE]
     notes = [
         verdict if len(trials) == 1 else f"{verdicts.count(verdict)} of {len(trials)} {verdict}"
@@ -258,11 +243,7 @@ def _on_undefined(trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def _on_baseline(trials: Sequence[sweep_journal.Trial], minimize: bool) -> str:
-    """Returns a remark on a mean score that a constant answer also gets; "" for better ones.
-
-    Args:
-      minimize: whether lower scores are better.
-    """
+    """Returns a remark on a mean score that a constant answer also gets; "" for better ones."""
     value, baseline = (_mean(_known(counted(trials), name)) for name in ("value", "baseline"))
     return results.remark_on_baseline(value, baseline, minimize)
 
@@ -278,13 +259,7 @@ def _known(trials: Iterable[sweep_journal.Trial], name: str) -> list[float]:
 
 
 def _point(trials: Sequence[sweep_journal.Trial], repeats: int, minimize: bool) -> dict[str, Any]:
-    """Returns the entry of a point in the table, see `summarize`.
-
-    Args:
-      trials: trials of the point.
-      repeats: planned number of seeds.
-      minimize: whether lower scores are better.
-    """
+    """Returns the entry of a point, of which `repeats` seeds are planned, see `summarize`."""
     done_trials = [trial for trial in trials if trial.state == sweep_journal.DONE]
     scores = _known(counted(trials), "value")
     summary = statistics.Summary.from_scores(scores)
@@ -330,12 +305,7 @@ def _name(trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def order(points: Sequence[dict], minimize: bool) -> list[int]:
-    """Returns the places of the points, best first; points that cannot be the best come last.
-
-    Args:
-      points: points of the table of `summarize`, dicts.
-      minimize: whether lower scores are better.
-    """
+    """Returns the places of the points, best first; points that cannot be the best come last."""
     sign = 1 if minimize else -1
     return sorted(
         range(len(points)),
@@ -411,12 +381,7 @@ def to_csv(summary: dict) -> str:
 
 
 def write(folder: str, summary: dict) -> None:
-    """Writes ``sweep_results.md``, ``.csv`` and ``.json``.
-
-    Args:
-      folder: folder of the sweep.
-      summary: result of `summarize`.
-    """
+    """Writes ``sweep_results.md``, ``.csv`` and ``.json`` of a `summarize` to a folder."""
     file_io.write_text(os.path.join(folder, f"{NAME}.md"), to_markdown(summary))
     file_io.write_text(os.path.join(folder, f"{NAME}.csv"), to_csv(summary))
     file_io.write_json(os.path.join(folder, f"{NAME}.json"), summary)

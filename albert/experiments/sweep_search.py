@@ -40,7 +40,6 @@ def suggest(
     """Suggests the next point of `sweep_plan.Plan.parameters`, {name: value}.
 
     Args:
-      number: number of the trial that will use the point.
       trials: the `sweep_journal.Trial`s before it. For trials that have not ended
         only the point counts, so that it is not tried twice at the same time.
     """
@@ -74,12 +73,7 @@ def _as_trial(
     choices: dict[str, "optuna.distributions.BaseDistribution"],
     trials: Sequence[sweep_journal.Trial],
 ) -> "optuna.trial.FrozenTrial":
-    """Returns a point with its seeds as one Optuna trial.
-
-    Args:
-      choices: {parameter: its distribution}.
-      trials: those of the point, one per seed.
-    """
+    """Returns a point with its seeds as one Optuna trial."""
     states = optuna.trial.TrialState
     scores = [trial.value for trial in trials if trial.value is not None]
     if not all(trial.has_ended for trial in trials):
@@ -111,8 +105,7 @@ def step_to_end_at(
     trials are never ended, nor is any trial before `sweep_plan.Plan.prune_after`.
 
     Args:
-      curve: {step: score} of the trial.
-      earlier: curves of the earlier trials that are done.
+      curve, earlier: {step: score} of the trial, and of each earlier one that is done.
     """
     optuna = _optuna()
     pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=plan.prune_after)

@@ -15,12 +15,7 @@ MARKDOWN, CSV, LATEX = "markdown", "csv", "latex"
 
 
 def number(value: float | None, unknown: str = "-") -> str:
-    """Returns a score as tables show it.
-
-    Args:
-      value: None: the score is unknown.
-      unknown: text of unknown scores.
-    """
+    """Returns a score as tables show it; None as `unknown`."""
     return unknown if value is None else f"{round(value, 4) + 0:.4f}"  # + 0: no "-0.0000"
 
 
@@ -33,10 +28,6 @@ def write(header: Cells, rows: Iterable[Cells], form: str = MARKDOWN) -> str:
     """Returns a table in a form: `MARKDOWN`, which is aligned for terminals, `CSV` or `LATEX`.
 
     LaTeX uses the rules of the package booktabs.
-
-    Args:
-      header: texts of the columns.
-      rows: cells of each row.
     """
     lines = [["" if cell is None else str(cell) for cell in line] for line in (header, *rows)]
     if form == CSV:

@@ -44,12 +44,7 @@ def _text(value: object) -> str:
 
 
 def _needed(to: str, package: str) -> contextlib.AbstractContextManager[None]:
-    """Returns `requirements.needed` for a tracker.
-
-    Args:
-      to: key of `TRACKERS`.
-      package: name of the package for pip.
-    """
+    """Returns `requirements.needed` for a tracker."""
     return requirements.needed(f"to={to} needs {package}: pip install '.[trackers]' ({{error}})")
 
 
@@ -97,11 +92,7 @@ def _points(run: ExportedRun) -> Iterator[dict[str, str]]:
 
 
 def _read_csv(path: str, columns: tuple[str, ...]) -> dict[str, list[dict[str, str]]]:
-    """Returns {id: its rows} of a file that an earlier export wrote; {} without one.
-
-    Args:
-      columns: names that the file must have; the first holds the id.
-    """
+    """Returns {id: its rows} of a file that an earlier export wrote; {} without one."""
     rows: dict[str, list[dict[str, str]]] = {}
     if not file_io.exists(path):
         return rows
@@ -119,11 +110,7 @@ def _read_csv(path: str, columns: tuple[str, ...]) -> dict[str, list[dict[str, s
 
 
 def _write_csv(path: str, columns: Sequence[str], rows: Sequence[dict[str, str]]) -> None:
-    """Writes a table; names in rows that are no columns become columns at the end.
-
-    Args:
-      rows: {column: text} of each row; missing ones are empty.
-    """
+    """Writes {column: text} rows; their other names become columns at the end."""
     file = io.StringIO()
     others = sorted({name for row in rows for name in row} - {*columns})
     writer = csv.DictWriter(file, [*columns, *others], restval="", lineterminator="\n")
@@ -133,15 +120,7 @@ def _write_csv(path: str, columns: Sequence[str], rows: Sequence[dict[str, str]]
 
 
 def _to_csv(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes one row per run to `RUNS`, and one row per point of its curves to `CURVES`.
-
-    Args:
-      output: folder of both files.
-      project: not used.
-
-    Returns:
-      For each run `ADDED`, `UPDATED` or `UNCHANGED`.
-    """
+    """Writes one row per run to `RUNS`, and one row per point of its curves to `CURVES`."""
     del project
     tables = {
         RUNS: (_FIRST, lambda run: [_row(run)]),
@@ -190,12 +169,7 @@ def _mlflow_uri(output: str) -> str:
 
 
 def _to_mlflow(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes runs to MLflow; yields for each `ADDED`, `UPDATED` or `UNCHANGED`.
-
-    Args:
-      output: file of an SQLite database, or the URI of a server.
-      project: name of the experiment.
-    """
+    """Writes runs to an experiment of MLflow."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with _needed("mlflow", "mlflow-skinny"):
         import mlflow
@@ -217,15 +191,7 @@ def _mlflow_name(name: str) -> str:
 def _write_mlflow(
     mlflow: ModuleType, client: "MlflowClient", experiment: str, run: ExportedRun
 ) -> str:
-    """Adds what a run of MLflow lacks; replaces it if that would not make it the same.
-
-    Args:
-      mlflow: the library.
-      experiment: id of the experiment.
-
-    Returns:
-      `ADDED`, `UPDATED` or `UNCHANGED`.
-    """
+    """Adds what a run of MLflow lacks, or replaces it if that would not make it the same."""
     entities = mlflow.entities
     olds = client.search_runs([experiment], f"tags.`{_KEY}` = '{run.key}'")
     if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == run.digest:
@@ -277,12 +243,7 @@ def _mlflow_history(client: "MlflowClient", old: "mlflow.entities.Run") -> set[_
 
 
 def _can_grow(old_points: set[_Point], points: set[_Point], scores: set[_Point]) -> bool:
-    """Returns whether old points stay, and those of scores come before the new ones.
-
-    Args:
-      old_points: points that the tracker has.
-      points, scores: points of curves, and of scores, to export.
-    """
+    """Returns whether old points stay, and those of scores come before the new ones."""
     new = {score[0]: score for score in scores}
     return {point for point in old_points if point[0] not in new} <= points and all(
         point[1:3] < new[point[0]][1:3] or point == new[point[0]]
@@ -294,12 +255,7 @@ def _can_grow(old_points: set[_Point], points: set[_Point], scores: set[_Point])
 def _end_mlflow(
     client: "MlflowClient", run_id: str, run: ExportedRun, entities: ModuleType
 ) -> None:
-    """Sets the state and tags of a run, and at last the digest, which marks it as complete.
-
-    Args:
-      run_id: id of the run in MLflow.
-      entities: the module `mlflow.entities`.
-    """
+    """Sets the state and tags of a run, and at last the digest, which marks it as complete."""
     status = "FAILED" if run.status == FAILED else "FINISHED"
     if run.status in (PRUNED, INTERRUPTED):
         status = "KILLED"
@@ -319,13 +275,7 @@ _WANDB, _MARKER = "wandb", "albert_export.json"
 
 
 def _to_wandb(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes offline runs, which `wandb sync` uploads; yields for each `ADDED`, `UPDATED` or
-    `UNCHANGED`.
-
-    Args:
-      output: folder.
-      project: name of the project for the runs.
-    """
+    """Writes offline runs, which `wandb sync` uploads."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     with _needed("wandb", "wandb"):
         import wandb
@@ -334,13 +284,7 @@ def _to_wandb(runs: Sequence[ExportedRun], output: str, project: str) -> Iterato
 
 
 def _write_wandb(wandb: ModuleType, output: str, project: str, run: ExportedRun) -> str:
-    """Writes an offline run; returns `ADDED`, `UPDATED` or `UNCHANGED`.
-
-    Args:
-      wandb: the library.
-      output: folder, in which the library makes its own.
-      project: name of the project for the runs.
-    """
+    """Writes an offline run; returns its outcome."""
     parent, content = os.path.join(output, _WANDB), {"project": project, "digest": run.digest}
     names = file_io.listdir(parent) if file_io.exists(parent) else []
     olds = []
@@ -380,11 +324,7 @@ def _write_wandb(wandb: ModuleType, output: str, project: str, run: ExportedRun)
 
 
 def _to_trackio(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes runs to the database of a project; yields for each `ADDED`, `UPDATED` or `UNCHANGED`.
-
-    Args:
-      output: folder of the databases.
-    """
+    """Writes runs to the database of a project."""
     output = os.path.abspath(output)
     # Read when the library is imported; without the second it asks the Hub for the user's name.
     os.environ.update(TRACKIO_DIR=output, HF_HUB_OFFLINE="1")
@@ -405,13 +345,7 @@ def _to_trackio(runs: Sequence[ExportedRun], output: str, project: str) -> Itera
 def _write_trackio(
     trackio: ModuleType, storage: "type[SQLiteStorage]", project: str, run: ExportedRun
 ) -> str:
-    """Writes a run, and deletes older versions of it; returns `ADDED`, `UPDATED` or `UNCHANGED`.
-
-    Args:
-      trackio: the library.
-      storage: its class that deletes runs.
-      project: name of the project for the runs.
-    """
+    """Writes a run, and deletes older versions of it; returns its outcome."""
     digest, incomplete = run.digest, f"{run.key} incomplete"
 
     def known() -> list:
@@ -451,15 +385,7 @@ def _write_trackio(
 
 
 def _to_tensorboard(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes one folder per run, with one file of events whose name has the digest of the run.
-
-    Args:
-      output: folder of these folders.
-      project: not used.
-
-    Returns:
-      For each run `ADDED`, `UPDATED` or `UNCHANGED`.
-    """
+    """Writes one folder per run, with one file of events whose name has the digest of the run."""
     del project
     for run in runs:
         folder = f"{run.name.replace('/', '.')}-{run.key}"
@@ -535,11 +461,7 @@ _SIGNS = {
 
 
 def _check_folder(output: str, to: str) -> None:
-    """Rejects outputs that are files, folders of runs, or exports to another tracker.
-
-    Args:
-      to: key of `TRACKERS`.
-    """
+    """Rejects outputs that are files, folders of runs, or exports to another tracker."""
     if to in WITH_PROJECT and file_io.is_remote(output):
         raise file_io.InputError(f"output={output}: to={to} needs a folder of this machine")
     if file_io.exists(output) and not file_io.is_dir(output):
