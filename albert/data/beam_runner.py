@@ -136,9 +136,6 @@ def write(path: str, make: Callable[[str], Any]) -> None:
     """Writes a file under a unique name, then renames it to `path`.
 
     So several workers, also on several machines, may write the same file.
-
-    Args:
-      make: ``(name)``, writes a file of that name.
     """
     temporary = unique_name(path)
     try:
@@ -165,9 +162,7 @@ def draw(
     """Draws the lines of `vocabulary.drawn_lines` in a pipeline.
 
     Args:
-      plan, recipe, counts: see `vocabulary.drawn_lines`.
       folder: new folder for the drawn lines that all workers see; it is removed at the end.
-      arguments, num_workers: see `run`.
 
     Returns:
       Iterator over the lines, after the pipeline has ended.
@@ -259,10 +254,6 @@ def make_shards(
 
     Args:
       work: all workers must see its folder and the text.
-      arguments, num_workers: see `run`.
-
-    Returns:
-      Counter of what was made and skipped.
     """
     make: Callable[..., Any]
     make = functools.partial(make_records, job=work.job, num_buckets=work.num_buckets)
@@ -325,9 +316,6 @@ def make_records(
 ) -> Iterator[tuple[int | None, Any]]:
     """Makes the records of a unit.
 
-    Args:
-      num_buckets: number of buckets of all shards.
-
     Yields:
       (bucket, ((block, pass, part), records)), and last (None, Counter of the unit's content).
     """
@@ -356,7 +344,6 @@ def store_records(
     """Writes the records of a unit to a file, unless an earlier attempt has done so.
 
     Args:
-      make: `make_records` with its other arguments.
       folder: folder of the work, on a disk that all workers see.
 
     Yields:
@@ -411,7 +398,6 @@ def shuffle_bucket(
 
     Args:
       group: (bucket, iterable of what `make_records` or `store_records` yield for it).
-      buckets: number of buckets per shard.
 
     Returns:
       (shard, (bucket, path of the file, number of records)).
@@ -438,11 +424,7 @@ def shuffle_bucket(
 def join_shard(
     group: tuple[int, Iterable[tuple[int, str, int] | None]], job: instance_files.Job, folder: str
 ) -> None:
-    """Writes a shard from its buckets.
-
-    Args:
-      group: (shard, iterable of results of `shuffle_bucket`, and None).
-    """
+    """Writes a shard from a group: its number, and results of `shuffle_bucket` and None."""
     shard, results = group
     instance_shards.write_shard(folder, shard, _read_contents(sorted(filter(None, results))), job)
 

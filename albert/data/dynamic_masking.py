@@ -75,11 +75,7 @@ class RecordFiles:
         return float(np.mean(np.concatenate(lengths)))
 
     def check_vocabulary(self, fingerprint: int, name: str) -> None:
-        """Compares a vocabulary with that of the records.
-
-        Args:
-          name: path of the vocabulary, for messages.
-        """
+        """Compares a vocabulary, called `name` in messages, with that of the records."""
         for path, file_fingerprint in self.fingerprints.items():
             if file_fingerprint != fingerprint:
                 raise file_io.InputError(
@@ -150,14 +146,10 @@ def find_invalid_record(paths: Sequence[str], seq_length: int, vocab_size: int) 
 def unmask(
     input_ids: np.ndarray, positions: np.ndarray, labels: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Restores the original tokens at the predicted positions.
+    """Returns the original ids [B, S], with the tokens at the predicted positions restored.
 
     Args:
-      input_ids: [B, S] masked ids.
       positions, labels, weights: [B, P]; entries of weight 0 are padding.
-
-    Returns:
-      [B, S] original ids.
     """
     original = input_ids.copy()
     rows, slots = np.nonzero(weights)
@@ -200,11 +192,7 @@ class Masker:
         )
 
     def read(self, serialized: tf.Tensor, seq_length: int) -> dict[str, tf.Tensor]:
-        """Parses a batch of records without masks.
-
-        Args:
-          serialized: [B] strings.
-          seq_length: S.
+        """Parses a batch of records without masks, [B] strings.
 
         Returns:
           input_ids, input_mask and segment_ids [B, S] and next_sentence_labels [B, 1], all int32.
@@ -242,7 +230,6 @@ class Masker:
         """Masks a training batch, see `input_options.TrainInput.transform`.
 
         Args:
-          number: scalar integer, the batch's own number.
           features: what `read` returns; or those of records with masks and ``token_boundary``,
             whose masks are replaced.
 
@@ -281,16 +268,8 @@ class Masker:
     def rewrite(self, number: tf.Tensor, serialized: tf.Tensor, seq_length: int) -> tf.Tensor:
         """Makes records with masks from records without, see `input_options.EvalInput.rewrite`.
 
-        Args:
-          number: scalar integer, the block's place in the files.
-          serialized: [B] strings of a block of records without masks.
-          seq_length: S.
-
         Returns:
           [B] strings, records with the features of `instances.feature_specs`.
-
-        Raises:
-          tf.errors.InvalidArgumentError: see `read`.
         """
 
         def mask(
@@ -320,11 +299,7 @@ def make_masker(
     tokenizer: tokenization.FullTokenizer,
     seed: int,
 ) -> Masker:
-    """Makes the `Masker` of records.
-
-    Args:
-      files: records by split, which must have been made with the vocabulary.
-    """
+    """Makes the `Masker` of records."""
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():
         path = tokenizer.vocabulary_file

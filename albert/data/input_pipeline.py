@@ -102,10 +102,7 @@ def _column(spec: FeatureSpec) -> tf.io.FixedLenFeature | tf.io.FixedLenSequence
 def parse(
     specs: Sequence[FeatureSpec], serialized: tf.Tensor, narrow: bool = True
 ) -> dict[str, tf.Tensor]:
-    """Parses a batch of serialized Examples.
-
-    Args:
-      serialized: [B] strings.
+    """Parses a batch of serialized Examples, [B] strings.
 
     Returns:
       {name: [B, ...]}, int32 (or int64) or float32. Lists of any length are padded with -1 to the
@@ -150,15 +147,7 @@ def shuffle_buffer_size(paths: Sequence[str]) -> int:
 def _epoch(
     files: tuple[Any, ...], seed: int, buffer_size: int, epoch: tf.Tensor
 ) -> tf.data.Dataset:
-    """Reads all records once, in an order that depends on (seed, epoch) alone.
-
-    Args:
-      buffer_size: number of records in the shuffle buffer.
-      epoch: scalar int64.
-
-    Returns:
-      Dataset of scalar strings.
-    """
+    """Reads all records, scalar strings, once, in an order that depends on (seed, epoch) alone."""
     epoch_seed = seed * 1_000_003 + epoch
     count = len(files[0])
     shuffled = tf.data.Dataset.from_tensor_slices(files)
@@ -173,7 +162,6 @@ def _endless_records(
     """Reads one epoch after the other, without the records that were already consumed.
 
     Args:
-      seed: integer; the same seed gives the same order.
       fraction: fraction of `SHUFFLE_BYTES` to use.
     """
     files = record_files.with_counts(paths)
@@ -236,9 +224,6 @@ def train_input_fn(
 ) -> InputFn:
     """Makes the input of endless shuffled batches, in an order that (seed, epoch, step) decide.
 
-    Args:
-      seed: integer; the same seed gives the same batches.
-
     Returns:
       ``input_fn(params)``, which returns a dataset of {name: [B, ...]}. In addition to
       ``batch_size`` (per replica), params may hold ``first_step``, the number of steps already
@@ -300,11 +285,6 @@ def _batches_of_tokens(
     serialized: tf.Tensor, index: tf.Tensor, lengths: tf.Tensor, tokens: int, min_tokens: int
 ) -> tf.data.Dataset:
     """Divides records into batches of nearly `tokens` tokens each.
-
-    Args:
-      serialized, index, lengths: see `_sorted_by_length`.
-      tokens: maximum number of tokens of a batch.
-      min_tokens: a record counts as at least this many tokens.
 
     Returns:
       Dataset of ([B] records, [B] places), with a B that differs.

@@ -24,7 +24,6 @@ class Description:
     """Sums over records.
 
     Attributes:
-      files: {path: number of records}.
       features: {name: Counter of (type, number of values)}.
       lengths: Counter of numbers of tokens, of records that have tokens.
       positions: sum of the lengths with padding.
@@ -85,7 +84,6 @@ def describe(paths: Sequence[str], num_examples: int = 0) -> Description:
     """Describes TFRecord files; checks each record.
 
     Args:
-      paths: files, gzip or not.
       num_examples: number of first records to keep as they are.
     """
     result = Description()
@@ -144,11 +142,7 @@ def _label_lines(labels: Mapping[str, collections.Counter[float]]) -> Iterator[s
 
 
 def report(description: Description, pieces: Sequence[str] | None = None) -> str:
-    """Returns the text of a `Description`.
-
-    Args:
-      pieces: V pieces of the vocabulary, by id, to show the examples; None shows ids.
-    """
+    """Returns the text of a `Description`, with its examples as `pieces` (by id); None: as ids."""
     num_records = sum(description.files.values())
     lines = [
         f"{num_records} records in {len(description.files)} file(s), {description.num_bytes} "
@@ -180,12 +174,7 @@ def report(description: Description, pieces: Sequence[str] | None = None) -> str
 
 
 def example_text(example: Example, pieces: Sequence[str] | None = None) -> str:
-    """Returns a record as text: its tokens, masked ones as [piece=original piece], and labels.
-
-    Args:
-      example: {name: values}.
-      pieces: see `report`.
-    """
+    """Returns a record as text: its tokens, masked ones as [piece=original piece], and labels."""
     length = num_tokens(example)
     if length is None:
         return ", ".join(f"{name}={values[:8].tolist()}" for name, values in example.items())

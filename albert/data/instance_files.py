@@ -31,7 +31,6 @@ class Job:
     Attributes:
       dupe_factor: passes over the text, each with new pairs and new masks.
       vocab_file, spm_model_file, rules: see `tokenization.FullTokenizer`.
-      compress: write gzip files.
     """
 
     settings: instances.Settings
@@ -54,11 +53,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """One task of a process: some passes over a block.
-
-    Attributes:
-      passes: numbers of the passes.
-    """
+    """One task of a process: some passes over a block."""
 
     block: int
     segments: tuple[corpus.Segment, ...]
@@ -78,10 +73,6 @@ def create(
     Args:
       input_paths: text files, one sentence per line and a blank line between documents.
       output_paths: files to write; replaced only when all of them are complete.
-      num_workers: processes that make instances; 1 works in this process.
-
-    Returns:
-      Counter of everything read, made and skipped.
     """
     check_outputs(input_paths, output_paths)
     job.check_vocabulary()
@@ -222,9 +213,6 @@ def make_instances(
     arguments: MakerArguments, units: list[Unit], num_workers: int
 ) -> Iterator[collections.Counter[str]]:
     """Writes the records of all units to buckets.
-
-    Args:
-      num_workers: processes; 1 works in this process.
 
     Yields:
       Counter of the content of each unit, in the order in which units end.
@@ -371,11 +359,7 @@ def _masked_lines(
 def report(
     counts: collections.Counter[str], job: Job, output_paths: Sequence[str], seconds: float
 ) -> str:
-    """Returns the text that describes what `create` read, made and skipped.
-
-    Args:
-      seconds: its duration.
-    """
+    """Returns the text that describes what `create` read, made and skipped."""
     num_instances = counts["instances"]
     settings = job.settings
     positions = num_instances * settings.max_seq_length

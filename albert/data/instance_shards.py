@@ -45,8 +45,6 @@ class ShardPlan:
     """All shards of a job.
 
     Attributes:
-      folder: folder to make the shards in.
-      units: units that the text is divided into.
       buckets: number of buckets per shard: bucket b belongs to shard b // buckets.
     """
 
@@ -88,15 +86,10 @@ def create(
 
     Args:
       input_paths: text files, one sentence per line and a blank line between documents.
-      prefix: begin of the names of the shards; see `shard_paths`.
       num_shards: files to write, each with a random choice of the records.
-      num_workers: processes; 1 works in this process.
       overwrite_shards: replace shards that were made of other text or with other settings.
       make_shards: makes all shards, with their notes, by other means than processes of this
         machine, and returns counts; it must see the folder of the output.
-
-    Returns:
-      Counter of everything read, made and skipped, also by earlier runs.
     """
     if not 1 <= num_shards <= MAX_SHARDS:
         raise file_io.InputError(f"num_shards={num_shards} must be between 1 and {MAX_SHARDS}")
@@ -162,7 +155,6 @@ def check_sums(prefix: str, only: str | None = None) -> Iterator[tuple[str, int,
     """Compares shards with their manifest; reports also shards that it does not name.
 
     Args:
-      prefix: begin of the names of the shards.
       only: path of the only shard to check; by default all.
 
     Yields:
@@ -186,7 +178,6 @@ def check_complete(paths: Iterable[str], counts: Mapping[str, int]) -> None:
 
     Args:
       paths: record files; other names than those of shards are allowed.
-      counts: {path: number of its records}.
     """
     sets = collections.defaultdict(list)
     for path in paths:
@@ -237,7 +228,6 @@ def check_sentence_task(paths: Iterable[str], task: str) -> None:
     """Checks that the labels of sets of shards are for a task, where a manifest says it.
 
     Args:
-      paths: record files; other names than those of shards are allowed, and not checked.
       task: "sop" or "nsp".
     """
     for name, settings in _manifest_settings(paths):
@@ -256,8 +246,6 @@ def check_vocabulary(
     """Checks that sets of shards were made with a vocabulary and rules, where a manifest says it.
 
     Args:
-      paths: record files; other names than those of shards are allowed, and not checked.
-      rules: how texts become pieces.
       sentencepiece: the kind of the vocabulary.
     """
     ours = _vocabulary_sum(vocabulary)
@@ -281,9 +269,6 @@ def words_per_token(sources: Iterable[input_options.Source]) -> float | None:
     """Returns the words per token in the records of a run, by the manifests of sets of shards.
 
     Tokens are counted with [CLS] and [SEP], words without.
-
-    Args:
-      sources: the sources of the run.
 
     Returns:
       The mean over the records in the shares that the sources' weights give them; None if some
@@ -448,7 +433,6 @@ class _ShardMaker:
 
     Args:
       arguments: the work, and {key: name of the writer whose records of this pass are used}.
-      advance: called with numbers of written records.
     """
 
     def __init__(

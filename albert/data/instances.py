@@ -70,10 +70,8 @@ def serialize_compact(
 
     Args:
       input_ids: [B, S] integers, padded.
-      lengths: [B] number of tokens of each sequence.
+      lengths, labels: [B] integers.
       segment_ids: [B, S] booleans, true from the start of the second segment to the last token.
-      labels: [B] integers, `next_sentence_labels`.
-      vocabulary_fingerprint: see `fingerprint`.
 
     Raises:
       ValueError: a second segment does not reach to the last token.
@@ -128,7 +126,6 @@ class Vocabulary:
 
     Attributes:
       word_starts: [V] booleans, see `masking.starts_word`.
-      cls_id, sep_id, mask_id, pad_id: ids of the special pieces.
       fingerprint: see `fingerprint`; only records without masks hold it.
     """
 
@@ -156,7 +153,6 @@ def read_documents(
 
     Args:
       segments: their ends are also ends of documents.
-      encode_batch: ``(texts) -> ids of each``.
 
     Returns:
       (documents, Counter of what was read and what was skipped).
@@ -210,7 +206,6 @@ def assemble(
 
     Args:
       inputs: each of at most S tokens with [CLS] and [SEP].
-      max_seq_length: S.
 
     Returns:
       (input_ids [B, S], lengths [B], segment_ids [B, S] booleans, maskable [B, S] booleans).
@@ -288,9 +283,8 @@ def serialize(
     """Serializes records with masks.
 
     Args:
-      lengths: [B] number of tokens of each sequence.
+      lengths, labels: [B] integers.
       segment_ids, token_boundary: [B, S] booleans.
-      labels: [B] integers, `next_sentence_labels`.
     """
     columns = {
         "input_ids": masked.input_ids,
@@ -323,7 +317,6 @@ def make_records(
     """Makes the records of one pass over the documents of a block.
 
     Args:
-      vocabulary: gives the special ids and word starts.
       stream: integers; passes with different ones are independent of each other.
 
     Yields:

@@ -41,7 +41,6 @@ class MaskingConfig:
     """The number of predicted tokens and how they are chosen.
 
     Attributes:
-      max_predictions_per_seq: maximum number of tokens masked in one sequence.
       masked_lm_prob: fraction of a sequence's tokens to mask, 0 to 1; [CLS] and [SEP] count.
       ngram: longest run of words masked together.
       favor_shorter_ngram: a run of n words has a probability proportional to 1/n; if false, the
@@ -64,11 +63,7 @@ class MaskingConfig:
 
 
 def limit_warning(config: MaskingConfig, seq_length: int) -> str | None:
-    """Returns a warning if `max_predictions_per_seq` does not allow `masked_lm_prob`, else None.
-
-    Args:
-      seq_length: S.
-    """
+    """Returns a warning if `max_predictions_per_seq` does not allow `masked_lm_prob`, else None."""
     requested = round(seq_length * config.masked_lm_prob)
     if config.max_predictions_per_seq >= 0.9 * requested:
         return None
@@ -107,7 +102,6 @@ def starts_word(piece: str, wordpiece: bool = False) -> bool:
     sentences there.
 
     Args:
-      piece: SentencePiece or WordPiece vocabulary entry.
       wordpiece: continuations are marked "##"; otherwise beginnings are marked "▁".
     """
     if wordpiece:
@@ -259,8 +253,6 @@ def mask_batch(
       word_starts: [B, S] booleans, whether a token begins a word; see `starts_word`.
       maskable: [B, S] booleans, false at [CLS], [SEP] and padding.
       vocab_size: V; random replacements are drawn from all V entries.
-      mask_id: id of [MASK].
-      rng: numpy Generator, the only source of randomness.
 
     Returns:
       `MaskedBatch`; `input_ids` itself does not change.

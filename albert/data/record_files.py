@@ -167,8 +167,7 @@ def cached(
 
     Args:
       settings: JSON-ready dict of everything that the content depends on.
-      make_rows: ``()``, yields what `writer` takes.
-      writer: `write` for feature dicts, `write_serialized` for records.
+      make_rows: ``()``, yields what `writer`, `write` or `write_serialized`, takes.
     """
     return _make_once(
         path,
@@ -271,14 +270,10 @@ def with_counts(paths: Sequence[str]) -> tuple[list[str], list[str], np.ndarray]
 
 
 def counted_records(path: tf.Tensor, kind: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-    """Reads the records of a file, which must have `count` records.
+    """Reads the records of a file, which must have `count` records; the arguments are scalars.
 
     A file that is emptied or replaced while a run reads it causes an error of TensorFlow, which
     `report_damage` explains. Without it, endless data would wait for a record forever.
-
-    Args:
-      path, kind: scalar strings, the file and its compression type.
-      count: scalar int64.
     """
     records = tf.data.TFRecordDataset(path, kind)
     return records.apply(tf.data.experimental.assert_cardinality(count))
@@ -331,9 +326,6 @@ def check_files(paths: Sequence[str], specs: Sequence[FeatureSpec], hint: str) -
 
     TensorFlow accepts a file that ends within a record's header. A cut between two records shows
     only in the manifest, so the number of records is logged.
-
-    Args:
-      hint: advice that ends messages on features.
     """
     of_file = dict(zip(paths, counts(paths), strict=True))
     logging.info("%d records in %d file(s)", sum(of_file.values()), len(of_file))
@@ -364,11 +356,7 @@ def first_example(path: str) -> tf.train.Example | None:
 def check_example(
     example: tf.train.Example, path: str, specs: Sequence[FeatureSpec], hint: str
 ) -> None:
-    """Checks that a record has the features of the specifications; ignores others.
-
-    Args:
-      hint: advice that ends the message.
-    """
+    """Checks that a record has the features of the specifications; ignores others."""
     for spec in specs:
         if spec.name not in example.features.feature:
             raise file_io.InputError(
@@ -420,11 +408,7 @@ def _find_too_wide(paths: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _report_changes(stamps: Mapping[str, Stamp | None]) -> Iterator[None]:
-    """Turns a failed read into an error that names a changed file.
-
-    Args:
-      stamps: {path: `_stamp` before the block}.
-    """
+    """Turns a failed read into an error that names a changed file."""
     try:
         yield
     except (tf.errors.OpError, UnicodeDecodeError) as error:

@@ -35,7 +35,6 @@ def find_wrong(features: Tensors, limits: Mapping[str, int | tf.Tensor]) -> dict
     """Returns {name: booleans}, True for each invalid value.
 
     Args:
-      features: tensors of a batch, [B, ...].
       limits: {name: number or tensor}; integers must be at least 0 and below it. Features without
         a limit may have any integers. All floats must be finite.
     """
@@ -73,7 +72,6 @@ def report_damage(paths: Sequence[str], finders: Mapping[str, Callable[[], str]]
     """As `record_files.report_damage`, also for what is rejected because of a record's values.
 
     Args:
-      paths: record files that are read inside the block.
       finders: {part of TensorFlow's message: function that returns the message for the user}.
     """
     with record_files.report_damage(paths):
@@ -131,13 +129,7 @@ def describe_value(
 def report_damage_of_cache(
     paths: Sequence[str], specs: Sequence[FeatureSpec], limits: Mapping[str, int]
 ) -> contextlib.AbstractContextManager[None]:
-    """As `report_damage`, for files of features that can be made again.
-
-    Args:
-      paths: record files that are read inside the block.
-      specs: features of all files; each may lack some.
-      limits: see `find_wrong`.
-    """
+    """As `report_damage`, for files of features that can be made again."""
     find = functools.partial(find_wrong, limits=limits)
 
     def describe(name: str, place: tuple[int, ...], features: dict[str, np.ndarray]) -> str:

@@ -53,8 +53,6 @@ def draw_pairs(
     * "none": never swapped, label 0. A single sentence is A without B.
 
     Args:
-      sentence_task: one of `SENTENCE_TASKS`.
-      rng: source of the random choices.
       max_tokens: target length of segment pairs, in tokens; None: sentence pairs.
       short_seq_prob: fraction of documents with a random, shorter target length.
 

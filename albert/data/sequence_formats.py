@@ -25,7 +25,6 @@ class Settings:
     """Format and lengths of inputs.
 
     Attributes:
-      max_seq_length: S.
       short_seq_prob: fraction of documents (per pass) whose target length is random, 2..S-3
         tokens; only of segment pairs.
       sentence_task: "reference", "sop", "nsp" or "none"; see `sentence_pairs.draw_pairs`.
@@ -126,9 +125,6 @@ def draw_inputs(
     In the last two, documents are in random order and every token is in exactly one input. In all
     but the first, a sentence of more than `longest_sentence` tokens is cut into pieces of that
     length, which then count as sentences.
-
-    Returns:
-      (`Inputs`, Counter of special cases).
     """
     return FORMATS[settings.sequence_format](documents, settings, rng)
 
@@ -190,12 +186,7 @@ def _cut_sentences(
 def _reorder(
     offsets: np.ndarray, bounds: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Puts documents in another order.
-
-    Args:
-      offsets: [K + 1] begin of each sentence, and the end of the last.
-      bounds: [D + 1] first sentence of each document, and the end of the last.
-      order: [D] numbers of documents.
+    """Puts documents of sentence offsets [K + 1] and bounds [D + 1] into an order of numbers [D].
 
     Returns:
       (begins [K], sizes [K] in tokens, bounds [D + 1]) of the sentences in that order.

@@ -124,11 +124,7 @@ class Segment:
 def write_segment(
     file: IO[bytes], path: str, key: Sequence[int], records: Sequence[bytes]
 ) -> Segment:
-    """Appends byte strings to an open file; returns their `Segment`.
-
-    Args:
-      key: see `Segment`.
-    """
+    """Appends byte strings to an open file; returns their `Segment`."""
     start = file.tell()
     header = _SEGMENT_HEADER.pack(*key, len(records))
     lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()
@@ -174,7 +170,6 @@ def shuffled_bucket(
     """Yields the records of a bucket in random order.
 
     Args:
-      paths: its files.
       choose: ``(path, block, pass) -> bool``, which records of which files to read; by default
         all.
     """

@@ -56,7 +56,6 @@ class FeatureSpec:
     """One feature of a task's records: one declaration for writing and parsing it.
 
     Attributes:
-      name: key in the Example and in the feature dict.
       dtype: "int64" or "float32"; int64 reaches the model as int32.
       shape: shape per example, () for a scalar, (None,) for a list of any length.
       sequence: the last axis is the padded sequence and may be cut to the batch's real length.
@@ -258,9 +257,6 @@ def read_record_lengths(file: IO[bytes]) -> Iterator[int]:
 
     Skips payloads; only those of a compressed file have to be read.
 
-    Args:
-      file: binary file with `seek` and `tell`.
-
     Raises:
       ValueError: the file ends inside a record, or its compressed data is cut off or damaged; the
         message gives the offset of the record.
@@ -314,7 +310,6 @@ def check_not_text(file: IO[bytes], path: str) -> None:
 
     Args:
       file: binary file with `seek`, at its start afterwards.
-      path: its name, for the message.
     """
     start = b""
     if is_compressed(file):
@@ -331,11 +326,7 @@ def check_not_text(file: IO[bytes], path: str) -> None:
 
 
 def read_records(path: str) -> Iterator[list[bytes]]:
-    """Yields lists of the serialized records of a file; checks their checksums.
-
-    Args:
-      path: TFRecord file, gzip or not.
-    """
+    """Yields lists of the serialized records of a file, gzip or not; checks their checksums."""
     with file_io.open_input(path, "input_file", "rb") as file:
         check_not_text(file, path)
         if is_compressed(file):

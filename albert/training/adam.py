@@ -27,14 +27,12 @@ class AdamBase(Optimizer):
     The slots mean the same in all subclasses, so each can resume from the slots of another.
 
     Args:
-      learning_rate, weight_decay_rate: see `Optimizer`.
       beta_1: decay of the mean gradient.
       beta_2: decay of the mean squared gradient.
       epsilon: added outside the square root.
       bias_correction: whether the running means are divided by the total weight of what they are
         means of (Adam, Kingma & Ba, ICLR 2015, section 3), as the reference does not. Without it
         the first updates are about three times as large.
-      **settings: see `Optimizer`.
     """
 
     SLOTS = weight_names.ADAM_SLOTS
@@ -81,12 +79,7 @@ class AdamBase(Optimizer):
         return (mean, square, weights - update * rate), ratio
 
     def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
-        """Returns the scalar by which the rate of one variable is multiplied; None: 1.
-
-        Args:
-          weights: the value of the variable.
-          update: tensor of the variable's shape, before the rate.
-        """
+        """Returns the scalar by which the rate of one variable is multiplied; None: 1."""
         del rule, weights, update
         return None
 
@@ -101,10 +94,7 @@ class Adam(AdamBase):
     The only difference is that the gradients are first clipped by their global norm.
 
     Args:
-      learning_rate: see `Optimizer`.
-      beta_1, beta_2: see `AdamBase`.
       epsilon: added to the root of the corrected mean square.
-      clip_norm: see `Optimizer`.
     """
 
     def __init__(
@@ -119,10 +109,5 @@ class Adam(AdamBase):
 
 
 def _total_weight(beta: float, number: tf.Tensor) -> tf.Tensor:
-    """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers.
-
-    Args:
-      beta: decay of the mean.
-      number: updates so far, a float32 scalar.
-    """
+    """Returns 1 - beta^number, the total weight of a running mean; exact for small numbers."""
     return -tf.math.expm1(number * (math.log(beta) if beta else -math.inf))

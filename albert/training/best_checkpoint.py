@@ -24,7 +24,6 @@ class BestTracker:
     random parts is the best only until another one is recorded, whatever its score.
 
     Args:
-      folder: output folder of the run.
       metric: key of the results by which the best is chosen; for losses, lower is better.
       resume: whether the checkpoints up to the last evaluated step keep their scores; else each
         that is recorded is new, and only those that exist no more keep their results.
@@ -124,11 +123,7 @@ class BestTracker:
         self.unscored_best = None
 
     def write_best(self, metrics: Metrics, classes: Sequence[results.ClassCount] = ()) -> None:
-        """Adds the metrics of `take_best` to the results of an earlier run.
-
-        Args:
-          classes: counts of each class; empty if the task counts none.
-        """
+        """Adds the metrics of `take_best` to the results of an earlier run."""
         if self._is_chief and self.best_step is not None:
             self._reported_value = self.best_value
             self._write_results(checkpoints.BEST, self.best_step, metrics)
@@ -142,12 +137,7 @@ class BestTracker:
         metrics: Metrics,
         classes: Sequence[results.ClassCount] = (),
     ) -> None:
-        """Records the metrics of a checkpoint and copies it if it is the best so far.
-
-        Args:
-          prefix, step: path of the checkpoint, without ending, and its step.
-          classes: counts of each class; empty if the task counts none.
-        """
+        """Records the metrics of a checkpoint and copies it if it is the best so far."""
         value, is_untrained = self._value(metrics), self._is_untrained(step)
         is_better = self.best_step is None or self._best_is_untrained > is_untrained
         if self._best_is_untrained == is_untrained:
@@ -208,11 +198,7 @@ class BestTracker:
 
 
 def quarantine_others(folder: str, basis: Basis | None) -> None:
-    """Sets results in an output folder aside that were measured on another basis.
-
-    Args:
-      basis: what the scores of this run are measured on; None: unknown.
-    """
+    """Sets aside results in a folder that were measured on another basis (None: unknown)."""
     differences = run_record.read_differences(folder, basis) if basis else []
     if differences:
         logging.warning(

@@ -68,8 +68,6 @@ class Settings:
     Attributes:
       minutes: minutes from the start of the program to the end of training and its evaluations.
       max_steps: maximum number of steps, even if more fit; None: no limit.
-      clock: function that returns seconds.
-      started: value of the clock when the program began.
       averages: see `Durations`.
     """
 
@@ -85,7 +83,6 @@ class Durations:
     """The measured durations of parts of a run, in seconds.
 
     Attributes:
-      step, evaluation, saving: of a training step, an evaluation, the saving of a checkpoint.
       averages: whether averaged weights are saved and evaluated at the end.
     """
 
@@ -99,8 +96,6 @@ class Durations:
 
         Args:
           step: current step, whose checkpoint is not saved yet.
-          last: the last step of training.
-          save_every: steps between checkpoints.
           eval_every: steps between evaluations, which also save checkpoints; 0: each checkpoint is
             evaluated.
         """
@@ -123,11 +118,7 @@ def last_step_within(
 ) -> int:
     """Returns the last step of a run that ends within `seconds`; `step` if no more steps fit.
 
-    Args:
-      seconds: remaining time of the budget.
-      step: current step, whose checkpoint is not saved yet.
-      save_every: steps between checkpoints.
-      eval_every: steps between evaluations; 0: each checkpoint is evaluated.
+    For the other arguments see `Durations.seconds_left`.
     """
     fits, too_many = step, step + 2 + int(max(seconds, 0.0) / max(durations.step, 1e-6))
     while too_many - fits > 1:
@@ -143,7 +134,6 @@ class Pacer(contracts.Hook):
     """A planner of the last training step, for `engine.Engine.train`.
 
     Args:
-      folder: output folder.
       attempt: number of earlier attempts; each attempt has the whole budget.
       save_every, eval_every: see `Durations.seconds_left`.
       agree: ``(make) -> result of make() in the chief``, so that all workers have the same plan.
@@ -263,7 +253,6 @@ class Pacer(contracts.Hook):
         is_first = True
 
         def timed(prefix: str, step: int) -> bool:
-            """Evaluates the checkpoint `prefix` and times it; returns whether training ends."""
             nonlocal is_first
             self._note_saving()
             if step == 0:
@@ -324,11 +313,8 @@ class Pacer(contracts.Hook):
     def _plan(self, step: int, last: int, is_known: bool) -> dict[str, Any]:
         """Returns {"step", "share", "num_train_steps", "seconds", "is_known"}, made at a step.
 
-        "share" is the completed fraction of training, "seconds" the used part of the budget.
-
-        Args:
-          last: planned last step, "num_train_steps".
-          is_known: whether it is known well enough for judgements.
+        "share" is the completed fraction of training, "seconds" the used part of the budget,
+        "is_known" whether the last step is known well enough for judgements.
         """
         return {
             "step": step,
@@ -414,10 +400,7 @@ def _has_ended(attempt: dict[str, Any]) -> bool:
 
 
 def read(folder: str, minutes: float) -> dict[str, Any] | None:
-    """Reads ``budget.json`` in an output folder; None if there is none.
-
-    Args:
-      minutes: time budget of this run, which must be that of the file.
+    """Reads ``budget.json`` of a run of these minutes in an output folder; None if there is none.
 
     Returns:
       {"budget_minutes", "is_repeated", "attempts"}. An attempt has "plans" (see `Pacer`), "saved",

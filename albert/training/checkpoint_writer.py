@@ -41,7 +41,6 @@ class BackgroundWriter:
 
         Args:
           prefix: path without ending, such as ``folder/model.ckpt-300``.
-          model, optimizer: their variables, slots and step are saved.
           then: function without arguments, called when the checkpoint is complete.
         """
         self.wait()

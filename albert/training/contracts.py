@@ -54,15 +54,11 @@ class Model(Protocol):
     def __call__(
         self, features: Tensors, training: bool = False, seed: "tf.Tensor | None" = None
     ) -> dict[str, "tf.Tensor"]:
-        """Computes the outputs of a batch.
+        """Returns {name: tensor} of the outputs of a batch.
 
         Args:
-          features: {name: [B, ...]}, the batch.
           training: whether dropout is applied.
           seed: integers [2] that determine the dropout; None: a random one.
-
-        Returns:
-          {name: tensor} of the outputs.
         """
 
     def loss_weights(self, features: Tensors) -> Tensors:
@@ -74,7 +70,6 @@ class Model(Protocol):
         """Returns {name: scalar} of the loss terms of a batch.
 
         Args:
-          outputs: {name: tensor} of the model for these features.
           weights: {name: total weight}, by default `loss_weights` of the features.
         """
 
@@ -151,7 +146,6 @@ class Task:
       eval_outputs: ``(outputs, features) -> dict`` of tensors whose first axis is B: the
         input of evaluators and prediction writers. They are computed in the compiled step and
         should be small.
-      evaluator: makes the evaluator of one evaluation.
       train_metrics: ``(outputs, features) -> dict of (sum, weight)`` scalar pairs for the training
         log, computed inside the compiled step.
       best_metric: key of the evaluator's result by which the best checkpoint is chosen.
@@ -160,7 +154,6 @@ class Task:
       metrics: keys of the evaluator's result that `metric_for_best` accepts.
       learning_signals: ``(outputs, features) -> dict`` of statistics of a training batch that show
         whether the model learns: tensors of fixed shapes that add up.
-      results_form: format of the results.
       training_means: names of training losses and metrics. Each evaluation also reports their means
         since the last evaluation, as ``train_<name>``.
     """
@@ -237,9 +230,7 @@ class Data(abc.ABC):
         """Writes the prediction files.
 
         Args:
-          output_dir: folder to write to.
           rows: outputs of `Task.eval_outputs` in the order of the records.
-          ids: those of the examples, in the same order.
           prefix: path of the checkpoint that computed the outputs.
 
         Returns:

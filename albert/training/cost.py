@@ -36,7 +36,6 @@ class Meter:
 
         Args:
           folder: output folder; None in workers that do not write.
-          words_per_token: words of the training data per token; None: unknown.
         """
         self._model, self._folder, self._words_per_token = model, folder, words_per_token
 

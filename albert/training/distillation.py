@@ -36,7 +36,6 @@ class DistillationConfig:
     """The settings of distillation.
 
     Attributes:
-      config: `configuration.AlbertConfig` of the teacher.
       checkpoint: the teacher's weights, any path that `checkpoints.resolve` accepts.
       term: name of the student's loss term whose weights are those of the compared examples (or
         masked positions).
@@ -46,7 +45,6 @@ class DistillationConfig:
         hidden states; of the relative squared error of the hidden states after each layer; of the
         cosine loss between the means of the last hidden states. Terms with weight 0 are not
         computed.
-      temperature: divisor of the logits.
     """
 
     config: configuration.AlbertConfig
@@ -82,11 +80,7 @@ class DistillationConfig:
         return any(self.weights[2:])
 
     def teacher_layer(self, layer: int, layers: int) -> int:
-        """Returns the teacher's layer whose output a student's layer learns, both from 0.
-
-        Args:
-          layers: number of the student's layers.
-        """
+        """Returns the teacher's layer for one of the student's `layers`, both numbered from 0."""
         return (layer + 1) * self.config.num_hidden_layers // layers - 1
 
     def check_student(self, config: configuration.AlbertConfig) -> None:
@@ -144,13 +138,7 @@ class HeadlessTeacher(heads.Model):
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns {name: tensor}: sequence_output [B, S, H] and `heads.layer_outputs`.
-
-        Args:
-          features: {name: [B, ...]}, the batch.
-          training: whether dropout is applied.
-          seed: integers [2] that determine the dropout; None: a random one.
-        """
+        """Returns {name: tensor}: sequence_output [B, S, H] and `heads.layer_outputs`."""
         encoded = self._encode(features, training, seed)
         layers = heads.layer_outputs(encoded, self.config.num_hidden_layers)
         return {"sequence_output": encoded.sequence_output, **layers}
@@ -169,10 +157,6 @@ class DistilledModel(tf.Module):
 
     It calls the teacher, in inference mode, only during training. It does not own the teacher's
     variables: they are neither trained nor saved.
-
-    Args:
-      teacher: a model with its weights.
-      settings: the terms of the loss.
     """
 
     def __init__(
@@ -216,13 +200,7 @@ class DistilledModel(tf.Module):
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns {name: tensor} of the student and in training, as ``teacher_…``, of the teacher.
-
-        Args:
-          features: {name: [B, ...]}, the batch.
-          training: whether dropout is applied; then the teacher's outputs are added.
-          seed: integers [2] that determine the dropout; None: a random one.
-        """
+        """Returns {name: tensor} of the student and in training, as ``teacher_…``, the teacher."""
         outputs = self._student(features, training, seed)
         if training:
             targets = self._targets(features)
@@ -261,13 +239,7 @@ class DistilledModel(tf.Module):
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns {name: scalar} of the terms, without the weights of the settings.
-
-        Args:
-          outputs: {name: tensor} of the model in training.
-          features: {name: [B, ...]}, the batch.
-          weights: {name: total weight}, by default `loss_weights` of the features.
-        """
+        """Returns {name: scalar} of the terms, without the weights of the settings."""
         weights = self.loss_weights(features) if weights is None else weights
         terms = self._student.losses(outputs, features, weights)
         for name in self._settings.factors:
@@ -276,13 +248,7 @@ class DistilledModel(tf.Module):
         return terms
 
     def _teaching_losses(self, term: str, outputs: Tensors, features: Tensors) -> tf.Tensor:
-        """Returns weighted losses of a term of the teacher, of [rows], tokens [B, S] or texts [B].
-
-        Args:
-          term: name of the term, such as "distillation_loss".
-          outputs: {name: tensor} of the student and, as ``teacher_…``, of the teacher.
-          features: {name: [B, ...]}, the batch.
-        """
+        """Returns weighted losses of a teacher's term, of [rows], tokens [B, S] or texts [B]."""
         settings, tokens = self._settings, _real_tokens(features)
         if term == "distillation_loss":
             logits = (outputs[f"teacher_{settings.logits}"], outputs[settings.logits])
@@ -320,7 +286,6 @@ def soft_divergence(
 
     Args:
       teacher_logits, student_logits: [rows, V].
-      temperature: divisor of both logits.
     """
     teacher = tf.nn.log_softmax(tf.cast(teacher_logits, tf.float32) / temperature)
     student = tf.nn.log_softmax(tf.cast(student_logits, tf.float32) / temperature)
@@ -337,9 +302,6 @@ def relative_error(target: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Returns [...] squared distances of vectors [..., H], divided by the targets' squared norms.
 
     The gradient of a target of 0 is 0.
-
-    Args:
-      target, x: [..., H].
     """
     target, x = tf.cast(target, tf.float32), tf.cast(x, tf.float32)
     error = tf.reduce_sum(tf.math.squared_difference(target, x), -1)
@@ -351,7 +313,6 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
 
     Args:
       task: a task whose model has the term and logits of the settings.
-      settings: the teacher, and the terms of the loss.
 
     Returns:
       The task, trained with the teacher. Building its model loads the teacher and raises
@@ -362,7 +323,6 @@ def with_teacher(task: Task, settings: DistillationConfig) -> Task:
     def build_model(
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> Model:
-        """Builds the student with its teacher; `seed`: of the initial weights."""
         settings.check_student(config)
         if settings.reads_hidden_states:
             compute = dataclasses.replace(compute, whole_sequence=True)

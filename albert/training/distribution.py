@@ -47,7 +47,6 @@ def find(
       address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None for the TPU
         named in the environment.
       zone, project: Google Cloud zone and project of a named TPU; None: TensorFlow finds them.
-      seconds: maximum time to wait.
     """
     end = time.monotonic() + seconds
     logging.info("Connecting to the TPU %s; it has %d seconds to answer", _place(address), seconds)
@@ -231,12 +230,7 @@ def _is_address(value: object) -> bool:
 
 
 def _tf_config_error(value: str | None, what: str) -> file_io.InputError:
-    """Returns the error of an invalid ``TF_CONFIG``.
-
-    Args:
-      value: content of the variable; None: missing.
-      what: what is wrong with it, which follows its name.
-    """
+    """Returns the error of a ``TF_CONFIG`` with this value; `what` follows its name."""
     return file_io.InputError(
         f"the environment variable TF_CONFIG {what}. Expected something like "
         '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
@@ -310,9 +304,6 @@ def wait_for_workers(cluster: Cluster, seconds_between_lines: float = 30) -> Non
     """Waits until all workers have started, and logs which ones are missing.
 
     TensorFlow would also wait for them, but silently and without reacting to signals.
-
-    Args:
-      seconds_between_lines: interval between log lines that list the missing workers.
     """
     own = cluster.name(cluster.index)
     logging.info("This is %s of %d; waiting for the others", own, len(cluster.addresses))
@@ -361,13 +352,7 @@ def _gpus() -> list[tf.config.LogicalDevice]:
 def _tpu_strategy(
     address: str | None, zone: str | None, project: str | None
 ) -> tf.distribute.Strategy:
-    """Returns the strategy of a TPU.
-
-    Args:
-      address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None: the TPU named
-        in the environment.
-      zone, project: Google Cloud zone and project of a named TPU; None: TensorFlow finds them.
-    """
+    """Returns the strategy of a TPU; the arguments are those of `find`."""
     resolver = find(address, zone, project)
     with _end_on_signals():
         connect(resolver, address)
@@ -404,10 +389,7 @@ def from_chief(strategy: tf.distribute.Strategy, make: Callable[[], T]) -> T:
     """Calls ``make()`` in the chief and returns its result in every worker.
 
     So the workers agree on the state of the files, even if each would read them at another time.
-
-    Args:
-      strategy: the strategy; all workers must call this function, and wait for the chief.
-      make: function without arguments whose result can be stored as JSON.
+    All must call this function, and wait for the chief. The result must be JSON.
     """
     if workers(strategy) is None:
         return make()
@@ -433,11 +415,7 @@ def can_stop_alone(strategy: tf.distribute.Strategy) -> bool:
 
 
 def largest_of_workers(strategy: tf.distribute.Strategy, value: int) -> int:
-    """Returns the maximum of a small integer over the workers; all must call this function.
-
-    Args:
-      value: this worker's integer, from 0 to 2.
-    """
+    """Returns the maximum of a number, 0 to 2, over the workers; all must call this function."""
     if workers(strategy) is None:
         return value
     sums = _replica_sums(strategy)(np.eye(_MAX_VALUES, dtype=np.float32)[value])
@@ -449,7 +427,6 @@ def _replica_sums(strategy: tf.distribute.Strategy) -> Callable[[np.ndarray], tf
     """Returns ``(array) -> its sum over all replicas``, of its shape, compiled once per run."""
 
     def replica_sum(values: tf.Tensor) -> tf.Tensor:
-        """Returns the sum over all replicas of a tensor that each has, of its shape."""
         context = tf.distribute.get_replica_context()
         # A copy, because the sum needs a device, which an argument does not have.
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
@@ -462,7 +439,6 @@ def _first_replica_values(strategy: tf.distribute.Strategy) -> Callable[[np.ndar
     """Returns ``(array) -> that of the first replica (chief)``, of its shape, compiled once."""
 
     def replica_values(values: tf.Tensor) -> tf.Tensor:
-        """Returns the chief's values; each replica has some of the same shape."""
         context = tf.distribute.get_replica_context()
         counts = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float32)
         return context.all_reduce(tf.distribute.ReduceOp.SUM, counts * values)
@@ -481,11 +457,7 @@ def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) -> None:
-    """Checks that all workers have the same settings; otherwise they could deadlock.
-
-    Args:
-      settings: {name: JSON value}.
-    """
+    """Checks that all workers have the same settings; otherwise they could deadlock."""
     # Compared as text, because NaN does not equal itself.
     mine = {key: json.dumps(value) for key, value in settings.items()}
     chief_settings = from_chief(strategy, lambda: mine)
@@ -558,9 +530,6 @@ def use_one_core_per_part(compute: layers.Compute) -> None:
 
     TensorFlow otherwise divides every operation among all cores. With matrix units an operation is
     so short that the cores would mostly wait for each other.
-
-    Args:
-      compute: how the model will compute; its parts are the cores that are used.
     """
     is_faster = kernels.has_matrix_units(tf.as_dtype(compute.dtype))
     uses_all_cores = compute.parts == processes.num_cores()
@@ -578,7 +547,6 @@ def per_replica_batch_size(
     """Returns the number of examples per replica.
 
     Args:
-      global_batch_size: examples per step over all replicas.
       flag: name of the flag that sets the batch size, for messages.
     """
     replicas = strategy.num_replicas_in_sync
@@ -601,7 +569,6 @@ def distribute(
 
     Args:
       input_fn: makes the dataset from {parameter: value}, see `input_pipeline.train_input_fn`.
-      global_batch_size: examples per step over all replicas.
       flag: name of the flag that sets the batch size, for messages.
       endless: whether the dataset never ends; then no step needs to check whether all replicas
         have a batch.
@@ -614,7 +581,6 @@ def distribute(
     options.autotune.enabled = False
 
     def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        """Returns the dataset of one of the pipelines that read the input."""
         dataset = input_fn(
             {
                 "batch_size": batch_size,

@@ -46,17 +46,12 @@ class RunConfig:
     """The settings of a run; `cli.training` builds them from flags, which have defaults.
 
     Attributes:
-      output_dir: folder of checkpoints and results.
       num_train_steps: step at which training ends, counted from the first step of the first run.
-      train_batch_size: examples per step over all replicas.
-      eval_batch_size: examples per evaluation step over all replicas.
-      predict_batch_size: examples per prediction step over all replicas.
-      save_checkpoints_steps: steps between checkpoints.
+      train_batch_size, eval_batch_size, predict_batch_size: examples per step over all replicas.
       save_checkpoints_secs: seconds between additional checkpoints, which limit the lost work if a
         run fails; 0 for none. They are not evaluated, so results do not depend on speed.
       keep_checkpoint_max: number of numbered checkpoints to keep; 0 keeps all.
       iterations_per_loop: maximum number of steps per call of the compiled train function.
-      log_every_steps: steps between log lines.
       seed: seed of initial weights, data order and dropout.
       gradient_accumulation_steps: number of micro-batches into which a replica splits its batch.
       eval_every: steps between evaluations, each of which also saves a checkpoint; 0: each
@@ -127,11 +122,7 @@ class OutOfMemoryError(file_io.InputError):
 
 
 def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *names: str) -> None:
-    """Raises early if a batch size is not divisible by the number of replicas.
-
-    Args:
-      *names: names of the batch sizes that will be needed, such as "eval_batch_size".
-    """
+    """Raises early if one of these batch sizes is not divisible by the number of replicas."""
     for name in names:
         distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
 
@@ -170,11 +161,6 @@ Initialize = Callable[[contracts.Model], checkpoints.LoadReport | None]
 
 class Engine:
     """The engine that trains, evaluates and predicts one task with one model.
-
-    Args:
-      model_config: the sizes of its model.
-      run_config: the settings of the run.
-      strategy: its devices, see `distribution.create_strategy`.
 
     Attributes:
       baseline: scores of the best constant answer, see `contracts.Task.evaluator`; None before the
@@ -220,16 +206,6 @@ class Engine:
     ) -> str | None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
 
-        Args:
-          input_fn: endless training batches.
-          settings: optimizer and learning rate.
-          initialize: gives a fresh run its first weights.
-          on_checkpoint: called for each checkpoint to evaluate after it is written; training ends
-            if it returns True.
-          hooks: follow the steps, and may move the last one.
-          words_per_token: words of the training data per token, for the run's cost; None:
-            unknown.
-
         Returns:
           The prefix of the checkpoint with the averaged weights; None if none are averaged.
 
@@ -237,7 +213,6 @@ class Engine:
           NonFiniteLossError: the loss or the gradient is not finite.
           OutOfMemoryError: a step does not fit in memory; the message suggests changes.
           stuck_runs.StuckError: see `stuck_runs.Watch`.
-          file_io.InputError: the output folder cannot be written, or its checkpoint does not fit.
         """
         config = self.run_config
         batch_text = training_batch(config, self.strategy)
@@ -275,12 +250,7 @@ class Engine:
         )
 
     def _start_log(self, step: int, words_per_token: float | None) -> training_log.TrainingLog:
-        """Starts to measure the cost of training, and to report it.
-
-        Args:
-          step: steps taken before.
-          words_per_token: words of the training data per token; None: unknown.
-        """
+        """Starts to measure the cost of training, and to report it."""
         config, is_chief = self.run_config, distribution.is_chief(self.strategy)
         folder = config.output_dir if is_chief else None
         self._meter.start(self.model, folder, words_per_token)
@@ -288,11 +258,7 @@ class Engine:
         return training_log.TrainingLog(folder, step, last, size, self._created, self._meter)
 
     def _report_disk_space(self, step: int, optimizer: optimizer_base.Optimizer) -> None:
-        """Logs the disk space for checkpoints if all are kept, and warns if it is too small.
-
-        Args:
-          step: steps taken so far.
-        """
+        """Logs the disk space for checkpoints if all are kept, and warns if it is too small."""
         folder, count = self.run_config.output_dir, self.run_config.num_saved_after(step)
         values = [*self.model.variables, *optimizer.variables_by_name().values()]
         size = sum(value.dtype.size * value.shape.num_elements() for value in values)
@@ -330,11 +296,7 @@ class Engine:
         initialize: Initialize,
         on_checkpoint: OnCheckpoint | None,
     ) -> tuple[int, bool]:
-        """Restores the run's checkpoint, else initializes; evaluates by `on_checkpoint`, if any.
-
-        Returns:
-          The step to continue from, and whether training has ended early.
-        """
+        """Restores the run's checkpoint, else initializes; returns step and whether to end."""
         folder = self.run_config.output_dir
         last = distribution.from_chief(self.strategy, lambda: checkpoints.last_whole(folder))
         if last:
@@ -423,11 +385,7 @@ class Engine:
                     log.after_checkpoint()
 
     def _pending_request(self, save_time: float) -> int:
-        """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all of them.
-
-        Args:
-          save_time: `time.monotonic()` when the last checkpoint was written, in seconds.
-        """
+        """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all."""
         requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
         requests.answered = requests.terminate
         is_due = seconds and time.monotonic() - save_time >= seconds
@@ -449,11 +407,7 @@ class Engine:
     def _save(
         self, step: int, optimizer: optimizer_base.Optimizer, on_checkpoint: OnCheckpoint | None
     ) -> bool:
-        """Saves a checkpoint and evaluates it if due; returns whether training must end.
-
-        Args:
-          on_checkpoint: evaluates the checkpoint; None: nothing is evaluated.
-        """
+        """Saves a checkpoint and evaluates it if due; returns whether training must end."""
         folder, keep = self.run_config.output_dir, self.run_config.keep_checkpoint_max
         prefix = os.path.join(folder, f"model.ckpt-{step}")
         if distribution.is_chief(self.strategy):
@@ -485,12 +439,7 @@ class Engine:
         return prefix
 
     def _evaluate(self, on_checkpoint: OnCheckpoint | None, prefix: str, step: int) -> bool:
-        """Evaluates a checkpoint if due; returns whether training must end.
-
-        Args:
-          on_checkpoint: evaluates the checkpoint; None: nothing is evaluated.
-          prefix, step: path of the checkpoint, without ending, and its step.
-        """
+        """Evaluates a checkpoint if due; returns whether training must end."""
         if not on_checkpoint or not self.run_config.is_evaluated(step):
             return False
         self._writer.wait()
@@ -499,12 +448,7 @@ class Engine:
             return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step: int, rate: float, means: Mapping[str, float]) -> NoReturn:
-        """Raises the error of a loss that is not finite, once the last checkpoint is written.
-
-        Args:
-          rate: learning rate.
-          means: {name: mean} of the losses and of the gradient norm.
-        """
+        """Raises the error of a loss that is not finite, once the last checkpoint is written."""
         try:
             self._writer.wait()
         except file_io.InputError as error:
@@ -522,12 +466,7 @@ class Engine:
     def _batches(
         self, input_fn: InputFn, batch_size: int, flag: str
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Yields (example_index [N], {name: rows [N, ...]}) of each batch, without padding rows.
-
-        Args:
-          batch_size: examples per step over all replicas.
-          flag: name of the flag that sets it, for messages.
-        """
+        """Yields (example_index [N], {name: rows [N, ...]}) of each batch, without padding rows."""
         # All checkpoints are evaluated on the same data, so its pipeline is built once.
         key = (input_fn, batch_size)
         if key not in self._datasets:
@@ -550,11 +489,7 @@ class Engine:
         """Returns the compiled ``(batches, prepared weights) -> {name: rows [B, ...]}``."""
 
         def replica_infer(features: Tensors, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-            """Returns {name: rows [B, ...]} of a batch, gathered from all replicas.
-
-            Args:
-              weights: the model's prepared weights.
-            """
+            """Returns {name: rows [B, ...]} of a batch, gathered from all replicas."""
             index = features["example_index"]
             features = {name: v for name, v in features.items() if name != "example_index"}
             with self.model.use_weights(weights):
@@ -568,12 +503,6 @@ class Engine:
 
         @tf.function(autograph=False)
         def infer(iterator: Iterator, weights: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-            """Returns {name: rows [B, ...]} of the next batch.
-
-            Args:
-              iterator: yields the features of batches.
-              weights: the model's prepared weights.
-            """
             with kernels.releasing_gradients():
                 rows = self.strategy.run(replica_infer, (next(iterator), weights))
             local = self.strategy.experimental_local_results
@@ -629,11 +558,7 @@ class Engine:
         return {f"train_{name}": value for name, value in means.items()}
 
     def predict(self, input_fn: InputFn) -> dict[str, np.ndarray]:
-        """Computes the task's `eval_outputs` for every example, in input order.
-
-        Returns:
-          {name: array [N, ...]} of the N examples.
-        """
+        """Returns {name: [N, ...]}, the task's `eval_outputs` of all N examples, in input order."""
         parts, order = [], []
         size, flag = self.run_config.predict_batch_size, "predict_batch_size"
         with progress.bar("predicting") as show, _explaining_memory_errors(flag, size):
@@ -649,11 +574,7 @@ class Engine:
 
 @contextlib.contextmanager
 def _explaining_memory_errors(flag: str, batch_size: int) -> Iterator[None]:
-    """Turns a failed allocation in the block into an error that suggests changes.
-
-    Args:
-      flag: name of the flag that sets the batch size.
-    """
+    """Turns a failed allocation in the block into an error that suggests changes."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:

@@ -44,7 +44,6 @@ class _ScoredBest:
     Attributes:
       prefix, step: prefix and step; a better checkpoint may have replaced it since.
       index: content of the index file, which has the checksums of all values.
-      metrics, classes: metrics of the checkpoint, and counts of the classes.
     """
 
     prefix: str
@@ -131,9 +130,6 @@ def evaluate_while_training(
     chief decides which checkpoints are new, and writes. An existing best checkpoint with unknown
     score is evaluated first.
 
-    Args:
-      extra: {name: number} to add to the results; None: nothing.
-
     Returns:
       ``(prefix, step)`` -> whether training must end.
     """
@@ -145,7 +141,6 @@ def evaluate_while_training(
         tracker.write_best(scored.metrics, scored.classes)
 
     def on_checkpoint(prefix: str, step: int) -> bool:
-        """Evaluates the checkpoint `prefix` if it is new; returns whether training must end."""
         if distribution.from_chief(engine.strategy, lambda: step > tracker.last_step):
             logging.info("Evaluating %s", os.path.basename(prefix))
             metrics = {**engine.evaluate(input_fn), **(extra or {})}
@@ -223,12 +218,7 @@ def _evaluate_next(
     step: int,
     prefix: str,
 ) -> None:
-    """Records one checkpoint of `_wait_for_pending`.
-
-    Args:
-      scored: the existing best checkpoint, whose score is known; None without one.
-      step, prefix: step of the checkpoint, and its path without ending.
-    """
+    """Records one checkpoint of `_wait_for_pending`."""
     if scored and prefix == scored.prefix:
         tracker.record(prefix, step, scored.metrics, scored.classes)
         return
@@ -244,11 +234,7 @@ def _evaluate_next(
 
 
 def _make_copy(folder: str, prefix: str) -> str | None:
-    """Copies the checkpoint `prefix` to `folder`, as a concurrent trainer may delete it.
-
-    Returns:
-      The prefix of the copy in `folder`; None if the checkpoint is missing.
-    """
+    """Copies a checkpoint to `folder`; returns its prefix there, None if it was deleted."""
     _delete_copy(folder)
     target = os.path.join(folder, "eval", os.path.basename(prefix))
     try:
@@ -271,12 +257,7 @@ def _delete_copy(folder: str) -> None:
 def _wait_for_pending(
     folder: str, wait_secs: float, last_step: int = -1, scored: _ScoredBest | None = None
 ) -> list[tuple[int, str]]:
-    """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`.
-
-    Args:
-      last_step: the step; -1: all checkpoints.
-      scored: the existing best checkpoint, which is among them; None without one.
-    """
+    """Returns [(step, prefix)] after a step; empty if none appears within `wait_secs`."""
     deadline = time.time() + wait_secs
     while True:
         steps = _list_steps(folder, scored)
@@ -311,8 +292,7 @@ def evaluate(
 
     Args:
       which: "best", "last" or a path; None or "all": all checkpoints.
-      wait_secs: if all are evaluated, wait for those of a concurrent run until none has appeared
-        for this many seconds.
+      wait_secs: see `evaluate_all`.
 
     Returns:
       `results.Block` of the selected or the best checkpoint; None in workers that do not write, and
@@ -332,9 +312,6 @@ def evaluate_average(engine: Engine, input_fn: InputFn, prefix: str) -> None:
     """Evaluates the averaged weights of this run and writes ``average_results.txt``.
 
     They do not take part in the choice of the best checkpoint. Afterwards the model has them.
-
-    Args:
-      prefix: path of their checkpoint, without ending.
     """
     folder, form = engine.run_config.output_dir, engine.task.results_form
     step = distribution.from_chief(engine.strategy, lambda: _stored_step(prefix))
@@ -359,10 +336,6 @@ def report(engine: Engine, prefix: str, metrics: Metrics) -> results.Block | Non
     """Reports the scores of one checkpoint in the log and the results file.
 
     The results of other checkpoints are kept; of one that is foreign there is only a log.
-
-    Args:
-      prefix: path of the checkpoint, without ending.
-      metrics: its scores by name.
 
     Returns:
       `results.Block`; None in workers that do not write, or for a foreign checkpoint.

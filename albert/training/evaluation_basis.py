@@ -46,7 +46,6 @@ class Basis:
     """The files, labels, settings and metric of a score; what is unknown has no entry.
 
     Attributes:
-      sha256: hash of the files; None if unknown.
       path: file or folder, for messages.
       examples: {setting: value} of the choice of examples and of their right answers.
       reading: {setting: value} of how the model reads and answers them.
@@ -112,8 +111,6 @@ def from_values(
 
     Args:
       flags: {name: {"value": …}} of its script.
-      task: name of the task; None if unknown.
-      metric: score that picks the best checkpoint; None if unknown.
       data: entry of the evaluated data in ``run.json``, with "sha256" and "path"; None if unknown.
       description: settings in ``model.json``, with "labels", "columns" and thresholds; None if
         unknown.
@@ -185,8 +182,6 @@ def check_same(names: Sequence[str], bases: Sequence[Basis], *parts: str) -> Non
     """Checks that scores of several runs were measured on the same.
 
     Args:
-      names: a name for each run, for messages.
-      bases: what the scores of each were measured on.
       *parts: what to compare in addition to data and examples: `READING`, `METRIC`.
 
     Raises:

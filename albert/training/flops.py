@@ -61,10 +61,6 @@ def count_work(
 ) -> tf.Tensor | None:
     """Counts the `StepWork` of a batch; call in a replica.
 
-    Args:
-      features: tensors [B, ...], the batch of this replica.
-      micro_batches: number of micro-batches into which B is split.
-
     Returns:
       Float32 [6], the fields of `StepWork`; None for another model.
     """
@@ -89,13 +85,7 @@ def count_work(
 
 
 def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: int) -> tf.Tensor:
-    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`.
-
-    Args:
-      parts: number of parts of a batch that are computed one after the other.
-      skip_padding: whether padding is left out.
-      micro_batches: number of micro-batches into which B is split.
-    """
+    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`."""
     if not skip_padding:
         return tf.size(mask)
     batch = token_rows.dimension(mask, 0)
@@ -112,11 +102,7 @@ def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: 
 
 
 def training_flops(model: contracts.Model, work: StepWork) -> int | None:
-    """Returns the FLOP of forward and backward pass; None for an unknown model.
-
-    Args:
-      work: numbers of texts, positions and masked words that are computed, of one batch or of many.
-    """
+    """Returns the FLOP of forward and backward pass; None for an unknown model."""
     if isinstance(model, distillation.DistilledModel):
         teacher = model.teacher
         student = training_flops(model.student, work)
@@ -177,7 +163,6 @@ def encoder_operations(
     Args:
       last_layer: B * R and B * R * S of the R positions at which the last layer is computed; None:
         all positions.
-      pooler: whether the pooler is computed.
     """
     hidden, inner = config.hidden_size, config.intermediate_size
     mapping = 2 * work.rows * config.embedding_size * hidden
@@ -246,7 +231,6 @@ def _after_hidden_layer(model: heads.Model, rows: int, first: int, other: int) -
     """Returns the `_Head` of products that read the hidden layer of a head if there is one.
 
     Args:
-      rows: number of rows that the hidden layer takes.
       first, other: FLOP without the hidden layer, as in `_Head`.
     """
     if not model.hidden.has_layer:

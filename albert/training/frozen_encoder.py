@@ -33,7 +33,6 @@ def freeze(task: contracts.Task) -> contracts.Task:
     def build_model(
         config: configuration.AlbertConfig, compute: layers.Compute, seed: int
     ) -> heads.Model:
-        """Builds the model of the task without training its encoder; `seed`: of its weights."""
         model = cast(heads.Model, task.build_model(config, compute, seed))
         model.freeze_encoder()
         return model
@@ -42,12 +41,7 @@ def freeze(task: contracts.Task) -> contracts.Task:
 
 
 def check_resume(output_dir: str, is_frozen: bool) -> None:
-    """Checks that a resumed run trains or freezes the encoder as before.
-
-    Args:
-      output_dir: folder of the run, with or without checkpoints.
-      is_frozen: whether this run's encoder is frozen.
-    """
+    """Checks that a resumed run trains or freezes the encoder as before."""
     last, names = _last_variables(output_dir)
     slots = weight_names.training_state(names) - {weight_names.STEP}
     was_frozen = not any(name.startswith(weight_names.ENCODER_PREFIX) for name in slots)
@@ -162,11 +156,7 @@ class OutputCache:
         return outputs if self._is_sequence else outputs.reshape(*shape, self._width)
 
     def _load(self) -> bool:
-        """Loads the existing parts; deletes damaged parts and incomplete files of a killed run.
-
-        Returns:
-          Whether a part was damaged.
-        """
+        """Loads the existing parts, deletes damaged ones; returns whether there were such."""
         names = file_io.listdir(self.folder)
         whole = {name[: -len(".json")] for name in names if name.endswith(".json")} - {"manifest"}
         for name in names:
@@ -214,15 +204,7 @@ class OutputCache:
         """Computes the missing outputs of all texts of record files.
 
         Args:
-          paths: the record files.
-          specs: features of their records.
-          encode: ``(ids, mask, segments)``, [N, S] each, -> [N, S, H] or [N, H].
           batch_size: number of full-length texts that are encoded at a time.
-          check: ``(features) -> features`` of a batch as read; rejects invalid values.
-
-        Raises:
-          file_io.InputError: the disk has too little space (checked before any work) or cannot be
-            written to.
         """
         if file_io.is_remote(self.folder):
             raise file_io.InputError(
@@ -286,11 +268,7 @@ class OutputCache:
         return count, rows
 
     def _check_disk_space(self, count: int, rows: int) -> None:
-        """Logs the size of the missing outputs; rejects a disk with too little space.
-
-        Args:
-          count, rows: number of texts, and of rows that their outputs have.
-        """
+        """Logs the size of the missing outputs; rejects a disk with too little space."""
         num_bytes, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
         sizes = [file_io.describe(count) for count in (num_bytes, free)]
         text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
@@ -304,14 +282,7 @@ class OutputCache:
     def _encode_missing(
         self, blocks: Iterable[Texts], encode: Encode, batch_size: int, rows: int
     ) -> None:
-        """Computes and writes the outputs of the texts that are not in the cache.
-
-        Args:
-          blocks: all texts.
-          encode: ``(ids, mask, segments)``, [N, S] each, -> [N, S, H] or [N, H].
-          batch_size: number of full-length texts that are encoded at a time.
-          rows: number of rows that the outputs have.
-        """
+        """Computes and writes the outputs of the texts that are not in the cache."""
         waiting: dict[bytes, np.ndarray] = {}  # outputs of the next part by key
         num_bytes = 0
         with progress.Progress("encoding", rows, "rows") as bar:
@@ -355,13 +326,7 @@ def _describe_data(path: str) -> dict[str, Any]:
 def _blocks(
     paths: Sequence[str], specs: Sequence[FeatureSpec], check: Callable[[Tensors], Tensors]
 ) -> Iterator[Texts]:
-    """Yields the texts of record files, some records at a time.
-
-    Args:
-      paths: the record files.
-      specs: features of their records.
-      check: ``(features) -> features`` of a batch as read; rejects invalid values.
-    """
+    """Yields the texts of record files, some records at a time."""
     specs = [spec for spec in specs if spec.name in model_inputs.NAMES]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
         features = check(input_pipeline.parse(specs, serialized))
@@ -372,12 +337,7 @@ def _blocks(
 
 
 def _batches(lengths: np.ndarray, indices: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens.
-
-    Args:
-      lengths: number of tokens of each text, int [N].
-      indices: indices of the texts to use.
-    """
+    """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens."""
     order = sorted(indices, key=lambda index: -lengths[index])
     start = 0
     while start < len(order):
@@ -411,7 +371,6 @@ def cached_data(
     batch_size = run.run_config.eval_batch_size
 
     def fill(data: contracts.Data, split: str, paths: list[str]) -> None:
-        """Adds the missing outputs of texts in the record files of a split to the cache."""
         with data.reading(paths):
             cache, encode = encoder().cache, encoder().encode
             cache.fill(paths, data.specs(split), encode, batch_size, data.check)
@@ -420,13 +379,7 @@ def cached_data(
 
 
 class _Encoder:
-    """The encoder of a run, and the cache of its outputs.
-
-    Args:
-      task: a task with a frozen encoder and without a teacher.
-      run: gives devices and weights.
-      cache_dir: folder of the caches.
-    """
+    """The encoder of a run, and the cache of its outputs."""
 
     def __init__(self, task: contracts.Task, run: stages.Run, cache_dir: str) -> None:
         config, folder = run.run_config, run.run_config.output_dir
@@ -470,12 +423,7 @@ class _Encoder:
     def _settings(
         self, config: configuration.AlbertConfig, dtype: str, is_sequence: bool
     ) -> dict[str, Any]:
-        """Returns {name: JSON value} of what the outputs depend on, except the text.
-
-        Args:
-          dtype: type of the outputs.
-          is_sequence: whether there is one row per token, not per text.
-        """
+        """Returns {name: JSON value} of what the outputs depend on, except the text."""
         digest = hashlib.sha256()
         for name, variable in self._variables.items():
             digest.update(name.encode() + variable.numpy().tobytes())

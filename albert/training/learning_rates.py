@@ -13,7 +13,7 @@ def learning_rate_at(
     poly_power: float = 1.0,
     start_warmup_step: int = 0,
 ) -> tf.Tensor:
-    """Returns the learning rate of a step: linear warm-up, then polynomial decay to 0.
+    """Returns the rate of a step, a float32 scalar: linear warm-up, then polynomial decay to 0.
 
     Source: BERT, Devlin et al., 2019, appendix A.2.
 
@@ -26,9 +26,6 @@ def learning_rate_at(
       poly_power: power of the decay.
       start_warmup_step: step at which the warm-up starts. Before this step the rate is negative, as
         in the reference; meant for runs that resume from a checkpoint of that step.
-
-    Returns:
-      float32 scalar.
     """
     step = tf.cast(step, tf.float32)
     remaining = 1.0 - tf.minimum(step, float(num_train_steps)) / float(num_train_steps)

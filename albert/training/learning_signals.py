@@ -7,7 +7,8 @@ an example's output favors its own label than the labels of the other examples. 
 labels are independent, the expected sum is 0 and its variance is known exactly: W. Hoeffding, A
 Combinatorial Central Limit Theorem, 1951, theorem 1.
 
-`stuck_runs` judges the sums. Letters in shapes: see the docstring of the package.
+All functions return {name: tensor} that add up over batches, with at least "association" [4], see
+`_association`. `stuck_runs` judges the sums. Letters in shapes: see the docstring of the package.
 """
 
 import tensorflow as tf
@@ -66,7 +67,6 @@ def class_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     classes = outputs["probabilities"].shape[-1]
 
     def count(ids: tf.Tensor) -> tf.Tensor:
-        """Returns [C], the number of times that each of these ids occurs."""
         return tf.reduce_sum(tf.one_hot(ids, classes), axis=0)
 
     return {
@@ -85,9 +85,6 @@ def label_set_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tenso
     Args:
       outputs: dict with probabilities [B, C].
       features: dict with label_ids [B, C], 1 for the labels of the text.
-
-    Returns:
-      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     labels = tf.cast(features["label_ids"], tf.float32)
     scores = tf.matmul(outputs["probabilities"], labels, transpose_b=True)
@@ -95,14 +92,11 @@ def label_set_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tenso
 
 
 def word_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-    """Computes the learning signals of word labels, from the first words of a batch.
+    """Computes `class_signals` of the first words of a batch.
 
     Args:
       outputs: dict with probabilities [B, S, C] and predictions [B, S].
       features: dict with label_ids and first_pieces, [B, S] integers each.
-
-    Returns:
-      As `class_signals`: association [4], labels and predictions [C], correct [].
     """
     words = tf.where(features["first_pieces"] > 0)[:_MAX_WORDS]
     word_outputs = {
@@ -117,9 +111,6 @@ def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     Args:
       outputs: dict with predictions [B].
       features: dict with label_ids, B numbers.
-
-    Returns:
-      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     labels = tf.cast(tf.reshape(features["label_ids"], [-1]), tf.float32)
     # Centered before the products, which lose digits if numbers are far from 0.
@@ -129,12 +120,7 @@ def number_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
 
 
 def label_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-    """Returns the result of `class_signals` for integer labels, else of `number_signals`.
-
-    Args:
-      outputs: dict with predictions [B] and, for classes, probabilities [B, C].
-      features: dict with label_ids, B integers or numbers.
-    """
+    """Returns the result of `class_signals` for integer labels, else of `number_signals`."""
     by_kind = class_signals if features["label_ids"].dtype.is_integer else number_signals
     return by_kind(outputs, features)
 
@@ -144,7 +130,6 @@ def _start_association(probabilities: tf.Tensor, features: Tensors) -> tuple[tf.
 
     Args:
       probabilities: [B, S] of the start.
-      features: start_positions, B integers.
     """
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _compare_pairs(starts)
@@ -156,9 +141,6 @@ def span_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
     Args:
       outputs: dict with start_logits [B, S].
       features: dict with start_positions, B integers.
-
-    Returns:
-      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     probabilities = tf.nn.softmax(outputs["start_logits"])
     return {"association": _association(*_start_association(probabilities, features))}
@@ -170,9 +152,6 @@ def span_or_none_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Te
     Args:
       outputs: dict with start_log_probs [B, S] and cls_logits [B].
       features: dict with start_positions and is_impossible, B integers each.
-
-    Returns:
-      {"association": [4]}: sum beyond chance, its variance, its maximum, B; see `_association`.
     """
     scores, kernel = _start_association(tf.exp(outputs["start_log_probs"]), features)
     impossible = tf.reshape(features["is_impossible"], [-1])

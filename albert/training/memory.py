@@ -75,7 +75,6 @@ class Shapes:
       choices: number of texts per example, such as the four answers of a RACE question; B is
         `batch_size` times this number.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
-      averages: whether the weights are averaged.
     """
 
     config: configuration.AlbertConfig
@@ -91,9 +90,6 @@ def estimate(shapes: Shapes, compute: layers.Compute, accumulation_steps: int = 
     """Estimates the memory of a training step at full length; skipped padding reduces it.
 
     The parts of a batch together keep as many activations as the whole batch.
-
-    Args:
-      accumulation_steps: number of micro-batches into which B is split.
     """
     config, length = shapes.config, shapes.length
     count = count_parameters(config)
@@ -143,12 +139,9 @@ def report(
     Args:
       make_compute: ``(accumulation_steps, recompute)`` -> how the model computes with these
         settings.
-      accumulation_steps: number of micro-batches into which B is split.
-      recompute: whether activations are recomputed in the backward pass.
     """
 
     def estimate_of(steps: int, recompute: bool) -> Estimate:
-        """Returns the estimate for `steps` micro-batches, with or without recomputing."""
         return estimate(shapes, make_compute(steps, recompute), steps)
 
     usage = estimate_of(accumulation_steps, recompute)

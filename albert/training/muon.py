@@ -28,7 +28,6 @@ class Muon(adam.AdamWeightDecayOptimizer):
     LayerNorm belong to AdamW.
 
     Args:
-      learning_rate: see `Optimizer`.
       momentum: decay of the mean gradient of matrices.
       adamw_rate_ratio: learning rate of AdamW as a multiple of `learning_rate`.
       **settings: see `adam.AdamBase`; the betas and epsilon are those of AdamW.
@@ -83,9 +82,6 @@ def orthogonalize(matrix: tf.Tensor, product_type: str = "float32") -> tf.Tensor
 
     They end between about 0.7 and 1.2; those that are tiny against the norm stay below. Products in
     bfloat16 are exact enough (Jordan et al., 2024).
-
-    Args:
-      product_type: type of the factors of products.
     """
     a, b, c = _QUINTIC
     is_tall = matrix.shape[0] > matrix.shape[1]

@@ -26,10 +26,6 @@ class LossScale(tf.Module):
 
     It is halved after a gradient that is not finite, whose update is skipped, and doubled after
     2,000 finite ones in a row (Mixed Precision Training, Micikevicius et al., 2018, section 3.2).
-
-    Attributes:
-      scale: the factor.
-      num_skipped: number of updates skipped so far.
     """
 
     GOOD_UPDATES = 2000  # in a row, after which the scale is doubled
@@ -49,9 +45,6 @@ class LossScale(tf.Module):
         """Adjusts the scale and returns true if the update must be skipped.
 
         At a scale of 1 no update is skipped, because the loss itself is then at fault.
-
-        Args:
-          finite: bool scalar, whether the gradient was finite.
         """
         scale = tf.convert_to_tensor(self.scale)
         good = tf.where(finite, self._good + 1, 0)
@@ -83,7 +76,6 @@ class Step(NamedTuple):
 
     Attributes:
       factor: that gradients are multiplied by.
-      rate: the learning rate.
       number: updates made, with this one.
       skipped: whether nothing may change; None: false.
     """
@@ -305,11 +297,6 @@ class Optimizer(tf.Module):
         step: Step,
     ) -> tuple[Sequence[tf.Tensor], tf.Tensor | None]:
         """Computes an update; may be compiled, so it depends on its arguments and constants alone.
-
-        Args:
-          weights: the value of the variable.
-          gradient: tensor of the variable's shape.
-          slots: the values of the variable's slots, in order.
 
         Returns:
           The new values of the slots, in their order, and of the variable; the trust ratio, None

@@ -103,11 +103,7 @@ def format_names(names: Iterable[str] = OPTIMIZERS) -> str:
 
 
 def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
-    """Checks that the optimizer exists and accepts the settings.
-
-    Args:
-      settings: {name: value} of constructor arguments; None: none.
-    """
+    """Checks that the optimizer exists and accepts the settings."""
     if name not in OPTIMIZERS:
         raise file_io.InputError(f"optimizer={name}: expected {format_names()}")
     names, settings = OPTIMIZERS[name].settings, settings or {}
@@ -153,12 +149,7 @@ def _check_pattern(name: str, pattern: str) -> None:
 
 
 def scaled_rate(name: str, batch_size: int) -> float | None:
-    """Returns the learning rate for a batch size, by the square root rule; None without a rule.
-
-    Args:
-      name: a key of `OPTIMIZERS`.
-      batch_size: examples per step.
-    """
+    """Returns the learning rate for a batch size, by the square root rule; None without a rule."""
     reference = OPTIMIZERS[name].rate
     if reference is None:
         return None

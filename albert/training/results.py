@@ -124,7 +124,6 @@ def best_of(metric: str, counts: Iterable[int | None]) -> str:
     """Returns the label of a score that is the best of several checkpoints.
 
     Args:
-      metric: name of the score in the results.
       counts: number of evaluated checkpoints of each run; None if unknown.
     """
     values = sorted({count for count in counts if count})
@@ -140,10 +139,8 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
     """Returns a remark on a score that is no better than a constant answer's; else "".
 
     Args:
-      value: the score; None if unknown.
       baseline: score of the best constant answer, such as the majority label, the mean of the
         numbers or no answer at all; None if unknown.
-      minimize: whether lower scores are better.
     """
     if value is None or baseline is None or np.isnan(value) or np.isnan(baseline):
         return ""
@@ -154,13 +151,7 @@ def remark_on_baseline(value: float | None, baseline: float | None, minimize: bo
 
 
 def find_better_start(blocks: Iterable[Block], value: float | None, metric: str) -> float | None:
-    """Returns the score of step 0, before training, if it is better than a score; else None.
-
-    Args:
-      blocks: those of the folder.
-      value: the score of the chosen checkpoint; None if unknown.
-      metric: its name.
-    """
+    """Returns the score of step 0, before training, if it is better than a score; else None."""
     start = next((block.values.get(metric) for block in blocks if block.step == 0), None)
     if start is None or value is None:
         return None
@@ -261,12 +252,7 @@ def _is_metric(key: str) -> bool:
 
 
 def format_value(value: Any, number: type = np.float32) -> str:
-    """Formats a number as the shortest text of the given type; integers stay integers.
-
-    Args:
-      value: an integer or a float, also of NumPy.
-      number: type whose shortest decimal text represents the value.
-    """
+    """Formats a number as the shortest text of the given type; integers stay integers."""
     return str(value) if isinstance(value, int) else str(number(value))
 
 
@@ -276,11 +262,7 @@ def lines(metrics: Scores, step: int, form: ResultsFormat = SHORT) -> list[str]:
 
 
 def short_line(metrics: Scores, form: ResultsFormat, best: str | None = None) -> str:
-    """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits.
-
-    Args:
-      best: the metric that chooses the best checkpoint; None: none is added.
-    """
+    """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits."""
     hidden = _added_names(form) - {best}
     if metrics.get("loss") == metrics.get("eval_loss"):
         hidden.add("loss" if best == "eval_loss" else "eval_loss")
@@ -327,10 +309,6 @@ def make_block(
     """Builds the `Block` of a checkpoint, with a line for the best value so far if known.
 
     Args:
-      metrics: scores of the checkpoint.
-      step: step of the checkpoint.
-      best_value: the best value so far; None: unknown, no line.
-      form: which scores are written, and how.
       metric: the metric by which the best is chosen; needed if the form has its name or does not
         write all scores.
     """
@@ -390,9 +368,6 @@ def read_blocks(folder: str, name: str = RESULTS) -> list[Block]:
 
     Arrays, which the reference writes for STS-B, stay in the text but are not among the values. A
     summary that only repeats a block is omitted.
-
-    Args:
-      name: name of the file.
     """
     path = os.path.join(folder, name)
     if not file_io.exists(path):
@@ -419,7 +394,6 @@ def add_lines(folder: str, step: int, scores: Scores, replaced: str) -> None:
     """Adds lines to the end of a step's block.
 
     Args:
-      folder: output folder.
       scores: the content of the lines; they replace scores of the same name.
       replaced: prefix of the names of further lines to remove.
     """
@@ -441,7 +415,6 @@ def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None)
     """Writes ``eval_results.txt``.
 
     Args:
-      folder: output folder.
       best_step: step of the best checkpoint, for a new summary at the end; None keeps an existing
         summary.
     """

@@ -71,7 +71,6 @@ def commit_of(root: str) -> str | None:
     """Returns the commit of a repository, with "-dirty" after changes; None if it is not one."""
 
     def git(*arguments: str) -> str:
-        """Returns the output of a command of git, which does not write to the repository."""
         result = subprocess.run(
             ["git", "--no-optional-locks", "-C", root, *arguments],
             stdin=subprocess.DEVNULL,
@@ -110,7 +109,6 @@ def describe_input(path: str, files: Sequence[str]) -> dict[str, Any]:
 
     Args:
       path: name of the input: a file, a folder or the prefix of a checkpoint.
-      files: paths of its files.
 
     Returns:
       dict with "path", "bytes" and "sha256" (None if a file cannot be read). For several files

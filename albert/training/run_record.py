@@ -109,12 +109,6 @@ def changed_inputs(folders: Sequence[str]) -> list[list[str]]:
     hashes: dict[tuple[str, ...], str | None] = {}
 
     def is_changed(record: Json, role: str, entry: Json) -> bool:
-        """Returns whether the files of an input differ from the time of its run.
-
-        Args:
-          record: content of the run's ``run.json``.
-          entry: its entry of the input.
-        """
         files = tuple(_files_now(record, role, entry))
         if entry["sha256"] is None or not files or not all(map(file_io.exists, files)):
             return False
@@ -134,15 +128,7 @@ def changed_inputs(folders: Sequence[str]) -> list[list[str]]:
 
 
 def _files_now(record: Json, role: str, entry: Json) -> list[str]:
-    """Returns the files of an input; of a checkpoint that was given as a folder those chosen now.
-
-    Args:
-      record: content of the run's ``run.json``.
-      entry: its entry of the input.
-
-    Returns:
-      Paths; none if they are not known.
-    """
+    """Returns the files of an input now, [] if unknown; for a folder the last checkpoint's."""
     given = record["flags"].get(role, {}).get("value")
     folder = os.path.join(record["directory"], given) if isinstance(given, str) else ""
     if role in _CHECKPOINTS and folder and file_io.is_dir(folder):
@@ -218,7 +204,6 @@ class Cost:
     Steps that were repeated after a kill count again.
 
     Attributes:
-      steps, examples: number of steps, and of examples in them.
       tokens: tokens without padding.
       positions: rows that the encoder has computed, including padding.
       words: words of pre-training records, estimated from the tokens.
@@ -299,12 +284,9 @@ def _read_rows(path: str) -> tuple[list[Json], bool]:
 
 
 def start_training(folder: str, step: int) -> list[Json]:
-    """Prepares the files of a folder for training that starts or resumes at a step.
+    """Prepares a folder for training from a step on; returns the remaining rows of `read_metrics`.
 
     Lines of later steps, which will be written again, and an incomplete line are removed.
-
-    Returns:
-      The remaining rows, see `read_metrics`.
     """
     path = os.path.join(folder, METRICS)
     rows, whole = _read_rows_or_rename(path)
@@ -319,22 +301,14 @@ def append_training(folder: str, step: int, seconds: float, values: Json) -> Non
     """Appends a line for the steps since the last line.
 
     Args:
-      folder: output folder; `start_training` has been called for it.
-      step: steps taken so far.
       seconds: time in seconds since this session built its model.
-      values: {name: number}.
     """
     row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
     _append_row(os.path.join(folder, METRICS), row)
 
 
 def append_save(folder: str, step: int, tokens_seen: int) -> None:
-    """Appends a line for a checkpoint at a step that has no other line.
-
-    Args:
-      folder: output folder; `start_training` has been called for it.
-      tokens_seen: number of tokens of all steps up to this one.
-    """
+    """Appends a line for a checkpoint at a step that has no other line."""
     row = {"kind": "save", "step": step, "tokens_seen": tokens_seen}
     _append_row(os.path.join(folder, METRICS), row)
 
@@ -346,7 +320,6 @@ def append_evaluation(
 
     Args:
       checkpoint: its prefix; only the name is written if it is in the folder.
-      scores: {name: number}.
       kind: `EVAL`, or `AVERAGE` for averaged weights.
     """
     path = os.path.join(folder, METRICS)
@@ -421,7 +394,6 @@ def update(folder: str, change: Callable[[Json], Any]) -> None:
     Failures are logged as a warning, and the run continues.
 
     Args:
-      folder: output folder.
       change: function that modifies the record, a dict, in place.
     """
     path = os.path.join(folder, RUN)
@@ -437,14 +409,9 @@ def update(folder: str, change: Callable[[Json], Any]) -> None:
 
 
 def change_session(folder: str, change: Callable[[Json, Json], None]) -> None:
-    """Calls ``change(record, session)`` with the running session of this process, if any.
-
-    Args:
-      change: modifies the content of ``run.json`` and the entry of the session in place.
-    """
+    """Calls ``change(record, session)`` with the running session of this process, if any."""
 
     def change_record(record: Json) -> None:
-        """Changes the content of ``run.json`` if it has a running session of this process."""
         own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]
         if own:
             change(record, own[-1])
@@ -456,7 +423,6 @@ def set_steps(folder: str, step: int) -> None:
     """Records the step that this session's training has reached."""
 
     def change(record: Json, session: Json) -> None:
-        """Sets the step in the content of ``run.json`` and in the entry of the session."""
         if TRAIN in session["stages"]:
             session["last_step"] = step
             if session["first_step"] is None:
@@ -483,7 +449,6 @@ def add_cost(folder: str, spent: Json) -> None:
     """
 
     def change(record: Json, session: Json) -> None:
-        """Adds the cost to the content of ``run.json`` and to the entry of the session."""
         session["cost"] = _sum_costs([session["cost"], spent] if "cost" in session else [spent])
         record.pop("cost", None)
         # Sessions that were killed before they wrote anything count as having no steps.
@@ -510,9 +475,6 @@ def read_differences(folder: str, basis: Basis) -> list[str]:
     """Returns, in words, how the basis of a folder's results differs from another, or [].
 
     The metric is not compared: results hold all of them.
-
-    Args:
-      basis: the other basis.
     """
     if not file_io.exists(os.path.join(folder, RUN)):
         return []
@@ -524,7 +486,6 @@ def set_basis(folder: str, basis: Basis) -> None:
     """Records what this session and the results of its folder are measured on."""
 
     def change(record: Json, session: Json) -> None:
-        """Sets the basis in the content of ``run.json`` and in the entry of the session."""
         record["measured_on"] = session["measured_on"] = basis.to_dict()
 
     change_session(folder, change)
@@ -548,17 +509,9 @@ def set_result(
     scores: Json,
     classes: Sequence[results.ClassCount] = (),
 ) -> None:
-    """Records the scores of this session's best checkpoint so far, and the counts of classes.
-
-    Args:
-      folder: output folder.
-      step: step of the checkpoint.
-      scores: {name: number}.
-      classes: counts of each class; empty if the task counts none.
-    """
+    """Records the scores of this session's best checkpoint so far, and the counts of classes."""
 
     def change(record: Json, session: Json) -> None:
-        """Sets the result in the content of ``run.json`` and in the entry of the session."""
         session["result"] = {"step": step, **scores}
         session["classes"] = [row._asdict() for row in classes]
         chosen = session_of_result(record)
@@ -576,15 +529,9 @@ def set_result(
 
 
 def set_evaluated(folder: str, count: int, baseline: dict[str, float] | None) -> None:
-    """Records the number of checkpoints that the result was chosen from, and the baseline.
-
-    Args:
-      count: number of evaluated checkpoints.
-      baseline: {name: score} of the best constant answer; None: unknown.
-    """
+    """Records the number of checkpoints that the result was chosen from, and the baseline."""
 
     def change(record: Json, session: Json) -> None:
-        """Sets the count in the content of ``run.json`` and in the entry of the session."""
         if takes_scores(record, session) or session_of_result(record) is session:
             record.update(evaluated=count, baseline=baseline or {})
             record["remarks"] = stuck_runs.remarks(folder, record)
@@ -596,15 +543,11 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
     """Records the scores on labeled test data.
 
     Args:
-      folder: output folder.
       checkpoint: prefix of the checkpoint that made the predictions; the scores become part of
         the run's record if it is in this folder.
-      step: step of the checkpoint.
-      scores: {name: number}.
     """
 
     def change(record: Json, session: Json) -> None:
-        """Sets the scores in the content of ``run.json`` and in the entry of the session."""
         session["test"] = {"step": step, **scores}
         if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
             record["test"] = session["test"]
@@ -613,15 +556,9 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
 
 
 def set_predicted(folder: str, checkpoint: str, step: int | None) -> None:
-    """Records the checkpoint of the predictions in a folder.
-
-    Args:
-      checkpoint: its prefix.
-      step: its step; None: unknown.
-    """
+    """Records the checkpoint of the predictions in a folder."""
 
     def change(record: Json, session: Json) -> None:
-        """Sets the checkpoint in the entry of the session."""
         del record
         session["predicted"] = {"checkpoint": checkpoint, "step": step}
 
@@ -632,14 +569,12 @@ def set_calibration(folder: str, calibration: Json) -> None:
     """Records what was found about the probabilities of the best checkpoint.
 
     Args:
-      folder: output folder of the run.
       calibration: {"step": its step} and, each if there is one, "temperature", "abstention" and
         "thresholds": dicts of numbers, which reports and cards show under their keys. Without a
         new temperature that of the same step, which is also that of the thresholds, is kept.
     """
 
     def change(record: Json, session: Json) -> None:
-        """Sets the calibration in the content of ``run.json`` and in the entry of the session."""
         del session
         earlier = record.get("calibration") or {}
         names = () if "temperature" in calibration else ("temperature", "thresholds")
@@ -653,16 +588,9 @@ def set_calibration(folder: str, calibration: Json) -> None:
 
 
 def set_model(folder: str, task: str, best_metric: str, total: int, trained: int) -> None:
-    """Records the task, its metric and the size of the model.
-
-    Args:
-      folder: output folder.
-      best_metric: score by which the best checkpoint is chosen.
-      total, trained: number of all parameters and of the trained ones.
-    """
+    """Records the task, its metric, and the numbers of all parameters and of the trained ones."""
 
     def change(record: Json, session: Json) -> None:
-        """Sets the model in the content of ``run.json`` and in the entry of the session."""
         if takes_scores(record, session):
             record.update(task=task, best_metric=best_metric)
             record["parameters"] = {"total": total, "trained": trained}
@@ -681,11 +609,7 @@ def has_trained(session: Json) -> bool:
 
 
 def describes(record: Json, session: Json) -> bool:
-    """Returns whether the record describes this session's run, not an earlier session's.
-
-    Args:
-      session: an entry of "sessions" in ``run.json``.
-    """
+    """Returns whether the record describes this session's run, not an earlier session's."""
     return has_trained(session) or not any(map(has_trained, record["sessions"]))
 
 
@@ -705,11 +629,7 @@ def read_basis(folder: str) -> Basis:
 
 
 def basis_of_result(folder: str, record: Json) -> Basis:
-    """Returns what the result of a record was measured on.
-
-    Args:
-      record: content of the ``run.json`` in `folder`.
-    """
+    """Returns what the result in a folder's record was measured on."""
     session = session_of_result(record)
     if session and "measured_on" in session:
         return Basis(**session["measured_on"])
@@ -720,9 +640,6 @@ def find_other_basis(record: Json) -> list[str]:
     """Returns how what the lines of evaluations are measured on differs from that of the result.
 
     They are those of a later evaluation on other data, which leaves the result of the training.
-
-    Args:
-      record: content of ``run.json``.
     """
     of_result = (session_of_result(record) or {}).get("measured_on")
     of_lines = record.get("measured_on")
@@ -745,7 +662,6 @@ def differences(one: Json, other: Json, parts: Sequence[str]) -> dict[str, Json]
     """Returns the differences of two records as {"part.name": {"before": …, "after": …}}.
 
     Args:
-      one, other: contents of two ``run.json``, or parts of them.
       parts: keys to compare; flags are compared by value, inputs by hash.
     """
     changes = {}

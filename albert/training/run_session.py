@@ -42,10 +42,7 @@ class Recorder:
         """Returns the hash of files and the settings on which scores depend; this reads the files.
 
         Args:
-          task: name of the task.
-          metric: score that picks the best checkpoint.
           path: name of the input in the record: a file or a folder.
-          files: paths of its files.
         """
         data = run_facts.describe_input(path, files) if files else None
         return evaluation_basis.from_values(self.flags, task, metric, data, self.description)
@@ -57,9 +54,6 @@ class Recorder:
         Args:
           stages: from "train", "eval" and "predict".
           inputs: {role: (path, its files)} that are added to the recorder's.
-
-        Raises:
-          OSError: the file cannot be written.
         """
         log_settings(self.flags)
         inputs = {**self.inputs, **inputs}
@@ -101,12 +95,7 @@ def _now() -> str:
 
 
 def _begin(recorder: Recorder, folder: str, stages: Sequence[str], inputs: Inputs) -> Json | None:
-    """Writes the facts that are known immediately; returns the earlier record, None without one.
-
-    Args:
-      stages: from "train", "eval" and "predict".
-      inputs: {role: (path, its files)}.
-    """
+    """Writes the facts that are known immediately; returns the earlier record, None without one."""
     path = os.path.join(folder, run_record.RUN)
     earlier = None
     try:
@@ -153,10 +142,6 @@ def _add_session(earlier: Json, record: Json, session: Json) -> Json:
     """Returns the record of a folder in which another session starts.
 
     Until a session takes a step, the record describes the training before it.
-
-    Args:
-      earlier: record of the folder so far.
-      record, session: those of this run.
     """
     trains = run_record.trains(session)
     for other in earlier["sessions"]:
@@ -192,17 +177,11 @@ def _warn_of_changes(changed: Mapping[str, Json]) -> None:
 def _describe_inputs(
     folder: str, inputs: Inputs, earlier: Json | None, is_over: threading.Event
 ) -> None:
-    """Adds the facts that take time, in a background thread, unless the run `is_over`.
-
-    Args:
-      inputs: {role: (path, its files)} of the run.
-      earlier: record of the folder before this session; None: none.
-    """
+    """Adds the facts that take time, in a background thread, unless the run `is_over`."""
     descriptions = {r: run_facts.describe_input(*input) for r, input in inputs.items()}
     new = {"git_commit": run_facts.git_commit(), "inputs": descriptions}
 
     def change(record: Json, session: Json) -> None:
-        """Sets the inputs in the content of ``run.json`` and in the entry of the session."""
         if is_over.is_set():
             return
         (record if run_record.describes(record, session) else session).update(new)
@@ -224,12 +203,7 @@ def _describe_inputs(
 
 
 def _keep_scored_data(record: Json, session: Json, roles: Sequence[str]) -> None:
-    """Gives a record the data of the scores that a session without a step has measured again.
-
-    Args:
-      record, session: content of ``run.json`` and entry of the session.
-      roles: names of that data, from `run_record.SCORED_DATA`.
-    """
+    """Gives a record the data of the scores that a session without a step has measured again."""
     directory = session[run_record.OWN]["directory"]
     is_elsewhere = directory != record["directory"]
     for role in roles:
@@ -242,15 +216,9 @@ def _keep_scored_data(record: Json, session: Json, roles: Sequence[str]) -> None
 
 
 def _end(folder: str, status: str, message: str | None = None) -> None:
-    """Records how the session has ended.
-
-    Args:
-      status: `run_record.DONE`, `FAILED` or `INTERRUPTED`.
-      message: error that ended it; None: none.
-    """
+    """Records how the session has ended."""
 
     def change(record: Json, session: Json) -> None:
-        """Ends the session in the content of ``run.json`` and in its entry."""
         ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}
         session.update(ended)
         if run_record.changes_status(record, session):

@@ -168,12 +168,7 @@ def _train(
     paths: Sequence[str],
     eval_input: input_pipeline.InputFn | None,
 ) -> Engine:
-    """Trains within the run's budget; restarts with another seed if the run does not learn.
-
-    Args:
-      paths: record files to train on.
-      eval_input: input of evaluations while the model trains; None: no evaluations.
-    """
+    """Trains within the run's budget; restarts with another seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     num_restarts = training.stuck.num_restarts if training.stuck else 0
@@ -270,12 +265,7 @@ def _make_watch(run: Run, training: Training) -> stuck_runs.Watch | None:
 def _make_pacer(
     run: Run, training: Training, attempt: int, watch: stuck_runs.Watch | None
 ) -> budget.Pacer | None:
-    """Makes the hook that plans the steps within a budget of time; None without a budget.
-
-    Args:
-      attempt: number of earlier attempts, which were given up.
-      watch: gets the number of steps once it is known; None: the run is not judged.
-    """
+    """Makes the hook that plans the steps within a budget of time; None without a budget."""
     limits, config, folder = training.limits, run.run_config, run.run_config.output_dir
     if not limits:
         return None
@@ -299,9 +289,6 @@ def _evaluate(run: Run, engine: Engine, eval_input: input_pipeline.InputFn) -> r
     """Returns the results of the best checkpoint, or of `run.checkpoint`; None in other workers.
 
     Training has already evaluated each checkpoint.
-
-    Args:
-      eval_input: reads the examples to evaluate once.
     """
     if run.do_train:
         best = evaluation.find_best_block(engine)
@@ -355,11 +342,7 @@ def _name_of(files: Sequence[str]) -> str:
 def _recording(
     run: Run, data: contracts.Data, splits: Sequence[str]
 ) -> contextlib.AbstractContextManager:
-    """Returns the context manager in which the chief records the run.
-
-    Args:
-      splits: "train", "dev" or "test": those that the run reads.
-    """
+    """Returns the context manager in which the chief records the run."""
     if not (run.record and splits and distribution.is_chief(run.strategy)):
         return contextlib.nullcontext()
     names = {split: _STAGE_OF_SPLIT[split] for split in splits}
@@ -407,11 +390,7 @@ def load(engine: Engine, checkpoint: str | None = None) -> str:
 def _predict(
     run: Run, data: contracts.Data, engine: Engine, predict_input: input_pipeline.InputFn
 ) -> results.Block | None:
-    """Writes predictions; returns their results if they are the evaluation, else None.
-
-    Args:
-      predict_input: reads the examples to predict once.
-    """
+    """Writes predictions; returns their results if they are the evaluation, else None."""
     prefix = load(engine, run.checkpoint_to_use)
     rows = engine.predict(predict_input)
     if not distribution.is_chief(run.strategy):

@@ -31,7 +31,6 @@ class StepLoop:
 
     Args:
       replica_step: ``(features) -> {name: sums}`` of `train_step.run`, called in each replica.
-      iterator: yields the training batches.
 
     Attributes:
       can_stop: whether `stop` has an effect: a worker may not end its loop alone.
@@ -85,12 +84,7 @@ class StepLoop:
     def _steps(
         self, iterator: Iterator, count: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns the number of steps taken and {name: sum} of the results of `_step`, in float64.
-
-        Args:
-          iterator: yields the training batches.
-          count: maximum number of steps.
-        """
+        """Returns the number of steps taken and {name: sum} of their results, in float64."""
 
         def body(
             steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor

@@ -47,11 +47,7 @@ _SHAPE = {
 
 
 class StuckError(file_io.InputError):
-    """A run that does not learn was stopped.
-
-    Args:
-      judgement: the one that ended it.
-    """
+    """A run that does not learn was stopped."""
 
     def __init__(self, message: str, judgement: "Judgement") -> None:
         super().__init__(message)
@@ -87,7 +83,6 @@ class Judgement:
       fraction: `step` as a fraction of all steps.
       effect: correlation of outputs with labels, as a fraction of the maximum.
       deviations: the effect in standard deviations of chance.
-      is_stuck: whether the run does not learn.
       can_tell: whether the window has enough data to distinguish learning from chance.
       accuracy: fraction of correct predictions; None without classes, like the next two.
       most_predicted: fraction of the predictions that are the most frequent class.
@@ -120,7 +115,6 @@ def judge(signals: Mapping[str, np.ndarray], step: int, num_train_steps: int) ->
 
     Args:
       signals: {name: sum} of the `learning_signals` over the judged steps.
-      step, num_train_steps: the present step and the last one.
     """
     own, variance, highest, _ = (float(x) for x in signals["association"])
     effect = own / highest if highest > 0 else 0.0
@@ -144,10 +138,6 @@ def verdict(folder: str, best_step: int | None) -> str:
     A run is stuck if it got a warning and its last judgement still finds no learning. A run that
     began to learn after the warning is not stuck.
 
-    Args:
-      folder: output folder.
-      best_step: step of its best checkpoint, or None.
-
     Returns:
       `STUCK`, `UNTRAINED` or `NOT_JUDGED`; "" for a run that learns or was not watched.
     """
@@ -165,11 +155,7 @@ def verdict(folder: str, best_step: int | None) -> str:
 
 
 def remarks(folder: str, record: dict[str, Any]) -> list[str]:
-    """Returns warnings about the score of a run: the verdict, and what is as good or better.
-
-    Args:
-      record: content of the ``run.json`` in `folder`.
-    """
+    """Returns warnings about the score of a run: the verdict, and what is as good or better."""
     result, metric = record["result"] or {}, record.get("best_metric") or ""
     # Otherwise the run did not train what it evaluates.
     has_trained = any("train" in session["stages"] for session in record["sessions"])
@@ -197,10 +183,6 @@ def _compare_with_constant(
     """Returns remarks on scores that are no better than a constant answer's, also on macro F1.
 
     A model that finds rare classes may have a lower accuracy than a constant answer.
-
-    Args:
-      result, baseline: {name: score} of the model and of the answer.
-      metric: score that picks the best checkpoint.
     """
     remark, macro_remark = (
         results.remark_on_baseline(result.get(name), baseline.get(name), results.is_loss(name))
@@ -242,9 +224,7 @@ class Watch(contracts.Hook):
     one.
 
     Args:
-      folder: output folder.
       num_train_steps: the run's number of steps; None: nothing is judged before `expect`.
-      batch_size: examples per step.
       writes: False in the workers that must not write.
     """
 
@@ -415,12 +395,7 @@ def _finish_moving(folder: str) -> list[dict[str, Any]]:
 
 
 def give_up(folder: str, seed: int, error: StuckError, on_chief: contracts.OnChief) -> None:
-    """Records that an attempt was given up, and moves its files.
-
-    Args:
-      seed: seed of the attempt.
-      on_chief: ``(make) -> result of make() in the chief``; all workers must make each call.
-    """
+    """Records that an attempt was given up, and moves its files."""
     # As text, because the error keeps its traceback alive, and with it the model.
     logging.warning("seed=%d: %s", seed, str(error))
     on_chief(functools.partial(_give_up, folder, seed, error))
@@ -447,10 +422,6 @@ def seed_of(first_seed: int, num_restarts: int) -> int:
     """Returns the seed of an attempt, which no other run or attempt has.
 
     Those of restarts begin at 2**30, above seeds that anybody gives to a run.
-
-    Args:
-      first_seed: seed of the first attempt.
-      num_restarts: number of attempts before this one.
     """
     if not num_restarts:
         return first_seed
@@ -465,10 +436,8 @@ def attempts(
     The caller ends the loop when an attempt has learned, and calls `give_up` when it is stuck.
 
     Args:
-      seed: seed of the first attempt; for later ones see `seed_of`.
       num_restarts: maximum number of attempts after the first; 0: none is given up, and the last
         one continues.
-      on_chief: ``(make) -> result of make() in the chief``; all workers must make each call.
 
     Raises:
       file_io.InputError: all attempts are stuck.

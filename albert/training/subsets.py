@@ -46,7 +46,6 @@ class Fractions:
 
     Attributes:
       settings: {split: (name of the setting, fraction)}; a fraction of 1 changes nothing.
-      seed: see `choose_indices`.
       strategy: its workers share the files.
     """
 
@@ -75,10 +74,6 @@ class Fractions:
         Records are examples; those with a feature `long_texts.TEXT_NUMBER`, from 0, are windows of
         the example with this number.
 
-        Args:
-          specs: features of the records.
-          split: "train", "dev" or "test".
-
         Returns:
           The path of the copy, which may exist; that of the file if all of it is used.
         """
@@ -96,7 +91,6 @@ class Fractions:
             made_with["whole"] = group
 
         def make_rows() -> Iterator[bytes]:
-            """Returns the chosen records as they are stored."""
             numbers: Sequence[int] = range(record_files.count_records([path]))
             if group:
                 numbers = list(record_files.read_integers([path], group))

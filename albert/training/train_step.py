@@ -85,8 +85,6 @@ def _gradients(
     """Returns the gradients, losses and metrics of one micro-batch.
 
     Args:
-      features: tensors [b, ...], the micro-batch.
-      seed: integers [2] that determine the dropout.
       weights: {name: total weight of the loss term} in the whole batch of all replicas.
       scale: scalar by which the gradients are multiplied; None: 1.
     """
@@ -124,7 +122,6 @@ def _accumulate(
     }
 
     def part(number: tf.Tensor) -> Part:
-        """Returns the sums of the micro-batch with this number, an int32 scalar."""
         batch = {
             name: tf.ensure_shape(x[number], [None, *features[name].shape[1:]])
             for name, x in split.items()
@@ -132,7 +129,6 @@ def _accumulate(
         return compute(batch, tf.random.experimental.stateless_fold_in(seed, number))
 
     def body(number: tf.Tensor, sums: Part) -> tuple[tf.Tensor, Part]:
-        """Adds the micro-batch with this number to the sums."""
         terms = tf.nest.map_structure(kernels.graph_barrier, part(number))
         return number + 1, tf.nest.map_structure(tf.add, sums, terms)
 

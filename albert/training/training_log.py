@@ -47,11 +47,9 @@ def log_results(
     On a terminal these are the scores of the reference and the one that chooses the `best`.
 
     Args:
-      folder: output folder.
       name: prefix or name of the checkpoint.
       kind: kind of the line: `run_record.EVAL`, or `AVERAGE` for averaged weights.
       best: metric that chooses the best checkpoint; None: not shown.
-      metrics: {name: score}.
     """
     if log_format.is_short():
         text = results.short_line(metrics, form, best)
@@ -95,7 +93,6 @@ class TrainingLog:
 
     Args:
       folder: folder of these files; None in workers that do not report.
-      first_step: steps taken before this run.
       last_step: step at which training ends, also an attribute; None: not yet known.
       batch_size: examples per step over all replicas.
       created: `time.time()` when the work before the first step began.
@@ -167,11 +164,9 @@ class TrainingLog:
         """Adds the steps since the last call; the first call must follow one step.
 
         Args:
-          step: steps taken so far.
           totals: {name: (sum, weight)} over the new steps. `INPUT_SECONDS` is the time that they
             waited for their batches, `TOKENS` the number of tokens, if known.
           rate: learning rate of the next step.
-          report: whether to log a line.
           work: array [6], the sums of `flops.StepWork` over the new steps; None: unknown.
         """
         if self._folder is None:
@@ -203,12 +198,7 @@ class TrainingLog:
             self._report(self._folder, step, rate)
 
     def _report(self, folder: str, step: int, rate: float) -> None:
-        """Writes the means since the last report to the log and the files.
-
-        Args:
-          folder: output folder.
-          rate: learning rate of the next step.
-        """
+        """Writes the means since the last report to the log and the files."""
         values = self._means.take()
         tokens = values.pop(TOKENS, None)  # per step
         values["learning_rate"] = rate
@@ -228,12 +218,7 @@ class TrainingLog:
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
     def _add_speed(self, tokens: float | None, values: dict[str, float]) -> None:
-        """Adds the training speed, and the fraction of the time spent waiting for input.
-
-        Args:
-          tokens: tokens per step; None: unknown.
-          values: {name: number}, to which the results are added.
-        """
+        """Adds the training speed, and the fraction of the time spent waiting for input."""
         steps_per_second = self._timed_steps / self._seconds
         values["examples_per_second"] = self._batch_size * steps_per_second
         if tokens is not None:
@@ -250,14 +235,7 @@ class TrainingLog:
 def describe_fully(
     step: int, last_step: int | None, values: dict[str, float], time_left: float | None
 ) -> str:
-    """Returns the log line of some steps, with all their values.
-
-    Args:
-      step: the last one.
-      last_step: step at which training ends; None: not known.
-      values: {name: mean}, as in ``metrics.jsonl``.
-      time_left: seconds until the last step; None: not known.
-    """
+    """Returns the log line of some steps, with all their values."""
     line = _place(step, last_step)
     line += "".join(f"  {name} {x:.5g}" for name, x in values.items() if name not in _SPEEDS)
     if "examples_per_second" in values:
@@ -275,14 +253,7 @@ def describe_fully(
 def describe_shortly(
     step: int, last_step: int | None, values: dict[str, float], time_left: float | None
 ) -> str:
-    """Returns a line for a terminal: each loss once, scores, rate, speed and the time left.
-
-    Args:
-      step: the last one.
-      last_step: step at which training ends; None: not known.
-      values: {name: mean}, as in ``metrics.jsonl``.
-      time_left: seconds until the last step; None: not known.
-    """
+    """Returns a line for a terminal: each loss once, scores, rate, speed and the time left."""
     hidden = {*_SPEEDS, "gradient_norm"}
     losses = [name for name in values if name.endswith("_loss")]
     hidden |= {name for name in losses if values[name] == values.get("loss")}
@@ -307,12 +278,7 @@ def _speed(values: Mapping[str, float]) -> str:
 
 
 def _tokens_seen(rows: Iterable[Mapping[str, Any]], step: int) -> int | None:
-    """Returns the number of tokens of earlier steps, or None if the run's rows do not have it.
-
-    Args:
-      rows: those of ``metrics.jsonl``.
-      step: number of the steps.
-    """
+    """Returns the number of tokens of earlier steps, or None if the run's rows do not have it."""
     if not step:
         return 0
     counts = [row["tokens_seen"] for row in rows if row["step"] == step and "tokens_seen" in row]

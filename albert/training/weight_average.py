@@ -51,12 +51,7 @@ class WeightAverage(tf.Module):
         return self._completed(step) > self._start
 
     def update(self, step: tf.Tensor, variables: dict[str, tf.Variable]) -> None:
-        """Adds the weights after a step to their means if the step is among the last ones.
-
-        Args:
-          step: number of steps taken, an int64 scalar.
-          variables: {name: variable}.
-        """
+        """Adds the weights after a step to their means if the step is among the last ones."""
         is_due, count = self._is_due(step), tf.convert_to_tensor(self.count)
         if not self._is_planned_again:
             count = tf.where(self._is_due(step - count), count, 0)
