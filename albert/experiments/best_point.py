@@ -30,14 +30,12 @@ def probabilities(
     """
     if min(map(len, points.values())) < 2:
         return {}
-    first = next(iter(points.values()))
-    paired = all(set(point) == set(first) for point in points.values())
+    scores, paired = statistics.scores_of_points(points)
     rng, sign = np.random.default_rng(random_seed), -1 if minimize else 1
-    shared = None if not paired else draw_counts(len(first), resamples, rng)
+    shared = None if not paired else draw_counts(len(scores[0]), resamples, rng)
     means = []
-    for name, scores in points.items():
-        seeds = first if paired else scores
-        values = sign * statistics.check_scores([scores[seed] for seed in seeds], f"point {name}")
+    for own in scores:
+        values = sign * own
         weights = draw_counts(len(values), resamples, rng) if shared is None else shared
         grown = math.sqrt(len(values) / (len(values) - 1))
         means.append(values.mean() + grown * (weights @ values - values.mean()))

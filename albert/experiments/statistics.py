@@ -85,7 +85,6 @@ class Point:
 
     Attributes:
       n: number of scores.
-      failed: number of runs without a score.
       difference: mean minus that of the reference.
       p: p-value, adjusted for all comparisons; None for the reference and if unknown.
       verdict: "best", "baseline", "better by …", "worse by …", "not distinguishable" or
@@ -95,7 +94,6 @@ class Point:
     name: str
     mean: float
     n: int
-    failed: int
     difference: float
     p: float | None
     verdict: str
@@ -107,18 +105,14 @@ class Points:
 
     Attributes:
       reference: name of the point that the others are compared with.
-      level: 1 minus the probability of at least one false claim in the whole table.
       method: names of the tests behind p.
       verdict: one sentence about the reference.
-      note: caution in words; "" without one.
     """
 
     points: tuple[Point, ...]
     reference: str
-    level: float
     method: str
     verdict: str
-    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,23 +215,21 @@ def mean_interval(
         raise file_io.InputError(f"method must be t or bca; got {method!r}")
     stats, n, mean = scipy_stats(), len(values), float(values.mean())
     name = "t interval" if method == "t" else "BCa bootstrap"
+    note = ""
     if n == 1:
-        return Estimate(mean, None, None, level, name, n, "one seed: the spread is unknown")
+        note = "one seed: the spread is unknown"
+    elif method == "bca" and n < MIN_BOOTSTRAP:
+        note = f"{n} seeds: BCa needs {MIN_BOOTSTRAP}; take the t interval"
+    elif np.ptp(values) == 0 or (method == "t" and _has_no_spread(values)):
+        note = "all scores are equal: the spread is unknown"
+    if note:
+        return Estimate(mean, None, None, level, name, n, note)
     if method == "bca":
-        if n < MIN_BOOTSTRAP:
-            note = f"{n} seeds: BCa needs {MIN_BOOTSTRAP}; take the t interval"
-            return Estimate(mean, None, None, level, name, n, note)
-        if np.ptp(values) == 0:
-            note = "all scores are equal: the spread is unknown"
-            return Estimate(mean, None, None, level, name, n, note)
         rng = np.random.default_rng(random_seed)
         interval = stats.bootstrap(
             (values,), np.mean, confidence_level=level, n_resamples=resamples, rng=rng
         ).confidence_interval
         return Estimate(mean, float(interval.low), float(interval.high), level, name, n)
-    if _has_no_spread(values):
-        note = "all scores are equal: the spread is unknown"
-        return Estimate(mean, None, None, level, name, n, note)
     half = float(stats.sem(values) * stats.t.ppf(0.5 + level / 2, n - 1))
     note = "two seeds: the interval is very wide" if n == 2 else ""
     return Estimate(mean, mean - half, mean + half, level, name, n, note)
@@ -400,11 +392,6 @@ def _t_test(
     return float(interval.low), float(interval.high), float(test.pvalue)
 
 
-def _smallest_p(paired: bool, n_a: int, n_b: int) -> float:
-    """Returns the smallest p of a permutation test of n_a and n_b scores, paired or not."""
-    return 2.0 ** (1 - n_a) if paired else 2 / math.comb(n_a + n_b, n_a)
-
-
 def _compare(
     a: npt.NDArray,
     b: npt.NDArray,
@@ -418,7 +405,8 @@ def _compare(
     difference = float((b - a).mean()) if paired else float(b.mean() - a.mean())
     low, high, p = _t_test(a, b, paired, level)
     method, notes = "paired t" if paired else "Welch t", []
-    fewest, smallest = min(len(a), len(b)), _smallest_p(paired, len(a), len(b))
+    fewest = min(len(a), len(b))
+    smallest = 2.0 ** (1 - len(a)) if paired else 2 / math.comb(len(a) + len(b), len(a))
     if fewest > 1 and low is None:
         notes.append(f"{'differences' if paired else 'scores'} are equal: no interval")
     if smallest <= check_level(level):
@@ -439,12 +427,6 @@ def _compare(
         difference, low, high, p, level, method, len(a), len(b), paired, better, verdict,
         "; ".join(notes),
     )  # fmt: skip
-
-
-def _failures_note(counts: Mapping[str, int]) -> str:
-    """Returns words about runs without a score, {name of a side: number}; "" if there are none."""
-    parts = [f"{count} of {name}" for name, count in counts.items() if count]
-    return f"failed runs are not compared: {', '.join(parts)}" if parts else ""
 
 
 def compare_seeds(
@@ -473,8 +455,11 @@ def compare_seeds(
     first = check_scores([a[seed] for seed in a], names[0])
     second = check_scores([b[seed] for seed in (a if is_paired else b)], names[1])
     comparison = _compare(first, second, is_paired, level, minimize, names, random_seed)
-    notes = [comparison.note, _failures_note(dict(zip(names, failed, strict=True)))]
-    return dataclasses.replace(comparison, note="; ".join(filter(None, notes)))
+    notes = [comparison.note] if comparison.note else []
+    if any(failed):
+        counts = [f"{n} of {name}" for n, name in zip(failed, names, strict=True) if n]
+        notes.append(f"failed runs are not compared: {', '.join(counts)}")
+    return dataclasses.replace(comparison, note="; ".join(notes))
 
 
 # --- many sets of scores --------------------------------------------------------------------------
@@ -544,9 +529,9 @@ def _permuted_ranges(
     return np.concatenate(ranges)
 
 
-def _smallest_range_p(scores: Sequence[npt.NDArray], best: int, worst: int, paired: bool) -> float:
-    """Returns the smallest p that the permuted range of points can give."""
-    k, n, m = len(scores), len(scores[best]), len(scores[worst])
+def _smallest_range_p(scores: Sequence[npt.NDArray], paired: bool) -> float:
+    """Returns the smallest p that the permuted range of points, the best first, can give."""
+    k, n, m = len(scores), len(scores[0]), len(scores[-1])
     if paired:
         return float(k * (k - 1)) ** (1 - n)
     rest = sum(map(len, scores)) - n
@@ -579,7 +564,7 @@ def _against_best(
     while len(open_points) > 1:
         rest, open_scores = open_points[1:], [scores[j] for j in open_points]
         gaps = np.abs([scores[best].mean() - scores[j].mean() for j in rest])
-        if _smallest_range_p(open_scores, 0, len(open_points) - 1, paired) <= alpha:
+        if _smallest_range_p(open_scores, paired) <= alpha:
             ranges = np.sort(_permuted_ranges(open_scores, paired, resamples, rng))
             slack = 1e-9 * np.abs(ranges[-1])  # sums of the same numbers in another order
             above = resamples - np.searchsorted(ranges, gaps - slack)
@@ -598,17 +583,10 @@ def _against_best(
     return [p[j] for j in others]
 
 
-def _check_points(
-    points: Mapping[str, Mapping[int, float]], baseline: str | None, failed: Mapping[str, int]
+def scores_of_points(
+    points: Mapping[str, Mapping[int, float]],
 ) -> tuple[list[npt.NDArray], bool]:
     """Returns [seeds] scores of each point, and whether all have the same seeds, in one order."""
-    if len(points) < 2:
-        raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
-    if baseline is not None and baseline not in points:
-        raise file_io.InputError(f"baseline {baseline!r} is not one of {', '.join(points)}")
-    unknown = [name for name in failed if name not in points]
-    if unknown:
-        raise file_io.InputError(f"failed: unknown points {', '.join(unknown)}")
     first = next(iter(points.values()))
     paired = all(set(point) == set(first) for point in points.values())
     scores = [
@@ -624,7 +602,6 @@ def compare_points(
     baseline: str | None = None,
     minimize: bool = False,
     level: float = 0.95,
-    failed: Mapping[str, int] | None = None,
     resamples: int = 9999,
     random_seed: int = 0,
 ) -> Points:
@@ -646,11 +623,14 @@ def compare_points(
     Args:
       points: {name: {seed: score}}.
       baseline: name of the point to compare with; None: the point with the best mean.
-      failed: {name: number of runs without a score}; only reported. None: {}.
     """
     check_level(level)
-    names, counts = list(points), dict(failed or {})
-    scores, paired = _check_points(points, baseline, counts)
+    names = list(points)
+    if len(points) < 2:
+        raise file_io.InputError(f"a comparison needs at least 2 points; got {len(points)}")
+    if baseline is not None and baseline not in points:
+        raise file_io.InputError(f"baseline {baseline!r} is not one of {', '.join(points)}")
+    scores, paired = scores_of_points(points)
     means = [float(values.mean()) for values in scores]
     order = sorted(range(len(names)), key=lambda j: means[j] if minimize else -means[j])
     reference = order[0] if baseline is None else names.index(baseline)
@@ -663,47 +643,30 @@ def compare_points(
     else:
         adjusted_p = holm(_t_p_values(scores, reference, others, paired)).tolist()
         method = f"{test}, adjusted by Holm"
-    p_values: dict[int, float | None] = {reference: None}
-    for j, p in zip(others, adjusted_p, strict=True):
-        p_values[j] = None if min(len(scores[j]), len(scores[reference])) == 1 else float(p)
-    rows = [
-        _row(names[j], scores[j], counts, means[j] - means[reference], p_values[j], level, minimize)
-        for j in order
-    ]
-    place = order.index(reference)
-    rows[place] = dataclasses.replace(rows[place], verdict="baseline" if baseline else "best")
-    return _to_points(rows, names[reference], level, method, _failures_note(counts))
+    p_values = dict(zip(others, adjusted_p, strict=True))
+    rows = []
+    for j in order:
+        has_p = j != reference and min(len(scores[j]), len(scores[reference])) > 1
+        difference, p = means[j] - means[reference], p_values[j] if has_p else None
+        better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
+        if j == reference:
+            verdict = "baseline" if baseline else "best"
+        elif better:
+            verdict = f"{better} by {abs(difference):.4g}"
+        elif p is None:
+            verdict = "not known: one seed"
+        rows.append(Point(names[j], means[j], len(scores[j]), difference, p, verdict))
+    verdict = _verdict(names[reference], [row.verdict for row in rows])
+    return Points(tuple(rows), names[reference], method, verdict)
 
 
-def _row(
-    name: str,
-    values: npt.NDArray,
-    failed: Mapping[str, int],
-    difference: float,
-    p: float | None,
-    level: float,
-    minimize: bool,
-) -> Point:
-    """Returns the row of a point that is not the reference."""
-    better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
-    if better:
-        verdict = f"{better} by {abs(difference):.4g}"
-    elif p is None:
-        verdict = "not known: one seed"
-    mean = float(values.mean())
-    return Point(name, mean, len(values), failed.get(name, 0), difference, p, verdict)
-
-
-def _to_points(
-    rows: Sequence[Point], reference: str, level: float, method: str, note: str
-) -> Points:
-    """Returns rows with a sentence about the reference."""
-    others = [row for row in rows if row.name != reference]
+def _verdict(reference: str, verdicts: Sequence[str]) -> str:
+    """Returns a sentence about the reference from the verdicts on all points, also its own."""
+    others = len(verdicts) - 1
     worse, better = (
-        sum(row.verdict.startswith(word) for row in others) for word in ("worse", "better")
+        sum(text.startswith(word) for text in verdicts) for word in ("worse", "better")
     )
-    counts = f"{worse} are worse, {better} better, {len(others) - worse - better} of "
-    verdict = f"{reference}: {counts}{len(others)} {NOT_DISTINGUISHABLE}"
-    if worse == len(others):
-        verdict = f"{reference} is better than all {len(others)} others"
-    return Points(tuple(rows), reference, level, method, verdict, note)
+    if worse == others:
+        return f"{reference} is better than all {others} others"
+    counts = f"{worse} are worse, {better} better, {others - worse - better} of "
+    return f"{reference}: {counts}{others} {NOT_DISTINGUISHABLE}"

@@ -98,25 +98,18 @@ def _compare(
     comparison: dict[str, Any],
 ) -> None:
     """Adds differences to the reference, p and verdicts to the ``comparison`` of `add`."""
-    points, trials = summary["points"], summary["trials"]
-    left_out = {
-        str(i): count
-        for i in candidates
-        if (count := sum(trials[n]["seed"] not in scores[i] for n in points[i]["trials"]))
-    }
     result = statistics.compare_points(
         {str(i): scores[i] for i in candidates},
         baseline=None if baseline is None else str(baseline),
         minimize=summary["minimize"],
         level=comparison["level"],
-        failed=left_out,
     )
     for point in result.points:
         comparison["points"][int(point.name)] |= {
             "difference": point.difference, "p": point.p, "verdict": point.verdict,
         }  # fmt: skip
     reference = int(result.reference)
-    name = points[reference]["name"]
+    name = summary["points"][reference]["name"]
     verdict = name + result.verdict.removeprefix(result.reference)
     comparison |= {"reference": reference, "method": result.method, "verdict": f"{verdict}."}
 

@@ -345,15 +345,14 @@ def sweep():
 
 
 def test_a_real_winner_is_found():
-    found = statistics.compare_points(sweep(), failed={"p3": 1})
+    found = statistics.compare_points(sweep())
     assert found.reference == "p1"
     assert found.verdict == "p1 is better than all 4 others"
-    assert found.note == "failed runs are not compared: 1 of p3"
     assert [point.name for point in found.points][0::4] == ["p1", "p3"]
     best, *_, last = found.points
     assert (best.verdict, best.p, best.difference, best.n) == ("best", None, 0, 3)
-    assert last.verdict.startswith("worse by 0.4") and last.p <= 0.05 and last.failed == 1
-    assert found == statistics.compare_points(sweep(), failed={"p3": 1})
+    assert last.verdict.startswith("worse by 0.4") and last.p <= 0.05
+    assert found == statistics.compare_points(sweep())
     losses = {name: {s: -v for s, v in runs.items()} for name, runs in sweep().items()}
     assert statistics.compare_points(losses, minimize=True).verdict == found.verdict
 
@@ -415,7 +414,6 @@ def test_points_with_other_numbers_of_seeds_are_compared():
         ({"a": {0: 1.0}, "b": {}}, {}, "point b: expected scores"),
         ({"a": {0: 1.0}, "b": {0: np.inf}}, {}, "point b: score 0 is inf"),
         ({"a": {0: 1.0}, "b": {0: 1}}, {"baseline": "c"}, "baseline 'c' is not one of a, b"),
-        ({"a": {0: 1.0}, "b": {0: 1}}, {"failed": {"c": 1}}, "failed: unknown points c"),
     ],
 )
 def test_bad_points_are_named(points, settings, message):
