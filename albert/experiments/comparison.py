@@ -456,34 +456,29 @@ def _test_examples(
     """
     sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
+    first, second = (np.stack([m.rows for m in side]) for side in sides)
+    bootstrap: Callable[..., statistics.Comparison]
     if min(map(len, sides)) > 1:
-        arrays = [np.stack([m.rows for m in side]) for side in sides]
         seeds = [[run.seed for run, _ in group] for group in groups]
-        return example_statistics.multi_bootstrap(
-            *arrays,
-            paired_seeds=seeds[0] == seeds[1],
-            of_means=metric.of_means,
-            minimize=minimize,
-            level=level,
-            names=names,
-            random_seed=random_seed,
-            clusters=groups_of_examples,
-        )
-    first, second = (side[0].rows for side in sides)
-    if groups_of_examples or not metric.is_right:
-        return example_statistics.bootstrap_of_means(
-            first,
-            second,
-            metric.of_means,
-            minimize=minimize,
-            level=level,
-            names=names,
-            random_seed=random_seed,
-            clusters=groups_of_examples,
-        )
-    right = [rows[:, 0] / metric.scale for rows in (first, second)]
-    comparison = example_statistics.mcnemar(*right, level=level, names=names)
-    return _scaled(comparison, metric.scale, names)
+        is_paired = seeds[0] == seeds[1]
+        bootstrap = functools.partial(example_statistics.multi_bootstrap, paired_seeds=is_paired)
+    elif groups_of_examples or not metric.is_right:
+        first, second = first[0], second[0]
+        bootstrap = example_statistics.bootstrap_of_means
+    else:
+        right = [rows[0, :, 0] / metric.scale for rows in (first, second)]
+        comparison = example_statistics.mcnemar(*right, level=level, names=names)
+        return _scaled(comparison, metric.scale, names)
+    return bootstrap(
+        first,
+        second,
+        metric.of_means,
+        minimize=minimize,
+        level=level,
+        names=names,
+        random_seed=random_seed,
+        clusters=groups_of_examples,
+    )
 
 
 def _scaled(
@@ -545,25 +540,17 @@ def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
 def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
     """Returns the pairs with p adjusted by Holm, over seeds and over examples by themselves."""
     seeds = _holm([pair.seeds for pair in pairs], pairs, level, minimize)
-    findings = [pair.examples.finding if pair.examples else None for pair in pairs]
-    examples = [
-        dataclasses.replace(pair.examples, finding=finding) if pair.examples and finding else None
-        for pair, finding in zip(pairs, _adjust_examples(findings, pairs, level), strict=True)
-    ]
+    examples = [pair.examples for pair in pairs]
+    is_loss = any(row and results.is_loss(row.metric) for row in examples)
+    findings = _holm([row.finding if row else None for row in examples], pairs, level, is_loss)
     return [
-        dataclasses.replace(pair, seeds=seed, examples=example)
-        for pair, seed, example in zip(pairs, seeds, examples, strict=True)
+        dataclasses.replace(
+            pair,
+            seeds=seed,
+            examples=dataclasses.replace(row, finding=finding) if row and finding else None,
+        )
+        for pair, seed, row, finding in zip(pairs, seeds, examples, findings, strict=True)
     ]
-
-
-def _adjust_examples(
-    findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float
-) -> list[Finding | None]:
-    """Returns findings over examples with p and verdict adjusted, see `_holm`."""
-    is_loss = [
-        pair.examples is not None and results.is_loss(pair.examples.metric) for pair in pairs
-    ]
-    return _holm(findings, pairs, level, any(is_loss))
 
 
 def _holm(

@@ -183,11 +183,10 @@ def _weights_of_examples(
 
 
 def _seed_scores(
-    a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, names: tuple[str, str], dimensions: int
+    a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, names: tuple[str, str]
 ) -> tuple[npt.NDArray, npt.NDArray]:
-    """Returns two arrays [seeds, examples, …] that the multi-bootstrap can compare."""
-    first = statistics.check_scores(a, names[0], dimensions)
-    second = statistics.check_scores(b, names[1], dimensions)
+    """Returns two arrays [seeds, examples, k] that the multi-bootstrap can compare."""
+    first, second = (statistics.check_scores(x, n, 3) for x, n in zip((a, b), names, strict=True))
     if first.shape[1] != second.shape[1]:
         raise file_io.InputError(
             f"examples are paired; {names[0]} has {first.shape[1]}, {names[1]} {second.shape[1]}"
@@ -203,48 +202,24 @@ def _seed_scores(
     return first, second
 
 
-def _weighed(
-    side: npt.NDArray, weights: npt.NDArray, of_means: Callable[[npt.NDArray], npt.NDArray]
-) -> npt.NDArray:
-    """Returns the metric [draws, seeds] of a side [seeds, examples, k]; weights [draws, examples].
-
-    Computed seed by seed: a product with all seeds at once would copy the side.
-    """
-    return np.stack([of_means(weights @ rows) for rows in side], axis=1)
-
-
 def _weighed_difference(
     sides: tuple[npt.NDArray, npt.NDArray],
     seeds: tuple[npt.NDArray, npt.NDArray],
     examples: npt.NDArray,
-    of_means: Callable[[npt.NDArray], npt.NDArray] | None,
+    of_means: Callable[[npt.NDArray], npt.NDArray],
 ) -> npt.NDArray:
     """Returns the difference [draws] of two sides with weights of their seeds and of examples.
 
     Args:
-      sides: scores [seeds, examples, …] of both.
+      sides: scores [seeds, examples, k] of both.
       seeds: weights [draws, seeds] of both.
       examples: weights [draws, examples].
-      of_means: metric [...] of means over examples [..., k]; None: the mean itself.
+      of_means: metric [...] of means over examples [..., k].
     """
-    (first, second), (of_first, of_second) = sides, seeds
-    if of_means is None:
-        return ((of_second @ second - of_first @ first) * examples).sum(axis=1)
-    scores = (_weighed(side, examples, of_means) for side in sides)
+    # Seed by seed: a product with all seeds at once would copy the side.
+    scores = (np.stack([of_means(examples @ rows) for rows in side], axis=1) for side in sides)
     means = [(w * s).sum(axis=1) for w, s in zip(seeds, scores, strict=True)]
     return means[1] - means[0]
-
-
-def _of_seeds(
-    side: npt.NDArray, of_means: Callable[[npt.NDArray], npt.NDArray] | None
-) -> npt.NDArray:
-    """Returns the score [seeds] of each seed of a side on all examples.
-
-    Args:
-      side: [seeds, examples], with `of_means` [seeds, examples, k].
-      of_means: metric [...] of means over examples [..., k]; None: the mean itself.
-    """
-    return side.mean(axis=1) if of_means is None else of_means(side.mean(axis=1))
 
 
 def _t_of_draws(
@@ -285,6 +260,7 @@ def _t_of_draws(
 def multi_bootstrap(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
+    of_means: Callable[[npt.NDArray], npt.NDArray],
     *,
     paired_seeds: bool,
     minimize: bool = False,
@@ -292,7 +268,6 @@ def multi_bootstrap(
     resamples: int = 2000,
     names: tuple[str, str] = ("a", "b"),
     random_seed: int = 0,
-    of_means: Callable[[npt.NDArray], npt.NDArray] | None = None,
     clusters: Clusters | None = None,
 ) -> statistics.Comparison:
     """Compares two models with several seeds on the same examples, drawing seeds and examples.
@@ -308,15 +283,13 @@ def multi_bootstrap(
     cover 89% and 93%; `note` says that they may be too narrow.
 
     Args:
-      a: [seeds of a, examples] scores of examples, such as 1 for a correct label; with `of_means`
-        [seeds of a, examples, k].
-      b: [seeds of b, examples] or [seeds of b, examples, k].
+      a: [seeds of a, examples, k] numbers of each example, such as 1 for a correct label.
+      b: [seeds of b, examples, k].
+      of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
       paired_seeds: whether row i of a and of b are paired.
-      of_means: metric [...] of means over examples [..., k], NaN where it is undefined; None: the
-        mean itself.
       clusters: groups of examples, which are then drawn in place of single ones.
     """
-    first, second = _seed_scores(a, b, paired_seeds, names, 2 if of_means is None else 3)
+    first, second = _seed_scores(a, b, paired_seeds, names)
     statistics.check_level(level)
     rng, drawn = np.random.default_rng(random_seed), []
     for size in _chunks(resamples, first.shape[1]):
@@ -324,7 +297,7 @@ def multi_bootstrap(
         others = seeds if paired_seeds else draw_counts(len(second), size, rng)
         examples = _weights_of_examples(first.shape[1], clusters, size, rng)
         drawn.append(_weighed_difference((first, second), (seeds, others), examples, of_means))
-    a_scores, b_scores = (_of_seeds(side, of_means) for side in (first, second))
+    a_scores, b_scores = (of_means(side.mean(axis=1)) for side in (first, second))
     _check_defined(a_scores, b_scores, names=names)
     draws, undefined = _defined(np.concatenate(drawn))
     count = first.shape[1] if clusters is None else clusters.count
@@ -371,7 +344,7 @@ def mcnemar(
       a_correct, b_correct: [examples] of 0 and 1, or booleans.
     """
     statistics.check_level(level)
-    first, second = _same_length(a_correct, b_correct, names)
+    first, second = _paired_examples(a_correct, b_correct, names, 1)
     for values, name in zip((first, second), names, strict=True):
         if not np.isin(values, (0, 1)).all():
             raise file_io.InputError(f"{name}: expected 1 for correct and 0 for wrong examples")
@@ -389,12 +362,14 @@ def mcnemar(
     )
 
 
-def _same_length(
-    a: npt.ArrayLike, b: npt.ArrayLike, names: tuple[str, str]
+def _paired_examples(
+    a: npt.ArrayLike, b: npt.ArrayLike, names: tuple[str, str], dimensions: int
 ) -> tuple[npt.NDArray, npt.NDArray]:
-    """Returns arrays [examples, …] of both sides' scores; `names`: of both, for messages."""
-    first, second = statistics.check_scores(a, names[0]), statistics.check_scores(b, names[1])
-    if len(first) != len(second):
+    """Returns arrays [examples, …] of both sides' scores, with this number of dimensions."""
+    first, second = (
+        statistics.check_scores(x, name, dimensions) for x, name in zip((a, b), names, strict=True)
+    )
+    if first.shape != second.shape:
         raise file_io.InputError(
             f"examples are paired; {names[0]} has {len(first)}, {names[1]} has {len(second)}"
         )
@@ -427,11 +402,7 @@ def bootstrap_of_means(
         too narrow.
     """
     statistics.check_level(level)
-    first, second = (statistics.check_scores(x, n, 2) for x, n in zip((a, b), names, strict=True))
-    if first.shape != second.shape:
-        raise file_io.InputError(
-            f"examples are paired; {names[0]} has {len(first)}, {names[1]} has {len(second)}"
-        )
+    first, second = _paired_examples(a, b, names, 2)
     n, k, rng = len(first), first.shape[1], np.random.default_rng(random_seed)
     draw = _draws_of_rows if clusters is None else partial(_draws_of_clusters, clusters)
     drawn = [

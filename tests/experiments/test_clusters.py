@@ -76,11 +76,12 @@ def test_seeds_and_passages_are_both_drawn():
         clusters, right = draw_questions(40, 6, rng)
         base = right.T[:, None] + rng.normal(size=(2, 5, 1)) * 0.05  # [model, seed, example]
         noise = rng.normal(size=(2, 5, right.shape[0])) * 0.1
-        a, b = base + noise
+        a, b = (base + noise)[..., None]
         found.append(
             example_statistics.multi_bootstrap(
-                a, b, paired_seeds=False, resamples=200, random_seed=seed, clusters=clusters
+                a, b, lambda means: means[..., 0], paired_seeds=False, resamples=200,
+                random_seed=seed, clusters=clusters,
             )
-        )
+        )  # fmt: skip
     assert 0.92 <= np.mean([c.low <= 0 <= c.high for c in found]) <= 0.98
     assert "seeds and passages" in found[0].method

@@ -106,7 +106,7 @@ def test_samples_without_a_score_are_left_out():
         r"3\d{3} of 9999 bootstrap samples left out: .* undefined there", found.note
     )
     sides = [np.stack([side, side]) for side in counts(truth)]
-    found = example_statistics.multi_bootstrap(*sides, paired_seeds=True, of_means=of_means)
+    found = example_statistics.multi_bootstrap(*sides, of_means, paired_seeds=True)
     assert np.isfinite([found.low, found.high, found.p]).all() and "undefined there" in found.note
     none = counts(truth & False)
     several = {"paired_seeds": True, "of_means": of_means}
@@ -148,6 +148,12 @@ def test_bad_examples_are_named(call, message):
 # --- seeds and examples ---------------------------------------------------------------------------
 
 
+def multi_bootstrap(a, b, **settings):
+    """The multi-bootstrap of the mean of numbers [seeds, examples]."""
+    sides = (side[..., None] for side in (a, b))
+    return example_statistics.multi_bootstrap(*sides, lambda means: means[..., 0], **settings)
+
+
 def drawn_models(seeds, examples, paired, rng):
     """Scores [seeds, examples] of two equal models; seeds differ, as examples do."""
     shared = rng.normal(size=(seeds, 1))
@@ -166,9 +172,7 @@ def test_the_multi_bootstrap_covers_new_seeds_and_new_examples(paired, n):
     rng, found = np.random.default_rng(n), []
     for index in range(2000):
         a, b = drawn_models(n, 30, paired, rng)
-        comparison = example_statistics.multi_bootstrap(
-            a, b, paired_seeds=paired, resamples=200, random_seed=index
-        )
+        comparison = multi_bootstrap(a, b, paired_seeds=paired, resamples=200, random_seed=index)
         found.append(comparison)
     assert 0.93 <= covered(found) <= 0.97
     assert all((c.p <= 0.05) == (not c.low <= 0 <= c.high) for c in found)
@@ -177,7 +181,7 @@ def test_the_multi_bootstrap_covers_new_seeds_and_new_examples(paired, n):
 
 def test_the_multi_bootstrap_is_wider_than_that_of_examples():
     a, b = drawn_models(5, 400, True, np.random.default_rng(1))
-    both = example_statistics.multi_bootstrap(a, b, paired_seeds=True)
+    both = multi_bootstrap(a, b, paired_seeds=True)
     gaps = (b - a).mean(axis=0)
     error = gaps.std() / np.sqrt(len(gaps))
     assert both.difference == pytest.approx(gaps.mean())
@@ -186,7 +190,7 @@ def test_the_multi_bootstrap_is_wider_than_that_of_examples():
     assert both.errors["seeds"] == pytest.approx(of_seeds)
     whole = (both.high - both.low) / 2
     assert np.hypot(*both.errors.values()) < whole < 4 * np.hypot(*both.errors.values())
-    few = example_statistics.multi_bootstrap(a[:4], b[:4], paired_seeds=True)
+    few = multi_bootstrap(a[:4], b[:4], paired_seeds=True)
     assert both.note == ""
     assert few.note == "4 seeds: the interval may be too narrow; from 5 on it is not"
 
@@ -194,7 +198,7 @@ def test_the_multi_bootstrap_is_wider_than_that_of_examples():
 def test_the_multi_bootstrap_without_noise_of_examples_is_the_t_test():
     a, b = np.random.default_rng(4).normal(size=(2, 5, 1)) * np.ones((1, 1, 200))
     for paired in (True, False):
-        found = example_statistics.multi_bootstrap(a, b, paired_seeds=paired, resamples=20_000)
+        found = multi_bootstrap(a, b, paired_seeds=paired, resamples=20_000)
         same, x, y = (stats.ttest_rel if paired else stats.ttest_ind), a[:, 0], b[:, 0]
         expected = same(y, x, **({} if paired else {"equal_var": False}))
         assert found.p == pytest.approx(expected.pvalue, rel=0.03)
@@ -205,14 +209,14 @@ def test_the_multi_bootstrap_without_noise_of_examples_is_the_t_test():
 @pytest.mark.parametrize(("gap", "verdict"), [(0, "not distinguishable"), (1, "b is better by 1")])
 def test_the_multi_bootstrap_of_sides_without_a_spread(gap, verdict):
     a = np.full((3, 40), 0.1) + np.arange(40) / 7
-    found = example_statistics.multi_bootstrap(a, a + gap, paired_seeds=True)
+    found = multi_bootstrap(a, a + gap, paired_seeds=True)
     assert (found.low, found.high, found.verdict) == (found.difference, found.difference, verdict)
 
 
 def test_the_multi_bootstrap_without_spread_over_seeds_is_that_of_examples():
     rng = np.random.default_rng(2)
     a, gap = rng.normal(size=300), rng.normal(0.5, 1, 300)
-    found = example_statistics.multi_bootstrap(
+    found = multi_bootstrap(
         np.stack([a] * 4), np.stack([a + gap] * 4), paired_seeds=True, names=("old", "new")
     )
     half = 1.96 * gap.std() / np.sqrt(300)
@@ -228,12 +232,12 @@ def test_the_multi_bootstrap_without_spread_over_seeds_is_that_of_examples():
         ((3, 5), (3, 6), "a has 5, b 6"),
         ((3, 5), (4, 5), "paired seeds: a has 3 seeds, b has 4"),
         ((1, 5), (1, 5), "over seeds needs 2 or more"),
-        ((5,), (5,), "a: expected scores with 2 dimensions"),
+        ((5,), (5,), "a: expected scores with 3 dimensions"),
     ],
 )
 def test_bad_shapes_are_named(a, b, message):
     with pytest.raises(file_io.InputError, match=message):
-        example_statistics.multi_bootstrap(np.zeros(a), np.zeros(b), paired_seeds=True)
+        multi_bootstrap(np.zeros(a), np.zeros(b), paired_seeds=True)
 
 
 # --- many tasks -----------------------------------------------------------------------------------
@@ -295,8 +299,8 @@ def _ratio(means):
 def test_the_multi_bootstrap_of_a_metric_of_means_equals_that_of_means(paired):
     rng = np.random.default_rng(5)
     a, b = rng.normal(0, 1, (4, 50)), rng.normal(0.2, 1, (4, 50))
-    expected = example_statistics.multi_bootstrap(a, b, paired_seeds=paired)
+    expected = multi_bootstrap(a, b, paired_seeds=paired)
     rows = [np.stack([side, np.ones_like(side)], axis=2) for side in (a, b)]
-    found = example_statistics.multi_bootstrap(*rows, paired_seeds=paired, of_means=_ratio)
+    found = example_statistics.multi_bootstrap(*rows, _ratio, paired_seeds=paired)
     for name in ("difference", "low", "high", "p"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name))
