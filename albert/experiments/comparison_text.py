@@ -21,7 +21,6 @@ SIDES = ("side", "mean", "interval", "runs", "each run", "remarks")
 PAIRS = ("pair", "over", "difference", "interval", "p", "p (Holm)", "verdict")
 _CHANGES = ("pair", "gains or loses", "example", "text", "right", "first", "second")
 _MAX_CHANGES = 50  # examples per direction: each has a text of up to some hundred characters
-_CsvRow = tuple[str, str | None, Finding | None, str]  # over, metric, finding, why there is none
 
 
 def p_value(p: float | None) -> str:
@@ -39,10 +38,8 @@ def side_row(row: SideScore) -> list[str]:
     mean, total = row.mean, len(row.side.runs)
     counted = f"{len(row.scores)} of {total}" if len(row.scores) < total else str(total)
     each = ", ".join(map(text_tables.number, row.scores.values()))
-    if mean is None:
-        return [row.side.name, score_text(row), "-", counted, each, row.remark]
-    notes = "; ".join(filter(None, [row.remark, mean.note]))
-    interval_text = text_tables.interval(mean.low, mean.high)
+    notes = "; ".join(filter(None, [row.remark, mean.note if mean else ""]))
+    interval_text = text_tables.interval(mean.low, mean.high) if mean else "-"
     return [row.side.name, score_text(row), interval_text, counted, each, notes]
 
 
@@ -68,17 +65,20 @@ def _finding_cells(finding: Finding) -> list[str]:
 def pair_rows(pair: Pair) -> list[list[str]]:
     """Returns the rows of a pair over seeds and over examples, for the header `PAIRS`."""
     name = f"{pair.second} minus {pair.first}"
-    unknown = ["-"] * 4
     rows = []
-    if pair.seeds is None:
-        rows.append([name, "seeds", *unknown, f"not known: {pair.why_not_seeds}"])
-    else:
-        rows.append([name, "seeds", *_finding_cells(pair.seeds)])
-    if pair.examples is None:
-        rows.append([name, "examples", *unknown, f"not known: {pair.why_not_examples}"])
-    else:
-        rows.append([name, "examples", *_finding_cells(pair.examples.finding)])
+    for over, finding, why_not in _findings(pair):
+        cells = _finding_cells(finding) if finding else ["-"] * 4 + [f"not known: {why_not}"]
+        rows.append([name, over, *cells])
     return rows
+
+
+def _findings(pair: Pair) -> list[tuple[str, Finding | None, str]]:
+    """Returns ("seeds" or "examples", the finding over them, why there is none)."""
+    over_examples = pair.examples.finding if pair.examples else None
+    return [
+        ("seeds", pair.seeds, pair.why_not_seeds),
+        ("examples", over_examples, pair.why_not_examples),
+    ]
 
 
 def _cost_rows(compared: Compared) -> tuple[list[str], list[list[str]]]:
@@ -135,6 +135,11 @@ def _finding_sentence(finding: Finding, over: str) -> str:
     return f"{over}: {finding.verdict}\n    {', '.join(parts)} ({comparison.method}{note})"
 
 
+def _short_text(result: statistics.Comparison) -> str:
+    """Returns verdict, difference and p of a comparison."""
+    return f"{result.verdict} ({result.difference:+.4f}, p {p_value(result.p)})"
+
+
 def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
     """Yields the lines about a pair, with up to `num_examples` gained and lost ones."""
     yield f"{pair.second} against {pair.first}"
@@ -147,11 +152,7 @@ def _pair_text(pair: Pair, num_examples: int) -> Iterable[str]:
             pair.seeds, f"over {comparison.n_a} and {comparison.n_b} seeds, {paired}"
         )
     if pair.with_stuck is not None:
-        comparison = pair.with_stuck
-        yield (
-            f"    with the runs that did not learn: {comparison.verdict} "
-            f"({comparison.difference:+.4f}, p {p_value(comparison.p)})"
-        )
+        yield f"    with the runs that did not learn: {_short_text(pair.with_stuck)}"
     if pair.examples is None:
         yield f"  over examples: not known: {pair.why_not_examples}"
         return
@@ -170,15 +171,8 @@ def _examples_text(pair: Pair, examples: Examples, num_examples: int) -> Iterabl
         yield f"    {pair.second} {verb} {len(rows)} examples"
         for row in rows[:num_examples]:
             yield f"      {row.key}: {row.text}"
-            sides = (pair.first, row.first, row.first_right), (
-                pair.second, row.second, row.second_right
-            )  # fmt: skip
-            has_seeds = max(map(len, examples.seeds)) > 1
-            answers = [
-                f"{name}: {answer}" + (f" ({right:.0%} of runs right)" if has_seeds else "")
-                for name, answer, right in sides
-            ]
-            yield f"        right: {row.label}; {'; '.join(answers)}"
+            *_, first, second = _change_cells(row, max(map(len, examples.seeds)) > 1)
+            yield f"        right: {row.label}; {pair.first}: {first}; {pair.second}: {second}"
 
 
 def to_text(compared: Compared, num_examples: int = 0) -> str:
@@ -188,11 +182,8 @@ def to_text(compared: Compared, num_examples: int = 0) -> str:
         lines += [*_pair_text(pair, num_examples), ""]
     header, rows = _cost_rows(compared)
     if rows:
-        lines += [
-            "Cost of training, mean of all recorded runs:",
-            "",
-            text_tables.write(header, rows),
-        ]
+        lines += ["Cost of training, mean of all recorded runs:", ""]
+        lines.append(text_tables.write(header, rows))
     return "\n".join([*lines, *compared.notes]).rstrip() + "\n"
 
 
@@ -226,25 +217,11 @@ def to_csv(compared: Compared, num_examples: int = 0) -> str:
     """Returns a row for each pair and each way to compare it, with numbers in full; no examples."""
     rows: list[list[object]] = []
     names = ["difference", "low", "high", "p"]
-    header = [
-        "first",
-        "second",
-        "over",
-        "metric",
-        *names,
-        "p_holm",
-        "n_first",
-        "n_second",
-        "paired",
-    ]
-    header += ["better", "verdict", "method", "note"]
+    header = ["first", "second", "over", "metric", *names, "p_holm", "n_first", "n_second"]
+    header += ["paired", "better", "verdict", "method", "note"]
     for pair in compared.pairs:
-        examples = pair.examples
-        over_seeds: _CsvRow = ("seeds", compared.metric, pair.seeds, pair.why_not_seeds)
-        over_examples: _CsvRow = ("examples", None, None, pair.why_not_examples)
-        if examples is not None:
-            over_examples = ("examples", examples.metric, examples.finding, "")
-        for over, metric, finding, why in (over_seeds, over_examples):
+        metrics = [compared.metric, pair.examples.metric if pair.examples else None]
+        for metric, (over, finding, why) in zip(metrics, _findings(pair), strict=True):
             row: list[object] = [pair.first, pair.second, over, metric]
             if finding is None:
                 row += [None] * 9 + ["not known", None, why]
@@ -351,13 +328,8 @@ def format_comparison(compared: Compared, form: str, num_examples: int = 0) -> s
 def verdict_blocks(compared: Compared) -> Iterator[report_cells.Block]:
     """Yields the verdicts over seeds and over examples in sentences, and what they rest on."""
     (pair,) = compared.pairs
-    over_examples = None if pair.examples is None else pair.examples.finding
-    findings = (
-        ("seeds", pair.seeds, pair.why_not_seeds),
-        ("examples", over_examples, pair.why_not_examples),
-    )
     rows: list[list[object]] = []
-    for over, finding, why_not in findings:
+    for over, finding, why_not in _findings(pair):
         verdict = f"not known: {why_not}" if finding is None else finding.verdict
         yield {"paragraph": f"Over {over}, {_clause(pair, verdict)}."}
         if finding is not None:
@@ -396,11 +368,7 @@ def _remark_texts(compared: Compared, pair: Pair) -> Iterator[str]:
     if pair.seeds is not None:
         yield _method(f"Over seeds ({compared.metric})", pair.seeds.comparison)
     if pair.with_stuck is not None:
-        result = pair.with_stuck
-        p = p_value(result.p)
-        yield (
-            f"With the runs that did not learn: {result.verdict} ({result.difference:+.4f}, p {p})."
-        )
+        yield f"With the runs that did not learn: {_short_text(pair.with_stuck)}."
     if pair.examples is not None:
         examples = pair.examples
         over = f"Over the {examples.count:,} examples of {examples.data} ({examples.metric})"

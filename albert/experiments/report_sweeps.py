@@ -212,11 +212,8 @@ def pairs(sweep: sweep_results.Sweep, axes: Sequence[str]) -> Iterator[Block]:
 
 def parallel(sweep: sweep_results.Sweep) -> Iterator[Block]:
     """Yields parallel coordinates of a sweep over three settings or more."""
-    tried, metric, names = (
-        sweep_results.scored_points(sweep),
-        sweep.summary["metric"],
-        _names(sweep),
-    )
+    tried, names = sweep_results.scored_points(sweep), _names(sweep)
+    metric = sweep.summary["metric"]
     if len(tried) < 2 or len(names) < 3:
         return
     rows = [[point["parameters"][name] for name in names] for point in tried]

@@ -121,10 +121,7 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     better = [run for run in good if not _remark(metric, run)]
     best = pick(better, key=lambda run: run["result"], default={"result": None, "folder": None})
     scores, tested = _counted(runs, "result"), _counted(runs, "test")
-    of_scores, of_tests = (
-        statistics.Summary.from_scores(scores),
-        statistics.Summary.from_scores(tested),
-    )
+    of_scores, of_tests = map(statistics.Summary.from_scores, (scores, tested))
     return {
         "metric": metric,
         "runs": runs,
@@ -360,35 +357,30 @@ def run(
     """
     file_io.make_dirs(study.folder)
     with locks.written_by_one(study.folder):
-        return _run(study, range(first_seed, first_seed + count), start_run)
-
-
-def _run(study: Study, seeds: Sequence[int], start_run: Callable[[Study, int, str], int]) -> str:
-    """Makes the missing runs, see `run`; returns a table of all, with those of earlier calls."""
-    path = os.path.join(study.folder, SEEDS)
-    runs = _known(path, study.metric)
-    others = sorted({*runs} - {*seeds})
-    paths = folders_of_runs(study.folder)
-    _check_same_study(study, paths)
-    outdated = find_outdated(paths)
-    folders = {seed: os.path.join(study.folder, f"seed_{seed}") for seed in (*seeds, *others)}
-    missing = [seed for seed in seeds if seed not in runs or runs[seed]["status"] == FAILED]
-    again = [seed for seed, folder in folders.items() if folder in outdated and seed in runs]
-    again += [seed for seed in seeds if _has_new_stages(study, folders[seed])]
-    _check_can_resume(study, [folders[seed] for seed in again if seed not in missing])
-    due = [seed for seed in folders if seed in (*missing, *again)]
-    for number, seed in enumerate(due, 1):
-        if runs.pop(seed, None):  # if this is interrupted, its run has no result
+        path = os.path.join(study.folder, SEEDS)
+        runs, seeds = _known(path, study.metric), range(first_seed, first_seed + count)
+        others = sorted({*runs} - {*seeds})
+        paths = folders_of_runs(study.folder)
+        _check_same_study(study, paths)
+        outdated = find_outdated(paths)
+        folders = {seed: os.path.join(study.folder, f"seed_{seed}") for seed in (*seeds, *others)}
+        missing = [seed for seed in seeds if seed not in runs or runs[seed]["status"] == FAILED]
+        again = [seed for seed, folder in folders.items() if folder in outdated and seed in runs]
+        again += [seed for seed in seeds if _has_new_stages(study, folders[seed])]
+        _check_can_resume(study, [folders[seed] for seed in again if seed not in missing])
+        due = [seed for seed in folders if seed in (*missing, *again)]
+        for number, seed in enumerate(due, 1):
+            if runs.pop(seed, None):  # if this is interrupted, its run has no result
+                _write(path, study.metric, runs)
+            folder = folders[seed]
+            logging.info("Run %d of %d: seed=%d in %s", number, len(due), seed, folder)
+            status = start_run(study, seed, folder)
+            runs[seed] = _outcome(study.metric, seed, f"seed_{seed}", folder, status)
             _write(path, study.metric, runs)
-        folder = folders[seed]
-        logging.info("Run %d of %d: seed=%d in %s", number, len(due), seed, folder)
-        status = start_run(study, seed, folder)
-        runs[seed] = _outcome(study.metric, seed, f"seed_{seed}", folder, status)
-        _write(path, study.metric, runs)
-    if all(runs[seed]["status"] == FAILED for seed in seeds):
-        raise file_io.InputError(f"all {len(seeds)} runs failed; see {path}")
-    note = f"\nWith the runs of earlier commands: seed {', '.join(map(str, others))}"
-    return to_text(_summary(study.metric, runs)) + (note if others else "")
+        if all(runs[seed]["status"] == FAILED for seed in seeds):
+            raise file_io.InputError(f"all {len(seeds)} runs failed; see {path}")
+        note = f"\nWith the runs of earlier commands: seed {', '.join(map(str, others))}"
+        return to_text(_summary(study.metric, runs)) + (note if others else "")
 
 
 def _summary(metric: str, runs: Mapping[int, Entry]) -> dict:

@@ -189,7 +189,11 @@ def summarize(plan: dict, trials: Sequence[sweep_journal.Trial]) -> dict:
         "parameters": plan["order"],
         "points": points,
         "best": ranked[0] if ranked else None,
-        "trials": [_trial(trial) for trial in trials],
+        # Without what only planning needs.
+        "trials": [
+            {k: v for k, v in dataclasses.asdict(trial).items() if k not in ("arguments", "known")}
+            for trial in trials
+        ],
     }
 
 
@@ -201,12 +205,6 @@ def _name_of_score(trials: Iterable[sweep_journal.Trial]) -> str:
             same = [name for name, value in trial.metrics.items() if value == trial.value]
             names = same if names is None else [name for name in names if name in same]
     return names[0] if names else SCORE
-
-
-def _trial(trial: sweep_journal.Trial) -> dict[str, Any]:
-    """Returns {field: value} of a trial, without those that only planning needs."""
-    left_out = ("arguments", "known")
-    return {k: v for k, v in dataclasses.asdict(trial).items() if k not in left_out}
 
 
 def counted(trials: Sequence[sweep_journal.Trial]) -> list[sweep_journal.Trial]:
@@ -307,20 +305,12 @@ def _name(trials: Sequence[sweep_journal.Trial]) -> str:
 def order(points: Sequence[dict], minimize: bool) -> list[int]:
     """Returns the places of the points, best first; points that cannot be the best come last."""
     sign = 1 if minimize else -1
-    return sorted(
-        range(len(points)),
-        key=lambda i: (not points[i]["can_win"], _sign(points[i], sign), i),
-    )
 
+    def place(i: int) -> tuple[bool, float]:
+        mean = points[i]["mean"]
+        return not points[i]["can_win"], math.inf if mean is None else sign * mean
 
-def _sign(point: dict[str, Any], sign: int) -> float:
-    """Returns the mean of a point as a key for sorting; infinity without a score.
-
-    Args:
-      point: one of the points of `summarize`.
-      sign: 1 to sort low means first, -1 to sort high ones first.
-    """
-    return sign * point["mean"] if point["mean"] is not None else math.inf
+    return sorted(range(len(points)), key=place)
 
 
 def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
@@ -341,10 +331,8 @@ def rows(summary: dict) -> tuple[list[str], list[list[str]]]:
         line += [sweep_plan.text_of(point["parameters"][name]) for name in names]
         line.append(text_tables.number(point["mean"]))
         if repeated:
-            line += [
-                text_tables.number(point["deviation"]),
-                f"{point['num_done']} of {point['num_runs']}",
-            ]
+            line.append(text_tables.number(point["deviation"]))
+            line.append(f"{point['num_done']} of {point['num_runs']}")
         line += cells[place]
         line += [text_tables.number(point["test"].get(metric))] if tested else []
         state = [point["state"], *(text.removeprefix("error: ") for text in point["error"][:1])]
@@ -408,10 +396,8 @@ def read_sweep(folder: str) -> Sweep:
     """Reads the sweep of a folder."""
     plan, trials = sweep_journal.read(folder)
     with damage_named(os.path.join(folder, sweep_journal.NAME)):
-        summary = sweep_comparison.add(
-            summarize(plan, trials),
-            difference=find_difference(folder, trials),
-        )
+        table = summarize(plan, trials)
+        summary = sweep_comparison.add(table, difference=find_difference(folder, trials))
         settings = dict(plan["settings"])
     return Sweep(folder, {**plan, "settings": settings}, summary)
 
@@ -446,7 +432,8 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
         return None  # drawn from a range
     points = scored_points(sweep)
     values = [_sorted({point["parameters"][name] for point in points}) for name in names]
-    if len(values[0]) > 16 or len(values[1]) > 16 or _is_sparse(points, values):
+    num_columns, num_rows = map(len, values)
+    if max(num_columns, num_rows) > 16 or len(points) < 0.5 * num_columns * num_rows:
         return None
     cells: dict[tuple[object, ...], list[float]] = {}
     for point in points:
@@ -454,16 +441,6 @@ def grid_of(sweep: Sweep, names: Sequence[str]) -> tuple[list, list] | None:
         cells.setdefault(key, []).append(point["mean"])
     means = {key: sum(scores) / len(scores) for key, scores in cells.items()}
     return values, [[means.get((c, r)) for c in values[0]] for r in values[1]]
-
-
-def _is_sparse(points: Sequence[dict[str, Any]], values: Sequence[Sequence]) -> bool:
-    """Returns whether less than half of the cells of a grid have a point.
-
-    Args:
-      points: points of the table of `summarize`, dicts.
-      values: values of the columns, values of the rows.
-    """
-    return len(points) < 0.5 * len(values[0]) * len(values[1])
 
 
 def _sorted(values: Iterable[Any]) -> list:
