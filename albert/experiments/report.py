@@ -7,7 +7,6 @@ turns it into HTML. A section is its title and a list of `report_cells.Block`s.
 import dataclasses
 import datetime
 import importlib.resources
-import json
 import math
 import os
 import re
@@ -41,6 +40,7 @@ from albert.experiments.runs import (
     damage_named,
     differing_flags,
     recorded,
+    setting_text,
 )
 from albert.io import file_io, json_shapes, requirements
 from albert.training import results, run_record
@@ -55,6 +55,12 @@ PUBLISHED = {
     "BERT base, RoBERTa's inputs": {"MNLI": 84.7, "SST-2": 92.7},
     "Lambert": {"MNLI": 89.0},
 }
+_GLUE_NOTE = (
+    "Scores are percent of the dev data, of the best checkpoint of each run; correlations are "
+    "times 100. Each published score of ALBERT v2 is one run and its best dev score over "
+    "checkpoints saved every 100 steps, so a mean over seeds is lower; that of Lambert came "
+    "out in two of three runs. An empty cell: no score is published."
+)
 _NUMBER = re.compile(r"[+-]?[\d,]*\.?\d+(e[+-]?\d+)?%?|-")
 _SHORT = 16  # characters of cells whose lines do not break
 _SAME = 1.001  # ratio of costs up to which they are the same
@@ -113,11 +119,6 @@ def _cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else value
-
-
-def _shown(value: object) -> str:
-    """Returns a setting as text."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # --- one run ------------------------------------------------------------------------------------
@@ -251,8 +252,10 @@ def _evaluations(run: Run) -> Block:
 def _settings(run: Run) -> Iterator[Block]:
     """Yields the tables of the settings and of the inputs of a run."""
     flags = run.record["flags"].items()
-    rows = [[n, _shown(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"]
-    defaults = [[name, _shown(f["value"])] for name, f in flags if f["source"] == "default"]
+    rows = [
+        [n, setting_text(f["value"]), f["source"]] for n, f in flags if f["source"] != "default"
+    ]
+    defaults = [[name, setting_text(f["value"])] for name, f in flags if f["source"] == "default"]
     yield {"table": ["setting", "value", "from"], "rows": rows}
     summary = f"{len(defaults)} settings at their defaults"
     table: Block = {"table": ["setting", "value"], "rows": defaults}
@@ -354,7 +357,7 @@ def _table_of_runs(sides: Sequence[RunGroup]) -> Iterator[Block]:
             results.UNDEFINED if run.best_metric in run.undefined
             else report_cells.bar(run.score, bounds),
             *([report_cells.bar(run.test_score, bounds)] if tested else []),
-            *(_shown(run.flag(name)) for name in columns),
+            *(setting_text(run.flag(name)) for name in columns),
             *(comparison_text.cost(name, costs[run.folder].get(name)) for name in cost_names),
             run.result.get("step"),
             "; ".join([run.record["status"], *run.remarks]),
@@ -408,12 +411,7 @@ def score_sides(sides: Sequence[RunGroup]) -> list[comparison.SideScore]:
         return []
     scored = [comparison.score_side(side, metric) for side in sides]
     sign = 1 if results.is_loss(metric) else -1
-    without_mean = [row for row in scored if row.mean is None]
-    with_mean = [row for row in scored if row.mean is not None]
-    return [
-        *sorted(with_mean, key=lambda row: sign * row.mean.estimate if row.mean else 0.0),
-        *without_mean,
-    ]
+    return sorted(scored, key=lambda row: sign * row.mean.estimate if row.mean else math.inf)
 
 
 def score_blocks(sides: Sequence[RunGroup]) -> Iterator[Block]:
@@ -531,54 +529,41 @@ def glue_page(folder: str, axis: Axis = STEPS) -> str:
     path = os.path.join(folder, glue_table.NAME)
     summary = file_io.read_json(path, "results")
     with damage_named(path):
-        return _glue_page(folder, summary, axis)
-
-
-def _glue_page(folder: str, summary: dict[str, Any], axis: Axis) -> str:
-    """Makes the HTML of `glue_page`; `summary`: result of `glue_table.summarize`."""
-    rows = [_glue_row(row) for row in summary["tasks"]]
-    tasks_text = f"{summary['num_averaged']} of {len(rows)} tasks"
-    average = summary["average"]
-    mean = None if average is None else 100 * average
-    rows.append(["average", "", mean, None, "", tasks_text, *[None] * len(PUBLISHED)])
-    header = ["task", "metric", "score", "deviation", "seeds", "state"]
-    header += [f"published: {name}" for name in PUBLISHED]
-    note = (
-        "Scores are percent of the dev data, of the best checkpoint of each run; correlations are "
-        "times 100. Each published score of ALBERT v2 is one run and its best dev score over "
-        "checkpoints saved every 100 steps, so a mean over seeds is lower; that of Lambert came "
-        "out in two of three runs. An empty cell: no score is published."
-    )
-    sweep, sides = sweep_results.read_sweep(folder), report_groups.read_sweep(folder)
-    check_axis(recorded(sides), axis)
-    curves: list[Figure] = []
-    for row in summary["tasks"]:
-        groups = [side for side in sides if _is_of_task(side, folder, row["task"])]
-        title = f"{row['task']}: {row['metric']}"
-        curves += report_curves.metric_curves(groups, title, row["metric"], axis)
-    return render(
-        f"GLUE: {os.path.basename(os.path.abspath(folder))}",
-        [],
-        [
-            ("Table", [{"table": header, "rows": rows}, {"note": note}]),
-            ("Curves", [{"figures": curves}]),
-            ("Failures", [report_sweeps.failures(sweep.summary)]),
-        ],
-    )
+        rows = [_glue_row(row) for row in summary["tasks"]]
+        tasks_text = f"{summary['num_averaged']} of {len(rows)} tasks"
+        mean = _percent(summary["average"])
+        rows.append(["average", "", mean, None, "", tasks_text, *[None] * len(PUBLISHED)])
+        header = ["task", "metric", "score", "deviation", "seeds", "state"]
+        header += [f"published: {name}" for name in PUBLISHED]
+        sweep, sides = sweep_results.read_sweep(folder), report_groups.read_sweep(folder)
+        check_axis(recorded(sides), axis)
+        curves: list[Figure] = []
+        for row in summary["tasks"]:
+            groups = [side for side in sides if _is_of_task(side, folder, row["task"])]
+            title = f"{row['task']}: {row['metric']}"
+            curves += report_curves.metric_curves(groups, title, row["metric"], axis)
+        return render(
+            f"GLUE: {os.path.basename(os.path.abspath(folder))}",
+            [],
+            [
+                ("Table", [{"table": header, "rows": rows}, {"note": _GLUE_NOTE}]),
+                ("Curves", [{"figures": curves}]),
+                ("Failures", [report_sweeps.failures(sweep.summary)]),
+            ],
+        )
 
 
 def _glue_row(row: dict[str, Any]) -> list[object]:
     """Returns the cells of a task; `row`: from `glue_table.read_task`."""
-
-    def percent(value: float | None) -> float | None:
-        """Returns a fraction in percent; None for None."""
-        return None if value is None else 100 * value
-
     seeds = f"{len(row['scores'])} of {row['num_seeds']}" if "num_seeds" in row else ""
-    score, deviation = percent(row["score"]), percent(row.get("deviation"))
+    score, deviation = _percent(row["score"]), _percent(row.get("deviation"))
     state = glue_table.state_text(row)
     published_scores = [scores.get(row["task"]) for scores in PUBLISHED.values()]
     return [row["task"], row["metric"], score, deviation, seeds, state, *published_scores]
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
 
 
 def _is_of_task(side: RunGroup, folder: str, task: str) -> bool:

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -583,6 +584,11 @@ def short_names(folders: Sequence[str]) -> list[str]:
     while all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
         shared += 1
     return ["/".join(part[shared:]) for part in parts]
+
+
+def setting_text(value: object) -> str:
+    """Returns a setting as text: JSON for lists, numbers and truth values."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def differing_flags(runs: Sequence[Run]) -> list[str]:

@@ -10,7 +10,6 @@ import contextlib
 import csv
 import datetime
 import io
-import json
 import os
 import re
 import sqlite3
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 from albert.data import tfrecord
 from albert.experiments import seed_runs, sweep_journal
 from albert.experiments.exported_runs import ExportedRun
-from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING
+from albert.experiments.runs import FAILED, INTERRUPTED, PRUNED, RUNNING, setting_text
 from albert.io import file_io, requirements
 from albert.training import run_record
 
@@ -36,11 +35,6 @@ PROJECT = "albert"  # default name of a project or experiment
 _KEY, _DIGEST = "albert.key", "albert.digest"  # tags in MLflow, settings in Trackio
 _Point = tuple[str, int, int, float]  # name, step, milliseconds since 1970, value
 _FAILURES = (FAILED, INTERRUPTED, PRUNED)
-
-
-def _text(value: object) -> str:
-    """Returns a setting as text: JSON for lists and truth values."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _needed(to: str, package: str) -> contextlib.AbstractContextManager[None]:
@@ -79,7 +73,7 @@ def _row(run: ExportedRun) -> dict[str, str]:
     """Returns the row of a run in `RUNS`, {column: text}."""
     row = {"id": run.key, "name": run.name, "status": run.status, **run.tags}
     row |= {"started": _iso(run.started), "ended": _iso(run.ended)}
-    row |= {f"flag/{name}": _text(value) for name, value in run.flags.items()}
+    row |= {f"flag/{name}": setting_text(value) for name, value in run.flags.items()}
     return row | {name: repr(value) for name, value in run.scores.items()}
 
 
@@ -196,7 +190,7 @@ def _write_mlflow(
     olds = client.search_runs([experiment], f"tags.`{_KEY}` = '{run.key}'")
     if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == run.digest:
         return UNCHANGED
-    parameters = {_mlflow_name(k): _text(v)[:6000] for k, v in run.flags.items()}
+    parameters = {_mlflow_name(k): setting_text(v)[:6000] for k, v in run.flags.items()}
     points, scores = _mlflow_points(run)
     run_id, old_points = None, set()
     for old in olds:
@@ -415,7 +409,9 @@ def _events(run: ExportedRun) -> list[bytes]:
     from tensorboard.plugins.scalar import summary_v2 as scalars
 
     end = run.last_time
-    flags = {k: v if isinstance(v, (bool, int, float)) else _text(v) for k, v in run.flags.items()}
+    flags = {
+        k: v if isinstance(v, (bool, int, float)) else setting_text(v) for k, v in run.flags.items()
+    }
     events = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
 
     def add(summary: "summary_pb2.Summary", time: float, step: int = 0) -> None:
