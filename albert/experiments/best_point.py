@@ -16,17 +16,15 @@ def probabilities(
     resamples: int = 9999,
     random_seed: int = 0,
 ) -> dict[str, float]:
-    """Returns the probability of each point to have the best mean over all seeds.
+    """Returns {name: probability} of each point to have the best mean over all seeds.
 
     It is the fraction of bootstrap samples of the seeds in which the point is the best. All points
     get the same seeds if they have the same ones. Samples of n seeds show only (n - 1) / n of the
-    variance, so their distance from the mean grows by the root of the inverse.
+    variance, so their distance from the mean grows by the root of the inverse. It is {} if a point
+    has one seed, whose spread is unknown.
 
     Args:
       points: {name: {seed: score}}.
-
-    Returns:
-      {name: probability}; {} if a point has one seed, whose spread is unknown.
     """
     if min(map(len, points.values())) < 2:
         return {}

@@ -25,7 +25,6 @@ class Paradigm:
     """Pairs that differ in the same way.
 
     Attributes:
-      name: name of the paradigm and of its file.
       field: "morphology", "semantics", "syntax" or "syntax_semantics".
       phenomenon: the `linguistics_term` of the data.
       pairs: (acceptable sentence, unacceptable sentence) of each pair.

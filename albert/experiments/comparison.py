@@ -305,11 +305,7 @@ class _Settings:
     clusters_of: Callable[[Run], clusters.Clusters] | None
 
     def find(self, test: equivalence.Test, count: int, unit: str) -> Finding:
-        """Compares two sides, whose p is not adjusted yet, and tests whether they are equal.
-
-        Args:
-          count: runs of the smaller side, or examples; `unit` says which, in the plural.
-        """
+        """Compares two sides by a test of `count` seeds or examples, also for being equal."""
         comparison, equal = test(level=self.level), None
         if self.margin is not None:
             margin, pairs = self.margin, self.pairs
@@ -448,12 +444,7 @@ def _test_examples(
     names: tuple[str, str],
     random_seed: int,
 ) -> statistics.Comparison:
-    """Compares a metric of the predictions of both sides.
-
-    Args:
-      name: key of `Predictions.metrics`.
-      groups_of_examples: groups that are drawn whole; None: single examples are drawn.
-    """
+    """Compares the metric `name` of the predictions of both sides."""
     sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
     first, second = (np.stack([m.rows for m in side]) for side in sides)
@@ -484,11 +475,7 @@ def _test_examples(
 def _scaled(
     comparison: statistics.Comparison, scale: float, names: tuple[str, str]
 ) -> statistics.Comparison:
-    """Returns a comparison of fractions in the unit of the metric.
-
-    Args:
-      scale: what 1 is in that unit, such as 100 for percent.
-    """
+    """Returns a comparison of fractions in the unit of the metric, in which 1 is `scale`."""
     if scale == 1:
         return comparison
     values = {key: getattr(comparison, key) * scale for key in ("difference", "low", "high")}
@@ -556,11 +543,7 @@ def _adjust(pairs: Sequence[Pair], level: float, minimize: bool) -> list[Pair]:
 def _holm(
     findings: Sequence[Finding | None], pairs: Sequence[Pair], level: float, minimize: bool
 ) -> list[Finding | None]:
-    """Returns findings with p and verdict adjusted for their number.
-
-    Args:
-      findings: one for each of the pairs; None: nothing was compared.
-    """
+    """Returns findings (None: nothing compared) with p and verdict adjusted for their number."""
     p_values = [f.comparison.p for f in findings if f is not None and f.comparison.p is not None]
     adjusted = iter(statistics.holm(p_values).tolist() if p_values else ())
     new_findings = []

@@ -174,10 +174,9 @@ TASKS = {
 
 
 def task_files(name: str, seed: int) -> dict[str, str]:
-    """Makes the files of one of `TASKS` in GLUE's layout; no row is in two splits.
+    """Makes {"train", "dev", "test": text} of one of `TASKS` in the layout of GLUE.
 
-    Returns:
-      {"train": text of train.tsv, "dev": …, "test": …}; test has no labels.
+    No row is in two splits; "test" has no labels.
     """
     make_row, columns, label_name, has_index = TASKS[name]
     rng = random.Random(f"{seed} {name}")

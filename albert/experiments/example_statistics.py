@@ -151,8 +151,7 @@ def probability_of_improvement(
     interval. `n` is the smaller number of seeds; see `interquartile_mean` for few seeds.
 
     Args:
-      a: [seeds of a, tasks].
-      b: [seeds of b, tasks], the same tasks in the same order.
+      a, b: [seeds of each, tasks], the same tasks in the same order.
     """
     first = statistics.check_scores(a, "a", 2)
     second = statistics.check_scores(b, "b", 2)
@@ -235,8 +234,7 @@ def _t_of_draws(
 
     Args:
       draws: [draws] differences of bootstrap samples.
-      a: [seeds of a] scores on all examples.
-      b: [seeds of b].
+      a, b: [seeds of each] scores on all examples.
       examples: number of examples, or of their groups.
     """
     t, difference = statistics.scipy_stats().t, float(b.mean() - a.mean())
@@ -283,8 +281,7 @@ def multi_bootstrap(
     cover 89% and 93%; `note` says that they may be too narrow.
 
     Args:
-      a: [seeds of a, examples, k] numbers of each example, such as 1 for a correct label.
-      b: [seeds of b, examples, k].
+      a, b: [seeds of each, examples, k] numbers of each example, such as 1 for a correct label.
       of_means: metric [...] of means over examples [..., k], NaN where it is undefined.
       paired_seeds: whether row i of a and of b are paired.
       clusters: groups of examples, which are then drawn in place of single ones.

@@ -78,11 +78,7 @@ def _hash(value: object) -> str:
 
 
 def read(folders: Iterable[str]) -> tuple[list[ExportedRun], list[str]]:
-    """Reads all runs of folders, which may be runs, runs over seeds, sweeps and GLUE sweeps.
-
-    Returns:
-      The runs, each once, and the names of trials and seeds that left no record.
-    """
+    """Reads all runs of folders of any kind, each once, and lists the parts that left no record."""
     exported: dict[str, ExportedRun] = {}
     missing = []
     for folder in folders:

@@ -155,7 +155,6 @@ def _join(
     """Returns the ids of the predicted examples in the order of the data.
 
     Args:
-      examples, guesses: {id: place} of both sides.
       is_part: whether only a part of the examples was to be predicted.
     """
     missing = [] if is_part else [key for key in examples if key not in guesses]
@@ -195,7 +194,6 @@ def read_table(path: str, truths: Mapping[str, _Truth], is_part: bool) -> list[O
     1 the words of a GLUE task.
 
     Args:
-      truths: {id: example} of the data.
       is_part: whether only a part of the examples was to be predicted.
     """
     guesses = _read_guesses(path)
@@ -347,12 +345,7 @@ def _without_unknown(row: Outcome) -> Outcome:
 def _read_by_question(
     path: str, questions: Iterable[str], shape: Any, is_part: bool
 ) -> dict[str, Any]:
-    """Reads {question id: value} from a file, in the order of the questions.
-
-    Args:
-      shape: shape of each value, as `json_shapes.check` takes it.
-      is_part: whether other questions than these may be missing.
-    """
+    """Reads {question id: value of a shape} from a file, in the order of the questions."""
     content = file_io.read_json(path, "answers", max_bytes=None)
     json_shapes.check(content, {"*": shape}, path)
     asked, answered = (dict.fromkeys(keys, "question") for keys in (questions, content))

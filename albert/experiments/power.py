@@ -149,8 +149,7 @@ def check_task(runs: FinishedRuns, script: str, task: str | None) -> None:
     """Rejects finished runs of another script or task than those of the sweep.
 
     Args:
-      script: script of the sweep, with or without its package.
-      task: its task; None: it has none, or trials differ in it.
+      task: None: it has none, or trials differ in it.
     """
     side = runs.sides[0]
     own, of_runs = script.rpartition(".")[2], (side.task[0], (side.task[1] or "").lower())

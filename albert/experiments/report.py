@@ -81,7 +81,6 @@ def render(
     """Renders the content of a page as HTML.
 
     Args:
-      facts: blocks above all sections.
       sections: titles and blocks; a section whose blocks are empty is omitted.
     """
     import jinja2
@@ -276,11 +275,7 @@ def runs_page(
     cost_axis: Axis = AXES["flop"],
     note: str = "",
 ) -> str:
-    """Makes the HTML of a report on several runs of one task.
-
-    Args:
-      cost_axis: unit of the costs that scores are drawn against.
-    """
+    """Makes the HTML of a report on several runs of one task; `cost_axis`: the unit of costs."""
     runs = recorded(sides)
     check_axis(runs, axis)
     facts = [Block(paragraph=text) for text in (_best_side(sides), note) if text]

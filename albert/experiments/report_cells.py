@@ -120,13 +120,7 @@ LEGEND = Marked([Part("right", "right"), Part("wrong", "wrong")], separator=" ")
 
 
 class Square(NamedTuple):
-    """A cell of a matrix.
-
-    Attributes:
-      fraction: strength of its color, 0 to 1.
-      title: the cell in words.
-      small: text below.
-    """
+    """A cell of a matrix: its color, 0 to 1, a title that says it in words, and a text below."""
 
     text: str
     fraction: float

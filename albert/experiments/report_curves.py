@@ -131,10 +131,9 @@ def _figure(
     marks: Sequence[tuple[float, float, str]] = (),
     remark: str = "",
 ) -> Figure:
-    """Returns a figure; the caption says what is thinned, gray or cut off.
+    """Returns a figure, see `charts.lines`; the caption says what is thinned, gray or cut off.
 
     Args:
-      marks: see `charts.lines`.
       remark: follows the caption, but is not in the alternative text.
     """
     svg = charts.lines(caption, lines, marks, log=log, xlabel=axis.label, bounds=limits)

@@ -172,11 +172,9 @@ def _compare_results(
 def _rows(
     rows: Iterable[dict[str, Any]], sessions: list[dict[str, Any]]
 ) -> dict[tuple[str, int, int], dict[str, float]]:
-    """Returns what training and evaluations measured.
+    """Returns {(kind, first step, last step): values} that training and evaluations measured.
 
-    Returns:
-      Values by name, for each (kind, first step, last step); those of training are means over these
-      steps.
+    Those of training are means over these steps.
     """
     entries, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
@@ -198,8 +196,7 @@ def _compare_rows(
 ) -> None:
     """Compares what training and evaluations measured, and adds lines to the lists.
 
-    Args:
-      is_whole: whether the first run was done, so that no evaluation may be missing on either side.
+    If the first run is whole, no evaluation may be missing on either side.
     """
     before, after = rows
     both = before.keys() & after.keys()

@@ -345,11 +345,7 @@ def has_record(folder: str) -> bool:
 
 
 def read_run(folder: str, name: str, outcome: str = "", given_seed: int | None = None) -> Run:
-    """Reads the run of a folder, which may have left no record.
-
-    Args:
-      outcome, given_seed: how it ended and its seed, if the caller knows them; else "" and None.
-    """
+    """Reads the run of a folder, which may have left no record; see `Run`."""
     path = os.path.join(folder, run_record.RUN)
     if not file_io.exists(path):
         return Run(name, folder, outcome=outcome, given_seed=given_seed)
@@ -540,7 +536,6 @@ def check_same_task(
     """Checks that runs or groups are of one task.
 
     Args:
-      tasks: (script, name of the task or None) of each.
       reason: why they must be; ends the message.
       flag: begins the message.
     """

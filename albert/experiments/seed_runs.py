@@ -274,8 +274,7 @@ def _known(path: str, metric: str) -> dict[int, Entry]:
 def differences(recorded: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
     """Returns the flags, as ``name=value (was value)``, with which a run cannot be resumed.
 
-    Args:
-      flags: {name: JSON-ready value}; those that the record lacks are not compared.
+    Flags that its record lacks are not compared.
     """
     was = {name: recorded[name]["value"] for name in flags if name in recorded}
     return [

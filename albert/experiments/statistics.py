@@ -117,10 +117,9 @@ class Points:
 
 @dataclasses.dataclass(frozen=True)
 class BestOf(Estimate):
-    """Expected best score of several runs.
+    """Expected best score of `k` runs.
 
     Attributes:
-      k: number of runs of which the best is reported.
       bias: expected best minus the mean: what reporting only the best adds.
     """
 
@@ -484,12 +483,7 @@ def holm(p_values: npt.ArrayLike) -> npt.NDArray:
 def _t_p_values(
     scores: Sequence[npt.NDArray], reference: int, others: Sequence[int], paired: bool
 ) -> npt.NDArray:
-    """Returns p of the t test of each other point [others]; 1 without a spread.
-
-    Args:
-      scores: [seeds] of each point.
-      paired: whether points have the same seeds, in the same order.
-    """
+    """Returns p of the t test of each other point [others]; 1 without a spread."""
     stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
     if paired:
         gaps = np.stack([scores[j] - one for j in others])

@@ -255,8 +255,7 @@ class Sweep:
     ) -> tuple[dict[str, Any], int | None] | None:
         """Returns ({parameter: value}, seed or None) of a new point; None if all were tried.
 
-        Args:
-          num_known: trials before this number have results that may be used.
+        Trials from `num_known` on have no results that may be used.
         """
         seed = next(iter(self._plan.seeds), None)
         if self._plan.method == "tpe":
@@ -278,7 +277,6 @@ class Sweep:
 
         Args:
           seed: None: the trial uses the seed that its script has by default.
-          num_known: number of trials whose results may choose the point, those before this number.
         """
         arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
         if seed is not None:
@@ -348,11 +346,7 @@ class Sweep:
         return sweep_results.read_curve(folder, self._plan.metric)
 
     def _take_result(self, trial: sweep_journal.Trial, status: int, running: _Process) -> None:
-        """Records how a trial has ended: done, failed, or killed, after which it may resume.
-
-        Args:
-          status: exit status of its process; negative: number of the signal.
-        """
+        """Records how a trial has ended: done, failed, or killed, after which it may resume."""
         if status == 0:
             trial.state = sweep_journal.DONE
             folder = os.path.join(self._folder, trial.name)

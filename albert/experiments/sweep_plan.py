@@ -200,7 +200,6 @@ def make_plan(
 
     Args:
       spec: JSON object of the file of the sweep: some of the keys in `_SHAPE`.
-      arguments: further arguments of all trials.
       trials: {name: arguments} that replace those of the specification; None: nothing does.
       path: file that the specification was read from, for messages; None: no file.
     """

@@ -93,9 +93,6 @@ def _score_of_seeds(
 def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
     """Reads the verdict on the score of a run, and the scores to compare it with.
 
-    Args:
-      metric: key of its results; None: the metric that picks its best checkpoint.
-
     Returns:
       {"verdict", "evaluated", "baseline", "test"}: attributes of a `sweep_journal.Trial`.
     """
@@ -139,11 +136,7 @@ def find_difference(folder: str, trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def read_curve(folder: str, metric: str | None) -> dict[int, float]:
-    """Reads {step: finite value} of a run's evaluations so far, by ascending steps.
-
-    Args:
-      metric: key of its results; None: the metric that picks its best checkpoint.
-    """
+    """Reads {step: finite value} of a run's evaluations so far, ascending; see `read_score`."""
     metric = metric or _best_metric(folder)
     scores = {
         block.step: _finite(block.values.get(metric)) for block in results.read_blocks(folder)

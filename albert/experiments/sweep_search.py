@@ -37,11 +37,9 @@ def _direction(plan: sweep_plan.Plan) -> str:
 def suggest(
     plan: sweep_plan.Plan, number: int, trials: Sequence[sweep_journal.Trial]
 ) -> dict[str, object]:
-    """Suggests the next point of `sweep_plan.Plan.parameters`, {name: value}.
+    """Suggests the next point of `sweep_plan.Plan.parameters`, {name: value}, for a trial.
 
-    Args:
-      trials: the `sweep_journal.Trial`s before it. For trials that have not ended
-        only the point counts, so that it is not tried twice at the same time.
+    Of earlier trials that have not ended only the point counts, so that it is not tried twice.
     """
     optuna = _optuna()
     choices = {name: _distribution(optuna, v) for name, v in plan.parameters.items()}
