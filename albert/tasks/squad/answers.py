@@ -6,6 +6,7 @@ Arguments: `features` are the windows of the questions, not made for training; `
 messages.
 """
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -60,7 +61,7 @@ def read_squad_examples(
     content = file_io.read_json(path, "SQuAD file", max_bytes=None)
     examples: list[SquadExample] = []
     places: dict[str, str] = {}
-    oddities = _Oddities(path)
+    oddities: _Oddities = collections.defaultdict(list)
     for article_number, paragraph_number, paragraph in _paragraphs(path, content):
         place = f"data[{article_number}].paragraphs[{paragraph_number}]"
         text = _field(path, place, paragraph, "context", str)
@@ -83,36 +84,28 @@ def read_squad_examples(
             examples.append(example)
     if not examples:
         raise InputError(f"SQuAD file: {path} holds no questions")
-    oddities.log(answers_known(examples))
+    _log_oddities(path, oddities, answers_known(examples))
     return examples
 
 
-class _Oddities:
-    """Counts the questions of a file that contradict themselves, and says how they are read."""
+# {what is odd about questions and how they are read: their ids}
+_Oddities = dict[str, list[str]]
+_ANSWERED = "are is_impossible and have answers: they count as unanswerable"
+_UNANSWERED = "have no answers and are not is_impossible: they count as unanswerable"
+_MISPLACED = "have an answer that is not at its answer_start: only its text counts"
 
-    ANSWERED = "are is_impossible and have answers: they count as unanswerable"
-    UNANSWERED = "have no answers and are not is_impossible: they count as unanswerable"
-    MISPLACED = "have an answer that is not at its answer_start: only its text counts"
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._ids: dict[str, list[str]] = {}
-
-    def add(self, what: str, key: str) -> None:
-        """Counts the question with this id; `what`: what is odd about it, a text of this class."""
-        self._ids.setdefault(what, []).append(key)
-
-    def log(self, answers_known: bool) -> None:
-        """Logs the counts; those of questions without answers only if `answers_known`."""
-        for what, keys in self._ids.items():
-            if answers_known or what != self.UNANSWERED:
-                logging.warning(
-                    "SQuAD file: %s: %d questions %s; such as %s",
-                    self._path,
-                    len(keys),
-                    what,
-                    ", ".join(keys[:3]),
-                )
+def _log_oddities(path: str, oddities: _Oddities, answers_known: bool) -> None:
+    """Logs the numbers of odd questions; those without answers only if `answers_known`."""
+    for what, keys in oddities.items():
+        if answers_known or what != _UNANSWERED:
+            logging.warning(
+                "SQuAD file: %s: %d questions %s; such as %s",
+                path,
+                len(keys),
+                what,
+                ", ".join(keys[:3]),
+            )
 
 
 _KINDS = {
@@ -188,14 +181,14 @@ def _set_answers(
       is_stated: whether the file says if the question is impossible.
     """
     if example.is_impossible and pairs:
-        oddities.add(oddities.ANSWERED, example.qas_id)
+        oddities[_ANSWERED].append(example.qas_id)
         pairs = []
     elif is_stated and not (pairs or example.is_impossible):
-        oddities.add(oddities.UNANSWERED, example.qas_id)
+        oddities[_UNANSWERED].append(example.qas_id)
     starts = [start if _is_at(text, start, example) else None for text, start in pairs]
     given = [start for _, start in pairs if start is not None]
     if not is_training and len(given) > len(starts) - starts.count(None):
-        oddities.add(oddities.MISPLACED, example.qas_id)
+        oddities[_MISPLACED].append(example.qas_id)
     example.answers, example.answer_starts = tuple(text for text, _ in pairs), tuple(starts)
 
 

@@ -11,7 +11,7 @@ import collections
 import functools
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -56,20 +56,25 @@ def f1(prediction: str, answer: str, empty_is_an_answer: bool) -> float:
     return (2 * precision * recall) / (precision + recall)
 
 
-def _questions(dataset: Any) -> Iterator[dict[str, Any]]:
-    """Yields the question dicts of a SQuAD file's content, or of its list of articles."""
-    articles = dataset["data"] if isinstance(dataset, dict) else dataset
-    for article in articles:
-        for paragraph in article["paragraphs"]:
-            yield from paragraph["qas"]
-
-
 def gold_answers(dataset: Any) -> dict[str, list[str]]:
     """Returns the gold texts of every question: ``{id: [text, …]}``, [] without an answer."""
+    articles = dataset["data"] if isinstance(dataset, dict) else dataset
     return {
         question["id"]: [answer["text"] for answer in question.get("answers", ())]
-        for question in _questions(dataset)
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
     }
+
+
+def best_scores(
+    prediction: str, answers: Sequence[str], empty_is_an_answer: bool
+) -> tuple[float, float]:
+    """Returns the highest `exact_match` and `f1` of a prediction with any of the answers."""
+    return (
+        max(exact_match(prediction, answer) for answer in answers),
+        max(f1(prediction, answer, empty_is_an_answer) for answer in answers),
+    )
 
 
 def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float]:
@@ -88,9 +93,8 @@ def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float
     exact_sum = f1_sum = 0.0
     for key, answers in gold.items():
         if key in predictions:
-            text = predictions[key]
-            exact_sum += max(exact_match(text, answer) for answer in answers)
-            f1_sum += max(f1(text, answer, empty_is_an_answer=False) for answer in answers)
+            scores = best_scores(predictions[key], answers, empty_is_an_answer=False)
+            exact_sum, f1_sum = exact_sum + scores[0], f1_sum + scores[1]
     return {
         "exact_match": 100.0 * exact_sum / len(gold),
         "f1": 100.0 * f1_sum / len(gold),
@@ -132,31 +136,9 @@ def raw_scores_v2(
     exact_scores, f1_scores = {}, {}
     for key, answers in gold.items():
         if key in predictions:
-            text = predictions[key]
             answers = [answer for answer in answers if normalize_answer(answer)] or [""]
-            exact_scores[key] = max(exact_match(text, answer) for answer in answers)
-            f1_scores[key] = max(f1(text, answer, empty_is_an_answer=True) for answer in answers)
+            exact_scores[key], f1_scores[key] = best_scores(predictions[key], answers, True)
     return exact_scores, f1_scores
-
-
-def _mean_scores(
-    exact_scores: Mapping[str, float],
-    f1_scores: Mapping[str, float],
-    keys: Sequence[str],
-    names: Sequence[str],
-) -> dict[str, float]:
-    """Returns mean scores in percent, and the number of questions.
-
-    Args:
-      names: keys of the result: exact match, F1, number of questions.
-    """
-    total = len(keys)
-    values = (
-        100.0 * sum(exact_scores[key] for key in keys) / total,
-        100.0 * sum(f1_scores[key] for key in keys) / total,
-        total,
-    )
-    return dict(zip(names, values, strict=True))
 
 
 def scores_v2(
@@ -178,11 +160,13 @@ def scores_v2(
         "HasAns_": [key for key in exact_scores if gold[key]],
         "NoAns_": [key for key in exact_scores if not gold[key]],
     }
-    result = {}
+    result: dict[str, float] = {}
     for prefix, keys in groups.items():
         if keys:
-            names = [f"{prefix}{name}{suffix}" for name in ("exact", "f1", "total")]
-            result.update(_mean_scores(exact_scores, f1_scores, keys, names))
+            for name, scores in (("exact", exact_scores), ("f1", f1_scores)):
+                mean = 100.0 * sum(scores[key] for key in keys) / len(keys)
+                result[f"{prefix}{name}{suffix}"] = mean
+            result[f"{prefix}total{suffix}"] = len(keys)
     return result
 
 

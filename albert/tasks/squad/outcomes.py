@@ -30,12 +30,9 @@ def question_outcomes(
         best, odds = answers.texts[key], answers.null_odds
         if odds is None and not gold:
             continue
-        if odds is None:
-            name, (exact, f1) = "exact_match", _scores_v1(gold, texts[key])
-        else:
-            name, (exact, f1) = "exact", _scores_v2(gold, texts[key])
+        exact, f1 = _scores(gold, texts[key], odds is not None)
         numbers = {
-            name: exact,
+            "exact_match" if odds is None else "exact": exact,
             "f1": f1,
             "probability": answers.nbest[key][0]["probability"],
             "has_answer": int(bool(gold)),
@@ -43,7 +40,7 @@ def question_outcomes(
         if odds is not None:
             numbers["null_odds"] = odds[key]
             if best:
-                scores = _scores_v2(gold, best)
+                scores = _scores(gold, best, is_v2=True)
                 numbers |= zip(("best_text_exact", "best_text_f1"), scores, strict=True)
         yield Outcome(
             key,
@@ -60,17 +57,13 @@ def question_outcomes(
         )
 
 
-def _scores_v1(gold: Sequence[str], text: str) -> tuple[float, float]:
-    """Returns exact match and F1 of a text in percent; `gold`: texts of the answers."""
-    exact = max(metrics.exact_match(text, answer) for answer in gold)
-    f1 = max(metrics.f1(text, answer, empty_is_an_answer=False) for answer in gold)
-    return 100.0 * exact, 100.0 * f1
-
-
-def _scores_v2(gold: Sequence[str], text: str) -> tuple[float, float]:
-    """Returns exact match and F1 of a text in percent, by the rules of SQuAD 2.0."""
-    exact, f1 = metrics.raw_scores_v2({"": gold}, {"": text})
-    return 100.0 * exact[""], 100.0 * f1[""]
+def _scores(gold: Sequence[str], text: str, is_v2: bool) -> tuple[float, float]:
+    """Returns exact match and F1 of a text in percent, by the rules of the version of SQuAD."""
+    if not is_v2:
+        exact, f1 = metrics.best_scores(text, gold, empty_is_an_answer=False)
+        return 100.0 * exact, 100.0 * f1
+    exact_scores, f1_scores = metrics.raw_scores_v2({"": gold}, {"": text})
+    return 100.0 * exact_scores[""], 100.0 * f1_scores[""]
 
 
 def _part_around(answer: str, paragraph: str) -> str:

@@ -204,7 +204,7 @@ class QuestionFiles:
 
     def evaluator(self) -> squad_task.Evaluator:
         """Returns an evaluator of the questions to answer."""
-        return squad_task.make_evaluator(self.kind, self.settings, lambda: self.to_answer)
+        return squad_task.Evaluator(self.kind, self.settings, lambda: self.to_answer)
 
     def data(self) -> "QuestionData":
         """Returns the data of a run."""

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,23 +106,17 @@ class Evaluator:
     """Collects the scores of windows and finds the answers in them.
 
     Args:
+      kind: `V1` or `V2`.
       questions: returns the questions; called when they are first needed.
-      decode: ``(questions, results) -> Answers``.
-      score: ``(articles of a SQuAD file, Answers) -> {name: score}``.
 
     Attributes:
       results: ``{unique id: {output of the model: array}}``, the collected scores of windows.
     """
 
     def __init__(
-        self,
-        questions: Callable[[], squad_answers.Questions],
-        decode: Callable[[squad_answers.Questions, dict[int, dict[str, np.ndarray]]], Answers],
-        score: Callable[[list[dict[str, Any]], Answers], dict[str, float]],
+        self, kind: str, settings: Settings, questions: Callable[[], squad_answers.Questions]
     ) -> None:
-        self._get_questions = questions
-        self._decode = decode
-        self._score = score
+        self._kind, self._settings, self._get_questions = kind, settings, questions
         self._positions = positions.Scores()
         self.results: dict[int, dict[str, np.ndarray]] = {}
 
@@ -140,12 +134,32 @@ class Evaluator:
             self.results[number] = dict(zip(names, values, strict=True))
 
     def answers(self) -> Answers:
-        """Returns the answers of the questions."""
-        return self._decode(self.questions, self.results)
+        """Finds the best text of each question, whether or not it is answerable."""
+        settings = self._settings
+        arguments = (
+            self.questions.examples,
+            self.questions.features,
+            self.results,
+            settings.n_best_size,
+            settings.max_answer_length,
+        )
+        if self._kind == V1:
+            return Answers(*squad_answers.predictions_v1(*arguments), null_odds=None)
+        # No null odds reach this threshold.
+        return Answers(*squad_answers.predictions_v2(*arguments, *settings.beams, math.inf))
 
     def score(self, answers: Answers) -> dict[str, float]:
         """Returns the scores of the answers and of the predicted positions, by name."""
-        return {**self._score(self.questions.dataset, answers), **self._positions.result()}
+        scores = self._score(answers.texts, answers.null_odds)
+        return {**scores, **self._positions.result()}
+
+    def _score(
+        self, texts: dict[str, str], null_odds: dict[str, float] | None = None
+    ) -> dict[str, float]:
+        """Returns the scores of texts by name, in percent, by the rules of the kind."""
+        if self._kind == V1:
+            return squad_metrics.evaluate_v1(self.questions.dataset, texts)
+        return squad_metrics.evaluate_v2(self.questions.dataset, texts, null_odds)
 
     def result(self) -> dict[str, float]:
         """Returns the scores of `answers` by name."""
@@ -157,9 +171,8 @@ class Evaluator:
 
     def baseline(self) -> dict[str, float]:
         """Returns exact match and F1 over all questions, by name, if none is answered."""
-        dataset = self.questions.dataset
-        texts = dict.fromkeys(squad_metrics.gold_answers(dataset), "")
-        scores = self._score(dataset, Answers(texts, {}, dict.fromkeys(texts, 0.0)))
+        texts = dict.fromkeys(squad_metrics.gold_answers(self.questions.dataset), "")
+        scores = self._score(texts)
         return {name: scores[name] for name in _OVERALL if name in scores}
 
 
@@ -190,50 +203,6 @@ def _eval_outputs_v1(
     return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **scores, **places}
 
 
-def _decode_v1(
-    questions: squad_answers.Questions,
-    results: Mapping[int, squad_answers.WindowScores],
-    settings: Settings,
-) -> Answers:
-    """Finds the answers of questions."""
-    texts, nbest = squad_answers.predictions_v1(
-        questions.examples,
-        questions.features,
-        results,
-        settings.n_best_size,
-        settings.max_answer_length,
-    )
-    return Answers(texts, nbest, None)
-
-
-def _score_v1(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
-    """Returns the scores of answers by name, in percent; `dataset`: articles of the SQuAD file."""
-    return squad_metrics.evaluate_v1(dataset, answers.texts)
-
-
-def _make_v1(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
-    """Returns the task of SQuAD 1.1; `evaluator` makes a new evaluator."""
-    from albert.model import heads
-    from albert.training import learning_signals
-
-    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
-        """Builds the model; `seed` is that of the new variables."""
-        return heads.SquadV1Model(config, compute, seed, settings.head)
-
-    return contracts.Task(
-        name=V1,
-        build_model=build_model,
-        eval_outputs=functools.partial(_eval_outputs_v1, max_seq_length=settings.max_seq_length),
-        evaluator=evaluator,
-        train_metrics=functools.partial(positions.train_metrics, names=_LOGITS),
-        best_metric="f1",
-        metrics=("exact_match", "f1"),
-        learning_signals=learning_signals.span_signals,
-        training_means=positions.TRAINING_MEANS,
-        results_form=results.SQUAD,
-    )
-
-
 def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns unique_ids [B], the scores of windows' beams, and `positions.eval_rows` by name."""
     import tensorflow as tf
@@ -244,64 +213,7 @@ def _eval_outputs_v2(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tenso
     return {"unique_ids": tf.reshape(features["unique_ids"], [-1]), **rows, **places}
 
 
-def _decode_v2(
-    questions: squad_answers.Questions,
-    results: Mapping[int, squad_answers.WindowScores],
-    settings: Settings,
-) -> Answers:
-    """Finds the best text of each question, whether or not it is answerable, and the null odds."""
-    texts, nbest, null_odds = squad_answers.predictions_v2(
-        questions.examples,
-        questions.features,
-        results,
-        settings.n_best_size,
-        settings.max_answer_length,
-        *settings.beams,
-        null_score_diff_threshold=math.inf,  # the best text of each question
-    )
-    return Answers(texts, nbest, null_odds)
-
-
-def _score_v2(dataset: list[dict[str, Any]], answers: Answers) -> dict[str, float]:
-    """Returns the scores of answers by name, in percent; `dataset`: articles of the SQuAD file."""
-    return squad_metrics.evaluate_v2(dataset, answers.texts, answers.null_odds)
-
-
-def _make_v2(settings: Settings, evaluator: Callable[[], Evaluator]) -> contracts.Task:
-    """Returns the task of SQuAD 2.0; `evaluator` makes a new evaluator."""
-    from albert.model import heads
-    from albert.training import learning_signals
-
-    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
-        """Builds the model; `seed` is that of the new variables."""
-        rate = settings.dropout_prob or 0.0
-        return heads.SquadV2Model(config, *settings.beams, rate, compute, seed, settings.head)
-
-    return contracts.Task(
-        name=V2,
-        build_model=build_model,
-        eval_outputs=_eval_outputs_v2,
-        evaluator=evaluator,
-        train_metrics=functools.partial(positions.train_metrics, names=_LOG_PROBS),
-        best_metric="f1",
-        metrics=("exact", "f1", "best_exact", "best_f1"),
-        learning_signals=learning_signals.span_or_none_signals,
-        training_means=positions.TRAINING_MEANS,
-        results_form=results.SQUAD,
-    )
-
-
-_BUILDERS = {V1: _make_v1, V2: _make_v2}
-_ANSWERING = {V1: (_decode_v1, _score_v1), V2: (_decode_v2, _score_v2)}
-KINDS = tuple(_BUILDERS)
-
-
-def make_evaluator(
-    kind: str, settings: Settings, questions: Callable[[], squad_answers.Questions]
-) -> Evaluator:
-    """Returns an evaluator of SQuAD 1.1 (`V1`) or 2.0 (`V2`)."""
-    decode, score = _ANSWERING[kind]
-    return Evaluator(questions, functools.partial(decode, settings=settings), score)
+KINDS = (V1, V2)
 
 
 def make_task(
@@ -314,4 +226,37 @@ def make_task(
     Args:
       questions: returns the questions of its evaluators; called when they are first needed.
     """
-    return _BUILDERS[kind](settings, functools.partial(make_evaluator, kind, settings, questions))
+    from albert.model import heads
+    from albert.training import learning_signals
+
+    def build_model(config: AlbertConfig, compute: "Compute", seed: int) -> heads.Model:
+        """Builds the model; `seed` is that of the new variables."""
+        if kind == V1:
+            return heads.SquadV1Model(config, compute, seed, settings.head)
+        rate = settings.dropout_prob or 0.0
+        return heads.SquadV2Model(config, *settings.beams, rate, compute, seed, settings.head)
+
+    partial = functools.partial
+    of_kind: dict[str, Any] = {
+        V1: {
+            "eval_outputs": partial(_eval_outputs_v1, max_seq_length=settings.max_seq_length),
+            "train_metrics": partial(positions.train_metrics, names=_LOGITS),
+            "metrics": ("exact_match", "f1"),
+            "learning_signals": learning_signals.span_signals,
+        },
+        V2: {
+            "eval_outputs": _eval_outputs_v2,
+            "train_metrics": partial(positions.train_metrics, names=_LOG_PROBS),
+            "metrics": ("exact", "f1", "best_exact", "best_f1"),
+            "learning_signals": learning_signals.span_or_none_signals,
+        },
+    }
+    return contracts.Task(
+        name=kind,
+        build_model=build_model,
+        evaluator=partial(Evaluator, kind, settings, questions),
+        best_metric="f1",
+        training_means=positions.TRAINING_MEANS,
+        results_form=results.SQUAD,
+        **of_kind[kind],
+    )
