@@ -98,17 +98,6 @@ def answer_of(labels: Sequence[str], value: Any) -> str | float | tuple[str, ...
     return tuple(label for label, is_in in zip(labels, value, strict=True) if is_in)
 
 
-def _tsv_lines(
-    labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
-) -> Iterator[str]:
-    """Yields the lines of a table, first the names of its columns."""
-    names, values = extra
-    yield "\t".join(["id", "prediction", *(_PROBABILITY + label for label in labels), *names])
-    for row, texts in zip(rows, values, strict=False):
-        cells = [re.sub(f"{tables.NOT_IN_NAMES}+", " ", text) for text in texts]
-        yield "\t".join([row.guid, row.chosen, *map(_number, row.probabilities.values()), *cells])
-
-
 def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     """Returns a JSON-ready `Prediction`.
 
@@ -119,16 +108,6 @@ def to_dict(labels: Sequence[str], row: Prediction) -> dict[str, Any]:
     if labels:
         fields["probabilities"] = dict(row.probabilities)
     return fields | ({"truncated": True} if row.truncated else {})
-
-
-def _json_lines(
-    labels: Sequence[str], rows: Iterable[Prediction], extra: ExtraColumns
-) -> Iterator[str]:
-    """Yields the text of a JSON object for each prediction."""
-    names, values = extra
-    for row, texts in zip(rows, values, strict=False):
-        added = dict(zip(names, texts, strict=True))
-        yield tables.json_line({**to_dict(labels, row), **added}).rstrip("\n")
 
 
 def write_predictions(
@@ -146,10 +125,19 @@ def write_predictions(
       extra: names of extra columns or keys, and their texts for each prediction; in tsv
         blanks replace tabs and line breaks.
     """
-    make_lines = {"tsv": _tsv_lines, "jsonl": _json_lines}[form]
-    file.writelines(
-        f"{line}\n" for line in make_lines(labels, rows, extra or ((), itertools.repeat(())))
-    )
+    names, values = extra or ((), itertools.repeat(()))
+    pairs = zip(rows, values, strict=False)
+    if form == "jsonl":
+        for row, texts in pairs:
+            added = dict(zip(names, texts, strict=True))
+            file.write(tables.json_line({**to_dict(labels, row), **added}))
+        return
+    columns = ["id", "prediction", *(_PROBABILITY + label for label in labels), *names]
+    file.write("\t".join(columns) + "\n")
+    for row, texts in pairs:
+        cells = [re.sub(f"{tables.NOT_IN_NAMES}+", " ", text) for text in texts]
+        columns = [row.guid, row.chosen, *map(_number, row.probabilities.values()), *cells]
+        file.write("\t".join(columns) + "\n")
 
 
 def write_table(output_dir: str, labels: Sequence[str], rows: Iterable[Prediction]) -> None:

@@ -85,11 +85,8 @@ def _levels(high_only: bool, middle_only: bool) -> tuple[str, ...]:
     """Returns the levels to read, of `LEVELS`; raises InputError if both switches are true."""
     if high_only and middle_only:
         raise file_io.InputError("high_only and middle_only contradict each other; give one")
-    return tuple(
-        level
-        for level in LEVELS
-        if not (high_only and level == "middle") and not (middle_only and level == "high")
-    )
+    is_omitted = {"middle": high_only, "high": middle_only}
+    return tuple(level for level in LEVELS if not is_omitted[level])
 
 
 def _by_number(name: str) -> tuple[int, str]:

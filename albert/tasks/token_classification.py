@@ -420,15 +420,6 @@ class Files:
         for number, sentence in enumerate(self.sentences(split)):
             yield from parts_of(sentence, number, self.labels, max_seq_length, tokenizer)
 
-    def fingerprint(self, split: str) -> dict[str, Any]:
-        """Returns a JSON-ready dict of SHA-256, format, columns and labels of a split."""
-        return {
-            "data_sha256": file_io.sha256(self.files[split]),
-            "format": word_files.format_of(self.files[split]),
-            "columns": dataclasses.asdict(self.columns),
-            "labels": list(self.labels),
-        }
-
 
 def predictions(
     sentences: Iterable[word_files.Sentence],
@@ -475,7 +466,13 @@ class TokenData(example_data.ExampleData[Part]):
 
     def fingerprint(self, split: str) -> dict[str, Any]:
         """Returns a JSON-ready dict that identifies the data of a split, such as its SHA-256."""
-        return self.sentence_files.fingerprint(split)
+        files = self.sentence_files
+        return {
+            "data_sha256": file_io.sha256(files.files[split]),
+            "format": word_files.format_of(files.files[split]),
+            "columns": dataclasses.asdict(files.columns),
+            "labels": list(files.labels),
+        }
 
     def examples(self, split: str) -> Iterator[Part]:
         """Yields the parts of the sentences of a split."""

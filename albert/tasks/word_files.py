@@ -12,7 +12,6 @@ a line.
 
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
@@ -118,16 +117,15 @@ def read_lines(
     """
     if form == "txt":
         texts = ((f"{name} line {i}", line) for i, line in file_io.text_lines(lines, name))
-        yield from tables.each(texts, _sentence_of_text, skipped)
+        yield from tables.each(
+            texts,
+            lambda i, place, text: Sentence(str(i), words_of(text, place), None, place),
+            skipped,
+        )
     elif form == "jsonl":
         yield from _read_jsonl(lines, name, columns, labeled, skipped)
     else:
         yield from _read_conll(lines, name, columns, labeled)
-
-
-def _sentence_of_text(number: int, place: str, text: str) -> Sentence:
-    """Returns the sentence of a text that is split at white space, without labels."""
-    return Sentence(str(number), words_of(text, place), None, place)
 
 
 def words_of(text: str, place: str) -> tuple[str, ...]:
@@ -325,14 +323,6 @@ class Prediction:
     truncated: bool = False
 
 
-def _conll_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
-    """Yields a line per word with its label, if known, and predicted label, then an empty line."""
-    columns = [prediction.sentence.words, prediction.sentence.labels, prediction.labels]
-    for fields in zip(*(column for column in columns if column is not None), strict=True):
-        yield "\t".join(fields)
-    yield ""
-
-
 def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
     """Returns id, words, labels, probabilities, entities and truncated, JSON-ready by name.
 
@@ -354,11 +344,6 @@ def to_dict(prediction: Prediction, marks: bool) -> dict[str, Any]:
     return row | ({"truncated": True} if prediction.truncated else {})
 
 
-def _json_lines(prediction: Prediction, marks: bool) -> Iterator[str]:
-    """Yields the line of a prediction: its `to_dict` as JSON."""
-    yield json.dumps(to_dict(prediction, marks), ensure_ascii=False)
-
-
 def write_predictions(
     file: IO[str], form: str, labels: Iterable[str], rows: Iterable[Prediction]
 ) -> None:
@@ -371,6 +356,11 @@ def write_predictions(
         last, text).
     """
     marks = entities.mark_entities(labels)
-    make_lines = {"conll": _conll_lines, "jsonl": _json_lines}[form]
     for row in rows:
-        file.writelines(f"{line}\n" for line in make_lines(row, marks))
+        if form == "jsonl":
+            file.write(tables.json_line(to_dict(row, marks)))
+            continue
+        columns = (row.sentence.words, row.sentence.labels, row.labels)
+        words = zip(*(column for column in columns if column is not None), strict=True)
+        file.writelines("\t".join(fields) + "\n" for fields in words)
+        file.write("\n")
