@@ -197,8 +197,7 @@ def _errors_of_resamples(
 ) -> Floats:
     """Computes errors [R] of bootstrap samples of sorted top probabilities, right or not [N].
 
-    Args:
-      places: [texts, examples of each], the places of the examples of a text among the sorted.
+    `places` [texts, examples of each] are the places of the examples of a text among the sorted.
     """
     rng, size = np.random.default_rng(1), len(confidences)
 
@@ -373,10 +372,7 @@ def tail(errors: int, count: int, rate: float) -> float:
 
 def upper_bound(errors: int, count: int, risk: float) -> float:
     """Returns the error rate that is exceeded with a probability of at most `risk`: the exact
-    bound of Clopper and Pearson (1934).
-
-    Args:
-      errors, count: number of wrong examples, and of all.
+    bound of Clopper and Pearson (1934) for `errors` among `count` examples.
     """
     if errors >= count:
         return 1.0
@@ -401,9 +397,6 @@ def first_count(max_error: float, examples: int) -> int:
 
     So many that three quarters of the promised rate would pass, so that a few wrong labels among
     the most certain examples do not end the search; a quarter of the examples, if that can pass.
-
-    Args:
-      max_error: the promised error rate.
     """
     risk, count = 1 - CONFIDENCE, math.ceil(_least(max_error))
     enough = examples // 4
@@ -559,11 +552,7 @@ def count_above(
 
 
 def _needed(errors: Integers, answered: Integers, size: int, max_error: float) -> int | None:
-    """Estimates how many examples would be enough at these error rates; None if none would be.
-
-    Args:
-      errors, answered: [G] counts of examples above each threshold.
-    """
+    """Estimates how many examples would be enough at these error rates; None if none would be."""
     deviation = 1.645 * math.sqrt(max_error * (1 - max_error))  # one-sided, for 95%
     least, counts = _least(max_error), []
     for wrong, count in zip(errors, answered, strict=True):

@@ -69,22 +69,15 @@ def constant_answer(counts: Sequence[results.ClassCount], positive: int = 1) -> 
     Args:
       positive: id of the class, of two, whose probability ranks the examples.
     """
-    total, best = sum(row.labels for row in counts), max(counts, key=lambda row: row.labels)
-
-    def answers(name: str) -> list[results.ClassCount]:
-        """Returns the counts if all examples got the label `name`."""
-        return [
-            row._replace(
-                predictions=total * (row.name == name), right=row.labels * (row.name == name)
-            )
-            for row in counts
-        ]
-
+    total = sum(row.labels for row in counts)
+    constant = [row._replace(predictions=total, right=row.labels) for row in counts]
     # The most frequent class is the best answer for means, a class itself for its own scores.
-    scores = measure(answers(best.name))
-    for row in counts:
-        own = row._replace(predictions=total, right=row.labels)
-        scores |= {f"{score}_{row.name}": getattr(own, score) for score in _OF_A_CLASS}
+    best = max(constant, key=lambda row: row.labels)
+    scores = measure(
+        [row if row is best else row._replace(predictions=0, right=0) for row in constant]
+    )
+    for row in constant:
+        scores |= {f"{score}_{row.name}": getattr(row, score) for score in _OF_A_CLASS}
         del scores[f"recall_{row.name}"]
     if len(counts) == 2:
         is_defined = all(row.labels for row in counts)

@@ -106,17 +106,13 @@ def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
                 f"weight for each of {tables.name_list(labels, _SHOWN)}"
             )
     for label, weight in weights.items():
-        if not _is_weight(weight):
+        # A weight of a normal float32 keeps its precision.
+        if not (json_shapes.is_number(weight) and _LEAST <= weight <= _MOST):
             raise file_io.InputError(
                 f"{path}: the weight of {label!r} is {weight!r}, expected a number above 0 that "
                 f"float32 holds, from {_LEAST:.2g} to {_MOST:.2g}"
             )
     return {label: float(weights[label]) for label in labels}
-
-
-def _is_weight(value: Any) -> bool:
-    """Returns whether a value of JSON is a number above 0 that float32 holds with its precision."""
-    return json_shapes.is_number(value) and _LEAST <= value <= _MOST
 
 
 def describe(weights: Mapping[str, float], counts: Mapping[str, int]) -> str:

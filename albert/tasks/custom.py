@@ -56,11 +56,7 @@ def find_positive(names: Iterable[str]) -> str:
 
 
 def _read_label(row: Mapping[str, Any], column: str | None, place: str) -> str:
-    """Returns the only label of a row as text.
-
-    Args:
-      place: file and line of the row, for messages.
-    """
+    """Returns the only label of a row as text."""
     if isinstance(row.get(column or ""), list):
         raise file_io.InputError(
             f"{place}: column {column!r} must be one label, found a list; for several labels per "
@@ -177,11 +173,7 @@ class _Counts:
 
 
 def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
-    """Returns the labels of a train file from its `_Counts`; () for regression.
-
-    Args:
-      kind: "classification" or "regression"; None: decided by the labels.
-    """
+    """Returns the labels of a train file from its `_Counts`; () for regression."""
     if kind is None:
         counts.check_finite()
     if (kind or counts.guess_kind()) == "regression":
@@ -281,7 +273,6 @@ def in_order_of(
 
     Args:
       words: {label: its meaning}, which may also name the head's labels; None: none.
-      data: what has the labels, for messages.
     """
     ordered = head.order(kind, labels, words, data)
     if ordered:
@@ -295,11 +286,7 @@ def _labels_of_head(
     columns: tables.Columns,
     kind: str | None,
 ) -> tuple[str, ...]:
-    """Returns the labels of a model, of which there is no train file; () for regression.
-
-    Args:
-      kind: "classification" or "regression"; None: that of the model.
-    """
+    """Returns the labels of a model, of which there is no train file; () for regression."""
     own_kind = KINDS[not head.labels]
     if kind not in (None, own_kind):
         raise file_io.InputError(f"label_type={kind}, but {head.path} is that of a {own_kind}")
@@ -477,7 +464,6 @@ class CustomTask:
         """Returns the example of a row.
 
         Args:
-          place: file and line of the row, for messages.
           number, label: id of the example unless the row has one, and its label.
         """
         columns = (

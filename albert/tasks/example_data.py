@@ -67,11 +67,7 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def inputs(self, number: int, example: E, cuts: model_inputs.Cuts) -> Iterable[Features]:
-        """Returns the features of each record of an example: arrays by name.
-
-        Args:
-          number: number of the example in its split.
-        """
+        """Returns the features of each record of an example: arrays by name."""
 
     @abc.abstractmethod
     def fingerprint(self, split: str) -> Mapping[str, Any]:

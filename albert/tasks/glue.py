@@ -262,9 +262,7 @@ class GlueTask:
     ) -> Iterator[InputExample]:
         """Yields the examples of a split; those of test data have the first label, or 0.0.
 
-        Args:
-          use_spm: whether to normalize texts for SentencePiece.
-          do_lower_case: whether this also lower-cases them.
+        For the last arguments see `make_example`.
         """
         reader = _Reader(self, self.path(data_dir, split), split)
         for number, columns in reader:
@@ -555,11 +553,6 @@ def convert_long_example(
 ) -> list[example_data.Features]:
     """Converts an example to the features of one input or, if it is long, of several windows.
 
-    Args:
-      max_seq_length: S.
-      cuts: counts texts that are cut; None: they are not counted.
-      number: number of the example in its split.
-
     Returns:
       The features of `convert_example` of each input; with windows also `long_texts.FEATURES`,
       int64 [].
@@ -584,12 +577,7 @@ def encode_long(
     tokenizer: tokenization.FullTokenizer,
     cuts: model_inputs.Cuts | None = None,
 ) -> list[long_texts.Window]:
-    """Returns the ids of each input of an example: of one, or of several windows of a long text.
-
-    Args:
-      max_seq_length: S.
-      cuts: counts texts that are cut; None: they are not counted.
-    """
+    """Returns the ids of each input of an example: of one, or of several windows of a long text."""
     ids_b = None if example.text_b is None else tokenizer.encode(example.text_b)
     return rule.read(tokenizer.encode(example.text_a), ids_b, max_seq_length, cuts)
 
@@ -616,11 +604,7 @@ def _label_id(
 def feature_specs(
     seq_length: int, is_regression: bool = False, has_windows: bool = False
 ) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_long_example`.
-
-    Args:
-      seq_length: S.
-    """
+    """Returns the `tfrecord.FeatureSpec` of each feature of `convert_long_example`."""
     spec = tfrecord.FeatureSpec
     further = long_texts.FEATURES if has_windows else ()
     return (
@@ -636,9 +620,6 @@ def feature_specs(
 def eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns rows for `metrics.Evaluator` by name: label_ids, predictions, per_example_loss and
     is_real_example [B], probabilities [B, K], and of windows `long_texts.FEATURES` [B].
-
-    Args:
-      outputs, features: outputs and inputs of the model, by the same names.
     """
     return {
         **{name: features[name] for name in long_texts.FEATURES if name in features},
@@ -715,9 +696,7 @@ def make_task(
     """Returns the `contracts.Task` of a GLUE task.
 
     Args:
-      dropout_prob: dropout of the pooled output in training.
       scale: unit in which a regression is trained.
-      decision: how the scores of a classifier become answers.
       class_weights: weights of the labels in the loss by id; empty: all count the same.
     """
     from albert.model import heads
@@ -771,7 +750,6 @@ def make_data(
     """Returns the `contracts.Data` of a GLUE task.
 
     Args:
-      max_seq_length: S.
       data_dir: folder of the tasks' folders; None: the task has its own files.
       predicted: split whose examples are predicted, "test" or "dev".
     """

@@ -259,11 +259,7 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
 
 
 def find_pretrained(path: str) -> sources.Source | None:
-    """Finds the files of a pre-trained model by its folder; None if there is another model or none.
-
-    Args:
-      path: folder of a pre-training run, or a published or a Hugging Face model.
-    """
+    """Finds the files of the pre-trained model in a folder; None for another model or none."""
     names = file_io.listdir(path) if file_io.is_dir(path) else []
     if sources.DESCRIPTION_NAME in names:
         return None
@@ -308,12 +304,7 @@ def write_folder(
     settings: dict[str, Any],
     replace: bool = True,
 ) -> None:
-    """Writes the files that make a model usable without flags.
-
-    Args:
-      kind: key of `KINDS`.
-      settings: JSON-ready settings of the kind, such as its labels.
-    """
+    """Writes the files that make a model usable without flags."""
     is_written = model_folder.write(path, kind, config, source, settings, replace)
     if is_written and KINDS[kind].has_labels:
         custom.save_labels(path, settings["labels"])

@@ -1,7 +1,8 @@
 """Scores of several labels per text, with the definitions of scikit-learn.
 
-A score whose denominator is 0 is 0; means over labels are over all of them. Letters in shapes: see
-the docstring of the package.
+A score whose denominator is 0 is 0; means over labels are over all of them. If not stated
+otherwise, labels and predictions are [B, K], 1 for labels of the text, probabilities [B, K], and
+names those of the K labels by id.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,11 +36,7 @@ def results_form(labels: Sequence[str]) -> results.ResultsFormat:
 def count(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray
 ) -> tuple[results.ClassCount, ...]:
-    """Counts the texts of each label.
-
-    Args:
-      labels, predictions: [B, K], 1 for labels of the text.
-    """
+    """Counts the texts of each label."""
     labels, predictions = labels.astype(bool), predictions.astype(bool)
     counts = [side.sum(axis=0).tolist() for side in (labels, predictions, labels & predictions)]
     return tuple(results.ClassCount(*row) for row in zip(names, *counts, strict=True))
@@ -62,11 +59,7 @@ def score_counts(counts: Sequence[results.ClassCount]) -> dict[str, float]:
 
 
 def score_sets(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Computes ``samples_f1``, ``subset_accuracy`` and ``hamming_loss`` of texts' sets of labels.
-
-    Args:
-      labels, predictions: [B, K], 1 for labels of the text.
-    """
+    """Computes ``samples_f1``, ``subset_accuracy`` and ``hamming_loss`` of sets of labels."""
     labels, predictions = labels.astype(bool), predictions.astype(bool)
     both = np.count_nonzero(labels & predictions, axis=1)
     sizes = np.count_nonzero(labels, axis=1) + np.count_nonzero(predictions, axis=1)
@@ -92,11 +85,7 @@ def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndar
 def measure(
     names: Sequence[str], labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, float]:
-    """Computes all scores by name: `AVERAGES`, `names_by_label` and ``support_<label>``.
-
-    Args:
-      probabilities: [B, K].
-    """
+    """Computes all scores by name: `AVERAGES`, `names_by_label` and ``support_<label>``."""
     precisions = average_precisions(labels, probabilities)
     return {
         **score_counts(count(names, labels, predictions)),
@@ -106,11 +95,7 @@ def measure(
 
 
 def _named(names: Sequence[str], precisions: np.ndarray) -> Mapping[str, float]:
-    """Returns ``average_precision_<label>`` of each label, and ``macro_average_precision``.
-
-    Args:
-      precisions: average precision of each label [K].
-    """
+    """Returns ``average_precision_<label>`` of each label, and ``macro_average_precision``."""
     values = zip(names, precisions.tolist(), strict=True)
     return {
         "macro_average_precision": float(np.mean(precisions)),
@@ -123,9 +108,6 @@ def constant_answer(names: Sequence[str], labels: np.ndarray) -> dict[str, float
 
     For scores of labels and their means, all texts have a label or none has it; there is none for
     recall, which is then 1. For the other scores all texts have the most frequent set of labels.
-
-    Args:
-      labels: [B, K], 1 for labels of the text.
     """
     sets, counts = np.unique(labels, axis=0, return_counts=True)
     frequent = np.broadcast_to(sets[np.argmax(counts)], labels.shape)

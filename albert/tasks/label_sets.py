@@ -59,7 +59,7 @@ class LabelFormat:
     @classmethod
     def from_folder(cls, folder: model_folder.ModelFolder) -> "LabelFormat":
         """Builds the format in the description of a model."""
-        separator = folder.setting("label_separator", _is_text)
+        separator = folder.setting("label_separator", lambda x: isinstance(x, str) and x != "")
         columns = folder.setting("label_columns", lambda value: isinstance(value, list))
         return cls(separator, tuple(columns))
 
@@ -84,7 +84,6 @@ class LabelFormat:
 
         Args:
           column: column of the labels; None: `columns` have them.
-          place: file and line, for messages.
         """
         if self.columns:
             return [name for name in self.columns if _read_bit(row, name, place)]
@@ -101,11 +100,6 @@ class LabelFormat:
                 f"{self.separator!r} between (label_separator), or empty; found {value!r}"
             )
         return list(dict.fromkeys(names))
-
-
-def _is_text(value: object) -> bool:
-    """Returns whether a value of JSON is a text that is not empty."""
-    return isinstance(value, str) and bool(value)
 
 
 def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:
@@ -147,11 +141,7 @@ def _check_counts(
     form: LabelFormat,
     is_given: bool,
 ) -> None:
-    """Rejects labels that cannot be learned, or that another separator would split.
-
-    Args:
-      is_given: whether the user gave the separator, which must then occur.
-    """
+    """Rejects labels that cannot be learned, or that another separator would split."""
     total = sum(sets.values())
     if missing := [name for name in form.columns if not counts.get(name)]:
         raise file_io.InputError(

@@ -4,14 +4,13 @@ Letters in shapes: N texts, K labels.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from albert.model import decision as decisions
 from albert.tasks import calibration, label_set_scores
-from albert.training import results
 
 THRESHOLD = "threshold_"  # prefixes of results
 _CROSS_FITTED = "cross_fitted_"
@@ -130,26 +129,15 @@ def choose(names: Sequence[str], probabilities: np.ndarray, labels: np.ndarray) 
     plain = probabilities >= np.float32(decisions.THRESHOLD)
     sides = [label_set_scores.count(names, labels, side) for side in (plain, fitted)]
     means = [label_set_scores.score_counts(side) for side in sides]
+    chosen = [best_threshold(*column) for column in columns]
     return Choice(
-        tuple(_rows(names, [best_threshold(*column) for column in columns], *sides)),
+        tuple(
+            Row(name, threshold, before.labels, before.f1, after.f1)
+            for name, threshold, before, after in zip(names, chosen, *sides, strict=True)
+        ),
         len(labels),
         {name: (means[0][name], means[1][name]) for name in ("micro_f1", "macro_f1")},
     )
-
-
-def _rows(
-    names: Sequence[str],
-    thresholds: Sequence[float],
-    plain: Iterable[results.ClassCount],
-    fitted: Iterable[results.ClassCount],
-) -> Iterable[Row]:
-    """Yields the row of each label, with its F1 at the usual and at the chosen threshold.
-
-    Args:
-      plain, fitted: counts of each label at `decisions.THRESHOLD`, and cross-fitted.
-    """
-    for name, threshold, before, after in zip(names, thresholds, plain, fitted, strict=True):
-        yield Row(name, threshold, before.labels, before.f1, after.f1)
 
 
 def lines(names: Sequence[str], decision: decisions.Decision) -> dict[str, float]:

@@ -29,7 +29,6 @@ def divide(
     """Returns quotients [...]; 0 where the divisor is 0, and NaN where they are not defined.
 
     Args:
-      part, whole: dividends and divisors [...].
       is_defined: bool [...], where quotients are defined; True: everywhere.
     """
     quotients = np.divide(part, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
@@ -37,10 +36,9 @@ def divide(
 
 
 def f1_of_counts(right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray) -> npt.NDArray:
-    """Computes the F1 [...] of a class; NaN if it is never true.
+    """Computes the F1 [...] of a class from its correct predictions, predictions and labels.
 
-    Args:
-      right, predicted, true: numbers [...] of its correct predictions, predictions and labels.
+    It is NaN if the class is never true.
     """
     return divide(2 * right, predicted + true, true > 0)
 

@@ -73,7 +73,6 @@ class ModelHead:
         Labels without names are matched with numbers from 0 only: no other order is certain.
 
         Args:
-          kind: kind of model that the run needs, key of `kinds.KINDS`.
           words: {label of the run: the name that the model may have for it}; None: no others.
 
         Returns:
@@ -119,11 +118,7 @@ class ModelHead:
         return [names.get(label) for label in self.labels] == list(labels)
 
     def _names(self, labels: Sequence[str], words: Mapping[str, str]) -> dict[str, str]:
-        """Returns {label of the model: label of a run} for those that mean the same.
-
-        Args:
-          words: {label: another name of it}.
-        """
+        """Returns {label of the model: label of a run} for those that mean the same."""
         label_of_key = {_key(words[label]): label for label in labels if label in words}
         label_of_key |= {_key(label): label for label in labels}
         keys = {_key(label) for label in self.labels}
@@ -187,12 +182,7 @@ def _read_huggingface(folder: str) -> ModelHead | None:
 
 
 def report(head: ModelHead, labels: Sequence[str], sorted_labels: Sequence[str]) -> None:
-    """Logs the order of labels that comes from a model, if it is not the usual one.
-
-    Args:
-      labels: labels in the order of the model.
-      sorted_labels: labels in the usual order.
-    """
+    """Logs the order of labels that comes from a model, if it is not the usual, sorted one."""
     if head.is_unnamed:
         logging.info(
             "%s gives its labels no names: the labels %s are taken as their numbers",
@@ -214,11 +204,7 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 def _described(kind: str, labels: Sequence[str]) -> str:
-    """Returns kind and labels of a model in words.
-
-    Args:
-      labels: label names by id; empty: none are known, or it is a regression.
-    """
+    """Returns kind and labels of a model in words."""
     if labels:
         return f"the kind {kind} with {len(labels)} labels: {_listed(labels)}"
     return f"the kind {kind}{' for numbers' if kind == 'classifier' else ''}"

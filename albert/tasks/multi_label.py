@@ -13,14 +13,7 @@ import numpy as np
 from albert.data import tfrecord
 from albert.model import decision as decisions
 from albert.model import head_config
-from albert.tasks import (
-    custom,
-    glue,
-    label_set_scores,
-    label_sets,
-    metrics,
-    prediction_files,
-)
+from albert.tasks import custom, glue, label_set_scores, label_sets, metrics, prediction_files
 from albert.text import long_texts
 from albert.training import contracts, results
 

@@ -60,10 +60,10 @@ class Outcome:
         return {key: x for key, x in fields.items() if key in needed or x not in (None, "", {})}
 
 
-def shortened(text: str) -> str:
-    """Returns the first `MAX_TEXT` characters of a text, with single spaces between words."""
+def shortened(text: str, maximum: int = MAX_TEXT) -> str:
+    """Returns the first `maximum` characters of a text, with single spaces between words."""
     text = " ".join(text.split())
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+    return text if len(text) <= maximum else text[:maximum] + "…"
 
 
 def remove(output_dir: str) -> None:

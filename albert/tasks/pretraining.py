@@ -80,12 +80,7 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
 def _describe(
     name: str, place: tuple[int, ...], features: Mapping[str, np.ndarray], limits: Mapping[str, int]
 ) -> str:
-    """Returns the message on a value that `prepare` refuses.
-
-    Args:
-      name: key of `_invalid_values`.
-      place: index of the value in its array.
-    """
+    """Returns the message on a value that `prepare` refuses."""
     value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
         return (
@@ -164,11 +159,7 @@ def _train_metrics(
 
 
 class Evaluator:
-    """Adds up the sums of examples.
-
-    Args:
-      sentence: name of the sentence task in metrics; None: not measured.
-    """
+    """Adds up the sums of examples; for `sentence` see `_row_sums`."""
 
     def __init__(self, sentence: str | None = "sentence_order") -> None:
         self._totals: dict[str, float] = {}
@@ -291,11 +282,7 @@ def make_data(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingData(contracts.Data):
-    """Records of `create_pretraining_data`, of which nothing is predicted.
-
-    Attributes:
-      inputs: {"train": …, "dev": …}, see `make_data`.
-    """
+    """Records of `create_pretraining_data`, of which nothing is predicted; see `make_data`."""
 
     inputs: Mapping[str, dynamic_masking.RecordFiles]
     settings: Reading
@@ -315,7 +302,34 @@ class PretrainingData(contracts.Data):
 
     def reading(self, paths: Sequence[str]) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which these files are read; errors name invalid records."""
-        return _report_damage(self.inputs, self.settings, paths)
+        reading = self.settings
+        unmasked = {
+            path
+            for records in self.inputs.values()
+            if records.without_masks
+            for path in records.paths
+        }
+        specs = instances.feature_specs(*reading.lengths, False, reading.sentence_labels)
+        find_wrong = functools.partial(_invalid_values, limits=reading.limits)
+        describe = functools.partial(_describe, limits=reading.limits)
+
+        def find_masked() -> str:
+            """Returns the message on the first invalid record with masks."""
+            masked = [path for path in paths if path not in unmasked]
+            return record_values.find_wrong_record(masked, specs, find_wrong, describe)
+
+        def find_unmasked() -> str:
+            """Returns the message on the first invalid record without masks."""
+            unmasked_paths = [path for path in paths if path in unmasked]
+            assert reading.masker  # which records without masks need
+            vocab_size = len(reading.masker.vocabulary.word_starts)
+            return dynamic_masking.find_invalid_record(
+                unmasked_paths, reading.lengths[0], vocab_size
+            )
+
+        return record_values.report_damage(
+            paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}
+        )
 
     def read_ids(self) -> list:
         """Raises `ValueError`: pre-training has no predictions."""
@@ -345,31 +359,3 @@ def _checked_specs(
         if split == "train" or records is not files["train"]:
             record_files.check_files(records.paths, file_specs, _HINT)
     return specs
-
-
-def _report_damage(
-    files: Mapping[str, dynamic_masking.RecordFiles], reading: Reading, paths: Sequence[str]
-) -> contextlib.AbstractContextManager:
-    """Returns a context in which files are read; errors name the invalid record."""
-    unmasked = {
-        path for records in files.values() if records.without_masks for path in records.paths
-    }
-    specs = instances.feature_specs(*reading.lengths, False, reading.sentence_labels)
-    find_wrong = functools.partial(_invalid_values, limits=reading.limits)
-    describe = functools.partial(_describe, limits=reading.limits)
-
-    def find_masked() -> str:
-        """Returns the message on the first invalid record with masks."""
-        masked = [path for path in paths if path not in unmasked]
-        return record_values.find_wrong_record(masked, specs, find_wrong, describe)
-
-    def find_unmasked() -> str:
-        """Returns the message on the first invalid record without masks."""
-        unmasked_paths = [path for path in paths if path in unmasked]
-        assert reading.masker  # which records without masks need
-        vocab_size = len(reading.masker.vocabulary.word_starts)
-        return dynamic_masking.find_invalid_record(unmasked_paths, reading.lengths[0], vocab_size)
-
-    return record_values.report_damage(
-        paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}
-    )

@@ -72,9 +72,7 @@ class RaceExample:
         common = common[: common.rfind(" ") + 1]
         endings = (text[len(common) :] for text in self.endings)
         choices = (f"{a}: {text}" for a, text in zip(_LETTERS, endings, strict=False))
-        article = " ".join(self.article.split())
-        if len(article) > _SHOWN_OF_ARTICLE:
-            article = article[:_SHOWN_OF_ARTICLE] + "…"
+        article = outcomes.shortened(self.article, _SHOWN_OF_ARTICLE)
         return f"{common}{' | '.join(choices)} — {article}"
 
 
@@ -97,9 +95,6 @@ def _by_number(name: str) -> tuple[int, str]:
 
 def data_files(data_dir: str, split: str, level: str) -> list[str]:
     """Returns the paths of the passages of a split and level.
-
-    Args:
-      data_dir: folder that holds the folder RACE.
 
     Returns:
       ``[…/all.txt]`` if that file exists, else all .txt files, as published, by number.
@@ -212,6 +207,7 @@ def iter_race_examples(
 
     Args:
       data_dir: folder that holds ``RACE/<split>/<level>/``.
+      do_lower_case: whether to lower-case the texts.
       high_only, middle_only: whether to omit the other level.
       use_spm: whether to normalize texts for SentencePiece.
 
@@ -257,16 +253,7 @@ def read_race_examples(
     middle_only: bool = False,
     use_spm: bool = True,
 ) -> list[RaceExample]:
-    """Reads a split, the middle level first.
-
-    Args:
-      data_dir: folder that holds ``RACE/<split>/<level>/``, with ``all.txt`` (one JSON per line) or
-        the published files of one passage each.
-      split: "train", "dev" or "test".
-      do_lower_case: whether to lower-case the texts.
-      high_only, middle_only: whether to omit the other level.
-      use_spm: whether to normalize texts for SentencePiece.
-    """
+    """Reads a split, the middle level first; for the arguments see `iter_race_examples`."""
     return list(iter_race_examples(data_dir, split, do_lower_case, high_only, middle_only, use_spm))
 
 
@@ -331,10 +318,7 @@ def feature_specs(seq_length: int) -> tuple[tfrecord.FeatureSpec, ...]:
 # --- evaluation and prediction ----------------------------------------------------------------
 
 
-METRICS = (
-    *(f"eval_accuracy_{level}" for level in LEVELS),
-    *("eval_accuracy", "eval_loss", "loss"),
-)
+METRICS = (*(f"eval_accuracy_{level}" for level in LEVELS), *("eval_accuracy", "eval_loss", "loss"))
 
 
 class Evaluator(metrics.Evaluator):
@@ -358,10 +342,7 @@ class Evaluator(metrics.Evaluator):
 
 def _eval_outputs(outputs: Tensors, features: Tensors) -> dict[str, "tf.Tensor"]:
     """Returns the rows of `glue.eval_outputs`, and ``level`` [B], index in `LEVELS`."""
-    return {
-        **glue.eval_outputs(outputs, features),
-        "level": features["level"],
-    }
+    return {**glue.eval_outputs(outputs, features), "level": features["level"]}
 
 
 def write_predictions(
@@ -371,7 +352,6 @@ def write_predictions(
 
     Args:
       rows: {name: array [B, …]}, outputs of `_eval_outputs` in the order of the input.
-      ids: ids of the questions [B].
 
     Returns:
       The scores by name, see `Evaluator`.
@@ -418,8 +398,6 @@ def make_data(
     """Returns the `contracts.Data` of RACE.
 
     Args:
-      max_seq_length: S.
-      max_qa_length: maximum tokens of question and option.
       data_dir: folder that holds the folder RACE.
       cache: where the features are kept; its settings contain `max_qa_length`.
     """

@@ -183,7 +183,6 @@ def convert_part(
     """Converts a part to features.
 
     Args:
-      max_seq_length: S.
       cuts: counts parts whose words were cut; None: they are not counted.
 
     Returns:
@@ -227,9 +226,6 @@ def eval_outputs(
     outputs: dict[str, Any], features: dict[str, Any], max_seq_length: int
 ) -> dict[str, Any]:
     """Returns the rows for `Evaluator` and `predictions`.
-
-    Args:
-      max_seq_length: S, the full length.
 
     Returns:
       Dict of tensors: predictions, probabilities (of the predictions), label_ids, first_pieces
@@ -365,7 +361,6 @@ def make_task(
     """Returns the `contracts.Task` of token classification.
 
     Args:
-      max_seq_length: S.
       labels: label names by id. If they mark entities, the best checkpoint has the best F1, else
         the best accuracy.
       class_weights: weights of the labels in the loss by id; empty: all count the same.
@@ -397,11 +392,7 @@ def make_task(
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """The user's files of sentences.
-
-    Attributes:
-      files: {split: path} of the given splits among "train", "dev" and "test".
-    """
+    """The user's files of sentences: {split: path} of the given splits, and their labels by id."""
 
     files: dict[str, str]
     columns: word_files.Columns

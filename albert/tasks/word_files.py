@@ -40,16 +40,11 @@ class Columns:
 
     def fitting(self, form: str) -> "Columns":
         """Returns the columns that fit the format "conll", which are numbers, or "jsonl": keys."""
-        names = {
-            name: value if value and _is_number(value) == (form != "jsonl") else None
-            for name, value in dataclasses.asdict(self).items()
-        }
-        return Columns(**names)
-
-
-def _is_number(column: str) -> bool:
-    """Returns whether a column is named by its number, such as "-1"."""
-    return re.fullmatch(r"-?\d+", column) is not None
+        columns = {}
+        for name, value in dataclasses.asdict(self).items():
+            is_number = re.fullmatch(r"-?\d+", value or "") is not None
+            columns[name] = value if value and is_number == (form != "jsonl") else None
+        return Columns(**columns)
 
 
 def are_columns(value: Any) -> bool:
@@ -129,11 +124,7 @@ def read_lines(
 
 
 def words_of(text: str, place: str) -> tuple[str, ...]:
-    """Returns the words of a text, which is split at white space.
-
-    Raises:
-      tables.NoTextError: the text has no words.
-    """
+    """Returns the words of a text, split at white space; raises `NoTextError` if it has none."""
     words = tuple(text.split())
     if not words:
         raise tables.NoTextError(f"{place}: there is no text")
@@ -182,12 +173,7 @@ def _read_jsonl(
 
 
 def _texts(row: Mapping[str, Any], key: str, flag: str, place: str) -> tuple[str, ...]:
-    """Returns the texts in a list, none of them empty.
-
-    Args:
-      key: key of the list in the row.
-      flag: parameter that names this key, for messages.
-    """
+    """Returns the texts in the list of a row under a key, which `flag` names; none is empty."""
     if key not in row:
         raise file_io.InputError(
             f"{place}: there is no key {key!r} ({flag}); there are {', '.join(row)}"
@@ -255,11 +241,7 @@ def _ends_sentence(line: str) -> bool:
 
 
 def _split(line: str, separator: str | None) -> list[str]:
-    """Returns the columns of a line; other spaces, such as no-break spaces, are part of words.
-
-    Args:
-      separator: text between columns; None: spaces.
-    """
+    """Returns the columns of a line; other spaces, such as no-break spaces, are part of words."""
     line = line.rstrip("\r\n")
     return line.split(separator) if separator else re.split("[ \t]+", line.strip(" \t"))
 
@@ -270,7 +252,6 @@ def _sentence(
     """Returns the sentence of rows of columns, the first of which is line `first`.
 
     Args:
-      count: number of sentences before it, which is its id.
       labeled: True: words must have labels; False: they are not read; None: from two columns on.
     """
     place, width = f"{name} line {first}", len(rows[0])
@@ -313,7 +294,6 @@ class Prediction:
 
     Attributes:
       labels: the most probable label of each word [W].
-      probabilities: their probabilities [W].
       truncated: whether a word was longer than the model's input and was cut.
     """
 
@@ -351,9 +331,7 @@ def write_predictions(
 
     Args:
       form: "conll": word, its label if known, and the predicted label, separated by tabs, with an
-        empty line after each sentence; or "jsonl": objects with id, words, labels, their
-        probabilities and, if labels mark them, the entities (type, first word, the word after the
-        last, text).
+        empty line after each sentence; or "jsonl": `to_dict`.
     """
     marks = entities.mark_entities(labels)
     for row in rows:

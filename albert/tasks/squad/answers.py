@@ -177,8 +177,7 @@ def _set_answers(
 ) -> None:
     """Sets the answers of a question from pairs (text, place of its first character or None).
 
-    Args:
-      is_stated: whether the file says if the question is impossible.
+    `is_stated`: whether the file says if the question is impossible.
     """
     if example.is_impossible and pairs:
         oddities[_ANSWERED].append(example.qas_id)
@@ -411,7 +410,6 @@ def _best_answers(
 
     Args:
       candidates: pairs starts and ends of some windows, from their scores.
-      none: answer of questions for which no span is possible.
     """
     number_of = {example.qas_id: number for number, example in enumerate(examples)}
     _check_results(features, number_of, results)
@@ -472,11 +470,7 @@ def _distinct_texts(
     spans: dict[str, np.ndarray],
     n_best_size: int,
 ) -> Iterator[tuple[int, list[Answer]]]:
-    """Yields (question number, answers): of spans with the same text only the best.
-
-    Args:
-      spans: result of `squad_spans.best_spans`.
-    """
+    """Yields (question number, answers): of spans with the same text only the best."""
     names = ("question", "window", "start", "end", "start_score", "end_score")
     rows = zip(*(spans[name].tolist() for name in names), strict=True)
     for number, group in itertools.groupby(rows, key=operator.itemgetter(0)):
@@ -528,7 +522,6 @@ def predictions_v1(
       features: the windows of the questions, not made for training.
       results: ``{unique_id: {"start_log_prob": [S], "end_log_prob": [S]}}`` float arrays.
       n_best_size: number of starts and ends of a window, and of answers of a question.
-      max_answer_length: maximum number of pieces in an answer.
 
     Returns:
       ``(predictions, nbest)``: ``{qas_id: text}`` and ``{qas_id: [{"text", "probability",
@@ -553,7 +546,6 @@ def predictions_v2(
 
     Args:
       results: {unique_id: scores of the window}, see `best_answers_v2`.
-      max_answer_length: maximum number of pieces in an answer.
       null_score_diff_threshold: null odds from which a question is not answered; by default those
         that maximize F1 on these examples, or 0 if their answers are not known.
 
@@ -609,7 +601,6 @@ def write_predictions(
     """Writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json.
 
     Args:
-      predictions: {qas_id: text}.
       nbest: {qas_id: [{"text": …, "probability": …, …}, …]}, see `Answer.to_json`.
       null_odds: {qas_id: score}; None for SQuAD 1.1.
     """

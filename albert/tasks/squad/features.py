@@ -183,11 +183,7 @@ class FeatureReport:
             self.num_windows += len(windows)
 
     def finish(self, is_training: bool) -> None:
-        """Logs the counts.
-
-        Raises:
-          InputError: training would drop more than `MAX_DROPPED` of the questions.
-        """
+        """Logs the counts; raises InputError if training would drop more than `MAX_DROPPED`."""
         logging.info("%d questions gave %d windows", self.num_questions, self.num_windows)
         total = sum(map(len, self.dropped.values()))
         if not total:
@@ -206,14 +202,10 @@ class FeatureReport:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Paragraph:
-    """The ids of the T pieces of a paragraph, and its `squad_spans.Alignment`."""
+class _Paragraph(squad_spans.Alignment):
+    """The ids of the T pieces of a paragraph, and its alignment in int32."""
 
     ids: list
-    piece_start: np.ndarray  # [T] int32, like the others
-    piece_end: np.ndarray
-    start_piece: np.ndarray  # [n]
-    end_piece: np.ndarray
 
 
 MISMATCH = "the paragraph's pieces do not match its text"
@@ -325,18 +317,14 @@ class Featurizer:
             return MISMATCH
         alignment = squad_spans.widen(alignment, graphemes.begins(text))
         return _Paragraph(
-            self._tokenizer.convert_tokens_to_ids(pieces),
+            ids=self._tokenizer.convert_tokens_to_ids(pieces),
             **{key: value.astype(np.int32) for key, value in vars(alignment).items()},
         )
 
     def batch(
         self, examples: Sequence[SquadExample], indices: Iterable[int]
     ) -> list[list[SquadFeatures] | str]:
-        """Makes the windows of several questions.
-
-        Returns:
-          For each question its windows, with unique_id 0, or the reason why it has none.
-        """
+        """Returns the windows of each question, with unique_id 0, or the reason why it has none."""
         questions = self._tokenizer.encode_batch([example.question_text for example in examples])
         return [
             self._windows(example, question[: self._max_query_length], index)
@@ -398,11 +386,7 @@ def _place_answer(
     spans: Sequence[tuple[int, int]],
     answer: tuple[int, int] | None,
 ) -> None:
-    """Sets the answer's places in the windows that have the whole answer.
-
-    Args:
-      spans: (first piece in the paragraph, number of pieces) of each window.
-    """
+    """Sets the answer's places in the windows that have the whole answer."""
     for features, (start, length) in zip(windows, spans, strict=True):
         if answer is not None and start <= answer[0] and answer[1] < start + length:
             shift = features.text_begin - start
@@ -448,11 +432,7 @@ def batches(
     featurizer: Featurizer,
     convert: Callable[[list[SquadFeatures]], list],
 ) -> Iterator[Batch]:
-    """Yields batches of examples with their converted windows, or the reason why they have none.
-
-    Args:
-      convert: ``(windows of a question) -> items``, one for each window.
-    """
+    """Yields batches of examples with their converted windows, or the reason why they have none."""
     numbered_examples = iter(numbered_examples)
     while batch := list(itertools.islice(numbered_examples, _BATCH)):
         indices, examples = zip(*batch, strict=True)

@@ -95,20 +95,13 @@ def evaluate_v1(dataset: Any, predictions: Mapping[str, str]) -> dict[str, float
         if key in predictions:
             scores = best_scores(predictions[key], answers, empty_is_an_answer=False)
             exact_sum, f1_sum = exact_sum + scores[0], f1_sum + scores[1]
-    return {
-        "exact_match": 100.0 * exact_sum / len(gold),
-        "f1": 100.0 * f1_sum / len(gold),
-    }
+    return {"exact_match": 100.0 * exact_sum / len(gold), "f1": 100.0 * f1_sum / len(gold)}
 
 
 def _report_missing(
     gold: Mapping[str, Any], predictions: Mapping[str, str], consequence: str
 ) -> None:
-    """Logs how many questions have no prediction.
-
-    Args:
-      consequence: what this means for the scores; ends a sentence.
-    """
+    """Logs how many questions have no prediction; `consequence` ends a sentence."""
     missing = [key for key in gold if key not in predictions]
     if missing:
         logging.warning(

@@ -1,6 +1,7 @@
 """Positions of the gold answers in windows, and the scores of the predicted positions.
 
-Letters in shapes: B batch, S sequence, W windows of all questions.
+Letters in shapes: B batch, S sequence, W windows of all questions. Arguments: `names` are the two
+outputs with the scores of starts and of ends, float32 [B, S].
 """
 
 from collections.abc import Callable, Sequence
@@ -39,9 +40,7 @@ def targets(questions: Questions) -> dict[str, np.ndarray]:
     return dict(zip(names, rows.T, strict=True))
 
 
-def make_target_adder(
-    get_questions: Callable[[], Questions],
-) -> Callable[[Tensors], Tensors]:
+def make_target_adder(get_questions: Callable[[], Questions]) -> Callable[[Tensors], Tensors]:
     """Returns a function that adds `targets` to the features of a batch, if answers are known."""
     import tensorflow as tf
 
@@ -60,11 +59,7 @@ def make_target_adder(
 
 
 def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list["tf.Tensor"]:
-    """Returns whether starts and ends are right, as two float32 tensors [B].
-
-    Args:
-      names: the two outputs with the scores of starts and of ends, float32 [B, S].
-    """
+    """Returns whether starts and ends are right, as two float32 tensors [B]."""
     import tensorflow as tf
 
     pairs = zip(names, ("start_positions", "end_positions"), strict=True)
@@ -81,11 +76,7 @@ def _compare(outputs: Tensors, features: Tensors, names: Sequence[str]) -> list[
 def train_metrics(
     outputs: Tensors, features: Tensors, names: Sequence[str]
 ) -> dict[str, tuple["tf.Tensor", "tf.Tensor"]]:
-    """Returns {"start_accuracy", "end_accuracy": (number right, number)}, float32 scalars.
-
-    Args:
-      names: the two outputs with the scores of starts and of ends, float32 [B, S].
-    """
+    """Returns {"start_accuracy", "end_accuracy": (number right, number)}, float32 scalars."""
     import tensorflow as tf
 
     right = zip(("start_accuracy", "end_accuracy"), _compare(outputs, features, names), strict=True)
@@ -100,7 +91,6 @@ def eval_rows(outputs: Tensors, features: Tensors, names: Sequence[str]) -> dict
     Args:
       features: its inputs by name; where an answer is known with start_positions, end_positions
         and place_is_known, integers [B].
-      names: the two outputs with the scores of starts and of ends, float32 [B, S].
     """
     if "start_positions" not in features:
         return {}

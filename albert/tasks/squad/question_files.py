@@ -32,7 +32,6 @@ class QuestionFiles:
     Attributes:
       kind: `V1` or `V2`; part of the default names of files.
       output_dir: folder of records whose path is not given.
-      train_file, predict_file: SQuAD files; None if not needed.
       train_feature_file, predict_feature_file: paths of the records, or None.
       predict_feature_left_file: path of the file of `answer_features`, or None.
     """
@@ -179,11 +178,7 @@ class QuestionFiles:
         """Yields (serialized record, window) of examples; the windows are None in training."""
         self._report_cuts(examples)
         return squad_records.convert_examples_to_records(
-            examples,
-            self.tokenizer,
-            self.settings.lengths,
-            is_training,
-            self.num_processes,
+            examples, self.tokenizer, self.settings.lengths, is_training, self.num_processes
         )
 
     def _cached(
@@ -201,10 +196,6 @@ class QuestionFiles:
         """Returns the features in records of the split "train", "dev" or "test"."""
         length = self.settings.max_seq_length
         return squad_records.feature_specs(length, is_training=split == "train")
-
-    def evaluator(self) -> squad_task.Evaluator:
-        """Returns an evaluator of the questions to answer."""
-        return squad_task.Evaluator(self.kind, self.settings, lambda: self.to_answer)
 
     def data(self) -> "QuestionData":
         """Returns the data of a run."""
@@ -261,7 +252,8 @@ class QuestionData(contracts.Data):
 
         outcomes.remove(output_dir)
         path = self.questions.file("dev")
-        evaluator = self.questions.evaluator()
+        kind, settings = self.questions.kind, self.questions.settings
+        evaluator = squad_task.Evaluator(kind, settings, lambda: self.questions.to_answer)
         evaluator.update(dict(rows))
         answers = evaluator.answers()
         scores = evaluator.score(answers) if self.questions.answers_known else None

@@ -26,11 +26,7 @@ _WORKER = "from albert.tasks.squad import records; records.worker_main()"
 
 @functools.cache
 def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of the records.
-
-    Args:
-      seq_length: S.
-    """
+    """Returns the `tfrecord.FeatureSpec` of each feature of the records."""
     spec = tfrecord.FeatureSpec
     sequences = (*model_inputs.NAMES, "p_mask")
     scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
@@ -69,16 +65,10 @@ def feature_entries(features: SquadFeatures, is_training: bool) -> bytes:
         columns["start_positions"] = tfrecord.varint(features.start_position)
         columns["end_positions"] = tfrecord.varint(features.end_position)
         columns["is_impossible"] = b"\1" if features.is_impossible else b"\0"
-    tfrecord.check_names(_specs_of_window(is_training), columns)
+    tfrecord.check_names(feature_specs(0, is_training)[1:], columns)
     return b"".join(
         tfrecord.int64_header(name, len(payload)) + payload for name, payload in columns.items()
     )
-
-
-@functools.cache
-def _specs_of_window(is_training: bool) -> Sequence[tfrecord.FeatureSpec]:
-    """Returns the specifications of all features except ``unique_ids``, which is known last."""
-    return feature_specs(0, is_training)[1:]
 
 
 def _to_record(

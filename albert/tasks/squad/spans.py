@@ -319,11 +319,7 @@ def widen(alignment: Alignment, begins: npt.NDArray[np.bool_]) -> Alignment:
 
 
 def windows(num_pieces: int, window_size: int, doc_stride: int) -> list[tuple[int, int]]:
-    """Returns windows that together cover all pieces: ``[(start, length), …]``.
-
-    Raises:
-      ValueError: a size is not positive.
-    """
+    """Returns windows that together cover all pieces: ``[(start, length), …]``."""
     if window_size < 1 or doc_stride < 1:
         raise ValueError(
             f"window size and stride must be positive; got {window_size} and {doc_stride}"
@@ -389,13 +385,9 @@ class WindowPlaces:
 
 
 def top_places(scores: np.ndarray, count: int) -> np.ndarray:
-    """Returns the places of the largest scores of each row, best first, ties by place.
+    """Returns the places [W, min(count, S)] of the largest scores of each row of float32 [W, S].
 
-    Args:
-      scores: float32 array [W, S].
-
-    Returns:
-      int array [W, min(count, S)].
+    The best are first, equal scores in the order of their places.
     """
     length = scores.shape[1]
     count = min(count, length)
@@ -413,11 +405,7 @@ def top_places(scores: np.ndarray, count: int) -> np.ndarray:
 def candidates_from_logits(
     start_logits: np.ndarray, end_logits: np.ndarray, n_best_size: int
 ) -> Candidates:
-    """Pairs the best starts with the best ends of each window (SQuAD 1.1).
-
-    Args:
-      start_logits: float32 array [W, S].
-      end_logits: float32 array [W, S].
+    """Pairs the best starts with the best ends of each window (SQuAD 1.1), from logits [W, S].
 
     Returns:
       starts [W, A, 1], start scores, ends [W, 1, B], end scores: the arguments of `best_spans`.

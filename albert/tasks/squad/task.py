@@ -181,8 +181,7 @@ def _eval_outputs_v1(
 ) -> dict[str, "tf.Tensor"]:
     """Returns unique_ids [B], start_log_prob and end_log_prob [B, S], and `positions.eval_rows`.
 
-    Args:
-      max_seq_length: S, to which the logits are padded, so that all batches have the same.
+    Logits are padded to S, so that all batches have the same length.
     """
     import tensorflow as tf
 
