@@ -65,8 +65,7 @@ class Index:
     def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns (places [M], texts [M]): where runs begin in a document, and texts with them.
 
-        Args:
-          hashes: [N] uint64, see `words.word_hashes`.
+        `hashes` are the `words.word_hashes` of the document.
         """
         runs = words.runs(hashes, RUN_WORDS)
         if not len(self.hashes) or not len(runs):
@@ -141,9 +140,6 @@ def _texts(path: str) -> Iterator[str]:
 def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _strings(part)
-    elif isinstance(value, list):
-        for part in value:
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
             yield from _strings(part)

@@ -33,8 +33,7 @@ class Plan:
     """A division of a corpus.
 
     Attributes:
-      blocks: tuples of `Segment`s; the end of a segment ends a document.
-      num_bytes: length of the whole corpus.
+      blocks: the end of a segment ends a document.
       cut_documents: number of places where a document was too long and was cut.
     """
 

@@ -4,11 +4,13 @@ Only the splitting into sentences depends on the language: the rules count lette
 repetitions. Documents are read and cleaned one at a time.
 """
 
+import bisect
 import codecs
 import collections
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import re
 import unicodedata
@@ -275,8 +277,7 @@ class Cleaner:
     def clean(self, text: str, counts: collections.Counter[str]) -> list[str]:
         """Returns the clean sentences of a document; none if it is skipped.
 
-        Args:
-          counts: gets what is removed, by reason.
+        Adds what is removed to `counts`, by reason.
         """
         sentences: list[str] = []
         for paragraph in self._paragraphs(text, counts):
@@ -321,12 +322,9 @@ def lengths_report(lengths: collections.Counter[int]) -> dict[str, float]:
     if not total:
         return {}
     statistics = {"mean": sum(length * count for length, count in lengths.items()) / total}
-    rank = 0
-    waiting = collections.deque(
-        [("min", 0), ("median", 0.5), ("90%", 0.9), ("99%", 0.99), ("max", 1)]
-    )
-    for length, count in sorted(lengths.items()):
-        rank += count
-        while waiting and rank >= max(1, waiting[0][1] * total):
-            statistics[waiting.popleft()[0]] = length
+    ordered = sorted(lengths.items())
+    ranks = list(itertools.accumulate(count for _, count in ordered))
+    fractions = {"min": 0, "median": 0.5, "90%": 0.9, "99%": 0.99, "max": 1}
+    for name, fraction in fractions.items():
+        statistics[name] = ordered[bisect.bisect_left(ranks, max(1, fraction * total))][0]
     return statistics

@@ -59,7 +59,6 @@ class Preparation:
       contamination: names of evaluation sets, see `contamination.SETS`.
       data_dir: folder of these sets.
       only_report_contamination: keep sentences that overlap with these sets.
-      skip_bad_files: skip files that cannot be read, as a whole.
     """
 
     cleaning: corpus_cleaning.Cleaning = corpus_cleaning.Cleaning()
@@ -80,7 +79,7 @@ def prepare(
     document has.
 
     Args:
-      input_paths: files, see `corpus_cleaning.read_documents`.
+      input_paths: see `corpus_cleaning.read_documents`.
       output_dir: local folder, which must be empty or new.
       num_workers: processes; 1 works in this process.
     """
@@ -189,22 +188,19 @@ def _part_sizes(folder: str, number: int) -> list[int | None]:
     return [file_io.size(path) if file_io.exists(path) else None for path in paths]
 
 
-@dataclasses.dataclass(frozen=True)
-class _ReaderArguments:
-    preparation: Preparation
-    folder: str
-    index: contamination.Index | None
-
-
 class _Reader:
     """Reads and cleans files in one process; a task is (number, path)."""
 
-    def __init__(self, arguments: _ReaderArguments, advance: Callable[[int], None]) -> None:
-        self._folder, self._advance = arguments.folder, advance
-        self._preparation, self._index = arguments.preparation, arguments.index
-        self._cleaner = corpus_cleaning.Cleaner(arguments.preparation.cleaning)
+    def __init__(
+        self,
+        arguments: tuple[str, Preparation, contamination.Index | None],
+        advance: Callable[[int], None],
+    ) -> None:
+        self._folder, self._preparation, self._index = arguments
+        self._advance = advance
+        self._cleaner = corpus_cleaning.Cleaner(self._preparation.cleaning)
         self._signer = None
-        if arguments.preparation.near_duplicate_threshold:
+        if self._preparation.near_duplicate_threshold:
             self._signer = duplicates.Signer()
 
     def run(self, task: tuple[int, str]) -> tuple[int, str | None]:
@@ -308,12 +304,11 @@ def _read(
         expected = (_stamp(path), _part_sizes(folder, number))
         return (note.get("file"), note.get("sizes")) == expected
 
-    arguments = _ReaderArguments(preparation, folder, index)
     every = list(enumerate(input_paths))
     tasks = [task for task in every if not is_done(*task)]
     if len(tasks) < len(every):
         logging.info("Resuming: %d file(s) were read earlier", len(every) - len(tasks))
-    num_workers = min(num_workers, len(tasks))
+    arguments, num_workers = (folder, preparation, index), min(num_workers, len(tasks))
     logging.info("Reading %d file(s) with %d worker(s)", len(tasks), max(1, num_workers))
     reasons = {}
     with progress.Progress("reading", sum(file_io.size(path) for _, path in tasks), "B") as bar:

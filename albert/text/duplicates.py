@@ -26,6 +26,7 @@ NUM_HASHES = 128  # K; the standard error of an estimated similarity is at most 
 _COMPARED = 64
 _PARTITION_ROWS = 4 << 20  # rows of a band that are sorted at a time
 _PAIRS_AT_A_TIME = 1 << 14
+_ROWS_AT_A_TIME = 1 << 16  # of signatures
 _HALF, _LOW_HALF = 32, 2**32 - 1  # of a pair of places in 64 bits; two billion are enough
 _SEED = 1  # of the signatures' hashes
 
@@ -45,11 +46,7 @@ class Signer:
         self._empty = _datasketch().MinHash(NUM_HASHES, _SEED, hashfunc=int)
 
     def sign(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the [K] uint32 signature of a document.
-
-        Args:
-          hashes: [N] uint64 of its words, see `words.word_hashes`.
-        """
+        """Returns the [K] uint32 signature of a document with these `words.word_hashes`."""
         run_hashes = words.runs(hashes, min(RUN_WORDS, max(1, len(hashes))))
         signature = self._empty.copy()
         signature.update_batch(np.unique(run_hashes >> np.uint64(32)).tolist())
@@ -97,12 +94,7 @@ def repeated(
 
 
 def exact_duplicates(keys: Callable[[], Iterable[np.ndarray]], total: int) -> np.ndarray:
-    """Returns [D] booleans: an earlier document has the same key.
-
-    Args:
-      keys: see `repeated`; hashes of the documents' texts.
-      total: D.
-    """
+    """Returns [D] booleans: an earlier document has the same key, see `repeated`."""
     repeats = np.zeros(total, bool)
     for _, places in repeated(keys):
         repeats[places[1:]] = True
@@ -110,11 +102,7 @@ def exact_duplicates(keys: Callable[[], Iterable[np.ndarray]], total: int) -> np
 
 
 class Signatures:
-    """Signatures of all documents, in a file.
-
-    Args:
-      path: file with [D, K] uint32.
-    """
+    """Signatures of all documents, in a file: uint32 [D, K]."""
 
     def __init__(self, path: str) -> None:
         content = file_io.map_bytes(path) if file_io.size(path) else b""
@@ -123,22 +111,19 @@ class Signatures:
     def __len__(self) -> int:
         return len(self._table)
 
-    def band_keys(self, band: int, width: int, rows: int = 1 << 16) -> Iterator[np.ndarray]:
+    def band_keys(self, band: int, width: int) -> Iterator[np.ndarray]:
         """Yields [*] uint64, a hash of each document's band of `width` hashes."""
-        columns = slice(band * width, (band + 1) * width)
-        for start in range(0, len(self._table), rows):
-            yield words.row_hashes(self._table[start : start + rows, columns].astype(np.uint64))
+        columns = self._table[:, band * width : (band + 1) * width]
+        for start in range(0, len(columns), _ROWS_AT_A_TIME):
+            yield words.row_hashes(columns[start : start + _ROWS_AT_A_TIME].astype(np.uint64))
 
     def similarities(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Estimates the [*] similarity of documents at places `first` with those at `second`."""
-        parts = [
-            (
-                self._table[first[start : start + _PAIRS_AT_A_TIME]]
-                == self._table[second[start : start + _PAIRS_AT_A_TIME]]
-            ).mean(axis=1)
-            for start in range(0, len(first), _PAIRS_AT_A_TIME)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        result = np.zeros(len(first))
+        for start in range(0, len(first), _PAIRS_AT_A_TIME):
+            part = slice(start, start + _PAIRS_AT_A_TIME)
+            result[part] = (self._table[first[part]] == self._table[second[part]]).mean(axis=1)
+        return result
 
 
 def near_duplicates(signatures: Signatures, threshold: float, removed: np.ndarray) -> np.ndarray:

@@ -10,6 +10,8 @@ import unicodedata
 import numpy as np
 import numpy.typing as npt
 
+from albert.text import wordpiece
+
 # Letters that Unicode counts among the marks: Thai and Lao AM, halfwidth sound marks, joiners,
 # skin tones and the characters of tags.
 _EXTENDS = [
@@ -24,15 +26,9 @@ _LETTERS = [
 ]  # fmt: skip
 
 
-class _Kinds(dict):
-    """Table for `str.translate` from a character to the letter of its kind in `_CLUSTER`."""
-
-    def __missing__(self, code: int) -> str:
-        kind = self[code] = _kind(code)
-        return kind
-
-
-def _kind(code: int) -> str:
+def _kind(character: str) -> str:
+    """Returns the letter of a character's kind in `_CLUSTER`."""
+    code = ord(character)
     if code == _JOINER:
         return "z"
     if any(first <= code <= last for first, last in _EXTENDS):
@@ -45,11 +41,11 @@ def _kind(code: int) -> str:
     for letter, first, last in _LETTERS:
         if first <= code <= last:
             return letter
-    category = unicodedata.category(chr(code))
+    category = unicodedata.category(character)
     return "e" if category.startswith("M") else "p" if category == "So" else "."
 
 
-_KINDS = _Kinds()
+_KINDS = wordpiece.CharacterTable(_kind)
 _CLUSTER = re.compile(r"(?:ff|L*(?:V+|AV*|B)T*|L+|T+|p(?:e*zp)*|.)[ez]*", re.DOTALL)
 
 

@@ -13,10 +13,6 @@ class Difference(Exception):
 def compare(content: str, tokenizer: tokenization.FullTokenizer) -> None:
     """Compares ids on lines of many scripts and of the vocabulary's own pieces.
 
-    Args:
-      content: that of the file.
-      tokenizer: the tokenizer to compare with.
-
     Raises:
       ImportError: the package is not installed.
       Difference: the ids of a line differ.

@@ -91,8 +91,7 @@ class LongTexts:
     ) -> list[Window]:
         """Returns the inputs of one or two texts, at least one, which `model_inputs.pack` takes.
 
-        Args:
-          cuts: counts the tokens that no input has, and the texts in several windows.
+        Adds them to `cuts`.
         """
         if self.has_windows:
             windows = self._windows(ids_a, ids_b, max_seq_length)
@@ -186,19 +185,15 @@ class Numbers(Answers):
     deviation: float = 1.0
 
     def to_scores(self, answers: Floats) -> Floats:
-        """See `Answers`."""
         return answers
 
     def from_scores(self, scores: Floats) -> Floats:
-        """See `Answers`."""
         return scores
 
     def choose(self, answers: npt.NDArray) -> npt.NDArray:
-        """See `Answers`."""
         return answers[:, 0]
 
     def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
-        """See `Answers`."""
         return np.square((answers[:, 0] - labels) / self.deviation)
 
 
@@ -215,20 +210,16 @@ class Classes(Answers):
     temperature: float = 1.0
 
     def to_scores(self, answers: Floats) -> Floats:
-        """See `Answers`."""
         return np.log(np.maximum(answers, _LEAST))
 
     def from_scores(self, scores: Floats) -> Floats:
-        """See `Answers`."""
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
 
     def choose(self, answers: npt.NDArray) -> npt.NDArray:
-        """See `Answers`."""
         return answers.argmax(axis=1)
 
     def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
-        """See `Answers`."""
         logits = self.to_scores(answers) * self.temperature
         logits -= logits.max(axis=1, keepdims=True)
         own = np.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
@@ -248,20 +239,16 @@ class LabelSets(Answers):
     temperature: float = 1.0
 
     def to_scores(self, answers: Floats) -> Floats:
-        """See `Answers`."""
         clipped = np.clip(answers, _GAP, 1 - _GAP)  # float32 tells no larger ones from 1
         return np.log(clipped) - np.log1p(-clipped)
 
     def from_scores(self, scores: Floats) -> Floats:
-        """See `Answers`."""
         return 1 / (1 + np.exp(-scores))
 
     def choose(self, answers: npt.NDArray) -> npt.NDArray:
-        """See `Answers`."""
         return answers >= self.thresholds
 
     def losses(self, answers: Floats, labels: npt.NDArray) -> Floats:
-        """See `Answers`."""
         logits = self.to_scores(answers) * self.temperature
         return (np.logaddexp(0, logits) - labels * logits).mean(axis=1)
 

@@ -13,11 +13,9 @@ class Cuts:
     """Counts inputs that lost tokens because their texts were longer than the model's input.
 
     Attributes:
-      cut: number of those that lost tokens.
-      tokens: number of tokens of all, before the cuts.
-      lost: number of tokens that were lost.
-      split: number of inputs that are read in several windows.
-      windows: number of windows of these.
+      tokens: of all inputs, before the cuts.
+      split: inputs that are read in several windows.
+      windows: of these inputs.
     """
 
     inputs: int = 0
@@ -68,14 +66,7 @@ def truncate_pair(
     """Cuts two texts at their ends to `max_length` tokens together.
 
     The result is that of dropping the last token of the longer text, of `tokens_b` if both are
-    equally long, until the two fit.
-
-    Args:
-      tokens_a, tokens_b: lists (or other sequences that can be sliced); they are not changed.
-      max_length: maximum number of tokens of both together.
-
-    Raises:
-      ValueError: `max_length` is negative.
+    equally long, until the two fit. The arguments are not changed.
     """
     if max_length < 0:
         raise ValueError(f"cannot cut a pair of texts to {max_length} tokens")
@@ -88,11 +79,7 @@ def truncate_pair(
 def truncate_to_fit(
     ids_a: list[Any], ids_b: list[Any] | None, max_seq_length: int
 ) -> tuple[list[Any], list[Any] | None]:
-    """Cuts one or two texts at their ends so that `pack` takes them; two by `truncate_pair`.
-
-    Args:
-      max_seq_length: S, including the special pieces.
-    """
+    """Cuts one or two texts at their ends so that `pack` takes them; two by `truncate_pair`."""
     if ids_b is None:
         return ids_a[: max_seq_length - 2], None
     return truncate_pair(ids_a, ids_b, max_seq_length - 3)
@@ -103,9 +90,7 @@ def truncate_front_and_first(
 ) -> tuple[list[Any], list[Any]]:
     """Cuts the second text at its front, then the first at its end, so that `pack` takes them.
 
-    Args:
-      max_length_b: maximum number of ids of the second, at least 1; the last are kept.
-      max_seq_length: S.
+    `max_length_b` is at least 1.
     """
     ids_b = ids_b[-max_length_b:]
     return ids_a[: max_seq_length - 3 - len(ids_b)], ids_b
@@ -122,7 +107,7 @@ def truncate_spans_at_both_ends(
 
     Args:
       pairs: integers [B, 4 or more], begin and end of A, begin and end of B; changed in place.
-      max_tokens: maximum number of tokens of A and B together.
+      max_tokens: of A and B together.
     """
     lengths = pairs[:, 1] - pairs[:, 0], pairs[:, 3] - pairs[:, 2]
     new_lengths = _kept_lengths(*lengths, max_tokens)
@@ -140,11 +125,7 @@ def pack(
     max_seq_length: int,
     pad_id: int = 0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lays out ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` and pads it.
-
-    Args:
-      cls_id, sep_id, pad_id: ids of the special pieces.
-      max_seq_length: S, length of the result.
+    """Lays out ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` and pads it to S, `max_seq_length`.
 
     Returns:
       (input_ids, input_mask, segment_ids), int64 [S] each: the mask is 1 on tokens and 0 on

@@ -40,11 +40,7 @@ def holds(path: str, content: _Json) -> bool:
 
 
 def rules(path: str, content: _Json) -> dict[str, bool]:
-    """Returns the values of `text_rules.TextRules` that the steps of a file mean.
-
-    Raises:
-      file_io.InputError: a step is none of those that are read; names it.
-    """
+    """Returns the values of `text_rules.TextRules` that the steps of a file mean."""
     steps = _steps(path, content)
     return {
         "as_huggingface": True,
@@ -55,11 +51,7 @@ def rules(path: str, content: _Json) -> dict[str, bool]:
 
 
 def model_of(path: str, content: _Json) -> bytes:
-    """Returns the content of the SentencePiece model of a file.
-
-    Raises:
-      file_io.InputError: the file asks for what no such model does; names it.
-    """
+    """Returns the content of the SentencePiece model of a file."""
     steps, model = _steps(path, content), content["model"]
     made = sentencepiece_proto.model_class()()
     normalizer = made.normalizer_spec
@@ -208,12 +200,8 @@ def _unigram_pieces(path: str, model: _Json) -> tuple[list[tuple[str, float]], s
 
 def _bpe_pieces(path: str, model: _Json) -> tuple[list[tuple[str, float]], str]:
     """Returns the pieces by id, with the scores that give the order of merges, and the unknown."""
-    only: dict[str, object] = {
-        "dropout": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-    }
-    only |= {"ignore_merges": False, "fuse_unk": True}
+    absent = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
+    only = {**dict.fromkeys(absent), "ignore_merges": False, "fuse_unk": True}
     for name, value in only.items():
         if (model.get(name) or None) != (value or None):
             raise file_io.InputError(

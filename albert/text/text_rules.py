@@ -71,8 +71,7 @@ class TextRules:
         return dataclasses.replace(self, **{**values, "extra_pieces": tuple(extra)})
 
     def differences(self, other: "TextRules", sentencepiece: bool) -> str:
-        """Lists the rules that give other pieces than those of `other`, with both values; ""
-        without any.
+        """Lists the rules that give other pieces than those of `other`, with both values.
 
         Args:
           sentencepiece: the kind of the vocabulary, which both share.
@@ -115,11 +114,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(TextRules))
 
 
 def from_json(description: Mapping[str, Any], path: str) -> TextRules:
-    """Reads the rules from the entries of a description; missing ones have their default.
-
-    Args:
-      description: content of a JSON file, which may have other entries too.
-    """
+    """Reads the rules from the entries of a description, which may have others, or not have all."""
     values = {name: description[name] for name in NAMES if name in description}
     for name, value in values.items():
         if name == "extra_pieces":

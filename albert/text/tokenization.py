@@ -54,9 +54,7 @@ def preprocess_text(
     (NFKD) and lose their combining marks.
 
     Args:
-      text: str, or UTF-8 bytes.
       remove_space: whether to normalize white space; not for the alignment of single characters.
-      lower: whether to lower-case.
       keep_accents: whether characters stay as they are, for SentencePiece to normalize.
     """
     if not isinstance(text, str):
@@ -200,19 +198,16 @@ class FullTokenizer:
     Args:
       vocab_file: WordPiece vocabulary; not read when `spm_model_file` is given.
       do_lower_case: whether text is lower-cased (and, for WordPiece, loses its accents).
-      spm_model_file: SentencePiece model.
       rules: all about how texts become pieces, `do_lower_case` too, which is then not used.
 
     Attributes:
-      vocab: dict piece -> id.
-      inv_vocab: dict id -> piece.
+      vocab, inv_vocab: ids by piece, pieces by id.
       vocab_size: number of pieces, V.
       base_size: number of pieces in the vocabulary's file; extra pieces may follow.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
       sp_model: None for WordPiece.
       basic_tokenizer, wordpiece_tokenizer: only for WordPiece.
-      do_lower_case, vocab_file, spm_model_file, rules: as given; casing is true or false.
-      keep_accents: whether letters keep their accents.
+      do_lower_case: never None, unlike that of `rules`.
 
     Raises:
       file_io.InputError: no file is given, or it is missing, unsuitable or without special pieces;
@@ -275,10 +270,9 @@ class FullTokenizer:
 
     @classmethod
     def from_hub_module(cls, hub_module: str, do_lower_case: bool = True) -> "FullTokenizer":
-        """Makes the tokenizer in the assets of a hub module.
+        """Makes the tokenizer in the assets of a hub module, a local folder.
 
         Args:
-          hub_module: local folder of the module.
           do_lower_case: value in the module's `tokenization_info`.
         """
         assets = os.path.join(hub_module, "assets")
@@ -436,9 +430,8 @@ class FullTokenizer:
         if self.sp_model is None or self._extra is not None:
             return [self.encode(text) for text in texts]
         texts = [self.preprocess(text) for text in texts]
-        batch = self.sp_model.encode(
-            texts, num_threads=1
-        )  # the caller may be one of several workers
+        # One thread: the caller may be one of several workers.
+        batch = self.sp_model.encode(texts, num_threads=1)
         resplit = self._resplit_ids
         return [
             ids if resplit.isdisjoint(ids) else encode_ids(self.sp_model, text)
@@ -451,11 +444,7 @@ class FullTokenizer:
         return [vocab.get(token, unk_id) for token in tokens]
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Returns the pieces of ids.
-
-        Raises:
-          ValueError: an id is not in 0..V-1.
-        """
+        """Returns the pieces of ids; raises ValueError for an id that is not in 0..V-1."""
         try:
             return [self.inv_vocab[int(i)] for i in ids]
         except KeyError as error:

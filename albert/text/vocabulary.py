@@ -75,7 +75,6 @@ def line_numbers(seed: int, block: int, place: int) -> Callable[[int], np.ndarra
     """Returns a function, n -> uint64 numbers of the next n lines of a segment of text.
 
     Args:
-      block: number of the block that the segment belongs to.
       place: of the segment in its block.
     """
     return np.random.PCG64([seed, block, place]).random_raw
@@ -87,7 +86,6 @@ def sample_limit(sizes: Sequence[Sequence[int]], sample_size: int, seed: int) ->
     Args:
       sizes: for each block a list with the number of lines of each of its segments.
       sample_size: maximum number of lines; takes memory for a few times as many numbers.
-      seed: see `line_numbers`.
     """
     if sum(map(sum, sizes)) <= sample_size:
         return _MAX_NUMBER
@@ -146,7 +144,7 @@ def drawn_lines(
     SentencePiece can also draw them, but not the same ones twice (0.2.3, whatever its seed).
 
     Args:
-      counts: Counter to which the numbers of lines and of those not drawn are added.
+      counts: gets the numbers of lines and of those not drawn.
     """
     sizes = [corpus.count_lines(segments) for segments in plan.blocks]
     counts["lines"] = sum(map(sum, sizes))
@@ -162,9 +160,6 @@ def train_vocab(
     draw: DrawLines = drawn_lines,
 ) -> tuple[bytes, collections.Counter[str]]:
     """Trains a vocabulary on text files, one sentence per line.
-
-    Args:
-      draw: draws the lines, as `drawn_lines` does.
 
     Returns:
       (serialized SentencePiece model, Counter of lines, sentences used and lines ignored).
@@ -281,9 +276,6 @@ def train_wordpiece(
     draw: DrawLines = drawn_lines,
 ) -> tuple[list[str], collections.Counter[str]]:
     """Trains a WordPiece vocabulary on text files, one sentence per line.
-
-    Args:
-      draw: draws the lines, as `drawn_lines` does.
 
     Returns:
       (list of pieces by id, Counter of lines, sentences used and lines ignored).

@@ -23,14 +23,7 @@ HUB_WORD = "from_tf_hub"
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns the `str` of a text.
-
-    Args:
-      text: str, or UTF-8 bytes; bytes that are not UTF-8 are dropped.
-
-    Raises:
-      TypeError: anything else.
-    """
+    """Returns the `str` of str or UTF-8 bytes; drops bytes that are not UTF-8."""
     return six.ensure_text(text, "utf-8", "ignore")
 
 
@@ -71,13 +64,12 @@ def load_vocab(path: str, ids_by_line: bool = False) -> dict[str, int]:
     repeated piece keeps its first id.
 
     Args:
-      path: text file.
       ids_by_line: ids are numbers of lines, as google-research/bert and Hugging Face count; a
         repeated piece has its last id. The other lines of it, and blank ones, get the names of
         pieces that no text gives.
 
     Returns:
-      dict piece -> id, in the order of the ids.
+      Pieces with their ids, in the order of the ids.
     """
     check_no_hub_word("vocab_file", path)
     if path.endswith(".json"):
@@ -143,11 +135,7 @@ def _vocab_of_library(path: str) -> dict[str, int]:
 
 
 def vocab_text(pieces: Iterable[str]) -> str:
-    """Returns the content of a vocabulary with some pieces; all programs number it equally.
-
-    Args:
-      pieces: different pieces by id, such as those of `load_vocab`.
-    """
+    """Returns the content of a vocabulary that all programs number equally, of unequal pieces."""
     return "".join(f"{piece}\n" for piece in pieces)
 
 
@@ -168,7 +156,7 @@ def _ids_by_line(lines: Iterable[str]) -> dict[str, int]:
     }
 
 
-class _CharacterTable(dict):
+class CharacterTable(dict):
     """Table for `str.translate` that computes a character's replacement when it first occurs."""
 
     def __init__(self, replacement: Callable[[str], str]) -> None:
@@ -238,13 +226,13 @@ def _strip_accent_and_space_punctuation(character: str) -> str:
 
 
 _CLEAN = {
-    rules: _CharacterTable(
+    rules: CharacterTable(
         functools.partial(_clean, split_ideographs=rules[0], drop_private=rules[1])
     )
     for rules in itertools.product((False, True), repeat=2)
 }
-_WITH_ACCENTS = _CharacterTable(_space_punctuation)
-_WITHOUT_ACCENTS = _CharacterTable(_strip_accent_and_space_punctuation)
+_WITH_ACCENTS = CharacterTable(_space_punctuation)
+_WITHOUT_ACCENTS = CharacterTable(_strip_accent_and_space_punctuation)
 
 
 def decompose(form: Literal["NFD", "NFKD"], text: str) -> str:
@@ -273,13 +261,10 @@ def whitespace_tokenize(text: str | bytes) -> list[str]:
 
 
 class BasicTokenizer:
-    """Splits text into words.
+    """Splits text into words, by the rules of `text_rules.TextRules` with these names.
 
     Args:
-      strip_accents: whether it loses its accents; None: if it is lower-cased.
-      split_ideographs: whether each Chinese ideograph is a word.
-      drop_private: whether characters for private use are dropped, such as bullets of PDF files.
-      lower_alone: whether the lower case of a letter does not depend on its place in the word.
+      strip_accents: None: if it is lower-cased.
     """
 
     def __init__(
@@ -315,8 +300,7 @@ class WordpieceTokenizer:
 
     Args:
       vocab: dict piece -> id; pieces inside a word begin with "##".
-      unk_token: replaces a word that the vocabulary cannot spell.
-      max_input_chars_per_word: longer words become `unk_token`.
+      unk_token: replaces longer words, and words that the vocabulary cannot spell.
     """
 
     def __init__(

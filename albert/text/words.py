@@ -40,9 +40,7 @@ def word_hashes(word_list: Sequence[str]) -> np.ndarray:
 def runs(hashes: np.ndarray, length: int) -> np.ndarray:
     """Returns a [N - length + 1] uint64 hash of each run of words; [0] if there are too few.
 
-    Args:
-      hashes: [N] uint64, see `word_hashes`.
-      length: number of words in a run, at least 1.
+    `hashes` are [N] `word_hashes`, `length` is at least 1.
     """
     count = max(0, len(hashes) - length + 1)
     total = np.zeros((count, *hashes.shape[1:]), np.uint64)
