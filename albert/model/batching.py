@@ -36,7 +36,6 @@ def trim_arrays(
     Args:
       features: arrays with `input_mask`; examples are the first axis of each.
       names: the features whose last axis is the padded sequence.
-      min_length: minimum length that is kept.
     """
     real = int(features["input_mask"].sum(axis=-1).max())
     return cut(features, names, round_up(max(real, min_length)))
@@ -54,7 +53,7 @@ def batches_by_length(lengths: npt.ArrayLike, batch_size: int) -> list[np.ndarra
     The longest come first, so that a batch that does not fit in memory fails immediately.
 
     Returns:
-      List of int arrays [B], the last [1 to B]: indices of examples, by decreasing length.
+      Indices of examples by decreasing length, int [B] each, the last [1 to B].
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
@@ -67,7 +66,6 @@ def trimmed_batches(
 
     Args:
       columns: arrays [N, S] by name, with `input_mask`.
-      min_length: minimum length that is kept.
 
     Yields:
       Indices of the rows, int [B], and arrays [B, S'] by name. The last batch may be smaller.
@@ -78,12 +76,8 @@ def trimmed_batches(
 
 
 def places_in(batches: Sequence[np.ndarray]) -> np.ndarray:
-    """Finds the row of each example in the concatenated batches.
+    """Finds the row of each example in the concatenated batches of indices 0 to N - 1: int [N].
 
-    Args:
-      batches: indices of examples: each from 0 to N - 1 once.
-
-    Returns:
-      int [N]: taking the rows in this order gives examples 0 to N - 1.
+    Taking the rows in this order gives examples 0 to N - 1.
     """
     return np.argsort(np.concatenate(batches), kind="stable")

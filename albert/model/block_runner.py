@@ -16,8 +16,8 @@ class BlockRunner:
     """Runs blocks on the rows of one part of a batch.
 
     Args:
-      blocks: the block of each layer, in order.
-      weights: {sublayer: its weights}, prepared once for all layers and parts of the batch.
+      blocks: in the order of the layers.
+      weights: of sublayers, prepared once for all layers and parts of the batch.
       training: whether there will be gradients.
     """
 
@@ -48,12 +48,7 @@ class BlockRunner:
         positions: tf.Tensor | None = None,
         scale: layers.LayerScale | None = None,
     ) -> tf.Tensor:
-        """Runs a block: [T, H] -> [T, H], or [B * R, H] at positions [B, R].
-
-        Args:
-          hidden, seeds, positions: see `layers.Block`.
-          scale: scale of its output, if it has one.
-        """
+        """Runs a block, then a scale: [T, H] -> [T, H], or [B * R, H] at positions [B, R]."""
         run = self._run if positions is None else self._make_pass(block, positions)
         weights: list[tf.Tensor] = []
         for sublayer in block.sublayers:

@@ -48,10 +48,7 @@ def parts(prefix: str) -> list[str]:
 
 
 def write(prefix: str, step: int | None, names: Iterable[str]) -> None:
-    """Writes the manifest of a complete checkpoint.
-
-    Args:
-      step: step at which it was saved; None if unknown.
+    """Writes the manifest of a complete checkpoint, whose step may be unknown.
 
     Raises:
       OSError: a file cannot be read or written.
@@ -84,23 +81,6 @@ def manifest_mismatch(prefix: str) -> str | None:
     return f"{path} does not list {prefix}{surplus[0]}" if surplus else None
 
 
-def is_outdated(prefix: str) -> bool:
-    """Returns whether each file of a checkpoint is newer than the manifest and differs from it.
-
-    Damage affects one of the files; another program replaces all of them.
-    """
-    path, endings = path_of(prefix), parts(prefix)
-    try:
-        files = manifests.read(path, VERSION)
-    except file_io.InputError:  # no manifest, or a damaged one
-        return False
-    if sorted(files) != endings or not all(
-        manifests.mismatch(prefix, {x: files[x]}) for x in endings
-    ):
-        return False
-    return min(file_io.changed(prefix + part) for part in endings) > file_io.changed(path)
-
-
 def quarantine(prefix: str) -> None:
     """Renames the files of a damaged checkpoint, so that it is no longer found.
 
@@ -121,14 +101,11 @@ LOAD_REPORT = "load_report.json"
 # A whole copy of the checkpoint that is about to replace the best one.
 NEW_BEST = "new-model.ckpt-best"
 # Steps have 64 bits; a longer number is the name of something else.
-_ANY = "model.ckpt-"  # begins the names of the files of checkpoints
 _NUMBERED = re.compile(r"model\.ckpt-(\d{1,18})$")
 # What TensorFlow's reader raises for damaged files, depending on where the damage is.
 READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 # The tensor in which SavedModels of TensorFlow 2 describe their objects.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_SAVE_COUNTER = "save_counter"  # which TensorFlow adds to them
-_OPTIONAL_PARTS = (".meta", ENDING)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +113,6 @@ class LoadReport:
     """The result of a restore; every list holds variable names, sorted.
 
     Attributes:
-      loaded: variables of the model that got a value.
       new: variables of the model that the checkpoint does not have (heads, freshly initialized).
       unused: variables of the checkpoint that the model does not have, without optimizer state.
     """
@@ -188,7 +164,6 @@ def step_of(prefix: str) -> int | None:
 
 
 def _step(prefix: str) -> int:
-    """Returns the step in the name of a numbered checkpoint."""
     return step_of(prefix) or 0
 
 
@@ -287,7 +262,7 @@ def _keys(checkpoint: weight_names.CheckpointReader) -> dict[str, str]:
         checkpoint.get_tensor(_OBJECT_GRAPH)
     )
     attributes = [attribute for node in graph.nodes for attribute in node.attributes]
-    skipped = ("", _SAVE_COUNTER)
+    skipped = ("", "save_counter")  # which TensorFlow adds
     return {x.full_name: x.checkpoint_key for x in attributes if x.full_name not in skipped}
 
 
@@ -322,13 +297,12 @@ def restore(
     """Loads a model's weights.
 
     Args:
-      model: module whose variables have checkpoint names.
       path: any path that `resolve` accepts.
       strict: raise if a variable that the model uses is missing.
       allow_new_heads: the model is trained afterwards, so that trained variables outside the
         encoder may be missing, and the pooler, which some Hugging Face models lack; they keep their
         values. Without training, these would be random: give False.
-      rename: optional ``name -> name`` giving the checkpoint's name for a model's variable.
+      rename: returns the checkpoint's name for a model's variable.
       new_head: load the encoder only; None: if the head has other sizes, with a warning.
       new_rows: number of pieces at the end of the vocabulary that the checkpoint may lack; their
         rows keep their values.
@@ -336,8 +310,8 @@ def restore(
 
     Raises:
       file_io.InputError: nothing matches, shapes differ, an encoder variable is missing or (when
-        strict) unused, or the checkpoint is of another network; names the
-        variables. The model is not changed.
+        strict) unused, or the checkpoint is of another network; names the variables. The model is
+        not changed.
     """
     prefix = resolve(path)
     _check_manifest(prefix)
@@ -411,11 +385,7 @@ def check_path(path: str) -> None:
 
 
 def check_readable(prefix: str) -> None:
-    """Raises an error for a checkpoint that cannot be read, as opposed to a damaged one.
-
-    Raises:
-      file_io.UnreadableError: names the file and the reason.
-    """
+    """Raises file_io.UnreadableError for a checkpoint that cannot be read, rather than damaged."""
     for part in parts(prefix):
         try:
             file_io.sha256(prefix + part)
@@ -465,8 +435,22 @@ def _check_manifest(prefix: str) -> None:
 
 
 def is_replaced(prefix: str) -> bool:
-    """Returns whether another program has replaced the files by undamaged ones."""
-    return is_outdated(prefix) and damage_of_values(prefix) is None
+    """Returns whether another program has replaced the files of a checkpoint by undamaged ones.
+
+    Each is then newer than the manifest and differs from it; damage affects one of them.
+    """
+    path, endings = path_of(prefix), parts(prefix)
+    try:
+        files = manifests.read(path, VERSION)
+    except file_io.InputError:  # no manifest, or a damaged one
+        return False
+    if sorted(files) != endings or not all(
+        manifests.mismatch(prefix, {x: files[x]}) for x in endings
+    ):
+        return False
+    if min(file_io.changed(prefix + part) for part in endings) <= file_io.changed(path):
+        return False
+    return damage_of_values(prefix) is None
 
 
 def renew_manifest(prefix: str) -> None:
@@ -555,7 +539,6 @@ def save(prefix: str, model: tf.Module, optimizer: TrainingState | None = None) 
 
     Args:
       prefix: path without ending, such as ``folder/model.ckpt-300``.
-      model: module whose variables have checkpoint names.
       optimizer: its slots and ``global_step`` are also stored.
     """
     write_tensors(prefix, values_of(model, optimizer), with_meta=True)
@@ -630,7 +613,7 @@ def copy(source: str, target: str, copy_file: Callable = file_io.copy) -> None:
     delete(target)
     data = [part for part in parts(source) if part != ".index"]
     for part in (".meta", *data, ".index", ENDING):
-        if part not in _OPTIONAL_PARTS or file_io.exists(source + part):
+        if part not in (".meta", ENDING) or file_io.exists(source + part):
             copy_file(source + part, target + part)
 
 
@@ -692,7 +675,7 @@ def size_in(folder: str) -> int:
     """Returns the number of bytes of all checkpoints in a folder; 0 without the folder."""
     if not file_io.is_dir(folder):
         return 0
-    names = [name for name in file_io.listdir(folder) if name.startswith(_ANY)]
+    names = [name for name in file_io.listdir(folder) if name.startswith("model.ckpt-")]
     return sum(file_io.size(os.path.join(folder, name)) for name in names)
 
 
@@ -730,10 +713,8 @@ def damage_of(prefix: str, renew: bool = False) -> str | None:
     """Describes the damage of a checkpoint; None if all bytes and values are as they were saved.
 
     Its files are compared with its manifest, if it has one, and each value with its checksum. For
-    files that another program has replaced, only the checksums count.
-
-    Args:
-      renew: whether to write a new manifest for replaced files.
+    files that another program has replaced, only the checksums count; `renew` writes a new manifest
+    for these.
 
     Raises:
       file_io.UnreadableError: a file cannot be read, so this is unknown.

@@ -71,8 +71,7 @@ class AlbertConfig:
 
     Attributes:
       vocab_size, embedding_size, hidden_size: V, E, H.
-      num_attention_heads, intermediate_size: N, I.
-      num_hidden_layers: number of layers (L).
+      num_attention_heads, intermediate_size, num_hidden_layers: N, I, L.
       num_hidden_groups: number of parameter sets that they share; see `group_order`.
       share: the parameters that all layers share: "all" (see `num_hidden_groups`), "attention"
         (each layer has its own feed-forward part), "ffn" (each layer has its own attention) or
@@ -180,11 +179,7 @@ class AlbertConfig:
         """Builds a configuration from a dict such as a parsed ``albert_config.json``.
 
         Ignores keys of released files that have no effect. Ignores other unknown keys with one
-        warning that lists them.
-
-        Raises:
-          InputError: `vocab_size` is missing, a key looks misspelled, a value is wrong,
-            or the file describes another network (pre-norm layers, another epsilon, a BERT).
+        warning that lists them, but rejects keys that look misspelled.
         """
         if not isinstance(values, dict):
             raise file_io.InputError(f"must be a JSON object, got {type(values).__name__}")
@@ -219,13 +214,8 @@ class AlbertConfig:
     def from_bert_json_file(cls, path: str) -> "AlbertConfig":
         """Reads a BERT configuration: E = H, and as many groups as layers.
 
-        Args:
-          path: ``bert_config.json`` of google-research/bert, whose "gelu" is the tanh
-            approximation, or ``config.json`` of Hugging Face's BertModel, whose "gelu" is exact.
-
-        Raises:
-          InputError: the file is not a BERT configuration, lacks a key, or has other values of E
-            or the groups; otherwise as `from_dict`. The message names the file.
+        It is ``bert_config.json`` of google-research/bert, whose "gelu" is the tanh approximation,
+        or ``config.json`` of Hugging Face's BertModel, whose "gelu" is exact.
         """
         values = file_io.read_json(path, "BERT configuration")
         with _naming(f"BERT configuration {path}"):

@@ -16,8 +16,8 @@ class Head:
 
     Attributes:
       head_hidden_size: outputs of the layer; None: no layer, and the other settings are unused.
-      head_activation: activation of the layer, a key of `layers.ACTIVATIONS`.
-      head_input_activation: activation applied to the layer's input, the encoder's output.
+      head_activation: a key of `layers.ACTIVATIONS`.
+      head_input_activation: applied to the layer's input, the encoder's output.
       head_dropout_prob: dropout rate of the layer's output in training.
       pooling: what a classifier or regression reads of the encoder, one of `pooling.KINDS`.
 

@@ -51,7 +51,7 @@ class Model(tf.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self._is_frozen = False
+        self.is_frozen = False  # see `freeze_encoder`
         self.config = config
         self.albert = encoder.AlbertModel(config, seed, compute)
 
@@ -59,11 +59,6 @@ class Model(tf.Module):
     def uses_pooler(self) -> bool:
         """Tells whether the loss depends on the pooler; every model has one for its checkpoints."""
         return True
-
-    @property
-    def is_frozen(self) -> bool:
-        """Tells whether training leaves the encoder unchanged, see `freeze_encoder`."""
-        return self._is_frozen
 
     @property
     def used_variables(self) -> list[tf.Variable]:
@@ -74,7 +69,7 @@ class Model(tf.Module):
     @property
     def trained_variables(self) -> list[tf.Variable]:
         """The `used_variables` that training changes; only they have optimizer slots."""
-        if not self._is_frozen:
+        if not self.is_frozen:
             return self.used_variables
         prefix = weight_names.ENCODER_PREFIX
         return [v for v in self.used_variables if not v.name.startswith(prefix)]
@@ -89,11 +84,11 @@ class Model(tf.Module):
 
     def freeze_encoder(self) -> None:
         """Excludes the encoder from training: its weights stay fixed and its dropout is off."""
-        self._is_frozen = True
+        self.is_frozen = True
 
     def _uses_dropout(self, training: bool) -> bool:
         """Returns whether the encoder applies dropout."""
-        return training and not self._is_frozen
+        return training and not self.is_frozen
 
     def _encode(
         self, features: Tensors, training: bool, seed: tf.Tensor | None
@@ -117,16 +112,11 @@ class Model(tf.Module):
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> dict[str, tf.Tensor]:
-        """Computes the loss terms of a batch.
+        """Computes the loss terms of a batch with labels: scalars, whose sum is the loss.
 
         Args:
-          outputs: the model's outputs for `features`.
-          features: with labels.
           weights: scalars that the terms' sums are divided by; None means
             `loss_weights(features)`. A term with weight 0 is 0.
-
-        Returns:
-          Dict of scalars; their sum is the loss.
         """
         weights = self.loss_weights(features) if weights is None else weights
         examples = self.example_weights(features)
@@ -174,9 +164,7 @@ def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 def weights_of_labels(class_weights: Sequence[float], label_ids: tf.Tensor) -> tf.Tensor | float:
     """Returns the weight of each label in the loss, shaped like `label_ids`; 1 without weights.
 
-    Args:
-      class_weights: weights by label id; empty: all labels count the same.
-      label_ids: integers of any shape.
+    `class_weights` are by label id.
     """
     if not class_weights:
         return 1.0
@@ -200,9 +188,6 @@ class HiddenLayer(tf.Module):
 
     Its variables are ``head_hidden/kernel`` [H, head_hidden_size] and ``head_hidden/bias``.
 
-    Args:
-      seed: see `Model`.
-
     Attributes:
       size: width of its output.
     """
@@ -213,8 +198,9 @@ class HiddenLayer(tf.Module):
         super().__init__(name="hidden_layer")
         self._head = head
         self.size = head.head_hidden_size or config.hidden_size
+        self.has_layer = bool(head.head_hidden_size)
         self._dense = None
-        if head.head_hidden_size:
+        if self.has_layer:
             for name in ("head_activation", "head_input_activation"):
                 if getattr(head, name) not in layers.ACTIVATIONS:
                     choices = ", ".join(layers.ACTIVATIONS)
@@ -222,11 +208,6 @@ class HiddenLayer(tf.Module):
                         f"{name}={getattr(head, name)!r}: expected one of {choices}"
                     )
             self._dense = layers.Dense("head_hidden", config.hidden_size, self.size, config, seed)
-
-    @property
-    def has_layer(self) -> bool:
-        """Tells whether there is a dense layer."""
-        return self._dense is not None
 
     def __call__(self, x: tf.Tensor, dropout: layers.Dropout) -> tf.Tensor:
         """Maps [..., H] to [..., size]."""
@@ -275,10 +256,7 @@ _IMPOSSIBLE = 1e30
 class _LabelModel(Model):
     """A model that reads one vector of a text and has one loss per example, against `label_ids`.
 
-    Args:
-      dropout_prob: dropout of this vector in training, independent of the configuration.
-      num_outputs: size of the output layer.
-      For the other arguments see `Model`.
+    `dropout_prob` is the dropout of this vector in training, independent of the configuration.
     """
 
     _term: str  # name of the loss term
@@ -378,7 +356,7 @@ class ClassifierModel(_LabelModel):
 
     Args:
       decision: the temperature of the probabilities; the loss is that of the logits.
-      class_weights: weights of the labels in the loss by id, see `weights_of_labels`.
+      class_weights: see `weights_of_labels`.
     """
 
     _term = "classification_loss"
@@ -521,12 +499,7 @@ class RegressionModel(_LabelModel):
 
 
 class _SequenceModel(Model):
-    """A model whose head reads only the sequence output.
-
-    Args:
-      head: `head_config.Head`; all parts of the model's head read the output of its layer.
-      For the other arguments see `Model`.
-    """
+    """A model whose head reads only the sequence output, all parts through the layer of `head`."""
 
     uses_pooler = False
 
@@ -569,7 +542,7 @@ class TokenClassifierModel(_SequenceModel):
     [B, S]. first_pieces is 1 at the first piece of each word, else 0.
 
     Args:
-      class_weights: weights of the labels in the loss by id, see `weights_of_labels`.
+      class_weights: see `weights_of_labels`.
     """
 
     def __init__(
@@ -636,17 +609,12 @@ class MultipleChoiceModel(_LabelModel):
         if num_choices < 2:
             raise file_io.InputError(f"multiple choice needs at least 2 choices; got {num_choices}")
         super().__init__(config, compute, seed, dropout_prob, head, 1)
-        self._choices = num_choices
-
-    @property
-    def choices(self) -> int:
-        """C, the number of texts to choose from."""
-        return self._choices
+        self.choices = num_choices  # C
 
     def _fold(self, name: str, x: tf.Tensor) -> tf.Tensor:
         """Maps [B, C, S] or [B, C * S] to [B * C, S]."""
         x = tf.convert_to_tensor(x)
-        choices, by_text, last = self._choices, x.shape.rank == 3, x.shape[-1]
+        choices, by_text, last = self.choices, x.shape.rank == 3, x.shape[-1]
         fits = x.shape[1] in (choices, None) if by_text else last is None or last % choices == 0
         if not fits:
             raise file_io.InputError(
@@ -669,7 +637,7 @@ class MultipleChoiceModel(_LabelModel):
             pooled = features[ENCODER_OUTPUT]
             folded[ENCODER_OUTPUT] = tf.reshape(pooled, [-1, pooled.shape[-1]])
         scores, _ = self._scores(folded, training, seed, "choice")  # [B * C, 1]
-        return self._with_losses(_choice(tf.reshape(scores, [-1, self._choices])), features)
+        return self._with_losses(_choice(tf.reshape(scores, [-1, self.choices])), features)
 
 
 class _SquadModel(_SequenceModel):
@@ -768,14 +736,11 @@ class SquadV2Model(_SquadModel):
     ) -> dict[str, tf.Tensor]:
         """Runs the graph of training or of prediction.
 
-        Returns:
-          Training: dict of start_log_probs and end_log_probs [B, S] (the end given the true
-          start), cls_logits [B]. Otherwise: start_top_log_probs and start_top_index [B, K];
-          end_top_log_probs and end_top_index [B, K * M], where the ends of start k begin at k * M;
-          cls_logits [B], high if there is no answer.
-
-        If the features hold start_positions, prediction also returns start_log_probs,
-        end_log_probs and per_example_loss [B].
+        Training returns a dict: start_log_probs and end_log_probs [B, S] (the end given the true
+        start), cls_logits [B]. Prediction: start_top_log_probs and start_top_index [B, K];
+        end_top_log_probs and end_top_index [B, K * M], where the ends of start k begin at k * M;
+        cls_logits [B], high if there is no answer. If the features hold start_positions, also
+        start_log_probs, end_log_probs and per_example_loss [B].
         """
         sequence = self._sequence(features, training, seed)
         possible = 1.0 - tf.cast(features["p_mask"], tf.float32)  # [B, S]
@@ -846,11 +811,7 @@ class SquadV2Model(_SquadModel):
         return {"span_loss": real, "answerability_loss": real}
 
     def example_losses(self, outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
-        """Returns the losses of the examples; each term includes its factor of one half.
-
-        Raises:
-          ValueError: the outputs are from a prediction without positions.
-        """
+        """Returns the losses of the examples; each term includes its factor of one half."""
         if "end_log_probs" not in outputs:
             raise ValueError("the loss of SquadV2Model needs the outputs of training=True")
         start = _at_positions(outputs["start_log_probs"], features["start_positions"])

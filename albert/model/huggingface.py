@@ -151,10 +151,6 @@ def class_ending(config: dict[str, Any]) -> str | None:
     return next((end for name in names for end in endings if name.endswith(end)), None)
 
 
-def _is_token_classifier(config: dict[str, Any]) -> bool:
-    return class_ending(config) == HEADS["token_classification"][0]
-
-
 def read_max_length(folder: str) -> int | None:
     """Returns the most tokens that a folder's tokenizer makes of a text; None if it is not said."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
@@ -232,7 +228,7 @@ class Reader:
             groups, inner = weight_names.count_blocks(tensors, architecture)
         except file_io.InputError as error:
             raise file_io.InputError(f"{path}: {error}") from error
-        labels_tokens = _is_token_classifier(config)
+        labels_tokens = class_ending(config) == HEADS["token_classification"][0]
         table = weight_names.name_table(groups, inner, architecture, labels_tokens)
         self._tensors = {
             ours: tensors.pop(theirs) for ours, theirs in table.items() if theirs in tensors
@@ -270,15 +266,12 @@ class Reader:
         del self._tensors[f"{_MAPPING}kernel"], self._tensors[f"{_MAPPING}bias"]
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Returns {name: shape as a list}."""
         return {name: list(self._orient(name).shape) for name in self._tensors}
 
     def has_tensor(self, name: str) -> bool:
-        """Returns whether the file has a value for a variable."""
         return name in self._tensors
 
     def get_tensor(self, name: str) -> np.ndarray:
-        """Returns a float32 array of the variable's shape."""
         return np.ascontiguousarray(self._orient(name))
 
     def _orient(self, name: str) -> np.ndarray:
@@ -373,11 +366,7 @@ def _to_float32(path: str, name: str, tensor: Mapping[str, Any]) -> np.ndarray:
 
 
 def find_head(names: Iterable[str]) -> str | None:
-    """Finds the key of `HEADS` from a checkpoint's variables; None if they fit several heads.
-
-    Args:
-      names: names of variables in this package.
-    """
+    """Finds the key of `HEADS` from a checkpoint's variables; None if they fit several heads."""
     own = {name for name in names if not name.startswith("bert/")}
 
     def starts(prefix: str) -> bool:
@@ -402,10 +391,7 @@ def find_head(names: Iterable[str]) -> str | None:
 def check_architecture(
     config: configuration.AlbertConfig, architecture: weight_names.Architecture
 ) -> None:
-    """Rejects a model that cannot be written as the given architecture.
-
-    The message names the sizes that do not fit.
-    """
+    """Rejects a model that cannot be written as the given architecture."""
     groups = _num_groups(config)
     if architecture is not weight_names.BERT:
         return
@@ -434,9 +420,6 @@ def convert_weights(
     Args:
       tensors: {name in this package: array}; variables of other heads are skipped.
       head: key of `HEADS`.
-
-    Returns:
-      {Hugging Face name: float32 array}.
     """
     sizes = (_num_groups(config), config.inner_group_num)
     table = weight_names.name_table(*sizes, architecture, head == "token_classification")
@@ -510,12 +493,7 @@ def convert_config(
 
 
 def _num_groups(config: configuration.AlbertConfig) -> int:
-    """Returns the `num_hidden_groups` that give the same network in transformers.
-
-    Raises:
-      file_io.InputError: layers share only some of their parameters or in another order, or have
-        scales.
-    """
+    """Returns the `num_hidden_groups` that give the same network in transformers, if any does."""
     if config.layer_scales:
         raise file_io.InputError(
             "layer_scales=true: transformers has no ALBERT with a scale per layer"

@@ -170,9 +170,6 @@ def sentencepiece_model(path: str) -> str | None:
     """Returns the SentencePiece model of the one in a ``tokenizer.json``; None if it has none.
 
     It is made once, in the folder of models that are fetched or unpacked, with a file of its rules.
-
-    Raises:
-      file_io.InputError: it has, but gives other ids, or has steps that are not read; names them.
     """
     fast = _read(path)
     if not sentencepiece_json.holds(path, fast):
@@ -225,8 +222,7 @@ def _is_alone(folder: str) -> bool:
 def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str]) -> None:
     """Compares the ids of added tokens with those that the tokenizer gives them.
 
-    Args:
-      rules: what `read_rules` read.
+    `rules` are those of `read_rules`.
     """
     if len(vocabularies) != 1:
         return
@@ -300,11 +296,7 @@ def _values(
 
 
 def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the rules of transformers alone in a folder with WordPiece, else {}.
-
-    Args:
-      fast: content of ``tokenizer.json``.
-    """
+    """Returns the rules of transformers alone in a folder with WordPiece, else {}."""
     kind = wordpiece.tokenizer_model_type(fast)
     if kind != "WordPiece":
         without = file_io.exists(os.path.join(folder, _VOCAB_NAME)) and _is_alone(folder)

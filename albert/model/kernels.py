@@ -110,12 +110,7 @@ def transposed_for_matmul(kernel: tf.Tensor) -> tf.Tensor:
 
 
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Computes ``x @ kernel`` [rows, outputs].
-
-    Args:
-      x: [rows, inputs].
-      kernel: [inputs, outputs] after `transposed_for_matmul`.
-    """
+    """Computes ``x @ kernel`` for x [rows, inputs] and a kernel after `transposed_for_matmul`."""
     return matmul(x, kernel, transpose_b=has_matrix_units(x.dtype))
 
 
@@ -381,14 +376,9 @@ def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     return tf.cast(normal * gamma + beta, x.dtype)
 
 
-def _plain_gelu(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def _plain_gelu(x: tf.Tensor, bias: tf.Tensor, approximate: bool = True) -> tf.Tensor:
     total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
-    return tf.cast(tf.nn.gelu(total, approximate=True), x.dtype)
-
-
-def _plain_gelu_erf(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    total = tf.cast(tf.nn.bias_add(x, bias), tf.float32)
-    return tf.cast(tf.nn.gelu(total, approximate=False), x.dtype)
+    return tf.cast(tf.nn.gelu(total, approximate=approximate), x.dtype)
 
 
 def _plain_residual_norm(
@@ -408,6 +398,7 @@ class BlockKernels(NamedTuple):
 
 
 COMPILED = BlockKernels(add_bias, gelu, gelu_erf, residual_norm)
+_plain_gelu_erf = functools.partial(_plain_gelu, approximate=False)
 # Graph operations, which TensorFlow fuses with the products.
 PLAIN = BlockKernels(tf.nn.bias_add, _plain_gelu, _plain_gelu_erf, _plain_residual_norm)
 # Operations that TensorFlow also fuses with bfloat16 products: it then rounds once, at the end.
@@ -431,7 +422,6 @@ def for_block(
 
     Args:
       training: whether there will be gradients.
-      dtype: type of the activations.
       few_rows: whether the block's output is needed at only a few positions.
       large_batches: whether batches are large and many, so that compiling pays off in inference.
     """

@@ -71,8 +71,6 @@ def convert_head(
 
     Args:
       tensors: {variable: array}, of a regression with the two variables of `HEAD`, [1, H] and [1].
-      source: scale that the arrays were trained with.
-      target: scale of the model that gets them.
 
     Returns:
       The arrays, with a new output layer in float32 if the scales differ.

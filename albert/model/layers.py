@@ -116,7 +116,6 @@ class Dropout:
     """Dropout whose masks depend only on a seed and on the name of a site in the network.
 
     Args:
-      training: whether dropout is on.
       seed: int32 tensor [2]; None draws a fresh one.
       part: number of the part of the batch; each has its own masks.
     """
@@ -126,11 +125,7 @@ class Dropout:
         self._seed = seed if seed is None or part == 0 else tf.random.fold_in(seed, part)
 
     def seed(self, rate: float, site: str) -> tf.Tensor | None:
-        """Returns the seed of the mask at a site of the network; None if nothing is dropped.
-
-        Args:
-          rate: fraction of the elements that are dropped.
-        """
+        """Returns the seed of the mask at a site of the network; None if nothing is dropped."""
         if not self.training or not rate:
             return None
         if self._seed is None:
@@ -253,9 +248,6 @@ class Block(tf.Module):
     """Multi-head self attention and feed-forward, each with dropout, residual and LayerNorm.
 
     Source: Attention Is All You Need, Vaswani et al., 2017, section 3.
-
-    Args:
-      attention, feed_forward: parts that other blocks may share.
     """
 
     def __init__(

@@ -116,11 +116,7 @@ class ModelFolder:
         return _checked(self.path, decisions.Decision.from_settings, self.settings)
 
     def length(self, name: str = "max_seq_length", minimum: int = MIN_LENGTH) -> int:
-        """Returns the setting of a length of inputs, in tokens.
-
-        Args:
-          minimum: minimum length that leaves space for text.
-        """
+        """Returns the setting of a length of inputs, in tokens; `minimum` leaves space for text."""
         return self.setting(name, lambda value: self.config.is_length(value) and value >= minimum)
 
 
@@ -169,7 +165,6 @@ def write(
       source: has the vocabulary to copy.
       settings: JSON-ready dict of the settings needed to use the model, such as the maximum input
         length and the names of the labels.
-      replace: whether to replace existing files.
 
     Returns:
       Whether the files were written.
@@ -208,8 +203,7 @@ def check_same_model(
 ) -> None:
     """Checks that the checkpoints in a folder, which training would resume, are of the same model.
 
-    Args:
-      path, kind, config, source, settings: see `write`.
+    The arguments are those of `write`.
     """
     ours = _description(kind, config, source, settings)
     if not _has_checkpoints(path):
@@ -364,8 +358,7 @@ def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextR
     """Reads how the texts of a checkpoint's folder become pieces, and tries it on its vocabulary.
 
     Args:
-      checkpoint: prefix, or a file of weights.
-      rules: see `sources.locate`.
+      rules: see `sources.Given`.
 
     Returns:
       The rules; None if the folder has no vocabulary, or several.
@@ -476,10 +469,15 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
     def inside(entry: str) -> str | None:
         return description.get(entry) and os.path.join(path, description[entry])
 
+    checkpoint = None
+    if with_weights:
+        from albert.model import checkpoints
+
+        checkpoint = checkpoints.resolve(path)
     config_file = os.path.join(path, sources.CONFIG_NAME)
     source = sources.Source(
         config_file=config_file,
-        checkpoint=_resolve(path) if with_weights else None,
+        checkpoint=checkpoint,
         spm_model_file=inside("spm_model_file"),
         vocab_file=inside("vocab_file"),
         rules=text_rules.from_json(description, name),
@@ -489,12 +487,6 @@ def read(path: str, *kinds: str, with_weights: bool = True) -> ModelFolder:
         _check_config(source, config)
     sources.check_config(config_file, config, description, name)
     return ModelFolder(path, description["kind"], config, source, description["settings"])
-
-
-def _resolve(path: str) -> str:
-    from albert.model import checkpoints
-
-    return checkpoints.resolve(path)
 
 
 def _check_config(source: sources.Source, config: configuration.AlbertConfig) -> None:
@@ -527,7 +519,6 @@ def write_pretrained(
     """Writes the configuration, vocabulary and description of a pre-training run.
 
     Args:
-      path: existing output folder.
       config: includes the dropout rates of the run.
       sentence_task: key of `pretraining_heads.SENTENCE_TASKS`.
       source: its vocabulary is copied if it has one.

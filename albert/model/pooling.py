@@ -61,11 +61,7 @@ def read_max_length(folder: str) -> int | None:
 
 
 def check_lower_case(folder: str, do_lower_case: bool | None) -> None:
-    """Rejects texts that sentence-transformers lower-cases before a tokenizer that does not.
-
-    Args:
-      do_lower_case: what the tokenizer says; None if it says nothing.
-    """
+    """Rejects texts that sentence-transformers lower-cases before a tokenizer that does not."""
     path, config = _read_model_module(folder)
     if config.get("do_lower_case") is True and do_lower_case is False:
         raise file_io.InputError(
@@ -118,7 +114,6 @@ def write(folder: str, kind: str, hidden_size: int, normalized: bool = False) ->
 
     Args:
       kind: one of `KINDS`.
-      hidden_size: of the model.
       normalized: whether sentence-transformers gives the vectors the length 1.
     """
     name, (entry,) = "1_Pooling", (entry for entry, mode in _MODES.items() if mode == kind)

@@ -34,7 +34,7 @@ class PreparedWeights:
     This is not a `tf.Module`, so a model that has one does not track its layers twice.
 
     Args:
-      layers: the layers; a shared layer counts once.
+      layers: a shared layer counts once.
       dtype: type of products.
     """
 
@@ -72,8 +72,7 @@ class CompiledModel:
     """A model compiled as ``features -> outputs``, from arrays to arrays.
 
     Args:
-      model: the encoder's current weights are used; later changes
-        have an effect after the next `refresh`.
+      model: later changes of its weights have an effect after the next `refresh`.
       outputs: ``features -> outputs`` as tensors, computed with the model.
       names: names of the features, int32 matrices of any size.
     """
@@ -85,9 +84,8 @@ class CompiledModel:
         self.refresh()
         features = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
         weights = tf.nest.map_structure(tf.TensorSpec.from_tensor, self._weights)
-        signature = [features, weights]
         self._compute = tf.function(
-            self._compute_outputs, input_signature=signature, autograph=False
+            self._compute_outputs, input_signature=[features, weights], autograph=False
         )
 
     def refresh(self) -> None:
@@ -99,9 +97,5 @@ class CompiledModel:
             return self._outputs(features)
 
     def __call__(self, features: dict) -> Any:
-        """Computes the outputs, structured as `outputs` returns them, as numpy arrays.
-
-        Args:
-          features: dict of int32 arrays.
-        """
+        """Computes the outputs of int32 arrays: numpy arrays, structured as `outputs` returns."""
         return tf.nest.map_structure(lambda x: x.numpy(), self._compute(features, self._weights))

@@ -18,9 +18,7 @@ _MASKED_LM_EPSILON = 1e-5  # keeps the masked LM's denominator above 0
 class MaskedLmHead(tf.Module):
     """The head that scores every word of the vocabulary at the masked positions (BERT, 3.1).
 
-    Args:
-      embedding_table: variable [V, E] of the word embeddings, reused as output weights.
-      seed: integer from which the initial weights are drawn, or None.
+    The table [V, E] of the word embeddings also has the output weights.
     """
 
     def __init__(
@@ -54,10 +52,6 @@ class PretrainingModel(heads.Model):
 
     Features: input_ids, input_mask, segment_ids [B, S]; masked_lm_positions [B, P]; for the loss
     masked_lm_ids, masked_lm_weights [B, P] and, with a sentence task, next_sentence_labels [B, 1].
-
-    Args:
-      config, compute, seed: see `heads.Model`.
-      sentence_task: key of `SENTENCE_TASKS`.
 
     Attributes:
       sentence_name: value of `SENTENCE_TASKS`.

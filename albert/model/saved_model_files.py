@@ -45,10 +45,7 @@ def all_nodes(graph_def: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
 
 
 def constant(graph_def: graph_pb2.GraphDef, tensor: str) -> np.ndarray | None:
-    """Returns the value of a tensor of a graph; None if it is not a constant.
-
-    Args:
-      tensor: name of the tensor, such as "node:0".
+    """Returns the value of a tensor, such as "node:0", of a graph; None if it is not a constant.
 
     Raises:
       ValueError, TypeError: the constant is damaged.

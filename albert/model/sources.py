@@ -31,11 +31,8 @@ class Source:
     """The files of a model; None for a missing file.
 
     Attributes:
-      config_file: JSON of the model's sizes.
       checkpoint: prefix of the weights, or a file of Hugging Face weights.
-      spm_model_file: SentencePiece model.
       vocab_file: WordPiece vocabulary (next to a SentencePiece model: its list of pieces, unused).
-      rules: how its texts become pieces.
     """
 
     config_file: str
@@ -134,7 +131,6 @@ class _Place:
         """Returns the file that is given, else the matching file in the folder.
 
         Args:
-          setting: that names the file, for messages.
           names: possible names of the file, in order of preference.
           ending: if no name matches, the only file with this ending is used.
         """
@@ -190,10 +186,9 @@ def locate(
     """Finds a model's files; missing ones come from the hub module or the checkpoint's folder.
 
     Args:
-      given: files and rules, which take precedence.
+      given: takes precedence.
       checkpoint: weights in any form that `checkpoints.resolve` accepts.
       hub_handle: hub module with the weights, see `hub_modules.resolve`.
-      needs_vocabulary: whether a missing vocabulary is an error.
     """
     rules = None
     if hub_handle:
@@ -259,11 +254,8 @@ def rules_beside(path: str | None, rules: Mapping[str, Any] | None = None) -> te
     """Reads how texts become pieces in the folder of a file, such as weights or a vocabulary.
 
     The folders of this package record it, and Hugging Face folders have files of the tokenizer. In
-    others the name of the configuration says who numbers the lines of ``vocab.txt``.
-
-    Args:
-      path: the file; None if there is none.
-      rules: see `Given`.
+    others the name of the configuration says who numbers the lines of ``vocab.txt``. For `rules`
+    see `Given`.
     """
     theirs = text_rules.TextRules()
     if path:
@@ -311,11 +303,8 @@ def check_config(
 
     The numbers of layers and heads and the activation, for example, do not affect the shapes of the
     variables.
-
-    Args:
-      description: dict of the folder's description; older ones hold no configuration.
     """
-    if RECORDED_CONFIG not in description:
+    if RECORDED_CONFIG not in description:  # an older one
         return
     theirs = description[RECORDED_CONFIG]
     if not isinstance(theirs, dict):
@@ -339,10 +328,7 @@ def check_config(
 def check_no_hub_word(
     config_file: str | None, spm_model_file: str | None, vocab_file: str | None
 ) -> None:
-    """Rejects "from_tf_hub" as the name of a file if there is no hub module.
-
-    The message names the setting.
-    """
+    """Rejects "from_tf_hub" as the name of a file if there is no hub module."""
     wordpiece.check_no_hub_word(_CONFIG, config_file)
     wordpiece.check_no_hub_word(_SPM, spm_model_file)
     wordpiece.check_no_hub_word(_VOCAB, vocab_file)

@@ -24,17 +24,10 @@ _ATTENTION_PARTS = ("/attention_1/", "/LayerNorm/")
 # Sizes in which a student may differ from the teacher whose weights it takes.
 _DEPTH = ("num_hidden_layers", "num_hidden_groups", "share", "group_order")
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", *configuration.INITIAL_KEYS)
-_TABLES = tuple(
-    f"{weight_names.ENCODER_PREFIX}embeddings/{part}_embeddings"
-    for part in ("word", "position", "token_type")
-)
-_NORM = tuple(
-    f"{weight_names.ENCODER_PREFIX}embeddings/LayerNorm/{part}" for part in ("gamma", "beta")
-)
-_MAPPING = tuple(
-    f"{weight_names.ENCODER_PREFIX}encoder/embedding_hidden_mapping_in/{part}"
-    for part in ("kernel", "bias")
-)
+_EMBEDDINGS = f"{weight_names.ENCODER_PREFIX}embeddings/"
+_TABLES = tuple(f"{_EMBEDDINGS}{part}_embeddings" for part in ("word", "position", "token_type"))
+_NORM = tuple(f"{_EMBEDDINGS}LayerNorm/{part}" for part in ("gamma", "beta"))
+_MAPPING = tuple(f"{weight_names.MAPPING}{part}" for part in ("kernel", "bias"))
 # They have the embedding size, but the teacher's have no counterpart in fewer dimensions.
 _WORD_SCORES = "cls/predictions/transform/"
 
@@ -129,8 +122,7 @@ class _StudentReader:
 
     Args:
       sources: {name of a student's variable: see `_sources`}.
-      size: E.
-      teacher_size: F.
+      size, teacher_size: E, F.
     """
 
     def __init__(
@@ -151,7 +143,6 @@ class _StudentReader:
             self._sources = {**dict(kept), **dict.fromkeys(names, ())}
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Returns {name: shape as a list}."""
         shapes = self._checkpoint.get_variable_to_shape_map()
         return {
             name: shapes[parts[0]] if parts else list(self._embeddings[name].shape)
@@ -159,11 +150,9 @@ class _StudentReader:
         }
 
     def has_tensor(self, name: str) -> bool:
-        """Returns whether the teacher gives the student's variable a value."""
         return name in self._sources
 
     def get_tensor(self, name: str) -> np.ndarray:
-        """Returns a variable's value."""
         parts = self._sources[name]
         if not parts:
             return self._embeddings[name]

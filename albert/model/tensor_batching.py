@@ -39,7 +39,7 @@ def trim_predictions(
     """Cuts off the empty slots for masked tokens that all examples have in common.
 
     Args:
-      features: tensors with `masked_lm_weights` [B, P], 0 in empty slots.
+      features: with `masked_lm_weights` [B, P], 0 in empty slots.
       names: the features [B, P].
     """
     slots = 1 + tf.range(tf.shape(features["masked_lm_weights"])[1])
@@ -71,9 +71,6 @@ def equal_tokens(
       first: number of the first group of 16 * B records.
       seed: with a seed, a batch holds records of similar length, and the batches of a group come in
         random order; None: records keep their order.
-
-    Returns:
-      Dataset of strings [1 or more].
     """
 
     def cut(group: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:

@@ -18,8 +18,7 @@ class Match:
     """The variables of a model that a checkpoint has a value for.
 
     Attributes:
-      here: shapes in the model.
-      there: shapes in the checkpoint.
+      here, there: shapes in the model, in the checkpoint.
       loaded: names of the variables to load, sorted.
     """
 
@@ -74,8 +73,7 @@ class Match:
     def check_shapes(self, new_rows: int = 0) -> None:
         """Rejects shapes that differ, and a checkpoint that matches nothing.
 
-        Args:
-          new_rows: number of pieces at the end of the vocabulary that the checkpoint may lack.
+        It may lack `new_rows` pieces at the end of the vocabulary.
         """
         shapes = {name: self.there[name] for name in self.loaded}
         for name in shapes.keys() & set(weight_names.BY_PIECE):
@@ -155,10 +153,9 @@ class Match:
 
 
 def check_shapes(prefix: str, there: Shapes, here: Shapes, explanation: str = "") -> None:
-    """Rejects shapes of the same names that differ.
+    """Rejects shapes of the same names that differ; the model has at least those of the checkpoint.
 
     Args:
-      here: shapes in the model, of at least these names.
       explanation: what to add to the message.
     """
     wrong = [

@@ -197,7 +197,6 @@ def repeat_token_type(tensors: Mapping[str, Any], count: int) -> dict[str, Any]:
     Copies the only row of a model with one token type; other models stay as they are.
 
     Args:
-      tensors: {variable name here: array}.
       count: `AlbertConfig.segment_limit`.
     """
     table = tensors.get(TOKEN_TYPES)
@@ -210,11 +209,7 @@ def repeat_token_type(tensors: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
-    """Derives sizes of a configuration from the shapes of variables; {} without an encoder.
-
-    Args:
-      shapes: {variable name here: shape as a list}.
-    """
+    """Derives sizes of a configuration from {name here: shape}; {} without an encoder."""
     numbers = [tuple(map(int, match.groups())) for match in map(_OUR_BLOCK.match, shapes) if match]
     norm = _BLOCK.format(0, 0) + "LayerNorm/beta"
     if norm not in shapes or WORDS not in shapes:
@@ -237,11 +232,7 @@ def sizes(shapes: Mapping[str, Any]) -> dict[str, int]:
 
 
 def architecture_of(shapes: Mapping[str, Any]) -> Architecture:
-    """Returns `BERT` if the embeddings have the hidden size and no layers share weights.
-
-    Args:
-      shapes: {variable name here: shape as a list}.
-    """
+    """Returns `BERT` if the embeddings have the hidden size and no layers share weights."""
     actual_sizes = sizes(shapes)
     is_bert = (
         bool(actual_sizes)
@@ -254,8 +245,7 @@ def architecture_of(shapes: Mapping[str, Any]) -> Architecture:
 def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     """Explains which sizes of a checkpoint differ from the model's; "" if no difference is known.
 
-    Args:
-      checkpoint, model: {variable name here: shape as a list}.
+    The arguments are shapes of variables by name here.
     """
     there, here = sizes(checkpoint), sizes(model)
     differing = [f"{k} {there[k]} ({here[k]})" for k in there if there[k] != here.get(k)]
@@ -275,9 +265,14 @@ def explain_mismatch(checkpoint: Mapping[str, Any], model: Mapping[str, Any]) ->
 class CheckpointReader(Protocol):
     """The methods of a `tf.train.CheckpointReader` that are used; readers of other formats too."""
 
-    def get_variable_to_shape_map(self) -> dict[str, list[int]]: ...
-    def has_tensor(self, name: str) -> bool: ...
-    def get_tensor(self, name: str) -> np.ndarray: ...
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Returns {name of a variable: shape as a list}."""
+
+    def has_tensor(self, name: str) -> bool:
+        """Returns whether there is a value for a variable."""
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        """Returns the value of a variable."""
 
 
 class RenamingReader:
@@ -292,16 +287,13 @@ class RenamingReader:
         self._keys = keys
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Returns {name: shape as a list}."""
         shapes = self._checkpoint.get_variable_to_shape_map()
         return {name: shapes[key] for name, key in self._keys.items()}
 
     def has_tensor(self, name: str) -> bool:
-        """Returns whether the checkpoint has a value for a variable."""
         return name in self._keys
 
     def get_tensor(self, name: str) -> np.ndarray:
-        """Returns a variable's value."""
         return self._checkpoint.get_tensor(self._keys[name])
 
 
@@ -320,11 +312,8 @@ def renamed(rename: Callable[[str], str]) -> View:
 
 
 def training_state(names: Iterable[str]) -> set[str]:
-    """Returns the names of a checkpoint that are not weights: the step, slots and the loss scale.
-
-    Args:
-      names: all names of the checkpoint; a slot has the name of its variable with one more part.
-    """
+    """Returns the names of a checkpoint that are not weights: step, slots and loss scale."""
     names = set(names)
+    # A slot has the name of its variable with one more part.
     slots = {name for name in names if name.rpartition("/")[0] in names}
     return slots | {name for name in names if name == STEP or name.startswith(LOSS_SCALE)}
