@@ -642,16 +642,20 @@ def compare_points(
     for j in order:
         has_p = j != reference and min(len(scores[j]), len(scores[reference])) > 1
         difference, p = means[j] - means[reference], p_values[j] if has_p else None
-        better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
+        verdict = _point_verdict(difference, p, level, minimize)
         if j == reference:
             verdict = "baseline" if baseline else "best"
-        elif better:
-            verdict = f"{better} by {abs(difference):.4g}"
-        elif p is None:
-            verdict = "not known: one seed"
         rows.append(Point(names[j], means[j], len(scores[j]), difference, p, verdict))
     verdict = _verdict(names[reference], [row.verdict for row in rows])
     return Points(tuple(rows), names[reference], method, verdict)
+
+
+def _point_verdict(difference: float, p: float | None, level: float, minimize: bool) -> str:
+    """Returns the verdict on a point that is not the reference."""
+    better, verdict = decide(difference, p, level, minimize, ("worse", "better"))
+    if better:
+        return f"{better} by {abs(difference):.4g}"
+    return "not known: one seed" if p is None else verdict
 
 
 def _verdict(reference: str, verdicts: Sequence[str]) -> str:
