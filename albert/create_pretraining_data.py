@@ -116,7 +116,7 @@ class Settings(text_flags.TextFlags):
     masks: pretraining.Masks = options.group(pretraining.Masks)
 
     def check(self) -> None:
-        """Rejects flags that are missing or contradict each other; raises `file_io.InputError`."""
+        """Rejects flags that are missing or contradict each other."""
         self.require("input_file", "output_file")
         if not self.spm_model_file and not self.vocab_file:
             raise file_io.InputError(
@@ -201,11 +201,7 @@ def warn(settings: Settings) -> None:
 def create(
     settings: Settings, job: instance_files.Job, inputs: list[str]
 ) -> tuple[collections.Counter[str], list[str]]:
-    """Makes the files.
-
-    Returns:
-      Counts of the work, and the names of the output files.
-    """
+    """Makes the files; returns counts of the work, and the names of the files."""
     outputs, num_shards = settings.outputs(), settings.num_shards
     num_workers = settings.num_workers or processes.num_cores()
     if not num_shards:

@@ -69,7 +69,7 @@ class Settings(options.Group):
     )
 
     def check(self) -> None:
-        """Rejects flags without effect; raises `file_io.InputError`."""
+        """Rejects flags without effect."""
         useless = sorted({"min_agreement", "max_metric_drop"} & self.given)
         if useless and not self.check_file:
             raise file_io.InputError(

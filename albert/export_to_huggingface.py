@@ -79,7 +79,7 @@ class Settings(text_flags.TextFlags):
     card: card_settings.Card = options.group(card_settings.Card)
 
     def check(self) -> None:
-        """Rejects a run without weights; raises `file_io.InputError`."""
+        """Rejects a run without weights."""
         if not (self.model_dir or self.checkpoint):
             raise file_io.InputError("give --model_dir or --checkpoint")
 

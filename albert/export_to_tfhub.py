@@ -54,7 +54,7 @@ class Settings(text_flags.TextFlags):
     card: card_settings.Card = options.group(card_settings.Card)
 
     def check(self) -> None:
-        """Rejects a flag without effect; raises `file_io.InputError`."""
+        """Rejects a flag without effect."""
         if "max_seq_length" in self.given and not self.preprocessing_path:
             raise file_io.InputError(
                 "--max_seq_length is for --preprocessing_path: give both or leave it out"

@@ -54,7 +54,7 @@ class Settings(options.Group):
     batch_size: int = options.count(32, "Texts computed together.")
 
     def check(self) -> None:
-        """Rejects unknown file types, and flags without effect; raises `file_io.InputError`."""
+        """Rejects unknown file types, and flags without effect."""
         if "vectors" in self.given and self.pooling:
             raise file_io.InputError("--pooling and --vectors both say which vectors; give one")
         if self.vectors == "pooled" and "layers" in self.given:

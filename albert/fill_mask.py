@@ -46,7 +46,7 @@ class Settings(options.Group):
     batch_size: int = options.count(32, "Texts computed together.")
 
     def check(self) -> None:
-        """Rejects missing and contradictory flags; raises `file_io.InputError`."""
+        """Rejects missing and contradictory flags."""
         if bool(self.text) == bool(self.input_file):
             raise file_io.InputError(
                 "give either --text='The capital of France is [MASK].' or --input_file"

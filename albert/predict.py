@@ -210,7 +210,6 @@ def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Itera
     """Returns the examples after all were read, so that a mistake is found before long work.
 
     Args:
-      read: returns the examples of the input.
       file: the input, to read it twice; None if it can only be read once, and is kept in memory.
     """
     if file is None:
@@ -233,7 +232,7 @@ def _taken_from(seen: collections.deque[Any]) -> Iterator[Any]:
 
 
 def _until_mistake(examples: Iterator[Any], mistakes: list[file_io.InputError]) -> Iterator[Any]:
-    """Yields examples, and ends at one that cannot be read, so that those before are answered.
+    """Yields examples before one that cannot be read, so that they are answered.
 
     Args:
       mistakes: gets the error.

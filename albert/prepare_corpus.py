@@ -90,7 +90,7 @@ class Settings(options.Group):
         return tuple(filter(None, names))
 
     def check(self) -> None:
-        """Rejects flags that are missing or have no effect; raises `file_io.InputError`."""
+        """Rejects flags that are missing or have no effect."""
         self.require("input_file", "output_dir")
         corpus_cleaning.check_encoding(self.encoding)
         if self.text_lines == "sentences":

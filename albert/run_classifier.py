@@ -141,12 +141,10 @@ class Settings(fine_tuning_settings.ClassifierSettings):
 
     @property
     def record_dir(self) -> str:
-        """Returns the folder of the records of features."""
         return self.cached_dir or self.output_dir
 
     @property
     def folder_to_follow(self) -> str | None:
-        """Returns the folder of the teacher, if any; see `fine_tuning_settings.Settings`."""
         return self.teacher.teacher or super().folder_to_follow
 
     @property
@@ -158,7 +156,6 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         return long_text_rules.LongTexts(self.long_texts, stride)
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
         values = super().described_values(description)
         rule = model_folder.read_long_text_rule(self.trained_folder, description)
         values["long_texts"] = rule.mode
@@ -166,7 +163,7 @@ class Settings(fine_tuning_settings.ClassifierSettings):
             values["doc_stride"] = rule.doc_stride
         columns = description.get("columns")
         is_own = self.task_name.lower() == custom.NAME
-        if is_own and isinstance(columns, dict) and tables.are_columns(columns):
+        if is_own and tables.are_columns(columns):
             names = {name for name in ("text", "text_pair", "label") if columns.get(name)}
             values |= {f"{name}_column": columns[name] for name in sorted(names)}
         if is_own and description.get("label_type") == label_sets.LABEL_TYPE:
@@ -175,7 +172,6 @@ class Settings(fine_tuning_settings.ClassifierSettings):
         return values
 
     def check(self) -> None:
-        """Rejects contradictions before any work."""
         self.teacher.check(self)
         if self.teacher.init_from_teacher:
             self.model.refuse_given(distillation.WITHOUT_WEIGHTS, "from_scratch")
@@ -276,12 +272,7 @@ def find_recipe(task: glue.ClassifierTask) -> str:
 
 
 def find_scale(settings: Settings, task: glue.ClassifierTask) -> label_scale.LabelScale:
-    """Returns the unit in which a regression is trained: that of the folder, else of the labels.
-
-    Raises:
-      file_io.InputError: --standardize_labels does not fit the task, or the checkpoints of the
-        folder.
-    """
+    """Returns the unit in which a regression is trained: that of the folder, else of the labels."""
     is_given = "standardize_labels" in settings.given
     if not task.is_regression:
         if is_given:
@@ -339,12 +330,7 @@ def read_labels(settings: Settings, task: glue.ClassifierTask) -> Iterator[Any]:
 
 
 def find_class_weights(settings: Settings, task: glue.ClassifierTask) -> dict[str, float]:
-    """Returns the weights of the labels in the loss, and logs advice if labels are rare.
-
-    Raises:
-      file_io.InputError: --class_weights is given for numbers; or see
-        `fine_tuning.find_class_weights`.
-    """
+    """Returns the weights of the labels in the loss, and logs advice if labels are rare."""
     if task.is_regression:
         settings.refuse_given("classes, not numbers", "class_weights")
         return {}
@@ -386,21 +372,17 @@ class Classifier(fine_tuning.Command):
 
     @property
     def kind(self) -> str:
-        """Returns the kind of its models."""
         return label_sets.KIND if isinstance(self.task, label_sets.LabelSetTask) else glue.KIND
 
     @property
     def best_metric(self) -> str:
-        """Returns the metric of the task."""
         return self.task.best_metric
 
     @property
     def recipe(self) -> str:
-        """Returns the recipe of the task."""
         return find_recipe(self.task)
 
     def find_teacher(self) -> sources.Source | None:
-        """Returns the model of --teacher."""
         settings, task = self.settings.teacher, self.task
         if not settings.teacher:
             return None
@@ -432,7 +414,6 @@ class Classifier(fine_tuning.Command):
         source: sources.Source,
         config: configuration.AlbertConfig,
     ) -> distillation.Distillation:
-        """Returns the changes that --teacher makes to the run."""
         outputs = ("classification_loss", "logits")
         return self.settings.teacher.distillation(teacher, source, config, *outputs)
 
@@ -442,7 +423,6 @@ class Classifier(fine_tuning.Command):
         scale: label_scale.LabelScale,
         decision: decisions.Decision,
     ) -> glue.ClassifierData:
-        """Returns the examples of the task."""
         settings, name = self.settings, self.task.name
         folder, length = settings.record_dir, settings.max_seq_length
         paths = {
@@ -471,7 +451,6 @@ class Classifier(fine_tuning.Command):
         return glue.make_data(self.task, tokenizer, length, *settings_of_data)
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
-        """Returns the task and its data."""
         fine_tuning.check_text_export(self.settings, inputs.tokenizer)
         weights = find_class_weights(self.settings, self.task)
         return self._prepare(inputs, weights, find_decision(self.settings, self.task))
@@ -518,13 +497,6 @@ class Classifier(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModels that the flags ask for to new folders in `export_dir`.
-
-        Args:
-          inputs: the tokenizer, files, sizes and devices of the run.
-          prepared: its task, data and settings of the model.
-          engine: has the trained model.
-        """
         model = fine_tuning.model_to_export(self.settings, inputs, prepared.task, engine)
         if model:
             specs = glue.feature_specs(self.settings.max_seq_length, self.task.is_regression)

@@ -79,16 +79,13 @@ class Settings(fine_tuning_settings.StepSettings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Returns the dropout of the head's input."""
         return self.dropout_prob
 
     @property
     def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them."""
         return self.num_keep_checkpoint
 
     def check(self) -> None:
-        """Rejects contradictions before any work."""
         self.check_work("do_train", "do_eval", "do_predict")
         super().check()
         if self.task_name.lower() != "race":
@@ -124,21 +121,19 @@ class Race(fine_tuning.Command):
     num_choices = race.NUM_CHOICES
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
-        """Returns the task and its data."""
         settings = self.settings
         text = model_settings.text_settings(settings.max_seq_length, inputs.source)
         text["max_qa_length"] = settings.max_qa_length
-        files = (settings.train_file, settings.eval_file, settings.predict_file)
-        names = zip(files, _DATA.values(), strict=True)
-        paths = [path or os.path.join(settings.output_dir, name) for path, name in names]
+        paths = {
+            split: getattr(settings, flag) or os.path.join(settings.output_dir, name)
+            for split, (flag, name) in zip(("train", "dev", "test"), _DATA.items(), strict=True)
+        }
         data = race.make_data(
             inputs.tokenizer,
             settings.max_seq_length,
             settings.max_qa_length,
             settings.data_dir,
-            example_data.FeatureCache(
-                dict(zip(("train", "dev", "test"), paths, strict=True)), text, inputs.strategy
-            ),
+            example_data.FeatureCache(paths, text, inputs.strategy),
             high_only=settings.high_only,
             middle_only=settings.middle_only,
         )

@@ -32,17 +32,14 @@ class Settings(squad.Settings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Returns the dropout of the head's input."""
         return self.dropout_prob
 
     @property
     def beams(self) -> dict[str, Any]:
-        """Returns the settings that only SQuAD 2.0 has."""
         names = ("start_n_top", "end_n_top", "dropout_prob")
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Rejects contradictions before any work."""
         for name in ("start_n_top", "end_n_top"):
             if getattr(self, name) > self.max_seq_length:
                 raise file_io.InputError(

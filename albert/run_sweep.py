@@ -194,11 +194,7 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
 
 
 def find_metric(plan: sweep_plan.Plan, common: Mapping[str, str]) -> str | None:
-    """Returns the metric by which all trials pick checkpoints; None if their tasks decide.
-
-    Args:
-      common: {flag: text} of the flags that all have, see `check_trials`.
-    """
+    """Returns the metric by which all trials pick checkpoints; None if their tasks decide."""
     if plan.metric or not plan.trials:
         return plan.metric or common.get(_METRIC)
     found = {

@@ -68,7 +68,6 @@ class Settings(fine_tuning_settings.ClassifierSettings):
     )
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training; see `fine_tuning_settings.Settings`."""
         values = super().described_values(description)
         columns = description.get("columns")
         if isinstance(columns, dict) and word_files.are_columns(columns):
@@ -137,7 +136,6 @@ class TokenClassifier(fine_tuning.Command):
     recipe = "recipes/token_classification.flags"
 
     def data(self, files: token_classification.Files, inputs: fine_tuning.Inputs) -> contracts.Data:
-        """Returns the sentences of the files."""
         names = {"train": "tokens_train", "dev": "tokens_eval", "test": "predict"}
         folder, length = self.settings.output_dir, self.settings.max_seq_length
         paths = {split: os.path.join(folder, f"{name}.tf_record") for split, name in names.items()}
@@ -148,7 +146,6 @@ class TokenClassifier(fine_tuning.Command):
         )
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
-        """Returns the task and its data."""
         settings, head = self.settings, inputs.head
         fine_tuning.check_text_export(settings, inputs.tokenizer)
         files = find_files(settings, inputs.source.checkpoint)
@@ -177,13 +174,6 @@ class TokenClassifier(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModels that the flags ask for to new folders in `export_dir`.
-
-        Args:
-          inputs: the tokenizer, files, sizes and devices of the run.
-          prepared: its task, data and settings of the model.
-          engine: has the trained model.
-        """
         from albert.export import saved_model_export
 
         settings = self.settings

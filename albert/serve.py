@@ -158,11 +158,7 @@ def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[st
 
 
 def share_of(threads: int | None, models: int) -> int | None:
-    """Returns the number of threads of each model, at least one; None: one for each core.
-
-    Args:
-      threads: number of all threads; None: one for each core.
-    """
+    """Returns the number of threads of each model; of these and all, None: one for each core."""
     return threads if models == 1 else max(1, (threads or os.cpu_count() or 1) // models)
 
 
@@ -170,9 +166,6 @@ def threads_of(threads: int | None, folders: Sequence[str]) -> list[int | None]:
     """Returns the number of threads for the model of each folder; None: one for each core.
 
     TensorFlow has one pool for all of its models: each of them has the sum of their parts.
-
-    Args:
-      threads: number of all threads; None: one for each core.
     """
     from albert.serving import runtimes  # imports NumPy, which --help does not need
 
@@ -195,7 +188,6 @@ def _http_server() -> ModuleType:
 
 
 def server_settings(settings: Settings) -> "server.Settings":
-    """Returns the settings of the server."""
     allowed_hosts = (name.strip() for name in settings.allowed_hosts.split(","))
     names = tuple(models_of(settings))
     return _http_server().Settings(

@@ -82,7 +82,7 @@ class Settings(options.Group):
     )
 
     def check(self) -> None:
-        """Rejects missing flags and flags of the other kind; raises `file_io.InputError`."""
+        """Rejects missing flags and flags of the other kind."""
         self.require("input_file", "output_prefix")
         if self.wordpiece and "num_threads" in self.given:
             raise file_io.InputError(

@@ -35,7 +35,6 @@ def with_flag_names(message: str, flag_values: flags.FlagValues) -> str:
     }
 
     def name(match: re.Match[str]) -> str:
-        """Returns a matched name of a parameter as that of its flag, other words unchanged."""
         word = match["quoted"] or match[0]
         if match["quoted"]:
             return f"--{word}" if word in names else match[0]
@@ -74,11 +73,7 @@ def check_tensorflow() -> None:
 
 
 def _report_termination(state: str = "") -> int:
-    """Prints what remains after SIGTERM; returns the exit status.
-
-    Args:
-      state: what was saved; "": what the same command does next.
-    """
+    """Prints what was saved at SIGTERM, or what the command does next; returns the exit status."""
     by = signals.REQUESTS.by
     print(f"ended by {by}; {state or signals.REQUESTS.remedy}", file=sys.stderr)
     return signals.STATUS
@@ -98,11 +93,7 @@ def _report_lost_worker(error: Exception) -> str | None:
 
 
 def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.FlagValues) -> None:
-    """Defines a script's flags so that --help shows all of them, also those of shared groups.
-
-    Args:
-      define_flags: function that defines the script's flags on flag values.
-    """
+    """Defines a script's flags so that --help shows all of them, also those of shared groups."""
     before = set(flag_values)
     define_flags(flag_values)
     for name in set(flag_values) - before:
@@ -110,13 +101,9 @@ def define(define_flags: Callable[[flags.FlagValues], None], flag_values: flags.
 
 
 def parse(argv: Sequence[str]) -> list[str]:
-    """Parses the flags of a command line; help and version end with status 0, a mistake with 1.
+    """Parses the flags of a command line; returns the program and arguments that are not flags.
 
-    Args:
-      argv: the program and its arguments.
-
-    Returns:
-      The program and arguments that are not flags.
+    Help and version end with status 0, a mistake with 1.
     """
     try:
         expanded = [argv[0], *packaged_files.expand(argv[1:])]
@@ -161,17 +148,12 @@ def run(
 ) -> None:
     """Runs a script: defines and parses its flags, and prints user errors as plain messages.
 
-    Args:
-      main: function that takes the parsed flag values.
-      define_flags: function that defines the script's flags on flag values.
-
     Exit status: 0, 1 after a user error, 130 after Ctrl-C, `signals.STATUS` after SIGTERM
     and SIGHUP, `signals.READER_GONE` after a reader that has ended.
     """
     _prepare(define_flags)
 
     def guarded(argv: list[str]) -> int | None:
-        """Runs `main` with its errors reported; `argv` is the program and what is no flag."""
         if len(argv) > 1:
             print(f"error: not a flag: {argv[1:]}; flags look like --name=value", file=sys.stderr)
             return 1

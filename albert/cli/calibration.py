@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 _BEST = (None, "best", "all")  # values of --checkpoint with which the best one is used
 
 
-def _above_zero(name: str, value: float | None) -> None:
-    """Checks that the value of flag `name` is between 0 and 1, without both; None: not given."""
-    if value is not None and not 0 < value < 1:
+def _is_rate(name: str, value: float) -> None:
+    if not 0 < value < 1:
         raise file_io.InputError(f"--{name}={value} must be above 0 and below 1, such as 0.05")
 
 
@@ -40,7 +39,7 @@ class Calibration(options.Group):
         None,
         "Highest error rate of answers, such as 0.05: after the evaluation, find the probability "
         "below which the model must abstain, so that the rate holds with a confidence of 95%.",
-        check=_above_zero,
+        check=_is_rate,
     )
 
     choose_thresholds: bool = options.flag(
@@ -51,13 +50,12 @@ class Calibration(options.Group):
 
     @property
     def is_wanted(self) -> bool:
-        """Tells whether a flag is given."""
         return self.calibrate or self.choose_thresholds or self.max_error is not None
 
     def check(
         self, settings: Settings, labels: Sequence[str], has_label_sets: bool = False
     ) -> None:
-        """Rejects flags without dev data, a model or classes; a regression has no labels.
+        """Rejects flags without dev data, a model or classes.
 
         Args:
           labels: label names by id; empty for a regression.
@@ -112,14 +110,12 @@ def run(
       labels: K label names by id.
       rows: {name: array}: probabilities [N, K]; label_ids [N], or [N, K] of several per text.
       prefix: path of the checkpoint that predicted, without ending.
-      folder: folder of the model.
     """
     from albert.model import checkpoints
     from albert.tasks import calibration
     from albert.training import distribution
 
     def fit_and_keep() -> dict[str, Any]:
-        """Writes the new decision and its scores to the folder; returns its settings."""
         step = checkpoints.read_step(prefix) or 0
         found, scores, record = _fit(flags, decision, labels, rows)
         if decision.may_abstain and not (found.may_abstain or flags.max_error):
@@ -142,13 +138,7 @@ def _fit(
     names: Sequence[str],
     rows: contracts.Rows,
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
-    """Returns the new decision, {name: score}, and {"thresholds", …: JSON} for ``run.json``.
-
-    Args:
-      decision: the decision with which the checkpoint predicted.
-      names: K label names by id.
-      rows: {name: array}: probabilities [N, K]; label_ids [N], or [N, K] of several per text.
-    """
+    """Returns the new decision, {name: score}, and {"thresholds", …: JSON} for ``run.json``."""
     from albert.tasks import calibration, label_thresholds
 
     probabilities, labels = rows["probabilities"], rows["label_ids"]

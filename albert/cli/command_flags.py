@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
@@ -51,24 +51,12 @@ class CommandLine:
         changed = {**self.flags, name: {"value": value, "source": PROGRAM}}
         return dataclasses.replace(self, flags=changed)
 
-    def with_settings(self, settings: object, names: Iterable[str]) -> "CommandLine":
-        """Returns the command with the values of flags that the program has determined.
-
-        Args:
-          settings: has an attribute for each flag.
-          names: the flags to change.
-        """
-        command_line = self
-        for name in names:
-            command_line = command_line.with_value(name, getattr(settings, name))
-        return command_line
-
     def recorder(self, source: sources.Source, teacher: str | None = None) -> run_session.Recorder:
         """Returns the recorder of the run.
 
         Args:
           source: the initial model.
-          teacher: checkpoint or folder of its teacher, if it has one.
+          teacher: checkpoint or folder of its teacher.
         """
         return run_session.Recorder(
             script=self.script,
@@ -82,10 +70,6 @@ def describe(values: FlagValues, script: str) -> dict[str, dict]:
     """Returns {name: {"value": …, "source": …}} of a script's own flags.
 
     A source is `DEFAULT`, `COMMAND_LINE`, "flag file <path>", `CALLER` or `PROGRAM`.
-
-    Args:
-      values: parsed flags of the script, and maybe of libraries.
-      script: name of its module in the package.
     """
     own = _defined(script)  # Libraries also define flags.
     if values is flags.FLAGS:
@@ -116,11 +100,9 @@ def _arguments(values: FlagValues) -> list[str]:
 
 
 def find_sources(values: FlagValues, arguments: Sequence[str]) -> dict[str, str]:
-    """Returns {flag name: "command line" or "flag file …"} of the flags in `arguments`.
+    """Returns {flag name: "command line" or "flag file …"} of the flags among words of a command.
 
-    Args:
-      values: flag values, which know the names.
-      arguments: words of a command; if a flag is repeated the last one counts, as in absl.
+    If a flag is repeated, the last one counts, as in absl.
     """
     source_of: dict[str, str] = {}
     rest = list(arguments)
@@ -143,11 +125,7 @@ def _name(values: FlagValues, word: str) -> str:
 
 
 def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str, list[str]]]:
-    """Returns {role: (path, its files)} of the initial model and of the teacher, if there is one.
-
-    Args:
-      teacher: its checkpoint or folder.
-    """
+    """Returns {role: (path, its files)} of the initial model and of the teacher, if any."""
     paths = {"configuration": source.config_file, "vocabulary": source.vocabulary}
     files = {role: (path, [path]) for role, path in paths.items() if path}
     if source.checkpoint:
@@ -203,7 +181,7 @@ def read_trial_flags(script: str, arguments: list[str]) -> dict[str, str]:
 
     Args:
       script: name of a script of this package, or of a dotted module that also has `define_flags`.
-      arguments: command line arguments without ``output_dir``.
+      arguments: those of its command line, without ``output_dir``.
     """
     values = _parse_trial(script, arguments)
     names = (name for name in values if values[name].present)
@@ -218,8 +196,7 @@ def changed_flags(
     """Returns the flags with which a trial cannot resume a run, see `seed_runs.differences`.
 
     Args:
-      script: see `read_trial_flags`.
-      arguments: command line arguments of the trial without ``output_dir``.
+      script, arguments: see `read_trial_flags`.
       recorded: flags of the run's record. What its program has determined only counts if the
         arguments set it.
     """

@@ -41,11 +41,7 @@ def summaries() -> dict[str, str]:
 
 @signals.end_with_reader()
 def main() -> int:
-    """Runs the command that the first argument names.
-
-    Returns:
-      Exit status, if no command was run: 0 after help and the version, 2 for an unknown command.
-    """
+    """Runs the command that the first argument names; returns 2 if there is no such command."""
     name, *arguments = sys.argv[1:] or ["--help"]
     commands = summaries()
     if name in commands:

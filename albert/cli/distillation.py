@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 
 from albert.cli import options, path_flags, training
@@ -18,7 +19,7 @@ class Distillation:
 
     Attributes:
       with_teacher: makes a task also learn from the teacher.
-      checkpoint: checkpoint that the student starts from with --init_from_teacher, else None.
+      checkpoint: what the student starts from with --init_from_teacher, else None.
       view: reads `checkpoint` as one of the student; None without --init_from_teacher.
     """
 
@@ -108,7 +109,6 @@ class Teacher(options.Group):
         """Returns the `Distillation` of the flags.
 
         Args:
-          teacher: its model; None: the run has no teacher.
           source: the student's model; its vocabulary must be the teacher's.
           student: sizes of the student.
           term: loss term of the student whose weights the compared examples have.
@@ -126,11 +126,7 @@ class Teacher(options.Group):
             config, teacher.checkpoint, term, logits, self.weights, self.distill_temperature
         )
         terms.check_student(student)
-
-        def with_teacher(task: contracts.Task) -> contracts.Task:
-            """Returns the task with a model that also learns from the teacher."""
-            return distillation.with_teacher(task, terms)
-
+        with_teacher = functools.partial(distillation.with_teacher, settings=terms)
         if not self.init_from_teacher:
             return Distillation(with_teacher)
         view = student_weights.view(config, student)

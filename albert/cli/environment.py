@@ -24,12 +24,12 @@ def set_defaults(
 ) -> None:
     """Replaces the defaults of flags with values of environment variables.
 
+    A flag that may be given several times takes values separated by commas.
+
     Args:
       flag_values: the flags, defined and not parsed yet.
-      names: names of the flags that variables may set. A flag that may be given several times takes
-        values separated by commas.
-      variables: the environment: ``ALBERT_PORT`` sets the flag ``port``. Empty values count as
-        missing.
+      names: names of the flags that variables may set.
+      variables: the environment; empty values count as missing.
     """
     for name in names:
         text = variables.get(variable_of(name))
@@ -48,12 +48,7 @@ def set_defaults(
 
 
 def misspelled(names: Iterable[str], variables: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields (variable, the one probably meant) for variables that resemble those of flags.
-
-    Args:
-      names: names of flags.
-      variables: names of all variables in the environment.
-    """
+    """Yields (variable, the one probably meant) for variables that resemble those of flags."""
     upper_names = {name.upper() for name in names}
     for variable in sorted(variables):
         name = variable.removeprefix(PREFIX)

@@ -59,7 +59,6 @@ class Prepared:
 
     Attributes:
       description: {name: JSON value}, settings of the model for its folder.
-      do_eval: whether checkpoints are evaluated.
       draws_fractions: whether `apply_options` must draw the fractions of the data.
       adapt: changes the initial weights to suit the model.
       calibrate: ``({name: array} of dev outputs, prefix of their checkpoint)``, returns what
@@ -125,20 +124,15 @@ class Command(abc.ABC):
         source: sources.Source,
         config: configuration.AlbertConfig,
     ) -> distillation.Distillation:
-        """Returns the changes that a teacher makes to a run; None: there are none.
-
-        Args:
-          source, config: model and sizes of the student.
-        """
+        """Returns the changes that a teacher makes to a run; `source`, `config`: of the student."""
         return distillation.Distillation()
 
     def export(  # noqa: B027 (not every command exports)
         self, export_dir: str, inputs: Inputs, prepared: Prepared, engine: "Engine"
     ) -> None:
-        """Writes SavedModels to new folders in `export_dir`; all workers call it.
+        """Writes SavedModels of the engine's model to new folders in `export_dir`.
 
-        Args:
-          engine: has the trained model.
+        All workers call it.
         """
 
 
@@ -146,12 +140,13 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     """Trains, evaluates, predicts and exports according to the checked settings of a command.
 
     Args:
-      values: parsed flags of the command, for the run record and for runs with other seeds.
+      values: its parsed flags, for the run record and for runs with other seeds.
       script: name of its module in the package.
     """
     settings = command.settings
     command_line = command_flags.CommandLine.from_values(values, script)
-    command_line = command_line.with_settings(settings, settings.determined)
+    for name in settings.determined:
+        command_line = command_line.with_value(name, getattr(settings, name))
     if settings.schedule.num_seeds > 1:
         _run_seeds(command, command_line)
         return
@@ -183,7 +178,6 @@ def run(command: Command, values: flags.FlagValues, script: str) -> None:
     if calibrate := prepared.calibrate:
 
         def calibrated(rows: contracts.Rows, prefix: str) -> tuple[contracts.Task, contracts.Data]:
-            """Returns task and data with a decision fitted to dev outputs of a checkpoint."""
             nonlocal prepared
             if distribution.is_chief(strategy):  # the decision is kept in the description
                 stages_run.complete_folder(False)
@@ -227,7 +221,6 @@ def _run_seeds(command: Command, command_line: command_flags.CommandLine) -> Non
             shared_arguments.append(f"--{name}={os.path.join(settings.output_dir, file)}")
 
     def arguments(seed: int, folder: str) -> list[str]:
-        """Returns the arguments of the command for a seed with its own output folder."""
         return [*shared_arguments, f"--seed={seed}", f"--output_dir={folder}"]
 
     metric = settings.schedule.metric_for_best or command.best_metric
@@ -248,8 +241,7 @@ def find_head(settings: Settings) -> head_config.Head:
     """Returns the head of the flags; a run without training reads omitted flags from its folder.
 
     Raises:
-      file_io.InputError: a value is out of range; or the run resumes one with another head, or
-        uses a model with other pooling.
+      file_io.InputError: the run resumes one with another head, or uses a model with other pooling.
     """
     from albert.model import checkpoints
 
@@ -257,7 +249,6 @@ def find_head(settings: Settings) -> head_config.Head:
     existing = model_folder.described_head(folder)
 
     def default_pooling() -> str:
-        """Returns the pooling of the folder, else of the model to start with."""
         return existing.pooling if existing else _pooling_to_start_with(settings)
 
     ours = dataclasses.replace(layer.head, pooling=layer.pooling_or(default_pooling))
@@ -288,7 +279,7 @@ def is_same_head(one: head_config.Head, other: head_config.Head) -> bool:
 
 
 def describe_head(head: head_config.Head) -> str:
-    """Returns the flags of a head as text for messages."""
+    """Returns the flags of a head for messages."""
     words = [] if head.head_hidden_size else ["no --head_hidden_size"]
     return ", ".join([*words, *(f"--{name}={value}" for name, value in head.settings.items())])
 
@@ -324,9 +315,6 @@ def find_class_weights(
 
     Args:
       find: returns {label: weight} for the value of --class_weights.
-
-    Raises:
-      file_io.InputError: of `find`; or the run resumes one with other weights.
     """
     folder, source = settings.trained_folder, settings.class_weights
     existing = class_weights.described(model_folder.described_settings(folder) or {})
@@ -369,10 +357,7 @@ def model_to_export(
 def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool | None:
     """Returns whether the run cannot use the head of the model that it starts from, and logs why.
 
-    None means that only the sizes of the head can tell.
-
-    Raises:
-      file_io.InputError: this is so, and the run does not train.
+    None means that only the sizes of the head can tell. A run that does not train fails if so.
     """
     settings, description = command.settings, prepared.description
     if not settings.do_train:
@@ -403,11 +388,7 @@ def make_run(
     prepared: Prepared,
     recorder: run_session.Recorder | None = None,
 ) -> "stages.Run":
-    """Returns the run of a command.
-
-    Args:
-      recorder: describes the run in its folder; None: the run is not recorded.
-    """
+    """Returns the run of a command; without a recorder its folder does not describe the run."""
     from albert.tasks import kinds
     from albert.training import stages
 
@@ -454,9 +435,6 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
     """Returns the number of numbered checkpoints that a run keeps; 0: all.
 
     By default, a run that does not evaluate its checkpoints keeps all of them for a later command.
-
-    Args:
-      evaluates: whether the run evaluates its checkpoints.
     """
     limit_flags = settings.given & {"keep_checkpoint_max", "num_keep_checkpoint"}
     keeps_all = settings.do_train and not evaluates and not limit_flags
@@ -466,12 +444,7 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
 def apply_options(
     settings: Settings, prepared: Prepared, run: "stages.Run"
 ) -> tuple[contracts.Task, contracts.Data]:
-    """Returns task and data with the metric, frozen encoder, fractions and cache of the flags.
-
-    Raises:
-      file_io.InputError: the run resumes one whose encoder was trained, and this one's is frozen,
-        or the other way round.
-    """
+    """Returns task and data with the metric, frozen encoder, fractions and cache of the flags."""
     from albert.data import record_values
     from albert.training import frozen_encoder
 

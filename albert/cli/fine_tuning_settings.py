@@ -17,7 +17,6 @@ from albert.training import stuck_runs, subsets
 
 _OWN_EPOCHS, _OWN_STEPS, _OWN_WARMUP = 3, 200, 0.1  # of your own data, by default
 _MAX_EVALUATIONS = 20  # by default
-# What `StepSettings.with_steps` determines.
 _LAYER_FLAGS = ("head_activation", "head_input_activation", "head_dropout_prob")
 # Flags that decide which inputs a model sees, or which answers are found, as in its description.
 _LENGTHS = (
@@ -48,11 +47,6 @@ class Schedule(training.Schedule):
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
-        """Rejects contradictions.
-
-        Args:
-          do_train, evaluates: whether the run trains, and whether it evaluates.
-        """
         super().check(do_train, evaluates)
         if self.num_restarts and not (do_train and self.stuck_after):
             raise file_io.InputError("--num_restarts needs --do_train and --stuck_after above 0")
@@ -68,13 +62,6 @@ class Schedule(training.Schedule):
     def judgement(
         self, learning_rate: float | str, warmup_fraction: float, recipe: str | None
     ) -> stuck_runs.Settings | None:
-        """Returns how the run is judged; None: no check for learning.
-
-        Args:
-          learning_rate: number or "auto", for the advice.
-          warmup_fraction: fraction of the steps that are warm-up.
-          recipe: file or page with settings to try; None: no check for learning.
-        """
         if not (self.stuck_after and recipe):
             return None
         advice = (
@@ -176,7 +163,6 @@ class PooledHead(HeadLayer):
     )
 
     def pooling_or(self, default: Callable[[], str]) -> str:
-        """Returns the pooling of the flag, else the result of `default`."""
         return self.pooling or default()
 
 
@@ -234,7 +220,6 @@ class Settings(training.Settings, abc.ABC):
 
     @property
     def is_frozen(self) -> bool:
-        """Returns whether the encoder is frozen."""
         return self.frozen.freeze_encoder
 
     @property
@@ -292,11 +277,7 @@ class Settings(training.Settings, abc.ABC):
         return folder if is_ours or model_labels.read_folder(folder) else self.output_dir
 
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns {flag: value} of the training that the settings of a model's folder describe.
-
-        Args:
-          description: content of the folder's ``model.json``.
-        """
+        """Returns {flag: value} of the training that a model's ``model.json`` describes."""
         values = {n: description[n] for n in _LENGTHS if hasattr(self, n) and n in description}
         for name, value in values.items():
             if type(value) is not int or value < 1:
@@ -307,11 +288,7 @@ class Settings(training.Settings, abc.ABC):
         return values
 
     def check_work(self, *names: str) -> None:
-        """Rejects a run without any of the stages; raises `file_io.InputError`.
-
-        Args:
-          names: flags of the stages.
-        """
+        """Rejects a run without any of the stages that these flags name."""
         if not any(getattr(self, name) for name in names):
             stages = ", ".join(f"--{name}" for name in names)
             raise file_io.InputError(f"nothing to do: none of {stages} is given")
@@ -418,16 +395,13 @@ class StepSettings(Settings):
 
     @property
     def evaluates(self) -> bool:
-        """Returns whether training evaluates each checkpoint."""
         return self.do_eval
 
     @property
     def eval_batch(self) -> int:
-        """Returns the number of examples per evaluation step."""
         return self.eval_batch_size
 
     def check(self) -> None:
-        """Rejects contradictions, also those of `Settings.check`, before any work."""
         self.loop.check_waiting(self.do_train, self.do_eval)
         for one, other in (
             ("num_train_epochs", "train_step"),
@@ -446,7 +420,6 @@ class StepSettings(Settings):
 
         Args:
           count: returns the number of training examples; called only if it is needed.
-          is_own_data: whether the data is not that of a task of the reference.
         """
         is_bound = {"train_step", "num_train_epochs"} & self.given
         if not (self.do_train and ("num_train_epochs" in self.given or is_own_data)):
@@ -478,11 +451,7 @@ class StepSettings(Settings):
         return lengthened
 
     def _with_warmup(self, steps: int, is_own_data: bool) -> Self:
-        """Returns the settings with a number of steps, and the warm-up as a fraction of it.
-
-        Args:
-          is_own_data: whether the data is not that of a task of the reference.
-        """
+        """Returns the settings with a number of steps, and the warm-up as a fraction of it."""
         fraction = self.warmup_proportion
         if fraction is None and is_own_data and "warmup_step" not in self.given:
             fraction = _OWN_WARMUP
@@ -516,16 +485,13 @@ class ClassifierSettings(StepSettings):
 
     @property
     def output_dropout_prob(self) -> float:
-        """Returns the dropout of the head's input."""
         return self.classifier_dropout_prob
 
     @property
     def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them; 0: all."""
         return self.keep_checkpoint_max
 
     def check(self) -> None:
-        """Rejects contradictions, also those of `Settings.check`, before any work."""
         self.check_work("do_train", "do_eval", "do_predict", "export_dir")
         if self.export_text and not self.export_dir:
             raise file_io.InputError("--export_text needs --export_dir")
@@ -548,11 +514,7 @@ def read(kind: type[_Settings], values: flags.FlagValues) -> _Settings:
     """Returns the settings of parsed flags; those of a trained model are read from its folder.
 
     A run that does not train sees the inputs that its model was trained on: lengths and columns
-    whose flags are omitted become those of the folder.
-
-    Args:
-      kind: the command's class of settings.
-      values: parsed flags; omitted ones are set to those values.
+    whose flags are omitted become those of the folder, also in `values`.
     """
     settings = options.read(kind, values)
     folder = settings.trained_folder

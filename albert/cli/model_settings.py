@@ -78,8 +78,7 @@ class ModelFiles(text_flags.TextFlags):
 
         Args:
           needs_vocabulary: whether a missing vocabulary is an error.
-          teacher: its vocabulary is used if neither the flags nor the initial model provide one;
-            None: no teacher.
+          teacher: its vocabulary is used if neither the flags nor the initial model provide one.
         """
         if self.init_checkpoint and self.albert_hub_module_handle:
             raise file_io.InputError(
@@ -108,12 +107,6 @@ class ModelToUse(ModelFiles):
     def find(
         self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
     ) -> sources.Source:
-        """Returns the model of these flags.
-
-        Args:
-          needs_vocabulary: whether a missing vocabulary is an error.
-          teacher: its vocabulary is used if nothing else provides one; None: no teacher.
-        """
         models = self.init_checkpoint or self.albert_hub_module_handle
         if models and self.from_scratch and "from_scratch" in self.given:
             raise file_io.InputError(
@@ -129,7 +122,7 @@ class ModelToUse(ModelFiles):
         Args:
           folder: that of the model that is used without training.
           kind: kind of its models, such as "classifier".
-          teacher: its vocabulary is used if nothing else provides one; None: no teacher.
+          teacher: see `ModelFiles.find`.
         """
         from albert.tasks import kinds
 
@@ -191,10 +184,8 @@ def _check_same_texts(
     """Rejects a vocabulary or rules by which texts would become other pieces than in training.
 
     Args:
-      trained, folder: the trained model and its folder.
       name, path: setting of the vocabulary and its value, for messages.
       found: file of the vocabulary.
-      rules: rules of the run.
       flags: what to omit.
     """
     differing, there = [], cast(str, trained.vocabulary)
@@ -223,11 +214,7 @@ class Inference(options.Group):
 
 
 def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference.FoundModel":
-    """Returns the model of the folder `model_dir`.
-
-    Args:
-      *kinds: kinds of models, such as "classifier", of which it must be; none: any.
-    """
+    """Returns the model of a folder, which must be one of `kinds`, such as "classifier", if any."""
     from albert.serving import inference
 
     model = inference.find(model_dir, *kinds)
@@ -235,12 +222,7 @@ def find_trained(model_dir: str, settings: Inference, *kinds: str) -> "inference
 
 
 def text_settings(max_seq_length: int, source: sources.Source) -> dict[str, Any]:
-    """Returns {name: JSON value} of the settings that the features of a text depend on.
-
-    Args:
-      max_seq_length: maximum number of tokens per text.
-      source: a model with a vocabulary.
-    """
+    """Returns {name: JSON value} of the settings that the features of a text depend on."""
     return {
         "max_seq_length": max_seq_length,
         **source.rules.to_json(),

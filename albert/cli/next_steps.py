@@ -14,10 +14,9 @@ _USES = {
 
 
 def line(name: str, rest: str = "", **paths: str) -> str:
-    """Returns a line to paste into a shell, which runs a command of the package.
+    """Returns a line to paste into a shell, which runs the command `name`.
 
     Args:
-      name: the command, such as "report".
       rest: further flags.
       **paths: values of flags, by name.
     """
@@ -31,12 +30,7 @@ def show(*lines: str) -> None:
 
 
 def after_fine_tuning(kind: str, folder: str) -> list[str]:
-    """Returns lines for a shell that use the model of a fine-tuning run.
-
-    Args:
-      kind: kind of the model, as its folder describes it.
-      folder: folder of the model.
-    """
+    """Returns lines for a shell that use the model of a fine-tuning run in a folder."""
     name, rest = _USES[kind]
     return [
         line(name, rest, model_dir=folder),

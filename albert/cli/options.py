@@ -50,14 +50,11 @@ class Flag:
     """The definition of a flag, except its name and type, which are those of the field.
 
     Attributes:
-      default: value if the flag is not given.
-      help: one sentence for ``--help``.
       shown_default: what happens without the flag, which ``--help`` shows; "": `default`.
       choices: allowed values; empty: any.
       minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
       check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
-      parser: `absl.flags.ArgumentParser` of values that are not plain strings or numbers.
-      alias: another name of the flag.
+      parser: of values that are not plain strings or numbers.
       allow_override: whether a library may define the same flag, a path, later.
       repeated: whether the flag may be given several times, each with one value of a tuple.
       path: what the value names, if it is a path.
@@ -85,24 +82,13 @@ _Count = TypeVar("_Count", int, None)
 
 
 def flag(default: Any, help: str, **rest: Any) -> Any:
-    """Returns the field of a flag, with its default and its line of ``--help``.
-
-    Args:
-      default: value if the flag is not given; None: none.
-      help: sentence for ``--help``.
-      **rest: other attributes of `Flag`, such as its `check`.
-    """
+    """Returns the field of a flag; `rest` are other attributes of `Flag`, such as its `check`."""
     row = Flag(default, help, **rest)
     return dataclasses.field(default=default, metadata={_FLAG: row})
 
 
 def count(default: _Count, help: str, shown_default: str = "") -> _Count:
-    """Returns the field of a flag for a whole number that must be at least 1; None: no default.
-
-    Args:
-      help: sentence for ``--help``.
-      shown_default: what happens without the flag, which ``--help`` shows; "": `default`.
-    """
+    """Returns the field of a flag for a whole number that must be at least 1; see `Flag`."""
     field: _Count = flag(default, help, check=positive, shown_default=shown_default)
     return field
 
@@ -112,12 +98,9 @@ def group(kind: type, **defaults: Any) -> Any:
     flag_names = {name for name, _, _ in _rows(kind)}
     if unknown := defaults.keys() - flag_names:
         raise ValueError(f"{kind.__name__} has no flags {sorted(unknown)}")
-
-    def make() -> Any:
-        """Returns the group with these defaults."""
-        return _with_defaults(kind, defaults)
-
-    return dataclasses.field(default_factory=make, metadata={_GROUP: (kind, defaults)})
+    return dataclasses.field(
+        default_factory=lambda: _with_defaults(kind, defaults), metadata={_GROUP: (kind, defaults)}
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,12 +119,7 @@ class Group:
     given: frozenset[str] = frozenset()
 
     def refuse_given(self, purpose: str, *names: str) -> None:
-        """Rejects flags that have no effect in this run.
-
-        Args:
-          purpose: what the flags are for, as the message shows it.
-          *names: the flags, without dashes; those with a value are rejected.
-        """
+        """Rejects flags, named without dashes, that have a value: they are only for `purpose`."""
         flag_names = [f"--{name}" for name in names if getattr(self, name)]
         if flag_names:
             raise file_io.InputError(f"{', '.join(flag_names)}: only for {purpose}")
@@ -224,8 +202,7 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
     """Yields name, type and `Flag` of each flag of a group, including nested groups.
 
     Args:
-      kind: class of the group.
-      defaults: {name of a flag: its default} that replace those of the group; None: none.
+      defaults: {name of a flag: its default} that replace those of the group.
     """
     hints = typing.get_type_hints(kind)
     defaults = defaults or {}
@@ -242,17 +219,12 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 
 
 def _section(kind: type[Group], name: str) -> str:
-    """Returns the section of ``--help`` that shows flag `name` of a group of class `kind`."""
     sections = (section for section, names in kind.sections.items() if name in names.split())
     return next(sections, kind.section)
 
 
 def _with_defaults(kind: type, defaults: dict) -> Any:
-    """Returns a group of class `kind` with its defaults, some of which are replaced.
-
-    Args:
-      defaults: {name of a flag: its default} that replace those of the class.
-    """
+    """Returns a group of class `kind`; `defaults` replace those of flags, by name."""
     own = {f.name for f in dataclasses.fields(kind) if _FLAG in f.metadata} & defaults.keys()
     values = {name: defaults[name] for name in own}
     for field in dataclasses.fields(kind):
@@ -266,60 +238,37 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
     """Defines the flags of `kind`, a group's class, including those of nested groups."""
     for name, value_type, row in _rows(kind):
         place: dict[str, Any] = {"flag_values": flag_values, "module_name": row.section}
-        if isinstance(row.parser, flags.EnumParser):
-            enum_flag = flags.EnumFlag(name, row.default, row.help, row.parser.enum_values)
-            enum_flag.parser = row.parser
+        is_list = value_type is tuple
+        default = list(row.default) if is_list and row.default is not None else row.default
+        parser = row.path.parser(is_list and not row.repeated) if row.path else row.parser
+        serializer: Any = flags.ArgumentSerializer()
+        if isinstance(parser, flags.EnumParser):
+            enum_flag = flags.EnumFlag(name, row.default, row.help, parser.enum_values)
+            enum_flag.parser = parser
             flags.DEFINE_flag(enum_flag, **place)
-        elif row.path:
-            parser = row.path.parser(value_type is tuple and not row.repeated)
-            _define_path(name, value_type, row, parser, place)
-        elif row.parser:
-            serializer: Any = flags.ArgumentSerializer()
-            flags.DEFINE(row.parser, name, row.default, row.help, serializer=serializer, **place)
         elif row.repeated:
-            flags.DEFINE_multi_string(name, list(row.default), row.help, **place)
+            parser = parser or flags.ArgumentParser()
+            flags.DEFINE_multi(parser, serializer, name, default, row.help, **place)
+        elif parser:
+            place["serializer"] = flags.CsvListSerializer(",") if is_list else serializer
+            place["allow_override"] = row.allow_override
+            flags.DEFINE(parser, name, default, row.help, **place)
         elif row.choices:
             flags.DEFINE_enum(name, row.default, row.choices, row.help, **place)
         else:
             extra = {"lower_bound": row.minimum, "upper_bound": row.maximum}
             extra = {key: bound for key, bound in extra.items() if bound is not None}
-            default = list(row.default) if value_type is tuple and row.default else row.default
             _DEFINERS[value_type](name, default, row.help, **place, **extra)
         if row.shown_default:
             flag_values[name].default_as_str = row.shown_default
         if row.alias:
-            flags.DEFINE_alias(row.alias, name, **place)
+            flags.DEFINE_alias(row.alias, name, flag_values, module_name=row.section)
     required = [name for name, _, row in _rows(kind) if row.required]
     flags.mark_flags_as_required(required, flag_values)
 
 
-def _define_path(
-    name: str, value_type: type, row: Flag, parser: flags.ArgumentParser, place: dict[str, Any]
-) -> None:
-    """Defines a flag whose value names files or folders.
-
-    Args:
-      value_type: `tuple` for several paths, else `str`.
-      place: {argument of absl: value} that say where the flag is defined.
-    """
-    if row.repeated:
-        default = list(row.default)
-        flags.DEFINE_multi(parser, flags.ArgumentSerializer(), name, default, row.help, **place)
-        return
-    is_list = value_type is tuple
-    serializer: Any = flags.CsvListSerializer(",") if is_list else flags.ArgumentSerializer()
-    if row.allow_override:
-        place = {**place, "allow_override": True}
-    default = list(row.default) if is_list and row.default else row.default
-    flags.DEFINE(parser, name, default, row.help, serializer=serializer, **place)
-
-
 def read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
-    """Returns the group of parsed flags; checks each value alone, and outputs against inputs.
-
-    Args:
-      kind: class of the group.
-    """
+    """Returns the group of parsed flags; checks each value alone, and outputs against inputs."""
     settings = _read(kind, flag_values)
     named = {name: (row.path, flag_values[name].value) for name, _, row in _rows(kind) if row.path}
     path_flags.check_outputs(named, settings)
@@ -327,11 +276,7 @@ def read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
 
 
 def _read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
-    """Returns the group of parsed flags; checks each value alone.
-
-    Args:
-      kind: class of the group.
-    """
+    """Returns the group of parsed flags; checks each value alone."""
     values, flag_names = {}, set()
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:

@@ -18,10 +18,9 @@ _FLAG_FILE = re.compile(r"--?flagfile=(.*)", re.S)
 
 
 def find(name: str) -> str:
-    """Returns the path of a file of the package, if `name` is one; else `name` itself.
+    """Returns the path of a file of the package, such as "configs/albert_base_v2.json".
 
-    Args:
-      name: such as "configs/albert_base_v2.json". A file of this path in the current folder wins.
+    Returns other names as they are, and those of files in the current folder.
     """
     if not _NAME.fullmatch(name) or file_io.exists(name):
         return name
@@ -32,21 +31,15 @@ def find(name: str) -> str:
 def expand(arguments: Sequence[str]) -> list[str]:
     """Replaces flag files by their flags, as absl does, and names of the package's files by paths.
 
-    Args:
-      arguments: words of a command line behind the name of the program.
-
-    Returns:
-      Words without flag files, except missing ones and one that includes itself, which absl
-      reports.
+    Missing flag files and one that includes itself remain: absl reports them.
     """
     return _expand(list(arguments), (), itertools.count(1))
 
 
 def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
-    """Returns the words of a command, with those of its flag files in their places.
+    """Does the work of `expand` for words in the flag files `above`.
 
     Args:
-      above: paths of the flag files that include these words.
       numbers: counts the flag files read so far.
     """
     arguments: list[str] = []
@@ -65,13 +58,7 @@ def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) ->
 
 
 def _flags_of(name: str, above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
-    """Returns the flags of a flag file and of those that it includes; none if it is missing.
-
-    Args:
-      name: path of the flag file as it is given.
-      above: paths of the flag files that include it.
-      numbers: counts the flag files read so far.
-    """
+    """Returns the flags of a flag file and of those that it includes; none if it is missing."""
     path = find(os.path.expanduser(name))
     if path in above or not file_io.exists(path):
         return []

@@ -17,7 +17,6 @@ class Path:
     """The files that a flag stands for.
 
     Attributes:
-      is_output: whether the command writes there.
       files: globs that follow the value: the files that the command reads or writes; or a function
         that returns them for the settings of the command.
       has_globs: whether the value is a list with commas whose parts may be globs.
@@ -39,7 +38,6 @@ class Path:
         """Yields the existing files that a value stands for; remote ones need not exist.
 
         Args:
-          value: value of the flag: one path or several; None: not given.
           settings: settings of the command, on which `files` may depend.
         """
         endings = self.files(settings) if callable(self.files) else self.files
@@ -137,7 +135,6 @@ def check_outputs(values: Mapping[str, tuple[Path, Any]], settings: Any = None) 
 
 
 def _text(value: str | Sequence[str]) -> str:
-    """Returns the value of a flag, one path or several, as on a command line."""
     return value if isinstance(value, str) else ",".join(value)
 
 
@@ -145,7 +142,6 @@ def _refuse(output_flag: str, output: str, input_flag: str, input_file: str) -> 
     """Raises the error of an output that is an input.
 
     Args:
-      output_flag: name of the flag with the output, without dashes.
       output, input_file: paths of the same file.
       input_flag: flag and value that name the input, or "standard input".
     """

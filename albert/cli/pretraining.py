@@ -209,7 +209,6 @@ class Settings(training.Settings):
     teacher: distillation.Teacher = options.group(distillation.Teacher)
 
     def check(self) -> None:
-        """Rejects contradictions before any work."""
         if not self.do_train and not self.do_eval:
             raise file_io.InputError("nothing to do: neither --do_train nor --do_eval")
         if self.do_train:
@@ -237,11 +236,7 @@ class Settings(training.Settings):
 def _reject_unused_rules(
     settings: Settings, files: Mapping[str, "dynamic_masking.RecordFiles"]
 ) -> None:
-    """Rejects masking flags that have no effect with these records.
-
-    Args:
-      files: {"train": …, "dev": …}, the records of each split.
-    """
+    """Rejects masking flags that have no effect with the records of each split."""
     budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
     train = files["train"]
     if budget and train.without_masks:
@@ -271,7 +266,6 @@ def find_masker(
 
     Args:
       files: {"train": …, "dev": …}, the records of each split.
-      vocab_size: V of the model.
     """
     from albert.data import dynamic_masking
 
@@ -285,18 +279,22 @@ def find_masker(
     if warning := masking.limit_warning(config, settings.max_seq_length):
         remade = "" if lacking else ", in records that are made again with it"
         logging.warning("%s%s", warning, remade)
-    try:
-        source = settings.model.find()
-    except file_io.InputError as error:
-        what = "--masked_lm_budget"
-        if lacking:
-            what = f"{lacking[0]} holds records without masks; masking"
-        raise file_io.InputError(f"{what} needs the vocabulary of the records: {error}") from error
+    without_masks = f"{lacking[0]} holds records without masks; masking" if lacking else ""
+    source = _find_vocabulary(settings, without_masks or "--masked_lm_budget")
     tokenizer = tokenization.FullTokenizer(
         source.vocab_file, spm_model_file=source.spm_model_file, rules=source.rules
     )
     tokenization.check_vocab_size(tokenizer, vocab_size)
     return dynamic_masking.make_masker(config, files, tokenizer, settings.loop.seed)
+
+
+def _find_vocabulary(settings: Settings, purpose: str) -> sources.Source:
+    """Returns the model of the flags, for a purpose that needs its vocabulary."""
+    try:
+        return settings.model.find()
+    except file_io.InputError as error:
+        text = f"{purpose} needs the vocabulary of the records: {error}"
+        raise file_io.InputError(text) from error
 
 
 def find_source(settings: Settings) -> sources.Source:
@@ -348,12 +346,7 @@ def warn_of_untrained_types(
     config: configuration.AlbertConfig,
     sentence_labels: bool,
 ) -> None:
-    """Warns if the records have no second texts, but the model has a use for them.
-
-    Args:
-      files: {"train": …, "dev": …}, the records of each split.
-      sentence_labels: whether the model learns a sentence task.
-    """
+    """Warns if the records have no second texts, but the model has a use for them."""
     if files["train"].has_second_texts:
         return
     if sentence_labels:
@@ -377,15 +370,8 @@ def warn_of_untrained_types(
 def find_sentence_tasks(settings: Settings, strategy: "tf.distribute.Strategy") -> tuple[str, str]:
     """Returns the sentence task of this run, and the task that the model was trained for.
 
-    Args:
-      strategy: all its workers must call this function.
-
-    Returns:
-      Two keys of `pretraining_heads.SENTENCE_TASKS`, which differ only in evaluations.
-
-    Raises:
-      file_io.InputError: the output folder holds checkpoints of another task, or the model to
-        evaluate has no head for a sentence task.
+    These keys of `pretraining_heads.SENTENCE_TASKS` differ only in evaluations. All workers of
+    `strategy` must call this function.
     """
     from albert.model import checkpoints
     from albert.training import distribution
@@ -420,8 +406,8 @@ def _log_measured_task(trained: str, requested: str, task: str) -> None:
     """Logs what an evaluation with the labels of another sentence task measures.
 
     Args:
-      trained: says which model was trained for what, for the message.
-      requested, task: keys of `pretraining_heads.SENTENCE_TASKS`: of the labels, of the model.
+      trained: begin of the message.
+      requested, task: sentence tasks of the labels and of the model.
     """
     from albert.model import pretraining_heads
 
@@ -443,12 +429,7 @@ def _log_measured_task(trained: str, requested: str, task: str) -> None:
 
 
 def find_batch_size(settings: Settings, strategy: "tf.distribute.Strategy") -> int:
-    """Returns the number of examples per step; with --train_batch_tokens the mean number.
-
-    Raises:
-      file_io.InputError: the flag cannot be combined with others, or holds fewer than two of the
-        longest examples.
-    """
+    """Returns the number of examples per step; with --train_batch_tokens the mean number."""
     tokens = settings.train_batch_tokens
     if not tokens:
         if settings.group_by_length:
@@ -493,11 +474,6 @@ def with_blimp(
     from albert.experiments import blimp, sentence_scores
 
     paradigms = blimp.read(settings.blimp.blimp_data_dir, settings.blimp.blimp_limit)
-    try:
-        source = settings.model.find()
-    except file_io.InputError as error:
-        raise file_io.InputError(
-            f"--blimp_data_dir needs the vocabulary of the records: {error}"
-        ) from error
+    source = _find_vocabulary(settings, "--blimp_data_dir")
     tokenizer = model_folder.load_tokenizer(source, config)
     return sentence_scores.with_blimp(task, paradigms, tokenizer)

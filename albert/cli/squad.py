@@ -93,17 +93,14 @@ class Settings(fine_tuning_settings.Settings):
 
     @property
     def evaluates(self) -> bool:
-        """Returns whether training evaluates each checkpoint."""
         return self.do_predict
 
     @property
     def eval_batch(self) -> int:
-        """Returns the number of windows per evaluation step."""
         return self.predict_batch_size
 
     @property
     def max_kept(self) -> int:
-        """Returns how many checkpoints to keep, unless training does not evaluate them; 0: all."""
         return self.keep_checkpoint_max
 
     @property
@@ -112,7 +109,6 @@ class Settings(fine_tuning_settings.Settings):
         return {}
 
     def check(self) -> None:
-        """Rejects contradictions before any work."""
         self.check_work("do_train", "do_predict", "export_dir")
         for stage, name in (("do_train", "train_file"), ("do_predict", "predict_file")):
             if getattr(self, stage) and not getattr(self, name):
@@ -164,12 +160,10 @@ class Squad(fine_tuning.Command):
 
     @property
     def recipe(self) -> str:
-        """Returns the file with settings to try if a run does not learn."""
         return f"recipes/{self.kind}.flags"
 
     @property
     def shared_data(self) -> dict[str, str]:
-        """Returns {flag: name in --output_dir} of the files of features."""
         return {
             "train_feature_file": f"{self.kind}_train.tf_record",
             "predict_feature_file": f"{self.kind}_predict.tf_record",
@@ -206,7 +200,6 @@ class Squad(fine_tuning.Command):
         )
 
     def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
-        """Reads the questions; returns them with the task."""
         return self.prepare_questions(self.questions(inputs))
 
     def prepare_questions(self, questions: "QuestionFiles") -> fine_tuning.Prepared:
@@ -240,11 +233,6 @@ class Squad(fine_tuning.Command):
         prepared: fine_tuning.Prepared,
         engine: "Engine",
     ) -> None:
-        """Writes the SavedModel to a new folder in `export_dir`.
-
-        Args:
-          engine: has the trained model.
-        """
         from albert.export import saved_model_export
         from albert.training import distribution
 

@@ -9,7 +9,6 @@ from albert.io import file_io
 
 
 def _check_pieces(name: str, pieces: tuple[str, ...]) -> None:
-    """Checks that no piece of flag `name` is empty or has blanks around."""
     for piece in pieces:
         if not piece or piece != piece.strip():
             raise file_io.InputError(

@@ -27,11 +27,10 @@ class Runner(options.Group):
 
     @property
     def is_beam(self) -> bool:
-        """Returns whether Beam does the work."""
         return self.runner == "beam"
 
     def check(self) -> None:
-        """Rejects Beam options with another runner; raises `file_io.InputError`."""
+        """Rejects Beam options with another runner."""
         if self.beam_args and not self.is_beam:
             raise file_io.InputError("--beam_args is for --runner=beam")
 

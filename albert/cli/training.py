@@ -31,7 +31,6 @@ _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def _check_rate(name: str, value: float | str) -> None:
-    """Checks that the value of flag `name`, a learning rate, is at least 0 or "auto"."""
     if value != AUTO:
         options.not_negative(name, float(value))
 
@@ -42,7 +41,6 @@ class _RateParser(flags.FloatParser):
     syntactic_help = f'a number or "{AUTO}"'
 
     def parse(self, argument: str) -> float | str:  # type: ignore[override]
-        """Returns the number in the value of the flag, or "auto"."""
         return AUTO if argument == AUTO else super().parse(argument)
 
 
@@ -327,12 +325,7 @@ class Schedule(options.Group):
     )
 
     def check(self, do_train: bool, evaluates: bool) -> None:
-        """Rejects flags that would have no effect.
-
-        Args:
-          do_train: whether the run trains.
-          evaluates: whether it evaluates, in training or alone.
-        """
+        """Rejects flags that would have no effect; a run `evaluates` in training or alone."""
         if not (do_train and evaluates):
             names = ("eval_every", "early_stopping_patience", "keep_only_best")
             self.refuse_given("training with evaluations", *names)
@@ -360,7 +353,7 @@ class Schedule(options.Group):
         Args:
           learning_rate: number or "auto", for the advice.
           warmup_fraction: fraction of the steps that are warm-up.
-          recipe: file or page with settings to try; None: no check for learning.
+          recipe: file or page with settings to try; None: no check.
         """
         return None
 
@@ -458,7 +451,6 @@ def run_config(
     """Returns the settings of the engine; commands pass arguments that differ.
 
     Args:
-      num_train_steps: the last step.
       eval_batch_size, predict_batch_size: examples per step, over all devices.
       keep_checkpoint_max: number of numbered checkpoints to keep; 0: all.
     """
@@ -512,7 +504,6 @@ def end_with_estimate(
     batch_size = settings.train_batch_size
 
     def compute_with(accumulation_steps: int, recompute: bool) -> "layers.Compute":
-        """Returns the computation with this many micro-batches, and with or without recomputing."""
         changed = dataclasses.replace(
             compute, gradient_accumulation_steps=accumulation_steps, recompute=recompute
         )
@@ -535,11 +526,7 @@ def end_with_estimate(
 def _with_extra_rows(
     settings: Settings, config: configuration.AlbertConfig, source: sources.Source
 ) -> configuration.AlbertConfig:
-    """Returns the configuration with a row for each extra piece.
-
-    Args:
-      config: the configuration in the files of `source`.
-    """
+    """Returns the configuration in the files of `source` with a row for each extra piece."""
     grown = model_folder.with_extra_rows(config, source)
     if grown != config and settings.is_frozen:
         raise file_io.InputError(
@@ -553,12 +540,7 @@ def _with_extra_rows(
 
 
 def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sources.Source) -> int:
-    """Returns the number of rows that training may add: those that `read_config` has added.
-
-    Args:
-      config: the configuration from `read_config`.
-      source: the initial model.
-    """
+    """Returns the number of rows that training may add: those that `read_config` has added."""
     if not (settings.do_train and source.rules.extra_pieces):
         return 0
     own = configuration.AlbertConfig.from_json_file(source.config_file)
@@ -566,11 +548,7 @@ def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sou
 
 
 def read_config(settings: Settings, source: sources.Source) -> configuration.AlbertConfig:
-    """Returns the configuration with the flags' dropout and rows of extra pieces; logs dropout.
-
-    Args:
-      source: the initial model, or the one to use.
-    """
+    """Returns the configuration with the flags' dropout and rows of extra pieces; logs dropout."""
     config = configuration.AlbertConfig.from_json_file(source.config_file)
     flag_rates = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
     flag_rates = {name: rate for name, rate in flag_rates.items() if rate is not None}
@@ -604,7 +582,6 @@ def make_training(
       steps, warmup_steps: steps of training; with a time budget only their ratio counts.
       recipe: file or page with settings to try; None: no check for learning.
       poly_power: power of the learning rate's decay.
-      start_warmup_step: step at which the warm-up starts.
       average_last: fraction of the steps, at the end, whose weights are averaged; 0: none.
     """
     from albert.training import stages

@@ -106,7 +106,6 @@ def _rejection(path: str, reason: str) -> file_io.InputError:
 
 
 def _describe(member: "tarfile.TarInfo") -> str:
-    """Returns the words for a member in messages."""
     return f"the member {member.name[:_MAX_NAME]!r}"
 
 
@@ -114,9 +113,8 @@ class _Stream:
     """The unpacked bytes of an archive, up to a maximum.
 
     Args:
-      path: the archive, for messages.
       content: file of the unpacked bytes.
-      size: size of the archive in bytes.
+      size: bytes of the archive.
     """
 
     def __init__(self, path: str, content: gzip.GzipFile, size: int) -> None:
@@ -281,7 +279,6 @@ class _Unpacked(io.RawIOBase):
     Args:
       read: ``(count) -> bytes``, at most `count`, none at the end.
       damage: exceptions of `read` if the file is cut off or damaged.
-      name: name of the file in messages.
     """
 
     def __init__(

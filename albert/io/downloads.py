@@ -53,7 +53,6 @@ def fetch(url: str, path: str, magic: bytes) -> None:
     those of the environment (``https_proxy`` and so on), as `urllib` reads them.
 
     Args:
-      url: address of the file, ``http`` or ``https``.
       path: where to put it; it appears complete or not at all.
       magic: first bytes that every file of the expected format has.
 

@@ -29,8 +29,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from types import ModuleType
 from typing import IO, Any
 
-# The disk is full, or a quota or a limit of the size of files is reached.
 _OPEN_FILE = re.compile(r"/dev/fd/(\d+)|/dev/std(out|err)")
+# The disk is full, or a quota or a limit of the size of files is reached.
 _CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHUNK = 1 << 20  # bytes read at a time
 _PACKED = {b"\x1f\x8b": "a gzip file does", b"PK\x03\x04": "a zip archive or an Excel file does"}
@@ -59,9 +59,7 @@ class NoRoomError(InputError):
 def disk_full_reason(error: BaseException) -> str | None:
     """Returns the system's message for an error of a full disk; None for other errors.
 
-    Args:
-      error: exception of Python, or of a library, such as TensorFlow, whose messages include that
-        of the system.
+    The messages of libraries, such as TensorFlow, include that of the system.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno) if error.errno in _CODES else None
@@ -158,11 +156,7 @@ def _text_options(mode: str) -> dict[str, Any]:
 
 
 def open_file(path: str, mode: str = "r") -> IO[Any]:
-    """Opens `path`; text is UTF-8, line ends are kept as they are.
-
-    Raises:
-      InputError: the file to read is not a regular file.
-    """
+    """Opens `path`; text is UTF-8, line ends are kept; only regular files can be read."""
     if is_remote(path):
         return _gfile().GFile(path, mode)
     if mode.startswith("r"):
@@ -295,11 +289,7 @@ def expand_globs(patterns: str, what: str) -> list[str]:
 
 
 def make_dirs(path: str) -> None:
-    """Makes a folder and its parents.
-
-    Raises:
-      InputError: the folder cannot be made or written to.
-    """
+    """Makes a folder and its parents; raises `InputError` also if it cannot be written to."""
     if is_remote(path):
         _gfile().makedirs(path)
         return
@@ -416,9 +406,6 @@ def room_for(path: str, count: int | None = None) -> Iterator[None]:
     Args:
       path: file or folder that the block writes, and removes if that fails.
       count: bytes that it needs; None if unknown.
-
-    Raises:
-      InputError: writing is forbidden; `NoRoomError`: the disk is full.
     """
     try:
         yield
@@ -458,9 +445,6 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
 
     Args:
       count: number of bytes that will be written, if known.
-
-    Raises:
-      NoRoomError: the disk is full.
     """
     if is_stream(path):
         with room_for(path, count), _open_stream(path, mode) as stream:
@@ -604,12 +588,7 @@ def write_json(path: str, value: object) -> None:
 
 
 def read_bytes(path: str, what: str, max_bytes: int | None = SMALL) -> bytes:
-    """Reads a file that the user named; see `open_input`.
-
-    Args:
-      what: its purpose, for messages.
-      max_bytes: maximum number of bytes; None for any number.
-    """
+    """Reads a file that the user named, see `open_input`; `max_bytes` None: of any size."""
     try:
         with open_input(path, what, "rb") as file:
             content = file.read(-1 if max_bytes is None else max_bytes + 1)
@@ -632,11 +611,7 @@ def read_text(path: str, what: str, max_bytes: int | None = SMALL) -> str:
 
 
 def encoding_advice(content: bytes) -> str:
-    """Returns what to do with a text that is not UTF-8, for messages.
-
-    Args:
-      content: bytes of the text, from its start if it may be UTF-16.
-    """
+    """Returns what to do with a text that is not UTF-8; `content`: its bytes from the start."""
     for start, form in _PACKED.items():
         if content.startswith(start):
             return f"it begins as {form}: unpack it, or save it as text"
@@ -650,8 +625,7 @@ def check_line_ends(content: bytes, name: str) -> None:
     """Rejects a text whose lines end in carriage returns alone, as on old Macs.
 
     Args:
-      content: the text, at least its first two lines.
-      name: name of the text in the message.
+      content: at least the first two lines of the text.
     """
     line, _, rest = content.partition(b"\n")
     if not rest and b"\r" in line.rstrip(b"\r"):
@@ -673,15 +647,7 @@ def _with_line_feeds(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def text_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
-    """Decodes the lines of a text; drops a byte order mark at its start.
-
-    Args:
-      lines: lines, such as a file opened for reading bytes.
-      name: name of the text in messages.
-
-    Yields:
-      (number from 1, line with its line end).
-    """
+    """Yields (number from 1, line with its line end) of a text without its byte order mark."""
     for number, content in enumerate(_with_line_feeds(lines, name), 1):
         if number == 1:
             content = content.removeprefix(codecs.BOM_UTF8)
@@ -705,12 +671,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> object:
-    """Parses a text as JSON; the caller must check what kind of value it is.
-
-    Raises:
-      InputError: it is malformed, an object repeats a key, or Python cannot parse its nesting or
-        numbers; names no file.
-    """
+    """Parses a text as JSON, whose objects must not repeat a key; errors name no file."""
     try:
         return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -722,12 +683,10 @@ def parse_json(text: str | bytes) -> object:
 def read_json(
     path: str, what: str, kind: type[dict] | type[list] | None = None, max_bytes: int | None = SMALL
 ) -> Any:
-    """Reads a JSON file that the user named.
+    """Reads a JSON file that the user named, see `read_bytes`.
 
     Args:
-      what: its purpose, for messages.
       kind: `dict` or `list`, if only an object or a list is valid.
-      max_bytes: maximum number of bytes; None for any number.
     """
     text = read_text(path, what, max_bytes)
     try:

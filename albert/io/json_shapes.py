@@ -25,16 +25,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def check(value: Any, shape: Any, place: str) -> None:
-    """Checks the shape of a value.
-
-    Args:
-      shape: see the module.
-      place: name of the value in messages.
-
-    Raises:
-      file_io.InputError: the shape differs; names the place inside the value, and what was expected
-        and found.
-    """
+    """Checks that a value has a shape, see the module; `place` names the value in messages."""
     if isinstance(shape, list):
         _check_type(value, (list,), place)
         for number, part in enumerate(value):

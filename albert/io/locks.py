@@ -41,10 +41,9 @@ class Lock:
         self._successor: dict[str, Any] | None = None
 
     def acquire(self) -> dict[str, Any] | None:
-        """Creates the file, or replaces one whose process is gone.
+        """Returns None if this process now holds the lock, else the dict of the one that does.
 
-        Returns:
-          None if this process holds the lock now; else the dict of the process that holds it.
+        Creates the file, or replaces one whose process is gone.
         """
         self._text = json.dumps(_this_process())
         while not file_io.create(self.path, self._text):
@@ -78,11 +77,7 @@ class Lock:
         return current
 
     def check(self) -> None:
-        """Ends a process that has lost its lock, for example after a long suspension.
-
-        Raises:
-          file_io.InputError: another process has taken over; the message names it.
-        """
+        """Ends a process that has lost its lock, for example after a long suspension."""
         if self._successor:
             raise file_io.InputError(
                 f"{_name(self._successor)} has taken over {self.path}, because this process sent "
@@ -157,9 +152,6 @@ class Lock:
 def written_by_one(folder: str) -> Iterator[Lock]:
     """Keeps other processes from writing to a folder until the block ends.
 
-    Yields:
-      The `Lock`, whose `check` says whether it still holds.
-
     Raises:
       file_io.InputError: another process writes to it; the message names that process.
     """
@@ -178,11 +170,7 @@ def written_by_one(folder: str) -> Iterator[Lock]:
 
 @contextlib.contextmanager
 def made_by_one(path: str) -> Iterator[None]:
-    """Lets one process at a time into the block, which makes a file unless it already exists.
-
-    Args:
-      path: the file; the lock is next to it.
-    """
+    """Lets one process at a time into the block, which makes a file unless it already exists."""
     lock = Lock(f"{path}.lock")
     logged: float | None = None
     is_held = True
@@ -203,17 +191,11 @@ def made_by_one(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: str, refusal: str | None = None) -> Iterator[bool]:
-    """Holds a lock that ends with this process, however that ends.
+    """Holds a lock that ends with this process, however that ends; yields whether it had to wait.
 
     Args:
       path: local file, created if missing; it stays.
       refusal: message if another process holds the lock; None waits for that process.
-
-    Yields:
-      Whether it had to wait.
-
-    Raises:
-      file_io.InputError: another process holds the lock, and `refusal` is given.
     """
     with file_io.open_file(path, "ab") as file:
         is_free = _flock(file)
@@ -234,10 +216,7 @@ def inherited(path: str, refusal: str, orphans: str) -> Iterator[int]:
       orphans: message if the other process has ended, but its programs keep the lock.
 
     Yields:
-      The file descriptor to inherit.
-
-    Raises:
-      file_io.InputError: the lock is held, after waiting for programs that are about to end.
+      The file descriptor to inherit, after waiting for programs that are about to end.
     """
     with file_io.open_file(path, "a+") as file:
         started = time.monotonic()

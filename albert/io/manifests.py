@@ -11,11 +11,7 @@ VERSION = 1
 
 
 def describe_files(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Returns {name: {"bytes", "sha256"}} of the files at `start` + name.
-
-    Raises:
-      OSError: a file cannot be read.
-    """
+    """Returns {name: {"bytes", "sha256"}} of the files at `start` + name."""
     return {
         name: {"bytes": file_io.size(start + name), "sha256": file_io.sha256(start + name)}
         for name in names
@@ -23,11 +19,7 @@ def describe_files(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]
 
 
 def read(path: str, version: int) -> dict[str, Any]:
-    """Reads the result of `describe_files` from the entry ``files`` of a manifest.
-
-    Args:
-      version: required value of its entry ``version``.
-    """
+    """Reads the result of `describe_files` from the entry ``files`` of a manifest."""
     manifest = file_io.read_json(path, "manifest", dict)
     files = manifest.get("files")
     if (
@@ -50,13 +42,10 @@ def _is_entry(value: object) -> bool:
 
 
 def mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
-    """Returns which file has changed and how; None if none has.
-
-    Args:
-      start: begin of the paths, before the names.
+    """Returns which of the files at `start` + name has changed and how; None if none has.
 
     Raises:
-      file_io.UnreadableError: a file cannot be read.
+      file_io.UnreadableError: the system denies reading a file, which may be undamaged.
     """
     try:
         return _find_mismatch(start, files)
@@ -98,12 +87,10 @@ def _files(folder: str, start: str = "") -> Iterator[str]:
 def export_mismatch(folder: str, name: str | None = None) -> str | None:
     """Returns how an exported model differs from its manifest; None if it does not, or has none.
 
-    Args:
-      folder: the folder; files that were added later are ignored.
-      name: name of the only file to check; by default all.
+    Files that were added later are ignored. Raises as `mismatch` does.
 
-    Raises:
-      file_io.UnreadableError: the system denies reading a file, which may be undamaged.
+    Args:
+      name: name of the only file to check; None: all.
     """
     path = os.path.join(folder, NAME)
     if not file_io.exists(path):

@@ -103,7 +103,6 @@ def run(
     """Yields the result of each task, in the order in which they end.
 
     Args:
-      start: makes the worker of a process.
       arguments: passed to `start`; they must survive pickling, as tasks and results must.
       num_workers: processes; 1 works in this process.
       always_start: also start a process for a single worker.
@@ -126,7 +125,6 @@ def call(function: Callable[..., R], *arguments: object) -> R:
 
     Args:
       function: of a module; arguments, result and errors must survive pickling.
-      *arguments: of the function.
 
     Raises:
       WorkerLost: the process was killed. Errors of the function are raised as they are.

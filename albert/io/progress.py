@@ -36,10 +36,6 @@ class Progress:
     """Shows a bar on a terminal, else a log line every ten seconds; both with the time left.
 
     The time before the first progress, such as starting processes, does not count for the speed.
-
-    Args:
-      what: words for the job.
-      total: number of units of the whole job.
     """
 
     def __init__(self, what: str, total: int, unit: str) -> None:

@@ -27,11 +27,7 @@ def missing(error: BaseException) -> str | None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Makes imports inside say what to install if one of these packages is missing.
-
-    Raises:
-      ModuleNotFoundError: a module is missing; its message is `missing`'s if it has one.
-    """
+    """Makes imports inside say what to install if one of these packages is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -60,11 +60,10 @@ class Requests:
 
     Attributes:
       terminate: end as soon as everything is saved.
-      by: name of the signal that requested the end.
       save: save, and continue.
       interrupt: Ctrl-C has come. Python may have raised it where exceptions are lost (in
         callbacks of its memory management), so the training loop checks this also.
-      raised: exception that a handler has raised, or None.
+      raised: exception that a handler has raised.
       answered: the code that deferred SIGTERM knows that it has come.
       seconds: maximum duration of a computation that Python cannot interrupt.
       remedy: what the same command does after the end, for messages.
@@ -73,7 +72,7 @@ class Requests:
     def __init__(self) -> None:
         self.terminate = self.save = self.interrupt = self.answered = False
         self.raised: type[BaseException] | None = None
-        self.by = signal.SIGTERM.name
+        self.by = signal.SIGTERM.name  # has requested the end
         self.pid: int | None = None  # of the process that handles signals
         self.deferred = False
         self.seconds = SECONDS

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from albert.io import file_io
 
@@ -38,22 +38,15 @@ class NoTextError(file_io.InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Names of the columns.
-
-    Attributes:
-      text: the text, or the first of two.
-      text_pair: the second text; None for single texts.
-      label: the label; None if there is none to read.
-      guid: id of a row; None numbers rows from 0.
-    """
+    """Names of the columns."""
 
     text: str = "text"
     text_pair: str | None = None
-    label: str | None = "label"
-    guid: str | None = None
+    label: str | None = "label"  # None: there is none to read
+    guid: str | None = None  # id of a row; None: rows are numbered from 0
 
 
-def are_columns(value: Any) -> bool:
+def are_columns(value: Any) -> TypeGuard[dict[str, str | None]]:
     """Returns whether a value of JSON has the entries of `Columns`."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return False
@@ -180,8 +173,6 @@ def read_rows(lines: Iterable[bytes], name: str, form: str, columns: Any = None)
     """Reads the rows of a file.
 
     Args:
-      lines: its lines as bytes; see `file_io.text_lines`.
-      name: name of the file in messages.
       form: key of `FORMATS`; "txt" holds one text per line, or two with a tab between.
       columns: `Columns` of rows of "txt".
 
@@ -233,12 +224,10 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
     """Returns the text in a column of a row.
 
     Args:
-      row: dict by column.
-      flag: the flag that names it.
+      flag: the flag that names the column.
       place: file and line, for messages.
 
     Raises:
-      file_io.InputError: the column does not exist (lists the others), or holds something else.
       NoTextError: it holds no text.
     """
     value = value_of(row, column, flag, place)
@@ -250,10 +239,7 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
 
 
 def name_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) -> str:
-    """Returns the label or id in a column of a row as text: numbers and booleans as in JSON.
-
-    Args: see `text_of`.
-    """
+    """Returns the label or id in a column of a row as text, see `as_name` and `text_of`."""
     value = value_of(row, column, flag, place)
     name = as_name(value)
     if not is_name(name):

@@ -11,20 +11,14 @@ from albert.io import file_io
 
 
 class Usage(NamedTuple):
-    """Totals of time since an arbitrary moment; only differences are meaningful.
+    """Totals of time since an arbitrary moment; only differences are meaningful."""
 
-    Attributes:
-      seconds: time by the clock.
-      processor_seconds: user and system time of this process, all its threads, and of its child
-        processes that have ended.
-    """
-
-    seconds: float
-    processor_seconds: float
+    seconds: float  # by the clock
+    processor_seconds: float  # of all threads, and of child processes that have ended
 
 
 def read() -> Usage:
-    """Returns the usage so far."""
+    """Returns the usage so far, user and system time together."""
     spent = os.times()
     processor_seconds = spent.user + spent.system + spent.children_user + spent.children_system
     return Usage(time.monotonic(), processor_seconds)
