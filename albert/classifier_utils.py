@@ -24,9 +24,7 @@ from albert.tasks.glue import (
     make_example,
     make_task,
 )
-from albert.tasks.glue import (
-    learning_signals as signs,
-)
+from albert.tasks.glue import learning_signals as signs
 
 __all__ = [
     "GlueTask",

@@ -15,15 +15,7 @@ import time
 
 from absl import flags, logging
 
-from albert.cli import (
-    app,
-    next_steps,
-    options,
-    path_flags,
-    pretraining,
-    text_flags,
-    text_runner,
-)
+from albert.cli import app, next_steps, options, path_flags, pretraining, text_flags, text_runner
 from albert.data import (
     beam_runner,
     instance_files,
@@ -82,8 +74,7 @@ class Settings(text_flags.TextFlags):
         "r", 'Accepts "r" and "rb"; either way the text must be UTF-8.'
     )
     random_next_sentence: bool = options.flag(
-        False,
-        "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp.",
+        False, "Make next-sentence instances, not sentence-order ones; same as --sentence_task=nsp."
     )
     sentence_task: str = options.flag(
         "reference",

@@ -18,9 +18,7 @@ from albert.io import file_io
 class Settings(options.Group):
     """Settings of the export and of its checks."""
 
-    sections = {
-        options.EVALUATION: "calibration_file check_file min_agreement max_metric_drop",
-    }
+    sections = {options.EVALUATION: "calibration_file check_file min_agreement max_metric_drop"}
 
     model_dir: str = options.flag(
         None,
@@ -58,8 +56,7 @@ class Settings(options.Group):
         path=path_flags.INPUT,
     )
     examples: bool = options.flag(
-        True,
-        "Copy the dev examples that the training kept, which the server's page offers to try.",
+        True, "Copy the dev examples that the training kept, which the server's page offers to try."
     )
     min_agreement: float = options.flag(
         0.99, "Minimum fraction of equal answers; with fewer nothing is exported."

@@ -60,8 +60,7 @@ class Settings(text_flags.TextFlags):
         choices=("float32", "float16"),
     )
     labels: tuple[str, ...] = options.flag(
-        (),
-        "Names of a classifier's labels by id, comma-separated; by default those of its folder.",
+        (), "Names of a classifier's labels by id, comma-separated; by default those of its folder."
     )
     albert_config_file: str | None = options.flag(
         None, "JSON file of the model's sizes; by default the one found.", path=path_flags.INPUT

@@ -38,9 +38,7 @@ class Settings(options.Group):
         path=path_flags.INPUT,
     )
     output_file: str | None = options.flag(
-        None,
-        "Answers, .jsonl; by default they are printed for readers.",
-        path=path_flags.OUTPUT,
+        None, "Answers, .jsonl; by default they are printed for readers.", path=path_flags.OUTPUT
     )
     top_k: int = options.count(5, "Number of answers to each [MASK].")
     batch_size: int = options.count(32, "Texts computed together.")

@@ -22,9 +22,7 @@ with requirements.explained():
         SquadV2Model,
         TokenClassifierModel,
     )
-    from albert.model.pretraining_heads import (
-        PretrainingModel,
-    )
+    from albert.model.pretraining_heads import PretrainingModel
 
 __all__ = [
     "ClassifierModel",

@@ -6,10 +6,6 @@ The work is done in `albert.training.lamb`, the trust ratio in `LAMB._trust_rati
 from albert.io import requirements
 
 with requirements.explained():
-    from albert.training.lamb import (
-        LAMB,
-    )
+    from albert.training.lamb import LAMB
 
-__all__ = [
-    "LAMB",
-]
+__all__ = ["LAMB"]

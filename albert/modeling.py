@@ -11,14 +11,6 @@ Examples:
 from albert.io import requirements
 
 with requirements.explained():
-    from albert.model.encoder import (
-        AlbertConfig,
-        AlbertModel,
-        AlbertOutput,
-    )
+    from albert.model.encoder import AlbertConfig, AlbertModel, AlbertOutput
 
-__all__ = [
-    "AlbertConfig",
-    "AlbertModel",
-    "AlbertOutput",
-]
+__all__ = ["AlbertConfig", "AlbertModel", "AlbertOutput"]

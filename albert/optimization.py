@@ -13,9 +13,7 @@ Examples:
 from albert.io import requirements
 
 with requirements.explained():
-    from albert.model.weight_names import (
-        STEP,
-    )
+    from albert.model.weight_names import STEP
     from albert.training.adam import AdamBase, AdamWeightDecayOptimizer
     from albert.training.learning_rates import learning_rate_at
     from albert.training.optimizer_base import EXCLUDED_FROM_DECAY, LossScale, Optimizer, matches

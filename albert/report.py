@@ -60,8 +60,7 @@ class Settings(options.Group):
         "report.html", "The file to write; it needs no other files.", path=path_flags.OUTPUT
     )
     heat_map: tuple[str, ...] | None = options.flag(
-        None,
-        "The two parameters of a sweep's heat map; by default those with the most values.",
+        None, "The two parameters of a sweep's heat map; by default those with the most values."
     )
     axis: str = options.flag(STEPS.name, "Axis of the curves.", choices=tuple(AXES))
     cost_axis: str = options.flag(

@@ -30,9 +30,7 @@ class Settings(options.Group):
         path=path_flags.outputs("/blimp.txt", "/blimp.json", "/blimp_pairs.jsonl"),
     )
     limit: int | None = options.flag(
-        None,
-        "Maximum number of pairs of each paradigm, from the front; by default all.",
-        minimum=1,
+        None, "Maximum number of pairs of each paradigm, from the front; by default all.", minimum=1
     )
     batch_size: int = options.count(
         256, "Maximum number of masked copies of sentences that are computed together."

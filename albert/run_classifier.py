@@ -216,10 +216,7 @@ def find_own_task(settings: Settings) -> custom.CustomTask:
     """Returns the task of the user's own files."""
     settings.refuse_given("GLUE tasks", "data_dir")
     columns = tables.Columns(
-        settings.text_column,
-        settings.text_pair_column,
-        settings.label_column,
-        settings.id_column,
+        settings.text_column, settings.text_pair_column, settings.label_column, settings.id_column
     )
     files = {
         "train": settings.train_file,
@@ -456,10 +453,7 @@ class Classifier(fine_tuning.Command):
         return self._prepare(inputs, weights, find_decision(self.settings, self.task))
 
     def _prepare(
-        self,
-        inputs: fine_tuning.Inputs,
-        weights: dict[str, float],
-        decision: decisions.Decision,
+        self, inputs: fine_tuning.Inputs, weights: dict[str, float], decision: decisions.Decision
     ) -> fine_tuning.Prepared:
         settings = self.settings
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head

@@ -20,14 +20,7 @@ from typing import Any
 from absl import flags, logging
 
 from albert.cli import app, command_flags, next_steps, options, path_flags
-from albert.experiments import (
-    equivalence,
-    power,
-    sweep,
-    sweep_journal,
-    sweep_plan,
-    sweep_results,
-)
+from albert.experiments import equivalence, power, sweep, sweep_journal, sweep_plan, sweep_results
 from albert.experiments.runs import find_folders
 from albert.io import file_io, signals
 
@@ -112,9 +105,7 @@ class Settings(options.Group):
         None, "Differences of the score for which --plan computes seeds, such as 0.01,0.02."
     )
     assumed_deviation: float | None = options.flag(
-        None,
-        "Standard deviation of the score over seeds that --plan assumes.",
-        check=_is_above_0,
+        None, "Standard deviation of the score over seeds that --plan assumes.", check=_is_above_0
     )
     python: str = options.flag(
         sys.executable, "Interpreter that runs the trials.", path=path_flags.FOLDER

@@ -24,13 +24,7 @@ from albert.cli import (
 )
 from albert.io import file_io
 from albert.model import model_folder
-from albert.tasks import (
-    class_weights,
-    custom,
-    example_data,
-    token_classification,
-    word_files,
-)
+from albert.tasks import class_weights, custom, example_data, token_classification, word_files
 from albert.training import contracts, subsets
 
 if TYPE_CHECKING:

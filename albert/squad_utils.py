@@ -12,9 +12,7 @@ Examples:
     1
 """
 
-from albert.io.file_io import (
-    InputError,
-)
+from albert.io.file_io import InputError
 from albert.tasks.squad.answers import (
     NO_LOGIT,
     NO_WINDOW_NULL_ODDS,

@@ -133,10 +133,7 @@ def run(
 
 
 def _fit(
-    flags: Calibration,
-    decision: decisions.Decision,
-    names: Sequence[str],
-    rows: contracts.Rows,
+    flags: Calibration, decision: decisions.Decision, names: Sequence[str], rows: contracts.Rows
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
     """Returns the new decision, {name: score}, and {"thresholds", …: JSON} for ``run.json``."""
     from albert.tasks import calibration, label_thresholds

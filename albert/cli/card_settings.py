@@ -23,8 +23,4 @@ class Card(options.Group):
 
     def facts(self) -> dict[str, str | None]:
         """Returns {flag: value, None if not given}, for `model_card.CardFields`."""
-        return {
-            "license": self.license,
-            "base_model": self.base_model,
-            "language": self.language,
-        }
+        return {"license": self.license, "base_model": self.base_model, "language": self.language}

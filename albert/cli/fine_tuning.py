@@ -12,14 +12,7 @@ from albert.cli import command_flags, distillation, model_settings, next_steps, 
 from albert.cli.fine_tuning_settings import ClassifierSettings, Settings, has_checkpoints
 from albert.experiments import seed_runs
 from albert.io import file_io
-from albert.model import (
-    configuration,
-    head_config,
-    model_folder,
-    pooling,
-    sources,
-    weight_names,
-)
+from albert.model import configuration, head_config, model_folder, pooling, sources, weight_names
 from albert.tasks import class_weights, glue, model_labels
 from albert.text import tokenization
 from albert.training import contracts, run_record, run_session, subsets

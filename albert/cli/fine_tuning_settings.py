@@ -127,8 +127,7 @@ class HeadLayer(options.Group):
         0.0, "Dropout of the output of the layer of --head_hidden_size, in training."
     )
     new_head: bool = options.flag(
-        False,
-        "Start with a new head, even if the initial model has one for the same labels.",
+        False, "Start with a new head, even if the initial model has one for the same labels."
     )
 
     @property

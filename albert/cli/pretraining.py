@@ -32,9 +32,7 @@ class Masks(options.Group):
         "value that they were made with.",
     )
     masked_lm_prob: float = options.flag(
-        0.15,
-        "Fraction of the tokens to mask, where masks are drawn.",
-        check=options.unit_interval,
+        0.15, "Fraction of the tokens to mask, where masks are drawn.", check=options.unit_interval
     )
     ngram: int = options.count(3, "Longest run of words masked together, where masks are drawn.")
     favor_shorter_ngram: bool = options.flag(
@@ -172,9 +170,7 @@ class Settings(training.Settings):
         choices=("sop", "nsp", "none"),
     )
     poly_power: float = options.flag(
-        1.0,
-        "Power of the polynomial decay of the learning rate to 0.",
-        check=options.not_negative,
+        1.0, "Power of the polynomial decay of the learning rate to 0.", check=options.not_negative
     )
     num_train_steps: int = options.count(125000, "Total number of steps.")
     num_warmup_steps: int = options.flag(3125, "Steps over which the learning rate rises from 0.")

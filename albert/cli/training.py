@@ -192,8 +192,7 @@ class Optimizer(options.Group):
         None, "Decay of the mean squared gradient; by default 0.999."
     )
     epsilon: float | None = options.flag(
-        None,
-        "Added to the root of the mean squared gradient; by default 1e-6, for adam 1e-8.",
+        None, "Added to the root of the mean squared gradient; by default 1e-6, for adam 1e-8."
     )
     weight_decay_rate: float | None = options.flag(
         None, "Fraction of a weight added to its update; by default 0.01."
