@@ -87,7 +87,7 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     from albert.export import hub_export
-    from albert.model import encoder, model_folder, published
+    from albert.model import encoder, published
 
     if not settings.use_einsum:
         logging.info("--nouse_einsum has no effect: both computations give the same numbers")

@@ -232,11 +232,7 @@ def _taken_from(seen: collections.deque[Any]) -> Iterator[Any]:
 
 
 def _until_mistake(examples: Iterator[Any], mistakes: list[file_io.InputError]) -> Iterator[Any]:
-    """Yields examples before one that cannot be read, so that they are answered.
-
-    Args:
-      mistakes: gets the error.
-    """
+    """Yields the examples before a mistake, so that they are answered, and keeps the mistake."""
     try:
         yield from examples
     except file_io.InputError as error:

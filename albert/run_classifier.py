@@ -481,7 +481,7 @@ class Classifier(fine_tuning.Command):
             settings.warmup_step,
             settings.do_eval,
             adapt=keep_answers,
-            calibrate=calibrate if settings.trust.is_wanted else None,
+            calibrate=calibrate if settings.trust.wanted else None,
         )
 
     def export(

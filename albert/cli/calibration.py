@@ -49,8 +49,10 @@ class Calibration(options.Group):
     )
 
     @property
-    def is_wanted(self) -> bool:
-        return self.calibrate or self.choose_thresholds or self.max_error is not None
+    def wanted(self) -> list[str]:
+        """Returns the flags with a value, with dashes."""
+        names = ("calibrate", "choose_thresholds", "max_error")
+        return [f"--{name}" for name in names if getattr(self, name)]
 
     def check(
         self, settings: Settings, labels: Sequence[str], has_label_sets: bool = False
@@ -61,14 +63,9 @@ class Calibration(options.Group):
           labels: label names by id; empty for a regression.
           has_label_sets: whether a text has any number of labels.
         """
-        if not self.is_wanted:
+        if not self.wanted:
             return
-        given = {
-            "--calibrate": self.calibrate,
-            "--choose_thresholds": self.choose_thresholds,
-            "--max_error": self.max_error is not None,
-        }
-        name = next(name for name, is_given in given.items() if is_given)
+        name = self.wanted[0]
         if not labels:
             raise file_io.InputError(f"{name}: only for classes; this task predicts a number")
         if not settings.evaluates:

@@ -23,18 +23,12 @@ CALLER, PROGRAM = "caller", "program"  # flags set by the caller of `main`, and 
 
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
-    """A training command and its flags.
+    """A training command and its flags."""
 
-    Attributes:
-      script, words: name of its module in the package, and the words after it.
-      arguments: the flags that were given, such as "--seed=1".
-      flags: {name: {"value": …, "source": …}} of its flags, see `describe`.
-    """
-
-    script: str
-    words: Sequence[str]
-    arguments: Sequence[str]
-    flags: Mapping[str, Mapping[str, Any]]
+    script: str  # name of its module in the package
+    words: Sequence[str]  # of the command line, after the script
+    arguments: Sequence[str]  # the flags that were given, such as "--seed=1"
+    flags: Mapping[str, Mapping[str, Any]]  # see `describe`
 
     @classmethod
     def from_values(cls, values: FlagValues, script: str) -> "CommandLine":

@@ -15,17 +15,11 @@ WITHOUT_WEIGHTS = "a run without --init_from_teacher"
 
 @dataclasses.dataclass(frozen=True)
 class Distillation:
-    """The changes that --teacher makes to a run; without it, there are none.
-
-    Attributes:
-      with_teacher: makes a task also learn from the teacher.
-      checkpoint: what the student starts from with --init_from_teacher, else None.
-      view: reads `checkpoint` as one of the student; None without --init_from_teacher.
-    """
+    """The changes that --teacher makes to a run; without it, there are none."""
 
     with_teacher: Callable[[contracts.Task], contracts.Task] = lambda task: task
-    checkpoint: str | None = None
-    view: weight_names.View | None = None
+    checkpoint: str | None = None  # what the student starts from with --init_from_teacher
+    view: weight_names.View | None = None  # reads the checkpoint as one of the student
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

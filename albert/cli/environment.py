@@ -27,7 +27,7 @@ def set_defaults(
     A flag that may be given several times takes values separated by commas.
 
     Args:
-      flag_values: the flags, defined and not parsed yet.
+      flag_values: the flags, not parsed yet.
       names: names of the flags that variables may set.
       variables: the environment; empty values count as missing.
     """

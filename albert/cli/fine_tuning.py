@@ -30,42 +30,32 @@ _PER_RUN = ("num_seeds", "seed", "output_dir")  # flags that differ between the 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The model and devices that a run starts from, before its data is read.
-
-    Attributes:
-      checkpoint: weights to start from; of the teacher with --init_from_teacher.
-      view: reads `checkpoint` as one of the model; None: by the names of its variables.
-    """
+    """The model and devices that a run starts from, before its data is read."""
 
     strategy: "tf.distribute.Strategy"
     source: sources.Source
     config: configuration.AlbertConfig
     tokenizer: tokenization.FullTokenizer
     head: head_config.Head
-    checkpoint: str | None = None
-    view: weight_names.View | None = None
+    checkpoint: str | None = None  # weights to start from; the teacher's with --init_from_teacher
+    view: weight_names.View | None = None  # reads it as one of the model; None: names fit
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """The task, the data and the length of a run.
-
-    Attributes:
-      description: {name: JSON value}, settings of the model for its folder.
-      draws_fractions: whether `apply_options` must draw the fractions of the data.
-      adapt: changes the initial weights to suit the model.
-      calibrate: ``({name: array} of dev outputs, prefix of their checkpoint)``, returns what
-        replaces this; None: the model is not calibrated.
-    """
+    """The task, the data and the length of a run."""
 
     task: contracts.Task
     data: contracts.Data
-    description: dict[str, Any]
+    description: dict[str, Any]  # {name: JSON value}, settings of the model for its folder
     num_train_steps: int
     num_warmup_steps: int
     do_eval: bool
-    draws_fractions: bool = True
+    draws_fractions: bool = True  # whether `apply_options` must draw the fractions of the data
+    # Changes the initial weights to suit the model.
     adapt: Callable[[contracts.Model, "LoadReport"], None] = lambda model, report: None
+    # ``({name: array} of dev outputs, prefix of their checkpoint)``, returns what replaces this;
+    # None: the model is not calibrated.
     calibrate: "Callable[[contracts.Rows, str], Prepared] | None" = None
 
 

@@ -47,34 +47,23 @@ _DEFINERS: dict[type, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """The definition of a flag, except its name and type, which are those of the field.
-
-    Attributes:
-      shown_default: what happens without the flag, which ``--help`` shows; "": `default`.
-      choices: allowed values; empty: any.
-      minimum, maximum: bounds of a number, which absl checks as it parses; None: none.
-      check: ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
-      parser: of values that are not plain strings or numbers.
-      allow_override: whether a library may define the same flag, a path, later.
-      repeated: whether the flag may be given several times, each with one value of a tuple.
-      path: what the value names, if it is a path.
-      section: section of ``--help``; "": that of its group.
-    """
+    """The definition of a flag, except its name and type, which are those of the field."""
 
     default: Any
     help: str
-    shown_default: str = ""
-    choices: tuple[str, ...] = ()
-    minimum: float | None = None
+    shown_default: str = ""  # what happens without the flag, for ``--help``; "": `default`
+    choices: tuple[str, ...] = ()  # empty: any value is allowed
+    minimum: float | None = None  # absl checks the bounds of numbers as it parses
     maximum: float | None = None
+    # ``(name, value)`` that raises `file_io.InputError`; called for values other than None.
     check: Callable[[str, Any], None] | None = None
-    parser: flags.ArgumentParser | None = None
+    parser: flags.ArgumentParser | None = None  # of values other than plain strings and numbers
     required: bool = False
     alias: str | None = None
-    allow_override: bool = False
-    repeated: bool = False
-    path: path_flags.Path | None = None
-    section: str = ""
+    allow_override: bool = False  # whether a library may define the same flag, a path, later
+    repeated: bool = False  # may be given several times, each with one value of a tuple
+    path: path_flags.Path | None = None  # what the value names
+    section: str = ""  # of ``--help``; "": that of the group
 
 
 _Kind = TypeVar("_Kind", bound="Group")

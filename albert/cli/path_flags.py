@@ -14,21 +14,15 @@ _STANDARD_INPUT = "/dev/stdin"
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """The files that a flag stands for.
-
-    Attributes:
-      files: globs that follow the value: the files that the command reads or writes; or a function
-        that returns them for the settings of the command.
-      has_globs: whether the value is a list with commas whose parts may be globs.
-      or_stdin: whether the command reads standard input without the flag.
-      has_name: whether the path follows a name and a colon.
-    """
+    """The files that a flag stands for."""
 
     is_output: bool = False
+    # Globs that follow the value: the files that the command reads or writes; or a function that
+    # returns them for the settings of the command.
     files: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ("",)
-    has_globs: bool = False
-    or_stdin: bool = False
-    has_name: bool = False
+    has_globs: bool = False  # the value is a list with commas whose parts may be globs
+    or_stdin: bool = False  # without the flag the command reads standard input
+    has_name: bool = False  # the path follows a name and a colon
 
     def parser(self, is_list: bool) -> flags.ArgumentParser:
         """Returns the parser of the flag; `is_list`: its value is several paths, a tuple."""
@@ -60,14 +54,8 @@ class Path:
 _OF_MODEL = (
     *("/*ckpt*", "/*.safetensors*", "/*.bin", "/*.onnx", "/*.tflite", "/*.pb"),
     *("/model.json", "/run.json", "/pretraining.json", "/serving.json", "/*config.json"),
-    *(
-        "/labels.json",
-        "/text_rules.json",
-        "/tokenizer*.json",
-        "/*.model",
-        "/*.vocab",
-        "/vocab*.txt",
-    ),
+    *("/labels.json", "/text_rules.json", "/tokenizer*.json"),
+    *("/*.model", "/*.vocab", "/vocab*.txt"),
     *("/metrics.jsonl", "/eval_results.txt"),
 )
 # Files that training writes in its output folder, in which its initial model may also lie.

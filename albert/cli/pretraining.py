@@ -304,26 +304,22 @@ def find_source(settings: Settings) -> sources.Source:
     return dataclasses.replace(source, **{kind: paths[0]}, rules=rules)
 
 
-def check_vocabulary(
-    source: sources.Source, config: configuration.AlbertConfig, data: contracts.Data
+def check_records(
+    data: contracts.Data,
+    source: sources.Source,
+    config: configuration.AlbertConfig,
+    sentence_task: str,
 ) -> None:
-    """Rejects a vocabulary that does not fit the model's sizes or the manifests of the records."""
+    """Rejects records whose manifests name another vocabulary or sentence task than the run has."""
     from albert.data import instance_shards
 
-    if not source.vocabulary:
-        return
-    tokenizer = model_folder.load_tokenizer(source, config)
-    is_sentencepiece = tokenizer.sp_model is not None
     files = dict.fromkeys([*data.files("train"), *data.files("dev")])
-    instance_shards.check_vocabulary(files, source.vocabulary, source.rules, is_sentencepiece)
-
-
-def check_sentence_task(data: contracts.Data, task: str) -> None:
-    """Rejects records whose manifests name another sentence task than that of the run's labels."""
-    from albert.data import instance_shards
-
-    if task != "none":
-        instance_shards.check_sentence_task([*data.files("train"), *data.files("dev")], task)
+    if source.vocabulary:
+        tokenizer = model_folder.load_tokenizer(source, config)
+        is_sentencepiece = tokenizer.sp_model is not None
+        instance_shards.check_vocabulary(files, source.vocabulary, source.rules, is_sentencepiece)
+    if sentence_task != "none":
+        instance_shards.check_sentence_task(files, sentence_task)
 
 
 def check_held_out(train: Iterable[str], held_out: Iterable[str]) -> None:
@@ -402,7 +398,6 @@ def _log_measured_task(trained: str, requested: str, task: str) -> None:
     """Logs what an evaluation with the labels of another sentence task measures.
 
     Args:
-      trained: begin of the message.
       requested, task: sentence tasks of the labels and of the model.
     """
     from albert.model import pretraining_heads

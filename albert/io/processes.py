@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from albert.io import file_io, progress, signals
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
     from multiprocessing.sharedctypes import Synchronized
 
 A = TypeVar("A", contravariant=True)  # arguments that a worker starts with
@@ -129,37 +128,15 @@ def call(function: Callable[..., R], *arguments: object) -> R:
     Raises:
       WorkerLost: the process was killed. Errors of the function are raised as they are.
     """
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    args = (sender, function, arguments, os.getpid())
-    process = context.Process(target=_send_result, args=args)
-    with _starting_workers():
-        process.start()
-    sender.close()
-    try:
-        result, error = receiver.recv()
-    except EOFError:
-        raise WorkerLost(
-            "the process that did the work was killed, most likely because memory ran out"
-        ) from None
-    finally:
-        process.kill()
-        process.join()
-    if error is not None:
-        raise error
-    return result
-
-
-def _send_result(
-    sender: "Connection", function: Callable[..., R], arguments: tuple[object, ...], parent: int
-) -> None:
-    end_with_parent(parent)
-    answer: tuple[R | None, Exception | None]
-    try:
-        answer = function(*arguments), None
-    except Exception as error:
-        answer = None, error
-    sender.send(answer)
+    with _executor(1, end_with_parent, os.getpid()) as executor:
+        with _starting_workers():
+            future = executor.submit(function, *arguments)
+        try:
+            return future.result()
+        except concurrent.futures.BrokenExecutor:
+            raise WorkerLost(
+                "the process that did the work was killed, most likely because memory ran out"
+            ) from None
 
 
 def _start_worker(
@@ -206,6 +183,24 @@ def _starting_workers() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+@contextlib.contextmanager
+def _executor(
+    num_workers: int, prepare: Callable[..., None], *arguments: object
+) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    """Yields an executor whose processes first call `prepare`, and end with the block."""
+    # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
+    context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
+    with _starting_workers():  # also the process that multiprocessing has for semaphores
+        executor = concurrent.futures.ProcessPoolExecutor(num_workers, context, prepare, arguments)
+    try:
+        yield executor
+    finally:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()  # After a failure nothing waits for its task.
+        executor.shutdown(cancel_futures=True)
+
+
 def _run_in_processes(
     start: Start[A, T, R],
     arguments: A,
@@ -213,25 +208,21 @@ def _run_in_processes(
     num_workers: int,
     bar: progress.Progress,
 ) -> Iterator[R]:
-    # Spawned, not forked: the parent may have threads, and a fork would copy them half-alive.
-    context = multiprocessing.get_context("spawn")
-    with _starting_workers():  # also the process that multiprocessing has for semaphores
-        num_done = context.Value("q", 0)
-    others = set(multiprocessing.active_children())
-    executor = concurrent.futures.ProcessPoolExecutor(
-        num_workers, context, _start_worker, (start, arguments, num_done, os.getpid())
-    )
+    with _starting_workers():
+        num_done = multiprocessing.get_context("spawn").Value("q", 0)
+    prepare = _start_worker, start, arguments, num_done, os.getpid()
     try:
-        with _starting_workers():
-            waiting = {executor.submit(_run_task, task) for task in tasks}
-        while waiting:
-            done, waiting = concurrent.futures.wait(
-                waiting, timeout=0.5, return_when=concurrent.futures.FIRST_EXCEPTION
-            )
-            bar.show(num_done.value)
-            for future in done:
-                yield cast(R, future.result())
-        executor.shutdown()
+        with _executor(num_workers, *prepare) as executor:
+            with _starting_workers():
+                waiting = {executor.submit(_run_task, task) for task in tasks}
+            while waiting:
+                done, waiting = concurrent.futures.wait(
+                    waiting, timeout=0.5, return_when=concurrent.futures.FIRST_EXCEPTION
+                )
+                bar.show(num_done.value)
+                for future in done:
+                    yield cast(R, future.result())
+            executor.shutdown()
     except concurrent.futures.BrokenExecutor as error:
         if signals.REQUESTS.terminate:  # The signal was also sent to the workers.
             raise signals.Terminated from None
@@ -239,7 +230,3 @@ def _run_in_processes(
             "a worker process was killed, most likely because memory ran out; try again with a "
             f"smaller num_workers than {num_workers}"
         ) from error
-    finally:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.kill()  # After a failure nothing waits for its task.
-        executor.shutdown(cancel_futures=True)

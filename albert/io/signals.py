@@ -56,27 +56,20 @@ def root_interrupt(error: BaseException | None) -> type[BaseException] | None:
 
 
 class Requests:
-    """Requests of the signals that have come so far.
+    """Requests of the signals that have come so far."""
 
-    Attributes:
-      terminate: end as soon as everything is saved.
-      save: save, and continue.
-      interrupt: Ctrl-C has come. Python may have raised it where exceptions are lost (in
-        callbacks of its memory management), so the training loop checks this also.
-      raised: exception that a handler has raised.
-      answered: the code that deferred SIGTERM knows that it has come.
-      seconds: maximum duration of a computation that Python cannot interrupt.
-      remedy: what the same command does after the end, for messages.
-    """
-
-    def __init__(self) -> None:
-        self.terminate = self.save = self.interrupt = self.answered = False
-        self.raised: type[BaseException] | None = None
-        self.by = signal.SIGTERM.name  # has requested the end
-        self.pid: int | None = None  # of the process that handles signals
-        self.deferred = False
-        self.seconds = SECONDS
-        self.remedy = BEGINS_AGAIN
+    terminate = False  # end as soon as everything is saved
+    by = signal.SIGTERM.name  # the signal that requested the end
+    save = False  # save, and continue
+    # Ctrl-C has come. Python may have raised it where exceptions are lost (in callbacks of its
+    # memory management), so the training loop checks this also.
+    interrupt = False
+    raised: type[BaseException] | None = None  # by a handler
+    pid: int | None = None  # of the process that handles signals
+    deferred = False
+    answered = False  # the code that deferred SIGTERM knows that it has come
+    seconds = SECONDS  # maximum duration of a computation that Python cannot interrupt
+    remedy = BEGINS_AGAIN  # what the same command does after the end, for messages
 
 
 REQUESTS = Requests()
