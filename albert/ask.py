@@ -72,8 +72,7 @@ def check_flags(settings: Settings) -> None:
         )
     if settings.data_file is not None:
         settings.refuse_given("--context_file", "question")
-    if settings.output_file:
-        file_io.check_folder_of(settings.output_file, "--output_file")
+    file_io.check_folder_of(settings.output_file, "--output_file")
     if settings.input_file:
         settings.refuse_given("runs without --input_file", "question")
     else:

@@ -84,8 +84,7 @@ def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     settings.check()
     layers = settings.layer_numbers()
-    if settings.output_file:
-        file_io.check_folder_of(settings.output_file, "--output_file")
+    file_io.check_folder_of(settings.output_file, "--output_file")
     from albert.model import sources
     from albert.serving import embeddings
 

@@ -142,8 +142,7 @@ def report(results: Iterator[Any], decision: "decisions.Decision") -> Iterator[A
 
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
-    if settings.output_file:
-        file_io.check_folder_of(settings.output_file, "--output_file")
+    file_io.check_folder_of(settings.output_file, "--output_file")
     model = model_settings.find_trained(settings.model_dir, settings.inference, *KINDS)
     if model.folder.kind not in _OF_TEXTS:
         settings.refuse_given("models of run_classifier", *_TEXT_FLAGS, "with_text")

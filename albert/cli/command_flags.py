@@ -122,17 +122,16 @@ def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str,
     """Returns {role: (path, its files)} of the initial model and of the teacher, if any."""
     paths = {"configuration": source.config_file, "vocabulary": source.vocabulary}
     files = {role: (path, [path]) for role, path in paths.items() if path}
-    if source.checkpoint:
-        files["init_checkpoint"] = (
-            source.checkpoint,
-            run_facts.checkpoint_files(source.checkpoint),
-        )
+    weights = {"init_checkpoint": source.checkpoint}
     if teacher:
         from albert.model import checkpoints
 
-        prefix = checkpoints.resolve(teacher)
-        files["teacher"] = (prefix, run_facts.checkpoint_files(prefix))
-    return files
+        weights["teacher"] = checkpoints.resolve(teacher)
+    return files | {
+        role: (prefix, run_facts.checkpoint_files(prefix))
+        for role, prefix in weights.items()
+        if prefix
+    }
 
 
 def changed_defaults(record: dict) -> dict[str, Any]:

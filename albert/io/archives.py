@@ -101,8 +101,8 @@ def _unpack(path: str, file: IO[bytes], target: str) -> None:
         file_io.remove(temporary)
 
 
-def _rejection(path: str, reason: str) -> file_io.InputError:
-    return file_io.InputError(f"{path} {reason}; not unpacked")
+def _rejection(place: str, reason: str) -> file_io.InputError:
+    return file_io.InputError(f"{place} {reason}; not unpacked")
 
 
 def _describe(member: "tarfile.TarInfo") -> str:
@@ -241,16 +241,13 @@ def _apply_settings(
 def _checked_name(path: str, member: "tarfile.TarInfo") -> str:
     """Returns the name of a file or folder of an archive; rejects one outside of it."""
     name = os.path.normpath(member.name)
+    place = f"{path}: {_describe(member)}"
     if os.path.isabs(name) or name.split(os.sep)[0] == "..":
-        raise file_io.InputError(f"{path}: {_describe(member)} lies outside; not unpacked")
+        raise _rejection(place, "lies outside")
     if not (member.isfile() or member.isdir()):
-        raise file_io.InputError(
-            f"{path}: {_describe(member)} is neither a file nor a folder; not unpacked"
-        )
+        raise _rejection(place, "is neither a file nor a folder")
     if name.count(os.sep) >= _MAX_DEPTH:
-        raise file_io.InputError(
-            f"{path}: {_describe(member)} lies in more than {_MAX_DEPTH} folders; not unpacked"
-        )
+        raise _rejection(place, f"lies in more than {_MAX_DEPTH} folders")
     return "" if name == os.curdir else name
 
 
@@ -265,9 +262,8 @@ def _write_member(path: str, stream: _Stream, member: "tarfile.TarInfo", folder:
     except (OSError, ValueError) as error:  # too long, has a NUL, is a folder, exists
         if file_io.disk_full_reason(error.__cause__ or error):
             raise
-        raise file_io.InputError(
-            f"{path}: {_describe(member)} cannot be written: {error}; not unpacked"
-        ) from error
+        place = f"{path}: {_describe(member)}"
+        raise _rejection(place, f"cannot be written: {error}") from error
     with out:
         for chunk in stream.chunks(member.size):
             out.write(chunk)

@@ -457,10 +457,10 @@ def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Itera
             os.fsync(file.fileno())
 
 
-def check_folder_of(path: str, flag: str) -> None:
+def check_folder_of(path: str | None, flag: str) -> None:
     """Checks that the folder of an output file exists, before the work that ends with the file."""
-    folder = os.path.dirname(path)
-    if folder and not is_remote(path) and not is_dir(folder):
+    folder = os.path.dirname(path) if path and not is_remote(path) else ""
+    if folder and not is_dir(folder):
         raise InputError(f"{flag}={path}: the folder {folder} does not exist")
 
 
