@@ -340,7 +340,8 @@ def model_to_export(
 def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool | None:
     """Returns whether the run cannot use the head of the model that it starts from, and logs why.
 
-    None means that only the sizes of the head can tell. A run that does not train fails if so.
+    None means that only the sizes of the head can tell. A run that does not train must not need a
+    new head.
     """
     settings, description = command.settings, prepared.description
     if not settings.do_train:

@@ -170,8 +170,7 @@ class Squad(fine_tuning.Command):
             "predict_feature_left_file": f"{self.kind}_predict_features.json",
         }
 
-    def questions(self, inputs: fine_tuning.Inputs) -> "QuestionFiles":
-        """Returns the questions of the files."""
+    def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
         from albert.io import processes
         from albert.tasks.squad import question_files
         from albert.tasks.squad import task as squad_task
@@ -187,7 +186,7 @@ class Squad(fine_tuning.Command):
             head=inputs.head,
         )
         train_selection, predict_selection = settings.selections()
-        return question_files.QuestionFiles(
+        questions = question_files.QuestionFiles(
             self.kind,
             task_settings,
             inputs.tokenizer,
@@ -198,9 +197,7 @@ class Squad(fine_tuning.Command):
             predict_selection=predict_selection,
             **{name: getattr(settings, name) for name in _FILES},
         )
-
-    def prepare(self, inputs: fine_tuning.Inputs) -> fine_tuning.Prepared:
-        return self.prepare_questions(self.questions(inputs))
+        return self.prepare_questions(questions)
 
     def prepare_questions(self, questions: "QuestionFiles") -> fine_tuning.Prepared:
         """Returns task, data and steps of a run on questions."""
