@@ -315,10 +315,10 @@ def save_labels(output_dir: str, labels: Iterable[str]) -> None:
 def labels_of(folder: model_folder.ModelFolder) -> tuple[str, ...]:
     """Returns the label names of a fine-tuned classifier in the order of their ids."""
     labels = folder.setting("labels", _are_labels)
-    path = os.path.join(folder.path, LABELS_NAME)
-    if file_io.exists(path) and (file_labels := _read_labels(path)) != labels:
+    file_labels = read_labels(folder.path)
+    if file_labels is not None and list(file_labels) != labels:
         raise file_io.InputError(
-            f"{folder.path}: {LABELS_NAME} holds {file_labels}, the description of the model "
+            f"{folder.path}: {LABELS_NAME} holds {list(file_labels)}, the description of the model "
             f"{labels}; put back the one that the training wrote"
         )
     return tuple(labels)
@@ -342,17 +342,14 @@ def _are_labels(value: object) -> bool:
 def read_labels(folder: str) -> tuple[str, ...] | None:
     """Returns the names in the ``labels.json`` of a folder; None if it does not exist."""
     path = os.path.join(folder, LABELS_NAME)
-    return tuple(_read_labels(path)) if file_io.exists(path) else None
-
-
-def _read_labels(path: str) -> list[str]:
-    """Reads the label names in a file: JSON, a list of strings."""
+    if not file_io.exists(path):
+        return None
     labels = file_io.read_json(path, "labels")
     if not _are_labels(labels):
         raise file_io.InputError(
             f"{path} must hold a list of different label names, found {labels!r}"
         )
-    return labels
+    return tuple(labels)
 
 
 # --- task -------------------------------------------------------------------------------------

@@ -72,26 +72,27 @@ def score_counts(
 
 def count(
     labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
-) -> tuple[dict[str, Counts], Counts]:
+) -> tuple[tuple[results.ClassCount, ...], Counts]:
     """Counts the entities in labels and predictions.
 
     Args:
       labels, predictions: true and predicted labels [W] of each sentence.
 
     Returns:
-      ({type: counts}, counts of all entities), the types in sorted order.
+      (counts of each type, counts of all entities), the types in sorted order.
     """
     true, predicted = (
         {(number, entity) for number, row in enumerate(rows) for entity in find(row)}
         for rows in (labels, predictions)
     )
-    groups = (true & predicted, predicted, true)
-    kinds = sorted({entity.kind for _, entity in true | predicted})
-    by_kind = {
-        kind: Counts(*(sum(entity.kind == kind for _, entity in group) for group in groups))
-        for kind in kinds
-    }
-    return by_kind, Counts(*map(len, groups))
+    right = true & predicted
+    by_kind = tuple(
+        results.ClassCount(
+            kind, *(sum(x.kind == kind for _, x in group) for group in (true, predicted, right))
+        )
+        for kind in sorted({entity.kind for _, entity in true | predicted})
+    )
+    return by_kind, Counts(len(right), len(predicted), len(true))
 
 
 def scores(
@@ -109,9 +110,8 @@ def scores(
     """
     by_kind, total = count(labels, predictions)
     result = {name: float(value) for name, value in score_counts(*map(np.asarray, total)).items()}
-    for kind, counts in by_kind.items():
-        row = results.ClassCount(kind, counts.true, counts.predicted, counts.right)
-        result |= {f"{name}_{kind}": getattr(row, name) for name in SCORES}
+    for row in by_kind:
+        result |= {f"{name}_{row.name}": getattr(row, name) for name in SCORES}
     return result
 
 

@@ -293,11 +293,9 @@ def convert_example(
         )
     if cuts is not None:
         cuts.add(num_tokens, num_kept)
-    input_ids, input_mask, segment_ids = map(np.concatenate, zip(*choices, strict=True))
+    arrays = map(np.concatenate, zip(*choices, strict=True))
     return {
-        "input_ids": input_ids,
-        "input_mask": input_mask,
-        "segment_ids": segment_ids,
+        **dict(zip(model_inputs.NAMES, arrays, strict=True)),
         "label_ids": np.int64(example.label),
         "is_real_example": np.int64(1),
     }

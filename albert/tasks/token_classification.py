@@ -8,6 +8,7 @@ Letters in shapes: B batch, S sequence, K labels. Only functions that build grap
 TensorFlow, so that readers start quickly.
 """
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -81,11 +82,9 @@ def find_labels(
         if head and head.kind == KIND:
             return head.labels
         raise custom.no_labels(output_dir)
-    counts: dict[str, int] = {}
     flag = custom.SPLIT_FLAGS["train"]
-    for sentence in word_files.read(files["train"], flag, columns, labeled=True):
-        for label in sentence.labels or ():
-            counts[label] = counts.get(label, 0) + 1
+    sentences = word_files.read(files["train"], flag, columns, labeled=True)
+    counts = collections.Counter(label for row in sentences for label in row.labels or ())
     if len(counts) < 2:
         raise file_io.InputError(
             f"{files['train']}: expected two labels or more, found "
@@ -94,7 +93,7 @@ def find_labels(
     labels = label_order(counts)
     if head:
         labels = custom.in_order_of(head, labels, data=files["train"], kind=KIND)
-    texts = [f"{label} ({counts.get(label, 0)})" for label in labels]
+    texts = [f"{label} ({counts[label]})" for label in labels]
     logging.info("%d labels: %s", len(labels), _format(texts))
     return labels
 
@@ -191,16 +190,14 @@ def convert_part(
     """
     if cuts is not None:
         cuts.add(len(part.ids) + part.num_lost, len(part.ids))
-    input_ids, input_mask, segment_ids = model_inputs.pack(
+    arrays = model_inputs.pack(
         part.ids, None, tokenizer.cls_id, tokenizer.sep_id, max_seq_length, tokenizer.pad_id
     )
     label_ids, first_pieces = np.zeros([2, max_seq_length], np.int64)
     places = 1 + part.starts
     label_ids[places], first_pieces[places] = part.label_ids, 1
     return {
-        "input_ids": input_ids,
-        "input_mask": input_mask,
-        "segment_ids": segment_ids,
+        **dict(zip(model_inputs.NAMES, arrays, strict=True)),
         "label_ids": label_ids,
         "first_pieces": first_pieces,
         subsets.SENTENCE: np.int64(part.sentence),
@@ -302,10 +299,7 @@ class Evaluator:
             sides = (rows[name][words] for name in ("label_ids", "predictions"))
             return results.count_classes(self._labels, *sides)
         by_kind, _ = entities.count(*self._names(rows))
-        return tuple(
-            results.ClassCount(kind, counts.true, counts.predicted, counts.right)
-            for kind, counts in by_kind.items()
-        )
+        return by_kind
 
     def _names(self, rows: contracts.Rows) -> Iterator[list[list[str]]]:
         """Yields two lists from outputs of all parts: labels, predictions [W] of each sentence."""
