@@ -4,7 +4,8 @@
 
 For each task, the learning rate is the best of three on a part of the training data, after a short
 training on the rest. Then each seed trains on all training data, and is scored on the dev data
-after the last step. SQuAD 1.1 and RACE have the other settings of `two_hours.json`.
+after the last step. SQuAD 1.1 and RACE have the other settings of `two_hours.json`; their rate is
+chosen after a whole training, as SQuAD is not learned in a short one.
 With ``--peer``, a Python with torch and transformers, `real_weights_peer.py`
 trains the same model with the same rate, steps, batch size and seeds. With ``--pooling`` the head
 reads something else than the folder of the weights says. Every finished run is a file in
@@ -66,13 +67,8 @@ TASKS = {
     "QNLI": Row(3, 128),
     "MNLI": Row(3, 128),
 }
-# Tasks with settings of `two_hours.json`: their scores, of which the last one chooses the rate, and
-# the flags of the runs that choose it.
+# Tasks with settings of `two_hours.json`: their scores, of which the last one chooses the rate.
 OF_TWO_HOURS = {"SQuAD": ("exact_match", "f1"), "RACE": ("eval_accuracy",)}
-_SHORT = {
-    "SQuAD": {"num_train_epochs": 1},
-    "RACE": {"train_step": _MAX_TRIAL_STEPS, "warmup_step": _MAX_TRIAL_STEPS // 10},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +211,7 @@ class Study:
 
         Args:
           data: has glue/, squad/ and race/.
-          short: to choose a rate.
+          short: at most `_MAX_TRIAL_STEPS` steps, of GLUE only.
         """
         flags = {
             "init_checkpoint": self._weights,
@@ -230,7 +226,7 @@ class Study:
                 flag: value.format(data=data) if isinstance(value, str) else value
                 for flag, value in given
             }
-            return filled | flags | (_SHORT[name] if short else {})
+            return filled | flags
         return flags | {
             "task_name": name,
             "data_dir": data / "glue",
