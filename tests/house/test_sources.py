@@ -17,6 +17,8 @@ from tests.support.sources import (
     PLAIN_MODULES,
     ROOMS,
     ROOT,
+    nodes,
+    nodes_of,
     parsed,
     path_of,
     room_of,
@@ -63,16 +65,16 @@ def for_each(names):
     return decorate
 
 
-def imports_of(tree, at_run_time=False):
-    """(dotted module, imported names) of every import, however deep it stands.
+def imports_of(path, at_run_time=False):
+    """(dotted module, imported names) of every import of a file, however deep it stands.
 
     With `at_run_time` without those that only type checkers read.
     """
     unread = set()
-    for block in tree.body if at_run_time else ():
+    for block in parsed(path).body if at_run_time else ():
         if isinstance(block, ast.If) and dotted(block.test) == "TYPE_CHECKING":
             unread.update(block.body)
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if node in unread:
             continue
         if isinstance(node, ast.Import):
@@ -85,7 +87,7 @@ def imports_of(tree, at_run_time=False):
 def own_imports(name):
     """Modules of the package that a module imports, dotted below the package."""
     found = set()
-    for module, names in imports_of(tree_of(name)):
+    for module, names in imports_of(path_of(name)):
         if module == "albert" or module.startswith("albert."):
             base = module.removeprefix("albert").removeprefix(".")
             dotted_names = [f"{base}.{other}".removeprefix(".") for other in names]
@@ -104,7 +106,7 @@ def dotted(node):
 
 
 def functions_of(name):
-    return [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.FunctionDef)]
+    return [node for node in nodes_of(name) if isinstance(node, ast.FunctionDef)]
 
 
 def length(node):
@@ -120,8 +122,8 @@ _RUNS_FILES = "load_model unsafe_load yaml torch joblib dill marshal shelve eval
 @for_each(MODULES)
 def test_nothing_that_is_read_is_run(name):
     """See SECURITY.md; `pickle` is for pipes between processes of one program."""
-    for node in ast.walk(tree_of(name)):
-        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    for node in nodes_of(name):
+        called = dotted(node.func) or ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if called == "yaml.dump":
             continue  # writes
         assert called.split(".")[0] not in _RUNS_FILES and called.split(".")[-1] != "load_model"
@@ -142,7 +144,7 @@ def test_every_room_has_a_sentence_and_its_public_list_and_imports_nothing():
         tree = parsed(path)
         room = ".".join(path.parent.relative_to(PACKAGE).parts)
         public = [n for n in tree.body if isinstance(n, ast.Assign)]
-        assert ast.get_docstring(tree) and not list(imports_of(tree)), room
+        assert ast.get_docstring(tree) and not list(imports_of(path)), room
         assert len(tree.body) == 1 + len(public), room
         for name in ast.literal_eval(public[0].value) if public else ():
             assert f"{room}.{name}" in MODULES, f"{room} lists {name}, which does not exist"
@@ -176,7 +178,7 @@ def test_plain_modules_do_not_name_tensorflow():
     free = {"io.file_io", "model.hub_modules", *COMMANDS, *CLI}
     for name in set(PLAIN_MODULES) - free - {name for name in PLAIN if room_of(name) == "tasks"}:
         modules = {
-            module.split(".")[0] for module, _ in imports_of(tree_of(name), at_run_time=True)
+            module.split(".")[0] for module, _ in imports_of(path_of(name), at_run_time=True)
         }
         assert not modules & {"tensorflow", "tensorflow_hub", "tf_keras", "keras"}, name
 
@@ -198,7 +200,7 @@ def test_plain_modules_and_scripts_start_without_tensorflow():
 def test_tests_share_modules_that_are_no_tests():
     """A test file can be renamed, split or run alone; shared code is next to them."""
     for path in (ROOT / "tests").rglob("*.py"):
-        for module, names in imports_of(parsed(path)):
+        for module, names in imports_of(path):
             parts = [*module.split("."), *(names if module == "tests" else [])]
             found = [part for part in parts if part.startswith("test_")]
             assert not found, f"tests/{path.name} imports {found[0]}"
@@ -207,7 +209,7 @@ def test_tests_share_modules_that_are_no_tests():
 def test_tests_replace_no_private_names():
     """Values that a test has to set are parameters or public constants."""
     for path in (ROOT / "tests").rglob("*.py"):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setattr":
                 texts = [n.value for n in node.args if isinstance(n, ast.Constant)]
                 names = [text.split(".")[-1] for text in texts if isinstance(text, str)]
@@ -222,7 +224,7 @@ def test_tests_replace_no_private_names():
 def test_libraries_speak_of_parameters_not_of_flags(name):
     if name in ("tasks.kinds", "experiments.predictions", "training.run_facts"):
         return  # name commands of other scripts, or of git, with their flags
-    texts = [n.value for n in ast.walk(tree_of(name)) if isinstance(n, ast.Constant)]
+    texts = [n.value for n in nodes_of(name) if isinstance(n, ast.Constant)]
     found = [text for text in texts if isinstance(text, str) and re.search(r"(?<!-)--[a-z]", text)]
     assert not found, f"{name}: a script adds the dashes, see command_line.with_flag_names"
 
@@ -230,10 +232,9 @@ def test_libraries_speak_of_parameters_not_of_flags(name):
 @for_each(MODULES)
 def test_no_function_is_rewritten_by_autograph(name):
     """Autograph takes longer than tracing, and no code here needs it."""
-    tree = tree_of(name)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(name) if isinstance(node, ast.Call)]
     compiled = [call for call in calls if dotted(call.func) == "tf.function"]
-    named = [node for node in ast.walk(tree) if dotted(node) == "tf.function"]
+    named = [node for node in nodes_of(name) if dotted(node) == "tf.function"]
     assert len(compiled) == len(named), f"{name}: tf.function without autograph=False"
     for call in compiled:
         given = {argument.arg: ast.unparse(argument.value) for argument in call.keywords}
@@ -242,9 +243,9 @@ def test_no_function_is_rewritten_by_autograph(name):
 
 @for_each([name for name in MODULES if name != "io.file_io"])
 def test_files_are_touched_only_in_file_io(name):
-    modules = {module.split(".")[0] for module, _ in imports_of(tree_of(name))}
+    modules = {module.split(".")[0] for module, _ in imports_of(path_of(name))}
     assert not modules & FILE_MODULES, f"{name} imports {modules & FILE_MODULES}; use file_io"
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Call):
             call = dotted(node.func)
             assert not FILE_CALLS.fullmatch(call), f"{name} line {node.lineno}: {call}; use file_io"
@@ -252,7 +253,7 @@ def test_files_are_touched_only_in_file_io(name):
 
 @for_each(MODULES)
 def test_only_training_starts_with_parts_that_the_weights_lack(name):
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Call) and dotted(node.func) == "checkpoints.restore":
             given = {argument.arg: ast.unparse(argument.value) for argument in node.keywords}
             trains = name in ("training.stages", "training.frozen_encoder") and "view" in given
@@ -261,7 +262,7 @@ def test_only_training_starts_with_parts_that_the_weights_lack(name):
 
 @for_each(MODULES)
 def test_no_hidden_random_state(name):
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Call):
             call = dotted(node.func)
             where = f"{name} line {node.lineno}: {call}"
@@ -281,10 +282,10 @@ def _attributes_of_settings(script):
         found = CLI & own_imports(waiting.pop()) - names
         names |= found
         waiting += found
-    nodes = [node for name in names - {"cli.options"} for node in ast.walk(tree_of(name))]
-    listed = (node for node in nodes if isinstance(node, (ast.Tuple, ast.List)))
+    found = [node for name in names - {"cli.options"} for node in nodes_of(name)]
+    listed = (node for node in found if isinstance(node, (ast.Tuple, ast.List)))
     strings = {e.value for node in listed for e in node.elts if isinstance(e, ast.Constant)}
-    return strings | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return strings | {node.attr for node in found if isinstance(node, ast.Attribute)}
 
 
 @for_each(COMMANDS)
@@ -312,7 +313,7 @@ def test_sizes(name):
 def test_arguments_are_written_one_by_one():
     for folder in ("albert", "benchmarks", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(parsed(path)):
+            for node in nodes(path):
                 if isinstance(node, ast.Call):
                     spread = [a.value for a in node.args if isinstance(a, ast.Starred)]
                     display = any(isinstance(a, (ast.Tuple, ast.List)) for a in spread)
@@ -321,7 +322,7 @@ def test_arguments_are_written_one_by_one():
 
 @for_each(COMMANDS)
 def test_scripts_define_only_settings_and_a_command_and_share_one_form(name):
-    classes = [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in nodes_of(name) if isinstance(node, ast.ClassDef)]
     others = [node for node in classes if node.name != "Settings"]
     assert [ast.unparse(base) for node in others for base in node.bases] in (
         [],
@@ -364,7 +365,7 @@ def _names_in_package():
     names, bases = collections.defaultdict(set), collections.defaultdict(set)
     for module in (*MODULES, *DOORS):
         names[module.rpartition(".")[2]].update(_bound_names(tree_of(module)))
-        for node in ast.walk(tree_of(module)):
+        for node in nodes_of(module):
             if isinstance(node, ast.ClassDef):
                 names[node.name].update(_bound_names(node))
                 bases[node.name].update(dotted(base).rpartition(".")[2] for base in node.bases)
@@ -377,7 +378,7 @@ def _names_in_package():
 @for_each(MODULES)
 def test_names_in_docstrings_exist(name):
     names, aliases = _names_in_package(), {}
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.ImportFrom):
             aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
     for reference in _REFERENCE.findall(path_of(name).read_text(encoding="utf-8")):
@@ -450,7 +451,7 @@ def _third_party(folder):
     for path in folder.rglob("*.py"):
         if "testdata" in path.parts:  # run by other interpreters
             continue
-        for module, _ in imports_of(parsed(path)):
+        for module, _ in imports_of(path):
             top = module.split(".")[0]
             if top not in sys.stdlib_module_names and top not in ("albert", "benchmarks", "tests"):
                 found.add(DISTRIBUTIONS.get(top, top))

@@ -83,9 +83,20 @@ def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes(path):
+    """All nodes of a file's syntax tree, listed once: to find them takes longer than a check."""
+    return list(ast.walk(parsed(path)))
+
+
 def tree_of(name):
     """Syntax tree of a module of the package."""
     return parsed(path_of(name))
+
+
+def nodes_of(name):
+    """All nodes of a module of the package."""
+    return nodes(path_of(name))
 
 
 def path_of(name):
