@@ -252,8 +252,7 @@ def make_shards(
 ) -> collections.Counter[str]:
     """Makes all shards of a job, and their notes, in the folder of the work.
 
-    Args:
-      work: all workers must see its folder and the text.
+    All workers must see this folder and the text. For the other arguments see `run`.
     """
     make: Callable[..., Any]
     make = functools.partial(make_records, job=work.job, num_buckets=work.num_buckets)

@@ -302,8 +302,7 @@ def make_masker(
     """Makes the `Masker` of records."""
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():
-        path = tokenizer.vocabulary_file
-        records.check_vocabulary(pieces.fingerprint, str(path))
+        records.check_vocabulary(pieces.fingerprint, str(tokenizer.vocabulary_file))
     return Masker(config, pieces, seed)
 
 

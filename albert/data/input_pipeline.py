@@ -284,11 +284,7 @@ def _sorted_by_length(
 def _batches_of_tokens(
     serialized: tf.Tensor, index: tf.Tensor, lengths: tf.Tensor, tokens: int, min_tokens: int
 ) -> tf.data.Dataset:
-    """Divides records into batches of nearly `tokens` tokens each.
-
-    Returns:
-      Dataset of ([B] records, [B] places), with a B that differs.
-    """
+    """Divides records into batches of nearly `tokens` tokens each: ([B] records, [B] places)."""
     lengths = tf.maximum(tf.cast(lengths, tf.int64), min_tokens)
     # A record belongs to the batch that it starts in, and must not end beyond the limit.
     starts = tf.maximum(tokens - lengths[0], tokens // 2)

@@ -49,7 +49,6 @@ class Description:
     examples: list[Example] = dataclasses.field(default_factory=list)
 
     def add(self, example: Example) -> None:
-        """Adds one record."""
         for name, values in example.items():
             self.features[name][_KINDS[values.dtype.kind], len(values)] += 1
         length = num_tokens(example)
@@ -81,11 +80,7 @@ def _second_tokens(example: Example, length: int) -> int:
 
 
 def describe(paths: Sequence[str], num_examples: int = 0) -> Description:
-    """Describes TFRecord files; checks each record.
-
-    Args:
-      num_examples: number of first records to keep as they are.
-    """
+    """Describes TFRecord files, checks each record, and keeps the first `num_examples`."""
     result = Description()
     for path in paths:
         count = 0

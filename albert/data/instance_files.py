@@ -41,7 +41,6 @@ class Job:
     compress: bool = False
 
     def load_tokenizer(self) -> tokenization.FullTokenizer:
-        """Loads the tokenizer."""
         return tokenization.FullTokenizer(
             self.vocab_file, spm_model_file=self.spm_model_file, rules=self.rules
         )
@@ -212,11 +211,7 @@ def journal_path(folder: str, writer: str) -> str:
 def make_instances(
     arguments: MakerArguments, units: list[Unit], num_workers: int
 ) -> Iterator[collections.Counter[str]]:
-    """Writes the records of all units to buckets.
-
-    Yields:
-      Counter of the content of each unit, in the order in which units end.
-    """
+    """Writes the records of all units to buckets; yields a Counter of each unit, as they end."""
     num_workers = max(1, min(num_workers, len(units)))
     num_bytes = sum(unit.num_bytes * len(unit.passes) for unit in units)
     logging.info(

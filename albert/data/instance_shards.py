@@ -225,11 +225,7 @@ def _manifest_settings(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, An
 
 
 def check_sentence_task(paths: Iterable[str], task: str) -> None:
-    """Checks that the labels of sets of shards are for a task, where a manifest says it.
-
-    Args:
-      task: "sop" or "nsp".
-    """
+    """Checks that labels of sets of shards are for "sop" or "nsp", where a manifest says it."""
     for name, settings in _manifest_settings(paths):
         made_for = settings.get("sentence_task", task)
         labels = "sop" if made_for == "reference" else made_for
@@ -243,11 +239,7 @@ def check_sentence_task(paths: Iterable[str], task: str) -> None:
 def check_vocabulary(
     paths: Iterable[str], vocabulary: str, rules: text_rules.TextRules, sentencepiece: bool
 ) -> None:
-    """Checks that sets of shards were made with a vocabulary and rules, where a manifest says it.
-
-    Args:
-      sentencepiece: the kind of the vocabulary.
-    """
+    """Checks that sets of shards have this vocabulary and rules, where a manifest says it."""
     ours = _vocabulary_sum(vocabulary)
     for name, settings in _manifest_settings(paths):
         if "vocab_file" not in settings:

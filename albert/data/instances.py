@@ -153,9 +153,6 @@ def read_documents(
 
     Args:
       segments: their ends are also ends of documents.
-
-    Returns:
-      (documents, Counter of what was read and what was skipped).
     """
     counts: collections.Counter[str] = collections.Counter()
     tokens = array.array("i")
@@ -318,9 +315,6 @@ def make_records(
 
     Args:
       stream: integers; passes with different ones are independent of each other.
-
-    Yields:
-      (list of serialized Examples, Counter of their content).
     """
     rng = np.random.default_rng([settings.random_seed, *stream])
     inputs, counts = sequence_formats.draw_inputs(documents, settings, rng)

@@ -437,12 +437,11 @@ def report_damage(paths: Sequence[str]) -> Iterator[None]:
         with _report_changes(before):
             yield
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        if not isinstance(error, UnicodeDecodeError) and TOO_WIDE in error.message:
+        # ParseExample's message on bytes that it cannot parse holds them: it may not be UTF-8.
+        text = "ParseExample" if isinstance(error, UnicodeDecodeError) else error.message
+        if TOO_WIDE in text:
             raise file_io.InputError(f"{_find_too_wide(paths)}; make the file again") from error
-        # TensorFlow's message on bytes that it cannot parse holds them, so it may not be UTF-8.
-        if not isinstance(error, UnicodeDecodeError) and not any(
-            text in error.message for text in _NO_EXAMPLE
-        ):
+        if not any(part in text for part in _NO_EXAMPLE):
             raise
         raise file_io.InputError(f"{_find_unlike_record(paths)}; make the file again") from error
     except tf.errors.DataLossError as error:

@@ -24,11 +24,7 @@ _SCANNED_AT_ONCE = 1024  # records
 
 def limits_of_model(config: configuration.AlbertConfig) -> dict[str, int]:
     """Returns {name of a feature: number below which its values must be}."""
-    return {
-        "input_ids": config.vocab_size,
-        "segment_ids": config.segment_limit,
-        "input_mask": 2,
-    }
+    return {"input_ids": config.vocab_size, "segment_ids": config.segment_limit, "input_mask": 2}
 
 
 def find_wrong(features: Tensors, limits: Mapping[str, int | tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -58,11 +54,7 @@ def refuse(wrong: Tensors) -> tf.Operation | None:
 
 
 def check(features: Tensors, limits: Mapping[str, int]) -> dict[str, tf.Tensor]:
-    """Returns the features of a batch, after a check of their values.
-
-    Raises:
-      tf.errors.InvalidArgumentError: see `refuse`; `report_damage` finds the record.
-    """
+    """Returns the features of a batch, after a check of their values, see `refuse`."""
     with tf.control_dependencies([refuse(find_wrong(features, limits))]):
         return {name: tf.identity(values) for name, values in features.items()}
 

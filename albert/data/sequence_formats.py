@@ -7,6 +7,7 @@ Shapes: B inputs, N spans of all inputs, S positions, D documents, K sentences o
 
 import collections
 import dataclasses
+import functools
 import random
 from collections.abc import Callable
 
@@ -231,15 +232,9 @@ def _full_sentences(
     return Inputs(spans, zeros, input_offsets, zeros[: len(firsts)]), counts
 
 
-def _doc_sentences(
-    documents: sentence_pairs.Documents, settings: Settings, rng: np.random.Generator
-) -> Drawn:
-    return _full_sentences(documents, settings, rng, across_documents=False)
-
-
 FORMATS: dict[str, Callable[..., Drawn]] = {
     "segment_pair": _segment_pairs,
     "sentence_pair": _sentence_pairs,
     "full_sentences": _full_sentences,
-    "doc_sentences": _doc_sentences,
+    "doc_sentences": functools.partial(_full_sentences, across_documents=False),
 }

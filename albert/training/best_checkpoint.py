@@ -131,11 +131,7 @@ class BestTracker:
             run_record.set_evaluated(self._folder, len(self._blocks), self._baseline())
 
     def record(
-        self,
-        prefix: str,
-        step: int,
-        metrics: Metrics,
-        classes: Sequence[results.ClassCount] = (),
+        self, prefix: str, step: int, metrics: Metrics, classes: Sequence[results.ClassCount] = ()
     ) -> None:
         """Records the metrics of a checkpoint and copies it if it is the best so far."""
         value, is_untrained = self._value(metrics), self._is_untrained(step)

@@ -278,7 +278,6 @@ class Pacer(contracts.Hook):
             self._save_began = None
 
     def _seconds_left(self) -> float:
-        """Returns the seconds of the budget that are left."""
         return self._total - (self._settings.clock() - self._began)
 
     def _check_time_left(self) -> None:
@@ -325,7 +324,6 @@ class Pacer(contracts.Hook):
         }
 
     def _completed_fraction(self, step: int) -> float:
-        """Returns the fraction of training completed at a step."""
         if not self._plans:
             return 0.0
         plan = self._plans[-1]

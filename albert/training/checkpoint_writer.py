@@ -53,7 +53,6 @@ class BackgroundWriter:
         self._last = self._pool.submit(write)
 
     def wait(self) -> None:
-        """Waits for the last checkpoint."""
         last, self._last = self._last, None
         if last is not None:
             last.result()

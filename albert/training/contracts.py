@@ -292,9 +292,7 @@ class Data(abc.ABC):
         return dataclasses.replace(self, fractions=fractions)
 
     def cached(
-        self,
-        fill: "Callable[[Data, str, list[str]], None]",
-        prepare: Callable[[Tensors], Tensors],
+        self, fill: "Callable[[Data, str, list[str]], None]", prepare: Callable[[Tensors], Tensors]
     ) -> Self:
         """Returns data that needs a cache.
 

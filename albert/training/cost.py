@@ -32,11 +32,7 @@ class Meter:
     def start(
         self, model: contracts.Model, folder: str | None, words_per_token: float | None = None
     ) -> None:
-        """Sets the model and the folder, before training.
-
-        Args:
-          folder: output folder; None in workers that do not write.
-        """
+        """Sets the model and the folder (None in workers that do not write), before training."""
         self._model, self._folder, self._words_per_token = model, folder, words_per_token
 
     @contextlib.contextmanager
@@ -86,9 +82,7 @@ class Meter:
     def report(self) -> None:
         """Writes the cost and logs the run's total."""
         self.write()
-        if self._folder is None:
-            return
-        if cost := run_record.read_cost(self._folder):
+        if self._folder is not None and (cost := run_record.read_cost(self._folder)):
             logging.info("%s", cost.text())
 
     def _add(self, name: str, value: float) -> None:

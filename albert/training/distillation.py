@@ -164,15 +164,10 @@ class DistilledModel(tf.Module):
     ) -> None:
         super().__init__()
         self.config = student.config
-        self._student = student
+        self.student = student
         # As a value of a function the teacher is not a submodule.
         self._get_teacher = lambda: teacher
         self._settings = settings
-
-    @property
-    def student(self) -> heads.Model:
-        """The model that is trained."""
-        return self._student
 
     @property
     def teacher(self) -> heads.Model:
@@ -181,27 +176,23 @@ class DistilledModel(tf.Module):
 
     @property
     def trained_variables(self) -> list[tf.Variable]:
-        """The student's trained variables, see `heads.Model`."""
-        return self._student.trained_variables
+        return self.student.trained_variables
 
     @property
     def used_variables(self) -> list[tf.Variable]:
-        """The student's used variables, see `heads.Model`."""
-        return self._student.used_variables
+        return self.student.used_variables
 
     def prepare_weights(self) -> list[tf.Tensor]:
-        """Prepares the student's weights, see `heads.Model`."""
-        return self._student.prepare_weights()
+        return self.student.prepare_weights()
 
     def use_weights(self, weights: list[tf.Tensor]) -> contextlib.AbstractContextManager:
-        """Uses weights of the student from `prepare_weights` in place of variables in the block."""
-        return self._student.use_weights(weights)
+        return self.student.use_weights(weights)
 
     def __call__(
         self, features: Tensors, training: bool = False, seed: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Returns {name: tensor} of the student and in training, as ``teacher_…``, the teacher."""
-        outputs = self._student(features, training, seed)
+        outputs = self.student(features, training, seed)
         if training:
             targets = self._targets(features)
             outputs |= {f"teacher_{n}": tf.stop_gradient(x) for n, x in targets.items()}
@@ -226,7 +217,7 @@ class DistilledModel(tf.Module):
 
     def loss_weights(self, features: Tensors) -> dict[str, tf.Tensor]:
         """Returns {term: total weight in a batch of features}, also of the teacher's terms."""
-        weights = self._student.loss_weights(features)
+        weights = self.student.loss_weights(features)
         tokens = tf.reduce_sum(_real_tokens(features))
         totals = {
             "distillation_loss": weights.get(self._settings.term),  # a regression has no such term
@@ -241,7 +232,7 @@ class DistilledModel(tf.Module):
     ) -> dict[str, tf.Tensor]:
         """Returns {name: scalar} of the terms, without the weights of the settings."""
         weights = self.loss_weights(features) if weights is None else weights
-        terms = self._student.losses(outputs, features, weights)
+        terms = self.student.losses(outputs, features, weights)
         for name in self._settings.factors:
             total = tf.reduce_sum(self._teaching_losses(name, outputs, features))
             terms[name] = tf.math.divide_no_nan(total, weights[name])
@@ -253,7 +244,7 @@ class DistilledModel(tf.Module):
         if term == "distillation_loss":
             logits = (outputs[f"teacher_{settings.logits}"], outputs[settings.logits])
             divergence = settings.temperature**2 * soft_divergence(*logits, settings.temperature)
-            return divergence * self._student.example_weights(features)[settings.term]
+            return divergence * self.student.example_weights(features)[settings.term]
         if term == "hidden_error_loss":
             errors = [
                 relative_error(outputs[f"teacher_{theirs}"], outputs[ours])

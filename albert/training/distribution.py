@@ -65,11 +65,7 @@ def find(
 def connect(
     resolver: tf.distribute.cluster_resolver.TPUClusterResolver, address: str | None
 ) -> None:
-    """Connects to a TPU found by `find` and initializes it.
-
-    Args:
-      address: address or name of the TPU, for messages; None: that of the environment.
-    """
+    """Connects to a TPU found by `find` and initializes it; the address is for messages."""
     with _tpu_errors(address):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -544,11 +540,7 @@ def use_one_core_per_part(compute: layers.Compute) -> None:
 def per_replica_batch_size(
     strategy: tf.distribute.Strategy, global_batch_size: int, flag: str
 ) -> int:
-    """Returns the number of examples per replica.
-
-    Args:
-      flag: name of the flag that sets the batch size, for messages.
-    """
+    """Returns the number of examples per replica; `flag` names the batch size in messages."""
     replicas = strategy.num_replicas_in_sync
     if global_batch_size % replicas:
         raise file_io.InputError(

@@ -536,7 +536,8 @@ class Engine:
             self.baseline = evaluator.baseline()
         self.classes = evaluator.classes()
         extra = self.task.extra_metrics(self.model)
-        return {**evaluator.result(), **extra, **self._means_of_training()}
+        means = {f"train_{name}": value for name, value in self._training_means.take().items()}
+        return {**evaluator.result(), **extra, **means}
 
     def time_evaluation(self, input_fn: InputFn) -> float:
         """Estimates the seconds of `evaluate` from a few batches; the others are only counted."""
@@ -551,11 +552,6 @@ class Engine:
         seconds *= count / max(timed, 1)
         logging.info("An evaluation takes about %.1f s", seconds)
         return seconds
-
-    def _means_of_training(self) -> dict[str, float]:
-        """Returns {``train_<name>``: mean} of the `training_means` since the last call."""
-        means = self._training_means.take()
-        return {f"train_{name}": value for name, value in means.items()}
 
     def predict(self, input_fn: InputFn) -> dict[str, np.ndarray]:
         """Returns {name: [N, ...]}, the task's `eval_outputs` of all N examples, in input order."""

@@ -9,7 +9,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -28,7 +27,6 @@ from albert.training import (
 from albert.training.best_checkpoint import BestTracker, Metrics
 from albert.training.engine import Engine
 
-T = TypeVar("T")
 _MAX_NAMES = 4  # variables that a message names
 
 
@@ -76,7 +74,6 @@ def _score_best(engine: Engine, input_fn: InputFn, tracker: BestTracker) -> _Sco
 
 
 def _read_index(prefix: str) -> bytes:
-    """Returns the content of the index file of the checkpoint `prefix`."""
     with file_io.open_file(f"{prefix}.index", "rb") as file:
         return bytes(file.read())
 
@@ -179,28 +176,23 @@ def evaluate_all(engine: Engine, input_fn: InputFn, wait_secs: float = 0) -> Bes
       wait_secs: wait for checkpoints of a concurrent training run until none has appeared for
         this many seconds.
     """
-    folder = engine.run_config.output_dir
-
-    def from_chief(make: Callable[[], T]) -> T:
-        """Returns the result of `make` in the chief, in all workers."""
-        return distribution.from_chief(engine.strategy, make)
-
-    if not from_chief(
-        lambda: bool(checkpoints.find_best(folder) or _wait_for_pending(folder, wait_secs))
+    folder, strategy = engine.run_config.output_dir, engine.strategy
+    if not distribution.from_chief(
+        strategy,
+        lambda: bool(checkpoints.find_best(folder) or _wait_for_pending(folder, wait_secs)),
     ):
         raise file_io.InputError(f"there is no checkpoint to evaluate in {folder}; train first")
     tracker = _tracker(engine, resume=False)
     scored = _score_best(engine, input_fn, tracker)
 
     def find() -> list[tuple[int, str]]:
-        """Returns [(step, prefix)] of the checkpoints that are left to evaluate."""
         return _wait_for_pending(folder, wait_secs, tracker.last_step, scored)
 
     try:
-        while pending := from_chief(find):
+        while pending := distribution.from_chief(strategy, find):
             _evaluate_next(engine, input_fn, tracker, scored, *pending[0])
     finally:
-        if distribution.is_chief(engine.strategy):
+        if distribution.is_chief(strategy):
             _delete_copy(folder)
     if tracker.best_step is None:
         raise file_io.InputError(

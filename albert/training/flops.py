@@ -59,11 +59,7 @@ class _Head(NamedTuple):
 def count_work(
     model: contracts.Model, features: Tensors, micro_batches: int = 1
 ) -> tf.Tensor | None:
-    """Counts the `StepWork` of a batch; call in a replica.
-
-    Returns:
-      Float32 [6], the fields of `StepWork`; None for another model.
-    """
+    """Counts the `StepWork` of a batch, float32 [6], None for other models; call in a replica."""
     model = _student(model)
     if not isinstance(model, heads.Model):
         return None
@@ -186,13 +182,11 @@ def _head_operations(model: heads.Model, work: StepWork) -> _Head:
 
 @_head_operations.register
 def _(model: distillation.HeadlessTeacher, work: StepWork) -> _Head:
-    """Returns zeros: there is no head."""
     return _Head(0, 0)
 
 
 @_head_operations.register
 def _(model: pretraining_heads.PretrainingModel, work: StepWork) -> _Head:
-    """Returns the FLOP of the transform, the word logits and the sentence head."""
     config = model.config
     transform = 2 * work.masked * config.hidden_size * config.embedding_size
     words = 2 * work.masked * config.embedding_size * config.vocab_size
@@ -216,7 +210,6 @@ def _label_weight_operations(model: heads.Model, work: StepWork) -> _Head:
 
 @_head_operations.register
 def _(model: heads.SquadV2Model, work: StepWork) -> _Head:
-    """Returns the FLOP of start, end and answerability."""
     size = model.hidden.size
     start = 2 * work.positions * size
     tokens, starts = 2 * work.positions * size**2, 2 * work.texts * size**2

@@ -126,11 +126,7 @@ def label_signals(outputs: Tensors, features: Tensors) -> dict[str, tf.Tensor]:
 
 
 def _start_association(probabilities: tf.Tensor, features: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns scores [B, B] and kernel [B, B] of the start positions of answers.
-
-    Args:
-      probabilities: [B, S] of the start.
-    """
+    """Returns scores and kernel, [B, B] each, of start positions with probabilities [B, S]."""
     starts = tf.reshape(features["start_positions"], [-1])
     return tf.gather(probabilities, starts, axis=1), _compare_pairs(starts)
 

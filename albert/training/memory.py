@@ -168,5 +168,4 @@ def report(
 
 
 def _gib(size: int) -> str:
-    """Returns a number of bytes as text in GiB."""
     return f"{size / 2**30:7.2f} GiB"

@@ -45,7 +45,6 @@ class Muon(adam.AdamWeightDecayOptimizer):
         self._adamw_rate_ratio = adamw_rate_ratio
 
     def _slot_names(self, variable: tf.Variable) -> tuple[str, ...]:
-        """Returns the names of the slots of one variable."""
         return (weight_names.MOMENTUM,) if _is_block_matrix(variable) else self.SLOTS
 
     def _rule(self, variable: tf.Variable) -> Rule:

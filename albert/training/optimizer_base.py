@@ -166,7 +166,6 @@ class Optimizer(tf.Module):
                     self.average.build(name, variable)
 
     def _slot_names(self, variable: tf.Variable) -> tuple[str, ...]:
-        """Returns the names of the slots of one variable."""
         del variable
         return self.SLOTS
 
@@ -283,7 +282,6 @@ class Optimizer(tf.Module):
     _assign_traced = tf.function(_assign, autograph=False)  # once per rule and shape
 
     def _rule(self, variable: tf.Variable) -> Rule:
-        """Returns how a variable is updated."""
         is_excluded = matches(self._exclude_from_weight_decay, variable)
         return Rule(0.0 if is_excluded else self._weight_decay_rate)
 

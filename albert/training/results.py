@@ -271,7 +271,6 @@ def short_line(metrics: Scores, form: ResultsFormat, best: str | None = None) ->
 
 
 def _short(value: Any) -> str:
-    """Returns a score as a short text."""
     if isinstance(value, int):
         return str(value)
     return UNDEFINED if np.isnan(value) else f"{value:.4g}"
@@ -290,7 +289,6 @@ def _added_names(form: ResultsFormat) -> set[str]:
 
 
 def _pick(names: Iterable[str], metrics: Scores) -> Scores:
-    """Returns the scores with these names that there are."""
     return {name: metrics[name] for name in names if name in metrics}
 
 
@@ -412,12 +410,7 @@ def add_lines(folder: str, step: int, scores: Scores, replaced: str) -> None:
 
 
 def write_blocks(folder: str, blocks: list[Block], best_step: int | None = None) -> None:
-    """Writes ``eval_results.txt``.
-
-    Args:
-      best_step: step of the best checkpoint, for a new summary at the end; None keeps an existing
-        summary.
-    """
+    """Writes ``eval_results.txt``, with a new summary of `best_step`; None keeps the old one."""
     summaries = [block.text for block in blocks if block.is_summary]
     for block in blocks:
         if best_step is not None and block.step == best_step:

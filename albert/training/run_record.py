@@ -298,11 +298,7 @@ def start_training(folder: str, step: int) -> list[Json]:
 
 
 def append_training(folder: str, step: int, seconds: float, values: Json) -> None:
-    """Appends a line for the steps since the last line.
-
-    Args:
-      seconds: time in seconds since this session built its model.
-    """
+    """Appends a line for the steps since the last line; seconds count from the model's building."""
     row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
     _append_row(os.path.join(folder, METRICS), row)
 
@@ -352,12 +348,10 @@ def rename_damaged(path: str, error: file_io.InputError) -> None:
 
 
 def _line(row: Json) -> str:
-    """Returns a row as a line of JSON."""
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _append_row(path: str, row: Json) -> None:
-    """Appends a row to a file of JSON lines."""
     try:
         with file_io.room_for(path), file_io.open_file(path, "a") as file:
             file.write(_line(row))
@@ -366,7 +360,6 @@ def _append_row(path: str, row: Json) -> None:
 
 
 def _write_rows(path: str, rows: Iterable[Json]) -> None:
-    """Writes rows, one JSON object each, as the lines of a file."""
     file_io.write_text(path, "".join(map(_line, rows)))
 
 
@@ -389,12 +382,9 @@ def plain(value: Any) -> Any:
 
 
 def update(folder: str, change: Callable[[Json], Any]) -> None:
-    """Changes a folder's ``run.json``, if it exists.
+    """Changes a folder's ``run.json``, if it exists; ``change(record)`` modifies it in place.
 
     Failures are logged as a warning, and the run continues.
-
-    Args:
-      change: function that modifies the record, a dict, in place.
     """
     path = os.path.join(folder, RUN)
     with LOCK:
@@ -442,11 +432,7 @@ def _adopt(record: Json, session: Json) -> None:
 
 
 def add_cost(folder: str, spent: Json) -> None:
-    """Adds to the cost of this session, and to that of the run.
-
-    Args:
-      spent: {name: number} of fields of `Cost`; unknown values have no entry.
-    """
+    """Adds the known fields of a `Cost`, {name: number}, to that of this session and of the run."""
 
     def change(record: Json, session: Json) -> None:
         session["cost"] = _sum_costs([session["cost"], spent] if "cost" in session else [spent])
@@ -495,19 +481,13 @@ def quarantine_evaluations(folder: str) -> None:
     """Gives the lines of evaluations in ``metrics.jsonl`` another kind, as for `EARLIER`."""
     path = os.path.join(folder, METRICS)
     rows, _ = _read_rows_or_rename(path)
-    kinds = (EVAL, AVERAGE)
+    kinds = {EVAL: EARLIER + EVAL, AVERAGE: EARLIER + AVERAGE}
     if any(row["kind"] in kinds for row in rows):
-        new_kinds = [f"{EARLIER}{r['kind']}" if r["kind"] in kinds else r["kind"] for r in rows]
-        _write_rows(
-            path, [{**row, "kind": kind} for row, kind in zip(rows, new_kinds, strict=True)]
-        )
+        _write_rows(path, [{**row, "kind": kinds.get(row["kind"], row["kind"])} for row in rows])
 
 
 def set_result(
-    folder: str,
-    step: int,
-    scores: Json,
-    classes: Sequence[results.ClassCount] = (),
+    folder: str, step: int, scores: Json, classes: Sequence[results.ClassCount] = ()
 ) -> None:
     """Records the scores of this session's best checkpoint so far, and the counts of classes."""
 
@@ -557,12 +537,8 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
 
 def set_predicted(folder: str, checkpoint: str, step: int | None) -> None:
     """Records the checkpoint of the predictions in a folder."""
-
-    def change(record: Json, session: Json) -> None:
-        del record
-        session["predicted"] = {"checkpoint": checkpoint, "step": step}
-
-    change_session(folder, change)
+    predicted = {"checkpoint": checkpoint, "step": step}
+    change_session(folder, lambda record, session: session.update(predicted=predicted))
 
 
 def set_calibration(folder: str, calibration: Json) -> None:

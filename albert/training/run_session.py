@@ -39,11 +39,7 @@ class Recorder:
     description: Json | None = None
 
     def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
-        """Returns the hash of files and the settings on which scores depend; this reads the files.
-
-        Args:
-          path: name of the input in the record: a file or a folder.
-        """
+        """Returns the hash of files, named `path`, and the settings on which scores depend."""
         data = run_facts.describe_input(path, files) if files else None
         return evaluation_basis.from_values(self.flags, task, metric, data, self.description)
 
@@ -90,7 +86,6 @@ def log_settings(flags: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _now() -> str:
-    """Returns the present local time in ISO 8601."""
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
 
 

@@ -95,7 +95,6 @@ class Run:
 
     @property
     def do_train(self) -> bool:
-        """Whether the run trains."""
         return self.training is not None
 
     @property
@@ -189,7 +188,7 @@ def _train(
                 evaluate = pacer.timing(evaluate, time_evaluation)
         try:
             average = engine.train(
-                _train_input(data, paths, seed),
+                input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input),
                 optimizer,
                 lambda model: _initialize(model, run),
                 evaluate,
@@ -205,15 +204,6 @@ def _train(
     raise AssertionError("the last attempt has raised")
 
 
-def _train_input(data: contracts.Data, paths: Sequence[str], seed: int) -> input_pipeline.InputFn:
-    """Returns the input function of endless training batches from record files.
-
-    Args:
-      seed: determines the order of the examples.
-    """
-    return input_pipeline.train_input_fn(paths, data.specs("train"), seed, data.train_input)
-
-
 def _eval_input(
     data: contracts.Data, paths: Mapping[str, Sequence[str]], split: str
 ) -> input_pipeline.InputFn:
@@ -226,11 +216,7 @@ def _initialize(model: contracts.Model, run: Run) -> checkpoints.LoadReport | No
     if not run.init_checkpoint:
         return None
     report = checkpoints.restore(
-        model,
-        run.init_checkpoint,
-        view=run.view,
-        new_head=run.new_head,
-        new_rows=run.new_rows,
+        model, run.init_checkpoint, view=run.view, new_head=run.new_head, new_rows=run.new_rows
     )
     run.adapt(model, report)
     return report

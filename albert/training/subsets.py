@@ -58,11 +58,7 @@ class Fractions:
             check_fraction(name, fraction)
 
     def choose(self, values: Sequence[_T], split: str) -> list[_T]:
-        """Returns the values that belong to the fraction of a split.
-
-        Args:
-          values: one for each example of the split, in the order of the records.
-        """
+        """Returns the values in the fraction of a split; each example has one, in order."""
         _, fraction = self.settings.get(split, ("", 1.0))
         if fraction == 1:
             return list(values)

@@ -154,12 +154,7 @@ class TrainingLog:
         self._started = time.time()
 
     def update(
-        self,
-        step: int,
-        totals: Totals,
-        rate: float,
-        report: bool,
-        work: np.ndarray | None = None,
+        self, step: int, totals: Totals, rate: float, report: bool, work: np.ndarray | None = None
     ) -> None:
         """Adds the steps since the last call; the first call must follow one step.
 
