@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,7 @@ from albert.experiments import older_predictions
 from albert.experiments.clusters import Clusters, find_clusters
 from albert.experiments.runs import Run, damage_named
 from albert.io import file_io, json_shapes, tables
-from albert.tasks import (
-    custom,
-    entities,
-    label_set_scores,
-    metrics,
-    outcomes,
-    prediction_files,
-)
+from albert.tasks import custom, entities, label_set_scores, metrics, outcomes, prediction_files
 from albert.tasks.outcomes import Outcome
 from albert.tasks.squad import null_threshold
 from albert.tasks.squad.outcomes import NO_ANSWER
@@ -388,16 +381,6 @@ def _parts(means: npt.NDArray) -> npt.NDArray:
     return np.moveaxis(means, -1, 0)
 
 
-def _f1(means: npt.NDArray) -> npt.NDArray:
-    """Computes F1 [...] from means [..., 3] of correct, predicted and true ones."""
-    return metrics.f1_of_counts(*_parts(means))
-
-
-def _matthews(means: npt.NDArray) -> npt.NDArray:
-    """Computes the Matthews correlation [...] from frequencies [..., K * K] of label pairs."""
-    return metrics.matthews_of_counts(_square(means))
-
-
 def _macro_f1(means: npt.NDArray) -> npt.NDArray:
     """Computes the mean F1 [...] of the classes that occur from frequencies [..., K * K]."""
     table = _square(means)
@@ -430,12 +413,12 @@ def _metrics_of_classes(rows: Sequence[Outcome], names: tuple[str, ...]) -> dict
         positive = custom.find_positive(names)
         true, predicted = (values == positive for values in (labels, predictions))
         counts = np.stack([true & predicted, predicted, true], axis=1).astype(float)
-        known.append(Metric("f1", counts, _f1))
+        known.append(Metric("f1", counts, lambda means: metrics.f1_of_counts(*_parts(means))))
     place = {name: i for i, name in enumerate(names)}
     cells = [place[a] * len(names) + place[b] for a, b in zip(labels, predictions, strict=True)]
     table = np.eye(len(names) ** 2)[cells]
     functions = {
-        "matthew_corr": _matthews,
+        "matthew_corr": lambda means: metrics.matthews_of_counts(_square(means)),
         results.MACRO_F1: _macro_f1,
         "balanced_accuracy": _balanced_accuracy,
     }
@@ -483,26 +466,22 @@ def count_labels(rows: Sequence[Outcome]) -> tuple[list[str], list[list[int]]]:
     return labels, matrix
 
 
-def worst_examples(rows: Sequence[Outcome]) -> list[list[object]]:
-    """Returns [text, label, prediction, probability] of mistakes.
+def worst_and_best_examples(
+    rows: Sequence[Outcome],
+) -> tuple[list[list[object]], list[list[object]]]:
+    """Returns [text, label, prediction, probability] of mistakes, and of right predictions.
 
-    These are the wrong rows with the highest probabilities, or the farthest numbers. Of several
-    labels, the probability is that of the most certain wrong decision.
+    These are the rows with the highest probabilities, or the farthest and the nearest numbers. Of
+    several labels, the probability is that of the most certain wrong decision, else that of the
+    least certain decision.
     """
-    wrong = sorted((row for row in rows if not row.right), key=_certainty, reverse=True)
-    return list(map(_example, wrong[:NUM_WORST]))
-
-
-def best_examples(rows: Sequence[Outcome]) -> list[list[object]]:
-    """Returns [text, label, prediction, probability] of the right rows with the highest
-    probabilities, or of the nearest numbers.
-
-    Of several labels, the probability is that of the least certain decision.
-    """
+    ranked = sorted(rows, key=_certainty, reverse=True)
     if rows[0].right is None:
-        return list(map(_example, sorted(rows, key=_certainty)[:NUM_BEST]))
-    right = sorted((row for row in rows if row.right), key=_certainty, reverse=True)
-    return list(map(_example, right[:NUM_BEST]))
+        wrong, right = ranked, sorted(rows, key=_certainty)
+    else:
+        wrong = [row for row in ranked if not row.right]
+        right = [row for row in ranked if row.right]
+    return list(map(_example, wrong[:NUM_WORST])), list(map(_example, right[:NUM_BEST]))
 
 
 def _example(row: Outcome) -> list[object]:
@@ -549,9 +528,7 @@ def find_threshold(run: Run) -> float | None:
     return result.get(null_threshold.THRESHOLD)
 
 
-def threshold_curve(
-    rows: Sequence[Outcome],
-) -> tuple[list[float], list[float], list[float]] | None:
+def threshold_curve(rows: Sequence[Outcome]) -> tuple[list[float], list[float], list[float]] | None:
     """Returns scores by threshold: questions whose null odds are below it are answered.
 
     Questions without a text to answer with are never answered, and do not appear in the curve.
@@ -599,30 +576,25 @@ def _probability_of_answer(row: Outcome) -> float | None:
     return None if best is None else decided * best
 
 
-def worst_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
-    """Returns (names of columns, rows) of the answers with the lowest F1, then by probability."""
-    wrong = [row for row in rows if not row.right]
-    wrong.sort(key=lambda row: (row.numbers["f1"], -(_probability_of_answer(row) or 0.0)))
-    return _answer_table(rows, wrong[:NUM_WORST])
+def worst_and_best_answers(
+    rows: Sequence[Outcome],
+) -> tuple[list[str], list[list[object]], list[list[object]]]:
+    """Returns names of columns, and rows of the worst and of the best answers.
 
-
-def best_answers(rows: Sequence[Outcome]) -> tuple[list[str], list[list[object]]]:
-    """Returns (names of columns, rows) of the most probable right answers in words."""
-    right = [row for row in rows if row.right and row.prediction != NO_ANSWER]
-    right.sort(key=lambda row: -(_probability_of_answer(row) or 0.0))
-    return _answer_table(rows, right[:NUM_BEST])
-
-
-def _answer_table(
-    rows: Sequence[Outcome], chosen: Iterable[Outcome]
-) -> tuple[list[str], list[list[object]]]:
-    """Returns (names of the columns, rows of cells) of those answers of `rows` that were chosen."""
+    The worst have the lowest F1, then the highest probability; the best are the most probable right
+    answers in words.
+    """
     has_odds = "null_odds" in rows[0].numbers  # SQuAD 2.0 only
     header = ["question", "text", "right", "predicted", "F1"]
     header += ["null odds", "probability"] if has_odds else ["probability"]
-    table: list[list[object]] = []
-    for row in chosen:
+    wrong = [row for row in rows if not row.right]
+    wrong.sort(key=lambda row: (row.numbers["f1"], -(_probability_of_answer(row) or 0.0)))
+    right = [row for row in rows if row.right and row.prediction != NO_ANSWER]
+    right.sort(key=lambda row: -(_probability_of_answer(row) or 0.0))
+
+    def cells(row: Outcome) -> list[object]:
         odds = [row.numbers["null_odds"]] if has_odds else []
         line = [row.text, row.context, row.label, row.prediction, row.numbers["f1"] / 100]
-        table.append([*line, *odds, _probability_of_answer(row)])
-    return header, table
+        return [*line, *odds, _probability_of_answer(row)]
+
+    return header, list(map(cells, wrong[:NUM_WORST])), list(map(cells, right[:NUM_BEST]))

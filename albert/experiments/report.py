@@ -270,10 +270,7 @@ def _settings(run: Run) -> Iterator[Block]:
 
 
 def runs_page(
-    sides: Sequence[RunGroup],
-    axis: Axis = STEPS,
-    cost_axis: Axis = AXES["flop"],
-    note: str = "",
+    sides: Sequence[RunGroup], axis: Axis = STEPS, cost_axis: Axis = AXES["flop"], note: str = ""
 ) -> str:
     """Makes the HTML of a report on several runs of one task; `cost_axis`: the unit of costs."""
     runs = recorded(sides)

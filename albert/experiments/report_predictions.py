@@ -177,18 +177,25 @@ def _texts(run: Run, rows: Sequence[Outcome], name: str) -> Iterator[Block]:
         if remark := results.remark_on_classes(counts):
             yield {"warning": f"{remark[:1].upper()}{remark[1:]}."}
         yield from _classes(counts)
-    yield from _example_tables(rows, name, ["text", "right", "predicted", "probability"])
+    header = ["text", "right", "predicted", "probability"]
+    worst, best = predictions.worst_and_best_examples(rows)
+    yield from _worst_and_best(f"examples of {name}", header, worst, best)
 
 
-def _example_tables(rows: Sequence[Outcome], name: str, header: list[str]) -> Iterator[Block]:
-    """Yields the worst and the best examples of the data `name`; `header`: names of columns."""
-    for title, chosen in (
-        ("Worst", predictions.worst_examples(rows)),
-        ("Best", predictions.best_examples(rows)),
-    ):
-        if chosen:
-            yield {"heading": f"{title} examples of {name}"}
-            yield {"table": header, "rows": chosen}
+def _worst_and_best(
+    what: str,
+    header: Sequence[str],
+    worst: Sequence[Sequence[object]],
+    best: Sequence[Sequence[object]],
+    above: Sequence[Block] = (),
+) -> Iterator[Block]:
+    """Yields tables of the worst and the best, with blocks above the first of them."""
+    for title, rows in (("Worst", worst), ("Best", best)):
+        if rows:
+            yield {"heading": f"{title} {what}"}
+            yield from above
+            yield {"table": header, "rows": rows}
+            above = ()
 
 
 def _numbers(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
@@ -210,7 +217,9 @@ def _numbers(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
         svg = charts.histogram("Residuals", list(residuals), "prediction minus label")
         figures.append(("Residuals: how often predictions are too low or too high", svg))
     yield {"figures": figures}
-    yield from _example_tables(rows, name, ["text", "right", "predicted", ""])
+    worst, best = predictions.worst_and_best_examples(rows)
+    header = ["text", "right", "predicted", ""]
+    yield from _worst_and_best(f"examples of {name}", header, worst, best)
 
 
 def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[Block]:
@@ -225,26 +234,20 @@ def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Ite
         if len(curve[0]) > charts.MAX_POINTS:
             caption += f"; thinned: {charts.MAX_POINTS} of {len(curve[0]):,} places are drawn"
         yield {"figures": [(caption, svg)]}
-    note: Block = {
-        "note": "The probability is that of what was predicted: of no answer, or of there being "
-        "an answer and of this text for it."
-    }
-    legend: Block = {"marked": report_cells.LEGEND}
-    for title, (header, chosen) in (
-        ("Worst", predictions.worst_answers(rows)),
-        ("Best", predictions.best_answers(rows)),
-    ):
-        if chosen:
-            yield {"heading": f"{title} answers to {name}"}
-            yield legend
-            if "null odds" in header:
-                yield note
-            yield {"table": header, "rows": [_mark_answers(line) for line in chosen]}
-            legend = note = {}
+    header, *tables = predictions.worst_and_best_answers(rows)
+    worst, best = (list(map(_mark_answers, table)) for table in tables)
+    above = [Block(marked=report_cells.LEGEND)]
+    if "null odds" in header:
+        note = (
+            "The probability is that of what was predicted: of no answer, or of there being an "
+            "answer and of this text for it."
+        )
+        above.append(Block(note=note))
+    yield from _worst_and_best(f"answers to {name}", header, worst, best, above)
 
 
 def _mark_answers(line: Sequence[object]) -> list[object]:
-    """Returns a row of `predictions.worst_answers` with both answers marked in their text."""
+    """Returns a row of `worst_and_best_answers` with both answers marked in their text."""
     question, text, right, predicted, *rest = line
     spans = {str(predicted): "wrong"}
     # A right answer that the prediction holds, or is held by, is not hidden by it.
@@ -260,21 +263,16 @@ def _sentences(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
     """Yields the worst and the best sentences of the data `name`, with their words marked."""
     labels = {label for row in rows for label in _labels(row.label) + _labels(row.prediction)}
     marked = entities.mark_entities(labels)
-    worst, best = predictions.worst_and_best_sentences(rows)
-    legend: Block = {"marked": report_cells.LEGEND}
-    for title, chosen in (("Worst", worst), ("Best", best)):
-        if chosen:
-            yield {"heading": f"{title} sentences of {name}"}
-            yield legend
-            yield {
-                "table": ["right words", "sentence"],
-                "rows": [
-                    [f"{row.numbers['right_words']:.0f} of {row.numbers['words']:.0f}",
-                     _mark_words(row, marked)]
-                    for row in chosen
-                ],
-            }  # fmt: skip
-            legend = {}
+    header, above = ["right words", "sentence"], [Block(marked=report_cells.LEGEND)]
+    worst, best = (
+        [
+            [f"{row.numbers['right_words']:.0f} of {row.numbers['words']:.0f}",
+             _mark_words(row, marked)]
+            for row in chosen
+        ]
+        for chosen in predictions.worst_and_best_sentences(rows)
+    )  # fmt: skip
+    yield from _worst_and_best(f"sentences of {name}", header, worst, best, above)
 
 
 def _labels(value: object) -> list[str]:

@@ -528,10 +528,7 @@ def recorded(groups: Iterable[RunGroup]) -> list[Run]:
 
 
 def check_same_task(
-    names: Sequence[str],
-    tasks: Sequence[tuple[str, str | None]],
-    reason: str,
-    flag: str = "runs",
+    names: Sequence[str], tasks: Sequence[tuple[str, str | None]], reason: str, flag: str = "runs"
 ) -> None:
     """Checks that runs or groups are of one task.
 

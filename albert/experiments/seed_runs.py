@@ -343,10 +343,7 @@ def _check_can_resume(study: Study, unfinished: Sequence[str]) -> None:
 
 
 def run(
-    study: Study,
-    first_seed: int,
-    count: int,
-    start_run: Callable[[Study, int, str], int] = start,
+    study: Study, first_seed: int, count: int, start_run: Callable[[Study, int, str], int] = start
 ) -> str:
     """Makes the missing runs, and writes `seeds.json` after each; returns a table of all runs.
 

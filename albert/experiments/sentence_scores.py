@@ -39,10 +39,7 @@ class Scorer:
     """
 
     def __init__(
-        self,
-        model: contracts.Model,
-        tokenizer: tokenization.FullTokenizer,
-        batch_size: int = 256,
+        self, model: contracts.Model, tokenizer: tokenization.FullTokenizer, batch_size: int = 256
     ) -> None:
         self._model = model
         self._tokenizer = tokenizer

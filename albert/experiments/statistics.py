@@ -577,9 +577,7 @@ def _against_best(
     return [p[j] for j in others]
 
 
-def scores_of_points(
-    points: Mapping[str, Mapping[int, float]],
-) -> tuple[list[npt.NDArray], bool]:
+def scores_of_points(points: Mapping[str, Mapping[int, float]]) -> tuple[list[npt.NDArray], bool]:
     """Returns [seeds] scores of each point, and whether all have the same seeds, in one order."""
     first = next(iter(points.values()))
     paired = all(set(point) == set(first) for point in points.values())
