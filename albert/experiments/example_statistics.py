@@ -172,15 +172,6 @@ def draw_counts(size: int, resamples: int, rng: np.random.Generator) -> npt.NDAr
     return rng.multinomial(size, np.full(size, 1 / size), resamples) / size
 
 
-def _weights_of_examples(
-    count: int, clusters: Clusters | None, resamples: int, rng: np.random.Generator
-) -> npt.NDArray:
-    """Returns weights [resamples, count] of drawn examples, or, unless None, drawn clusters."""
-    if clusters is None:
-        return draw_counts(count, resamples, rng)
-    return clusters.draw(resamples, rng)[:, clusters.index]
-
-
 def _seed_scores(
     a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, names: tuple[str, str]
 ) -> tuple[npt.NDArray, npt.NDArray]:
@@ -292,7 +283,10 @@ def multi_bootstrap(
     for size in _chunks(resamples, first.shape[1]):
         seeds = draw_counts(len(first), size, rng)
         others = seeds if paired_seeds else draw_counts(len(second), size, rng)
-        examples = _weights_of_examples(first.shape[1], clusters, size, rng)
+        if clusters is None:
+            examples = draw_counts(first.shape[1], size, rng)
+        else:
+            examples = clusters.draw(size, rng)[:, clusters.index]
         drawn.append(_weighed_difference((first, second), (seeds, others), examples, of_means))
     a_scores, b_scores = (of_means(side.mean(axis=1)) for side in (first, second))
     _check_defined(a_scores, b_scores, names=names)

@@ -251,20 +251,16 @@ def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | No
             "compared by example; predict with another id_column, or without it"
         )
     with damage_named(path):
+        texts = {x.guid: " — ".join(filter(None, (x.text, x.context))) for x in rows}
         return Predictions(
             path, data, sha256,
-            {row.guid: _text_of(row) for row in rows},
+            {guid: outcomes.shortened(text) for guid, text in texts.items()},
             {x.guid: outcomes.shortened(_answer_text(x.label)) for x in rows},
             {x.guid: outcomes.shortened(_answer_text(x.prediction)) for x in rows},
             {x.guid: x.right for x in rows if x.right is not None},
             _metrics_of(rows),
             find_clusters([row.groups for row in rows]),
         )  # fmt: skip
-
-
-def _text_of(row: Outcome) -> str:
-    """Returns text and context of an example, cut if they are long."""
-    return outcomes.shortened(" — ".join(filter(None, (row.text, row.context))))
 
 
 def _answer_text(value: str | float | Sequence[str]) -> str:

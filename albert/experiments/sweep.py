@@ -211,10 +211,7 @@ class Sweep:
     def _start_trials(self) -> bool:
         """Starts trials while there is capacity; returns whether it started one."""
         has_started = False
-        while len(self._running) < self._parallel:
-            trial = self._next()
-            if trial is None:
-                break
+        while len(self._running) < self._parallel and (trial := self._next()):
             self._start(trial)
             has_started = True
         return has_started
@@ -236,8 +233,14 @@ class Sweep:
         if planned is None:
             self._count = number  # All points have been tried.
             return None
-        self.trials.append(self._make_trial(number, *planned, num_known))
-        return self.trials[-1]
+        point, seed = planned
+        arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
+        if seed is not None:
+            arguments.append(sweep_plan.argument("seed", seed))
+        name = f"trial_{number:04d}"
+        trial = sweep_journal.Trial(number, name, arguments, point, seed, num_known)
+        self.trials.append(trial)
+        return trial
 
     def _lacking(
         self, points: Iterable[Sequence[sweep_journal.Trial]]
@@ -269,20 +272,6 @@ class Sweep:
             if sweep_journal.key_of(point) not in tried:
                 return point, seed
         return None
-
-    def _make_trial(
-        self, number: int, point: dict[str, Any], seed: int | None, num_known: int
-    ) -> sweep_journal.Trial:
-        """Returns the trial of a point with its command line arguments and name.
-
-        Args:
-          seed: None: the trial uses the seed that its script has by default.
-        """
-        arguments = [sweep_plan.argument(name, value) for name, value in point.items()]
-        if seed is not None:
-            arguments.append(sweep_plan.argument("seed", seed))
-        name = f"trial_{number:04d}"
-        return sweep_journal.Trial(number, name, arguments, point, seed, num_known)
 
     # --- processes ------------------------------------------------------------------------------
 

@@ -208,29 +208,22 @@ def columns(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     comparison = summary.get("comparison")
     if not comparison or not any(row["interval"] or row["verdict"] for row in comparison["points"]):
         return [], [[] for _ in summary["points"]]
+    rows, reference = comparison["points"], comparison["reference"]
     header = [f"interval of {comparison['level']:.0%}"]
-    reference = comparison["reference"]
+    cells = [[text_tables.interval(*(row["interval"] or (None, None)))] for row in rows]
+
+    def add_column(name: str, key: str, form: str, unknown: str = "-") -> None:
+        header.append(name)
+        for row, line in zip(rows, cells, strict=True):
+            line.append(unknown if row[key] is None else format(row[key], form))
+
+    if any(row.get("probability_best") is not None for row in rows):
+        add_column("probability best", "probability_best", ".2f")
     if reference is not None:
-        header += [f"minus {summary['points'][reference]['name']}", "p (adjusted)", "verdict"]
-    has_chances = any(row.get("probability_best") is not None for row in comparison["points"])
-    if has_chances:
-        header.insert(1, "probability best")
-    rows = comparison["points"]
-    return header, [_cells(row, reference is not None, has_chances) for row in rows]
-
-
-def _cells(row: Mapping[str, Any], compared: bool, has_chances: bool) -> list[str]:
-    """Returns the cells of an entry of ``points``, see `columns`."""
-    cells = [text_tables.interval(*(row["interval"] or (None, None)))]
-    if has_chances:
-        chance = row["probability_best"]
-        cells.append("-" if chance is None else f"{chance:.2f}")
-    if not compared:
-        return cells
-    difference, p = row["difference"], row["p"]
-    cells.append("-" if difference is None else f"{difference:+.4f}")
-    cells.append("-" if p is None else f"{p:.4f}")
-    return [*cells, row["verdict"] or "not compared"]
+        add_column(f"minus {summary['points'][reference]['name']}", "difference", "+.4f")
+        add_column("p (adjusted)", "p", ".4f")
+        add_column("verdict", "verdict", "", "not compared")
+    return header, cells
 
 
 def sentences(summary: Mapping[str, Any]) -> str:
