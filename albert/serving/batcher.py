@@ -30,11 +30,7 @@ _DECAY = 0.8  # weight of the past in the moving average of the time per sequenc
 
 
 class Full(Exception):
-    """The queue has no room for the rows of a request.
-
-    Attributes:
-      retry_after: whole seconds after which there may be room.
-    """
+    """The queue has no room for a request; there may be room after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
@@ -62,16 +58,11 @@ class Row:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Pending:
-    """A request with unanswered rows.
-
-    Attributes:
-      results: list with one entry per row.
-      missing: number of rows without a result.
-    """
+    """A request with unanswered rows."""
 
     future: concurrent.futures.Future
-    results: list
-    missing: int
+    results: list  # of each row
+    missing: int  # number of rows without a result
 
     def add(self, place: int, result: Any) -> None:
         self.results[place] = result
@@ -87,17 +78,12 @@ class Pending:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Waiting:
-    """A queued row.
-
-    Attributes:
-      arrived: time of arrival in seconds.
-      place: index of the row in the request, from 0.
-    """
+    """A queued row."""
 
     row: Row
-    arrived: float
+    arrived: float  # time in seconds
     request: Pending
-    place: int
+    place: int  # index of the row in the request, from 0
 
 
 class Queue:
@@ -127,7 +113,6 @@ class Queue:
         return sum(item.row.weight for item in self._waiting)
 
     def add(self, item: Waiting) -> None:
-        """Appends a row."""
         self._waiting.append(item)
 
     def drop_cancelled(self) -> None:
@@ -180,11 +165,9 @@ class Batcher:
 
     Args:
       function: ``(values) -> results``, one result per value, in order.
-      max_batch_size, delay: see `Queue`.
+      max_batch_size, delay, max_batch_length: see `Queue`.
       capacity: maximum number of queued rows.
-      clock: function that returns seconds.
       on_batch: ``(rows, seconds)``, called after each batch.
-      max_batch_length: see `Queue`.
       max_wait: maximum seconds that a request may take. A request that would probably take longer,
         by the time of earlier ones, is refused at once. None: any.
     """

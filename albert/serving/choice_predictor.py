@@ -38,18 +38,12 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """The option chosen by a model.
-
-    Attributes:
-      number: index of the option, from 0.
-      probabilities: those of the options, [C].
-      truncated: whether texts were longer than the model's input and were cut.
-    """
+    """The option chosen by a model."""
 
     question: Question
-    number: int
-    probabilities: list
-    truncated: bool = False
+    number: int  # index of the option, from 0
+    probabilities: list  # of the options, [C]
+    truncated: bool = False  # whether texts were longer than the model's input and were cut
 
     def to_dict(self) -> dict:
         """Returns a JSON-ready dict: id, prediction (letter), answer (text), probabilities."""
@@ -67,10 +61,7 @@ def read_questions(
 ) -> Iterator[Question]:
     """Yields a `Question` per object of a jsonl file, which has article, question and options.
 
-    The default of "id" counts from 0.
-
-    Args:
-      skipped: gets the places of questions without text, see `tables.each`.
+    The default of "id" counts from 0. `skipped`: see `tables.each`.
     """
     return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skipped)
 
@@ -142,11 +133,7 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
         return read_questions(lines, name, skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:
-        """Returns the questions of a file and the right options; see `Predictor`.
-
-        Args:
-          path: passages in RACE's form, or questions without answers as `read_questions` takes.
-        """
+        """See `Predictor`; a file has passages in RACE's form, or is as `read_questions` takes."""
         questions: list[Question] = []
         gold: list[int] | None = None
         if path.endswith(".jsonl"):
@@ -167,15 +154,12 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
         return questions, gold
 
     def read_request(self, fields: dict[str, Any]) -> Question:
-        """Returns the example of a request."""
         return Question("", fields["article"], fields["question"], tuple(fields["options"]))
 
     def batch_size(self, examples: Sequence[Question]) -> int:
-        """Returns the batch size for examples of requests that are computed together."""
         return sum(len(question.options) for question in examples)
 
     def to_json(self, result: Choice) -> dict[str, Any]:
-        """Returns a JSON-ready choice."""
         return result.to_dict()
 
     def tensors(self) -> tuple[tensors.Tensor, ...]:
@@ -187,7 +171,6 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
         return [result.number for result in results]
 
     def score(self, gold: list, answers: list) -> float:
-        """Returns the accuracy in percentage points."""
         return 100 * float(np.mean(np.array(answers) == gold))
 
     def _features(self, question: Question, cuts: model_inputs.Cuts) -> dict[str, np.ndarray]:

@@ -40,16 +40,11 @@ _DECIMALS = 6  # of numbers in jsonl
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """The tokens and vectors of a text.
-
-    Attributes:
-      tokens: its T pieces.
-      token_ids: their ids, int32 [T].
-      vectors: float32, [T, L, H] for "tokens", [L, H] for "mean" and "first", [H] for "pooled".
-    """
+    """The T tokens and the vectors of a text."""
 
     tokens: list
-    token_ids: np.ndarray
+    token_ids: np.ndarray  # int32 [T]
+    # float32, [T, L, H] for "tokens", [L, H] for "mean" and "first", [H] for "pooled".
     vectors: np.ndarray
 
 
@@ -175,10 +170,11 @@ class Extractor(BatchedModel[str, Arrays, Features]):
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
             _check_pooler(self._model, source.checkpoint)
-        self.infer = prepared_weights.CompiledModel(self._model, self._outputs, model_inputs.NAMES)
-
-    def _outputs(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {"vectors": self._vectors(features)}
+        self.infer = prepared_weights.CompiledModel(
+            self._model,
+            lambda features: {"vectors": self._vectors(features)},
+            model_inputs.NAMES,
+        )
 
     def _vectors(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
         encoded = self._model(*(features[name] for name in model_inputs.NAMES))
@@ -195,8 +191,7 @@ class Extractor(BatchedModel[str, Arrays, Features]):
     def extract(self, texts: Iterable[str], batch_size: int) -> Iterator[Features]:
         """Yields the features of each text, in order; memory use does not depend on their number.
 
-        Args:
-          texts: texts; a tab separates the two texts of a pair.
+        A tab separates the two texts of a pair.
         """
         return self._predict(texts, batch_size, _BATCHES_AHEAD)
 
@@ -232,8 +227,7 @@ class Extractor(BatchedModel[str, Arrays, Features]):
 def write_jsonl(path: str | None, rows: Iterable[Features]) -> int:
     """Writes a JSON object per text: ``index``, ``tokens``, ``vectors``; returns their number.
 
-    Args:
-      path: file, which appears when it is complete; None writes to standard output.
+    Without a path it writes to standard output.
     """
     count = 0
     with file_io.atomic_writer_or_stdout(path) as file:
@@ -250,11 +244,7 @@ def write_npz(path: str, rows: Iterable[Features]) -> int:
 
     ``vectors`` float32 [N, …], for "tokens" the vectors of all texts concatenated; ``token_ids``
     int32, those of all texts; ``offsets`` int64 [N + 1]: text i has the entries offsets[i] to
-    offsets[i + 1].
-
-    Args:
-      path: file, which appears when it is complete.
-      rows: all of one kind.
+    offsets[i + 1]. All rows are of one kind.
     """
     spool = file_io.temporary_name(f"{path}.vectors")
     offsets, token_ids, count = array.array("q", [0]), array.array("i"), 0

@@ -41,11 +41,7 @@ def _is_short(example: dict[str, Any]) -> bool:
 
 
 def read(folder: str, form: requests.RequestSchema) -> tuple[dict[str, Any], ...]:
-    """Returns the examples in the folder of a model; none if it has no such file.
-
-    Raises:
-      file_io.InputError: they are not examples of the form.
-    """
+    """Returns the examples in the folder of a model; none if it has no such file."""
     path = os.path.join(folder, NAME)
     if not file_io.exists(path):
         return ()

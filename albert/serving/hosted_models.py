@@ -22,14 +22,13 @@ class HostedModel:
     """A model of a server.
 
     Args:
-      name: its name in paths.
       is_only: whether the server has no other model, so that paths need not name it.
       on_batch: ``(rows, seconds)``, called after each batch.
       **options: `batcher.Batcher`'s max_batch_size, delay, capacity, max_batch_length and
         max_wait.
 
     Attributes:
-      name: as above.
+      name: its name in paths.
       model: None while it is being loaded.
       state: `LOADING`, `READY` or `STOPPING`.
     """

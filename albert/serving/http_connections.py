@@ -40,9 +40,7 @@ class Notes:
     def add(self, kind: str, message: object) -> None:
         """Logs an event, or counts it if one of its kind was logged within `NOTE_SECONDS`.
 
-        Args:
-          kind: the kind of event, in a few words.
-          message: what happened; its text may come from a client.
+        The text of the message may come from a client.
         """
         if kind in self._more:
             self._more[kind] += 1
@@ -155,10 +153,9 @@ class Connections:
         return server
 
     def add(self, connection: "Connection") -> bool:
-        """Counts a new connection.
+        """Counts a new connection; without room it may only ask for health and metrics.
 
-        Returns:
-          Whether there was room; if not, it may only ask for health and metrics.
+        Returns whether there was room.
         """
         self._open[connection] = None
         if len(self._open) <= self.limit:

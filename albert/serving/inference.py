@@ -33,14 +33,10 @@ class FoundModel:
     max_batch_tokens: int | None = None
 
     def load(self, runtime: str = "auto", threads: int | None = None) -> batching.Infer:
-        """Loads the model as a function.
+        """Loads the model as a function; `runtime` and `threads` are for serving folders.
 
-        Args:
-          runtime, threads: for serving folders only; see `runtimes.load`.
-
-        Returns:
-          ``(features) -> outputs``: both dicts of arrays by name, see `kinds.Kind`. Other features
-          are ignored. Scores of SQuAD 1.1 from a training folder are undefined at padding.
+        For these, and for the function, see `runtimes.load`. Scores of SQuAD 1.1 from a training
+        folder are undefined at padding.
         """
         return in_parts(self._load(runtime, threads), self.max_batch_tokens)
 
@@ -77,9 +73,7 @@ class FoundModel:
 def in_parts(infer: batching.Infer, max_tokens: int | None) -> batching.Infer:
     """Returns a function of arrays [B, S] that computes at most `max_tokens` of B * S at once.
 
-    Args:
-      infer: see `inference.FoundModel.load`.
-      max_tokens: maximum; a single longer sequence is computed all the same. None: any.
+    A single longer sequence is computed all the same. None: any number.
     """
     if max_tokens is None:
         return infer

@@ -78,12 +78,7 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
     The parameter "form" of each tensor tells which belong together: "texts" or "ids".
     """
     model = hosted.loaded()
-    forms = {
-        "texts": (
-            tensors.text_inputs(model.form),
-            model.outputs,
-        )
-    }
+    forms = {"texts": (tensors.text_inputs(model.form), model.outputs)}
     if model.ids:
         forms["ids"] = (model.ids.inputs, model.ids.outputs)
     inputs, outputs = (
@@ -114,27 +109,19 @@ def _described(tensor: tensors.Tensor, form: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """An output that a client wants.
-
-    Attributes:
-      is_binary: whether its values come as bytes.
-    """
+    """An output that a client wants."""
 
     tensor: tensors.Tensor
-    is_binary: bool
+    is_binary: bool  # whether its values come as bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class InferenceRequest:
-    """A request of this protocol.
-
-    Attributes:
-      request_id: the client's name of the request; "" without one.
-    """
+    """A request of this protocol."""
 
     examples: list[requests.Example]
     model: str
-    request_id: str
+    request_id: str  # the client's name of the request; "" without one
     outputs: Sequence[Output]
 
     def encode(self, results: Sequence[requests.Result]) -> requests.Reply:
@@ -186,10 +173,9 @@ class _Array:
 def read(
     body: bytes, head_size: str | None, hosted: hosted_models.HostedModel, limits: requests.Limits
 ) -> InferenceRequest:
-    """Reads a request.
+    """Reads a request: JSON and perhaps the bytes of binary tensors.
 
     Args:
-      body: JSON and perhaps the bytes of binary tensors.
       head_size: the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
     """
     size = _head_size(head_size, len(body))

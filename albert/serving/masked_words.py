@@ -36,7 +36,6 @@ class Answer:
     Attributes:
       word: the piece as readers see it, without the sign that begins or continues a word.
       piece: the piece as the vocabulary has it.
-      probability: its probability among all pieces of the vocabulary.
       text: the whole text with the piece in this place; other masks stay.
     """
 
@@ -48,15 +47,10 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """A text that the model can read.
+    """A text that the model can read."""
 
-    Attributes:
-      parts: the texts around its masks.
-      ids: ids of its pieces, with [CLS] and [SEP].
-    """
-
-    parts: list[str]
-    ids: list[int]
+    parts: list[str]  # the texts around its masks
+    ids: list[int]  # of its pieces, with [CLS] and [SEP]
 
 
 def load_pretrained(
@@ -64,8 +58,7 @@ def load_pretrained(
 ) -> tuple[pretraining_heads.PretrainingModel, tokenization.FullTokenizer]:
     """Loads a model with its head for masked words, and its tokenizer.
 
-    Args:
-      source: files of the model; without a checkpoint the weights are random.
+    Without a checkpoint the weights are random.
     """
     config = encoder.AlbertConfig.from_json_file(source.config_file)
     tokenizer = model_folder.load_tokenizer(source, config)
@@ -77,12 +70,7 @@ def load_pretrained(
 
 
 class MaskedWords:
-    """A masked language model that fills the masks of texts.
-
-    Args:
-      model: computes the logits of the vocabulary at masked positions.
-      tokenizer: the one that it was trained with.
-    """
+    """A masked language model that fills the masks of texts."""
 
     def __init__(
         self, model: pretraining_heads.PretrainingModel, tokenizer: tokenization.FullTokenizer

@@ -4,7 +4,7 @@ Letters in shapes: B batch, K labels.
 """
 
 from collections.abc import Iterable
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -56,23 +56,16 @@ class MultiLabelPredictor(TextPredictor):
 
     def tensors(self) -> tuple[tensors.Tensor, ...]:
         """Returns predictions [B, K], 1 for labels of the text, and probabilities [B, K]."""
-        size = len(self.labels)
-        return (tensors.members(self.names), tensors.probabilities(size))
+        return (tensors.members(self.names), tensors.probabilities(len(self.labels)))
 
     # --- scores ---
 
     def answers(self, results: Iterable[prediction_files.Prediction]) -> list:
         """Returns whether the text has the label, for each label of each text."""
-        return [label in _members(result) for result in results for label in self.labels]
+        members = [cast(tuple[str, ...], result.prediction) for result in results]
+        return [label in names for names in members for label in self.labels]
 
     def score(self, gold: list, answers: list) -> float:
-        """Returns the micro F1 in percentage points."""
         true = np.array([[label in members for label in self.labels] for members in gold])
         counts = label_set_scores.count(self.labels, true, np.reshape(answers, true.shape))
         return 100 * label_set_scores.score_counts(counts)["micro_f1"]
-
-
-def _members(result: prediction_files.Prediction) -> tuple[str, ...]:
-    """Returns the names of the labels of a text."""
-    assert isinstance(result.prediction, tuple)
-    return result.prediction

@@ -60,12 +60,9 @@ b{color:#7db}a{color:#9cf}}"""
 def document(
     models: Iterable[hosted_models.HostedModel], limits: requests.Limits, version: str
 ) -> dict[str, Any]:
-    """Returns the description of a server, ready for JSON.
+    """Returns the description of a server, ready for JSON; paths that answer come first.
 
-    Paths that answer come first.
-
-    Args:
-      models: its models; of those that are being loaded only the names are known.
+    Of models that are being loaded only the names are known.
     """
     paths: dict[str, Any] = {}
     for hosted in models:

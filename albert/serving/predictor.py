@@ -55,7 +55,7 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
     def _decode(
         self, examples: Sequence[Example], notes: Notes, outputs: Sequence[Arrays]
     ) -> Iterable[Result]:
-        """Returns the results of examples from what `_compute` returns for their inputs."""
+        """Returns the results of examples from what `_compute` returned."""
 
     def _scores(self, outputs: Arrays, inputs: Arrays) -> Arrays:
         """Returns the outputs of a batch that `_decode` needs."""
@@ -117,7 +117,6 @@ class Predictor(BatchedModel[Example, Notes, Result]):
       kinds: the kinds of models, see `kinds.KINDS`.
       max_seq_length: S of the training.
       form: form of its examples in requests.
-      metric: name of the score.
       gives_numbers: whether its answers are numbers, which count as equal if they are close.
       input_forms, output_forms: formats of files without labels that it reads, and of files that it
         writes; the first one is also used for standard input or output.
@@ -163,10 +162,7 @@ class Predictor(BatchedModel[Example, Notes, Result]):
         Args:
           form: one of `input_forms`.
           skipped: gets the places of examples without text, which are skipped, while the others
-            keep their numbers; None: they are an error.
-
-        Raises:
-          tables.NoTextError: an example has no text, and `skipped` is None.
+            keep their numbers; None: they raise `tables.NoTextError`.
         """
 
     @abc.abstractmethod
@@ -183,10 +179,9 @@ class Predictor(BatchedModel[Example, Notes, Result]):
     def predict(
         self, examples: Iterable[Any], batch_size: int = 32, batches_ahead: int = 1
     ) -> Iterator[Result]:
-        """Yields a result for each example, in order.
+        """Yields a result for each example, in order; memory use does not depend on their number.
 
         Args:
-          examples: examples; memory use does not depend on their number.
           batches_ahead: number of batches of inputs to read at a time, to batch those of similar
             length.
         """

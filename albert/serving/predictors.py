@@ -25,12 +25,7 @@ PREDICTORS = {kind: predictor for predictor in _CLASSES for kind in predictor.ki
 def load(
     model: str | inference.FoundModel, runtime: str = "auto", threads: int | None = None
 ) -> Predictor:
-    """Returns the predictor of a model.
-
-    Args:
-      model: folder of a training or serving folder, or what `inference.find` returns.
-      runtime, threads: for serving folders; see `runtimes.load`.
-    """
+    """Returns the predictor of a model; for the arguments see `Predictor`."""
     found_model = inference.find(model)
     return PREDICTORS[found_model.folder.kind](found_model, runtime, threads)
 

@@ -45,8 +45,7 @@ class Reply:
     """The answers of a model to a question.
 
     Attributes:
-      answers: the best first; `start` and `end` are positions in the
-        text.
+      answers: the best first; `start` and `end` are positions in the text.
       null_odds: the odds that there is no answer; None for SQuAD 1.1.
       threshold: null odds from which no answer is given; None for SQuAD 1.1.
       truncated: whether the question was longer than the model reads and was cut; texts never are.
@@ -197,7 +196,6 @@ class Answerer(Predictor[Question, Asked, Reply]):
         return tables.each(tables.read_rows(lines, name, "jsonl"), question, skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:
-        """Returns the questions of a SQuAD file and their answers; see `Predictor`."""
         examples = squad_answers.read_squad_examples(path, is_training=False)
         questions = [
             Question(e.question_text, e.paragraph_text, e.qas_id, f"{path}: {e.qas_id}")
@@ -208,15 +206,12 @@ class Answerer(Predictor[Question, Asked, Reply]):
         return questions, [list(example.answers or ()) for example in examples]
 
     def read_request(self, fields: dict[str, Any]) -> Question:
-        """Returns the example of a request."""
         return Question(fields["question"], fields["context"], num_answers=fields["num_answers"])
 
     def batch_size(self, examples: Sequence[Question]) -> int:
-        """Returns the batch size for examples of requests that are computed together."""
         return BATCH_SIZE
 
     def to_json(self, result: Reply) -> dict[str, Any]:
-        """Returns a JSON-ready dict of the best answers."""
         return result.to_dict()
 
     def tensors(self) -> tuple[tensors.Tensor, ...]:
@@ -228,7 +223,6 @@ class Answerer(Predictor[Question, Asked, Reply]):
         return [result.answers[0].text if result.has_answer else "" for result in results]
 
     def score(self, gold: list, answers: list) -> float:
-        """Returns the F1 of the texts in percentage points."""
         by_id = [{str(i): row for i, row in enumerate(rows)} for rows in (gold, answers)]
         _, f1 = squad_metrics.raw_scores_v2(*by_id)
         return 100 * float(np.mean(list(f1.values())))

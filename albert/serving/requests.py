@@ -200,7 +200,7 @@ class RequestSchema:
         """Reads an example, a value of JSON, as a dict by field.
 
         Args:
-          place: its name in messages; "" for the whole request.
+          place: name of the example in messages; "" for the whole request.
           column: (name of the columns, row), where each field is a column in messages.
         """
         json_shapes.check(value, dict, place or "the request")
@@ -351,13 +351,9 @@ def length_of(tokens: int | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class Ids:
-    """Sequences of a request as ids instead of texts.
+    """Sequences of a request as ids instead of texts."""
 
-    Attributes:
-      features: int32 arrays [batch, sequence] by name, the inputs of the model's file.
-    """
-
-    features: dict[str, Any]
+    features: dict[str, Any]  # int32 [batch, sequence] by name, the inputs of the model's file
 
 
 def measured(
@@ -434,8 +430,7 @@ def read_all(
     """Reads a list of examples, see `RequestSchema.read`.
 
     Args:
-      values: what a request gives as the list, not checked yet.
-      name: of the list, in messages.
+      name: name of the list in messages.
       in_columns: whether the request has a list for each field.
     """
     json_shapes.check(values, list, name)

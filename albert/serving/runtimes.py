@@ -20,20 +20,13 @@ from albert.serving import serving_folder
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """A program that runs models.
+    """A program that runs models."""
 
-    Attributes:
-      module: name of its module in Python.
-      package: name of its package for pip.
-      format, precisions: those of the serving folders that it runs.
-      load: ``(module, folder, threads) -> function`` as `load` returns it.
-    """
-
-    module: str
-    package: str
-    format: str
+    module: str  # in Python
+    package: str  # for pip
+    format: str  # this and `precisions`: of the serving folders that it runs
     precisions: tuple
-    load: Callable
+    load: Callable  # ``(module, folder, threads) -> function`` as `load` returns it
 
 
 def _int32(features: dict[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -110,19 +103,9 @@ RUNTIMES = {
     "onnxruntime": Runtime(
         "onnxruntime", "onnxruntime", "onnx", ("float32", "int8"), _load_onnxruntime
     ),
-    "openvino": Runtime(
-        "openvino",
-        "openvino",
-        "onnx",
-        ("float32", "bfloat16", "int8", "int8_bfloat16"),
-        _load_openvino,
-    ),
+    "openvino": Runtime("openvino", "openvino", "onnx", serving_folder.PRECISIONS, _load_openvino),
     "litert": Runtime(
-        "ai_edge_litert.interpreter",
-        "ai-edge-litert",
-        "litert",
-        ("float32", "int8"),
-        _load_litert,
+        "ai_edge_litert.interpreter", "ai-edge-litert", "litert", ("float32", "int8"), _load_litert
     ),
     "tensorflow": Runtime(
         "tensorflow", "tensorflow", "saved_model", ("float32", "bfloat16"), _load_tensorflow
@@ -156,8 +139,8 @@ def load(
       threads: number of threads that compute; None: one per core.
 
     Returns:
-      ``(features) -> outputs``: from int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`.
-      Other features are ignored. Only one thread may call it at a time.
+      From int32 arrays [B, S] to arrays, both by name; see `kinds.Kind`. Other features are
+      ignored. Only one thread may call it at a time.
     """
     fitting = supported_by(folder.format, folder.precision)
     name = fitting[0] if runtime == "auto" else runtime

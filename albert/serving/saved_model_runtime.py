@@ -32,18 +32,10 @@ _OPERATIONS = frozenset(
 
 
 def load(folder: serving_folder.ServingFolder, threads: int | None = None) -> batching.Infer:
-    """Loads the model of a serving folder as a function.
+    """Loads the model of a serving folder as a function; see `runtimes.load`.
 
-    Args:
-      threads: number of threads with which TensorFlow computes in the whole process; None: one per
-        core.
-
-    Returns:
-      See `runtimes.load`.
-
-    Raises:
-      file_io.InputError: the model is damaged or has other operations than computations, or
-        TensorFlow has already started with another number of threads.
+    `threads` are those of TensorFlow in the whole process. If it has started with another number,
+    that is an error, as is a model that has other operations than computations.
     """
     _set_threads(threads)
     graph_def, signature = _read(folder)

@@ -46,11 +46,7 @@ class ServedModel(Protocol):
 
 
 class LoadedModel:
-    """The model of a folder, which a predictor computes.
-
-    Args:
-      max_batch_size: see `load`.
-    """
+    """The model of a folder, which a predictor computes; for max_batch_size see `load`."""
 
     def __init__(
         self,
@@ -77,7 +73,6 @@ class LoadedModel:
         return {name: getattr(self._decision, name) for name in names}
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
-        """See `ServedModel`."""
         texts = [example for example in examples if not isinstance(example, requests.Ids)]
         answers = iter(self._answer_texts(texts) if texts else ())
         return [

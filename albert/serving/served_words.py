@@ -10,12 +10,7 @@ KIND = "masked_words"
 
 
 class ServedWords:
-    """A pre-trained model for a server; see `served_model.ServedModel`.
-
-    Args:
-      source: files of the model.
-      max_batch_tokens: see `served_model.load`.
-    """
+    """A pre-trained model for a server; see `served_model.ServedModel` and `load` there."""
 
     def __init__(self, source: sources.Source, max_batch_tokens: int | None = None) -> None:
         self._words = masked_words.MaskedWords.load(source)
@@ -23,9 +18,8 @@ class ServedWords:
         self.kind, self.form = KIND, requests.MASKED
         self.max_seq_length = self._words.max_length
         self.labels: tuple[str, ...] = ()
-        self.outputs: tuple[tensors.Tensor, ...] = (
-            tensors.RESULT,
-        )  # texts have any number of masks
+        # Texts have any number of masks.
+        self.outputs: tuple[tensors.Tensor, ...] = (tensors.RESULT,)
         self.ids: tensors.IdModel | None = None
 
     def abstention(self) -> dict[str, Any] | None:
@@ -33,7 +27,7 @@ class ServedWords:
         return None
 
     def answer(self, examples: Sequence[requests.Example]) -> list[requests.Result]:
-        """Returns the answers to the masks of each text; see `served_model.ServedModel`."""
+        """Returns the answers to the masks of each text."""
         fields = [example for example in examples if isinstance(example, dict)]
         texts = [self._words.encode(example["text"]) for example in fields]
         rows = len(texts)

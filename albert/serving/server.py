@@ -8,7 +8,6 @@ model and its limit are in `batcher`. There is no encryption and no authenticati
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import ipaddress
 import re
 import signal
@@ -58,7 +57,7 @@ class Settings:
     """The settings of a server.
 
     Attributes:
-      host, port: address to listen at; port 0: any free port.
+      port: 0: any free port.
       model_name: name in paths of the only model.
       model_names: names in paths of several models; empty: there is one.
       max_batch_size: see `batcher.Queue`; for each model.
@@ -73,7 +72,6 @@ class Settings:
       max_connections: maximum number of connections; lower if the process may open too few files.
       allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
         machine's name; `ANY_HOST`: any name.
-      log_requests: whether each request has a line in the log.
       page: whether there is a page to try the model in a browser.
     """
 
@@ -121,34 +119,16 @@ class _Refusal(Exception):
 
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
-_Decode = Callable[
-    [bytes, Mapping[str, str], hosted_models.HostedModel, requests.Limits], requests.Request
-]
+_Decode = Callable[[bytes, requests.RequestSchema, requests.Limits], requests.Request]
 
 
-def _decode_form(
-    read: Callable[[bytes, requests.RequestSchema, requests.Limits], requests.Request],
-    body: bytes,
-    headers: Mapping[str, str],
-    hosted: hosted_models.HostedModel,
-    limits: requests.Limits,
-) -> requests.Request:
-    assert hosted.model is not None
-    return read(body, hosted.model.form, limits)
+def _showing(describe: Callable[[web.Request], Any]) -> _Handler:
+    """Returns a handler that replies with what a function returns, as JSON."""
 
+    async def show(request: web.Request) -> web.Response:
+        return http_connections.json_reply(describe(request))
 
-_decode_own = functools.partial(_decode_form, requests.read)
-_decode_tensorflow = functools.partial(_decode_form, tensorflow_protocol.read)
-
-
-def _decode_inference(
-    body: bytes,
-    headers: Mapping[str, str],
-    hosted: hosted_models.HostedModel,
-    limits: requests.Limits,
-) -> requests.Request:
-    head_size = headers.get(inference_protocol.HEAD_SIZE)
-    return inference_protocol.read(body, head_size, hosted, limits)
+    return show
 
 
 class Server:
@@ -284,16 +264,17 @@ class Server:
 
     def _routes(self) -> list[tuple[str, str, _Handler]]:
         """Returns (method, path, handler) of all paths."""
+        about = inference_protocol.server_metadata(albert.__version__)
         routes: list[tuple[str, str, _Handler]] = [
-            ("GET", "/livez", self._live),
+            ("GET", "/livez", _showing(lambda _: {"status": "live"})),
             ("GET", "/readyz", self._health),
             ("GET", "/healthz", self._health),
             ("GET", _METRICS, self._show_metrics),
-            ("GET", openapi.DOCUMENT, self._openapi),
+            ("GET", openapi.DOCUMENT, _showing(lambda _: self._document())),
             ("GET", openapi.PAGE, self._docs),
-            ("GET", tensorflow_protocol.MODELS, self._list),
-            ("GET", inference_protocol.ROOT, self._server_metadata),
-            ("GET", inference_protocol.LIVE, self._server_live),
+            ("GET", tensorflow_protocol.MODELS, _showing(self._list)),
+            ("GET", inference_protocol.ROOT, _showing(lambda _: about)),
+            ("GET", inference_protocol.LIVE, _showing(lambda _: {"live": True})),
             ("GET", inference_protocol.READY, self._server_ready),
         ]
         if self._settings.page:
@@ -303,20 +284,17 @@ class Server:
         for version in ("", "/versions/{version}"):
             model = f"{tensorflow_protocol.MODELS}/{{name}}{version}"
             routes += [
-                ("GET", model, self._status),
-                ("GET", f"{model}/metadata", self._metadata),
+                ("GET", model, self._describing(tensorflow_protocol.status)),
+                ("GET", f"{model}/metadata", self._describing(tensorflow_protocol.metadata)),
                 ("POST", f"{model}:predict", self._answer_tensorflow),
             ]
             model = f"{inference_protocol.ROOT}/models/{{name}}{version}"
             routes += [
-                ("GET", model, self._model_metadata),
+                ("GET", model, self._describing(inference_protocol.metadata)),
                 ("GET", f"{model}/ready", self._model_ready),
                 ("POST", f"{model}/infer", self._answer_inference),
             ]
         return routes
-
-    async def _live(self, _: web.Request) -> web.Response:
-        return http_connections.json_reply({"status": "live"})
 
     async def _health(self, _: web.Request) -> web.Response:
         if self._is_ready():
@@ -331,25 +309,19 @@ class Server:
     def _document(self) -> dict[str, Any]:
         return openapi.document(self._models.values(), self._settings.limits, albert.__version__)
 
-    async def _openapi(self, _: web.Request) -> web.Response:
-        return http_connections.json_reply(self._document())
-
     async def _docs(self, request: web.Request) -> web.Response:
         text, headers = openapi.page(self._document(), request.host)
         return web.Response(text=text, content_type="text/html", headers=headers)
 
-    async def _list(self, _: web.Request) -> web.Response:
-        models = [hosted.described() for hosted in self._models.values()]
-        return http_connections.json_reply({"models": models})
+    def _list(self, _: web.Request) -> dict[str, Any]:
+        return {"models": [hosted.described() for hosted in self._models.values()]}
 
-    async def _status(self, request: web.Request) -> web.Response:
-        return http_connections.json_reply(tensorflow_protocol.status(self._named(request)))
-
-    async def _metadata(self, request: web.Request) -> web.Response:
-        return http_connections.json_reply(tensorflow_protocol.metadata(self._named(request)))
+    def _describing(self, describe: Callable[[hosted_models.HostedModel], Any]) -> _Handler:
+        """Returns a handler that describes the model that the path names."""
+        return _showing(lambda request: describe(self._named(request)))
 
     async def _answer_tensorflow(self, request: web.Request) -> web.Response:
-        return await self._answer(request, self._named(request), _decode_tensorflow)
+        return await self._answer(request, self._named(request), tensorflow_protocol.read)
 
     async def _answer_own(self, request: web.Request) -> web.Response:
         if "name" not in request.match_info and len(self._models) > 1:
@@ -361,27 +333,23 @@ class Server:
         if not request.path.endswith(model.form.entry):
             kind, path = model.kind, hosted.path
             raise _Refusal(404, f"{request.path}: a model of kind {kind} is asked at {path}")
-        return await self._answer(request, hosted, _decode_own)
-
-    async def _server_metadata(self, _: web.Request) -> web.Response:
-        metadata = inference_protocol.server_metadata(albert.__version__)
-        return http_connections.json_reply(metadata)
-
-    async def _server_live(self, _: web.Request) -> web.Response:
-        return http_connections.json_reply({"live": True})
+        return await self._answer(request, hosted, requests.read)
 
     async def _server_ready(self, _: web.Request) -> web.Response:
         return _readiness(self._is_ready())
-
-    async def _model_metadata(self, request: web.Request) -> web.Response:
-        return http_connections.json_reply(inference_protocol.metadata(self._named(request)))
 
     async def _model_ready(self, request: web.Request) -> web.Response:
         hosted = self._named(request)
         return _readiness(hosted.state == hosted_models.READY, name=hosted.name)
 
     async def _answer_inference(self, request: web.Request) -> web.Response:
-        return await self._answer(request, self._named(request), _decode_inference)
+        hosted = self._named(request)
+        head_size = request.headers.get(inference_protocol.HEAD_SIZE)
+
+        def decode(body: bytes, _: requests.RequestSchema, limits: requests.Limits) -> Any:
+            return inference_protocol.read(body, head_size, hosted, limits)
+
+        return await self._answer(request, hosted, decode)
 
     def _only(self) -> hosted_models.HostedModel:
         (hosted,) = self._models.values()
@@ -407,7 +375,7 @@ class Server:
         request[_MODEL] = hosted.name
         model = hosted.loaded()
         body = await self._body(request)
-        decoded = decode(body, request.headers, hosted, self._settings.limits)
+        decoded = decode(body, model.form, self._settings.limits)
         length = model.max_seq_length
         rows = [requests.measured(model.form, value, length) for value in decoded.examples]
         future = asyncio.wrap_future(hosted.submit(rows))

@@ -17,14 +17,10 @@ _ACCESS = python_logging.getLogger("albert.access")
 
 
 def request_id(header: str | None) -> str:
-    """Returns the identifier of a request.
+    """Returns the identifier of a request: its header `REQUEST_ID`, or 16 hexadecimal digits.
 
-    Args:
-      header: the header `REQUEST_ID` of the request. It is taken if it has 1 to 128 letters, digits
-        and ``. : / + = @ _ -``, so that it cannot forge a line of any log.
-
-    Returns:
-      That header, or else 16 hexadecimal digits.
+    The header is taken if it has 1 to 128 letters, digits and ``. : / + = @ _ -``, so that it
+    cannot forge a line of any log.
     """
     if header is not None and _ID.fullmatch(header):
         return header

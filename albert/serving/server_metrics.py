@@ -104,17 +104,13 @@ class Metrics:
             "albert_model_requests_total", "Requests by model and status.", "model", "status"
         )
         self._model_rows = self._histogram(
-            "albert_model_batch_rows",
-            "Texts or questions computed together, by model.",
-            _ROWS,
-            "model",
-        )
+            "albert_model_batch_rows", "Texts or questions computed together, by model.",
+            _ROWS, "model",
+        )  # fmt: skip
         self._model_batch_seconds = self._histogram(
-            "albert_model_batch_seconds",
-            "Seconds of computing a batch, by model.",
-            _SECONDS,
-            "model",
-        )
+            "albert_model_batch_seconds", "Seconds of computing a batch, by model.",
+            _SECONDS, "model",
+        )  # fmt: skip
         self._registry.register(_States(models))
 
     def _add_process(self) -> None:
@@ -126,11 +122,7 @@ class Metrics:
         build.info({"version": albert.__version__, "python": platform.python_version()})
 
     def count_request(self, path: str, status: int, model: str | None = None) -> None:
-        """Counts a reply, or with status 499 a client that closed the connection.
-
-        Args:
-          model: name of the model that was asked, if any.
-        """
+        """Counts a reply, or with status 499 a client that closed the connection."""
         self._of(self._requests, path, status).inc()
         if model is not None:
             self._of(self._model_requests, model, status).inc()

@@ -46,8 +46,7 @@ class ServingFolder:
 
     Attributes:
       model: kind, configuration, vocabulary and settings; without a checkpoint.
-      format: key of `MODEL_FILES`.
-      precision: one of `PRECISIONS`.
+      format, precision: a key of `MODEL_FILES` and one of `PRECISIONS`.
       null_odds_threshold: null odds from which a question is not answered; None except for SQuAD
         2.0.
       measured: JSON-ready dict of measurements at the export: agreement, metrics, calibration.
@@ -76,12 +75,10 @@ class ServingFolder:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs; see `kinds.Kind`."""
         return kinds.KINDS[self.kind].inputs
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs; see `kinds.Kind`."""
         return kinds.KINDS[self.kind].outputs
 
 
@@ -91,11 +88,7 @@ def is_serving_folder(path: str) -> bool:
 
 
 def read(path: str, *names: str) -> ServingFolder:
-    """Reads the `ServingFolder` at a path.
-
-    Args:
-      names: the kinds that the caller can use; none means any.
-    """
+    """Reads the `ServingFolder` at a path; `names`: kinds that the caller can use, none: any."""
     name = os.path.join(path, NAME)
     description = file_io.read_json(name, "description of an exported model", dict)
     if description.get("version") != VERSION:
@@ -147,7 +140,7 @@ def _description(folder: ServingFolder) -> dict[str, Any]:
 
 
 def describe(folder: ServingFolder) -> None:
-    """Writes ``serving.json`` of a `ServingFolder`."""
+    """Writes ``serving.json``."""
     file_io.write_json(os.path.join(folder.path, NAME), _description(folder))
 
 
@@ -162,15 +155,9 @@ def creating(
 ) -> Iterator[ServingFolder]:
     """Creates a serving folder that appears at the end of the block, or not at all.
 
-    Args:
-      path: folder, which must not exist.
-      trained: the model, with its checkpoint.
-      format: key of `MODEL_FILES`.
-      precision: one of `PRECISIONS`.
-
-    Yields:
-      `ServingFolder` in a temporary place. The block writes the model's file and adds measurements
-      with `measured` and `describe`.
+    The path must not exist, and the model must have its checkpoint. Yields a `ServingFolder` in a
+    temporary place, for which the block writes the model's file, and adds measurements with
+    `measured` and `describe`.
     """
     path = str(path).rstrip("/")
     if file_io.exists(path):

@@ -31,10 +31,7 @@ def status(hosted: hosted_models.HostedModel) -> dict[str, Any]:
 
 
 def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
-    """Returns the reply with the inputs and outputs of a model that is loaded.
-
-    Inputs and outputs are those for texts; see `tensors`.
-    """
+    """Returns the reply with the inputs and outputs for texts of a model that is loaded."""
     model = hosted.loaded()
     signature = {
         "inputs": _described(tensors.text_inputs(model.form)),
@@ -42,12 +39,9 @@ def metadata(hosted: hosted_models.HostedModel) -> dict[str, Any]:
         "method_name": "tensorflow/serving/predict",
         "defaults": {},
     }
+    spec = {"name": hosted.name, "signature_name": "", "version": hosted_models.VERSION}
     return {
-        "model_spec": {
-            "name": hosted.name,
-            "signature_name": "",
-            "version": hosted_models.VERSION,
-        },
+        "model_spec": spec,
         "metadata": {"signature_def": {"signature_def": {SIGNATURE: signature}}},
     }
 
@@ -127,12 +121,7 @@ def _unnamed(result: dict[str, Any]) -> Any:
 
 
 def _rows(inputs: object, form: requests.RequestSchema) -> list[dict]:
-    """Converts columns to rows.
-
-    Args:
-      inputs: what a request gives as {field: values}, or as the values of the only field; not
-        checked yet.
-    """
+    """Converts columns to rows: {field: values}, or the values of the only field."""
     if form.bare and isinstance(inputs, list):
         return [_named(form, value) for value in inputs]
     json_shapes.check(inputs, {"*": [json_shapes.ANY]}, "inputs")

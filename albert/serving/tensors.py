@@ -57,11 +57,11 @@ class IdModel:
 
 def text_inputs(form: requests.RequestSchema) -> tuple[Tensor, ...]:
     """Returns the fields of a form as tensors: [B], and options [B, C]."""
-    types = {"integer": INT32}
     inputs = []
     for name, schema in form.schema["properties"].items():
-        axes = 2 if schema.get("type") == "array" else 1
-        inputs.append(Tensor(name, types.get(schema.get("type"), BYTES), (ANY,) * axes))
+        kind = schema.get("type")
+        datatype = INT32 if kind == "integer" else BYTES
+        inputs.append(Tensor(name, datatype, (ANY, ANY) if kind == "array" else (ANY,)))
     return tuple(inputs)
 
 

@@ -118,12 +118,7 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         )
 
     def read(self, path: str, labeled: bool) -> tuple[list[glue.InputExample], list | None]:
-        """Returns the examples of a file and their labels; see `Predictor`.
-
-        Args:
-          path: a file with the columns of the training, or ``dev.tsv`` of a task of GLUE.
-          labeled: whether labels are needed.
-        """
+        """See `Predictor`; a file has the columns of the training, or is ``dev.tsv`` of GLUE."""
         task = self._task_of(path, labeled)
         split = "dev" if labeled else "test"
         examples = list(task.iter_examples(os.path.dirname(path), split, False, False))
@@ -146,7 +141,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         return dataclasses.replace(self._task, files={"dev" if labeled else "test": path})
 
     def read_request(self, fields: dict[str, Any]) -> str | tuple[str, str]:
-        """Returns the example of a request."""
         is_pair = self.columns.text_pair is not None
         return (fields["text"], fields["text_pair"]) if is_pair else fields["text"]
 
@@ -157,7 +151,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
     def _example(
         self, number: int, text: str | Sequence[str] | glue.InputExample
     ) -> glue.InputExample:
-        """Returns the `glue.InputExample` of an item of `predict`."""
         if isinstance(text, glue.InputExample):
             return text
         parts = (text,) if isinstance(text, str) else tuple(text)
@@ -180,10 +173,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
 
         Args:
           texts: texts, pairs of them for a model of two texts, or examples, which keep their ids.
-
-        Raises:
-          TypeError: `texts` is a single text, not a list.
-          file_io.InputError: a text is empty, or the model takes another number of texts.
         """
         if isinstance(texts, str):
             raise TypeError("expected a list of texts, found a single str")
@@ -231,7 +220,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         return dataclasses.replace(result, prediction=decisions.ABSTAINS)
 
     def batch_size(self, examples: Sequence[Any]) -> int:
-        """Returns the batch size for examples of requests that are computed together."""
         return max(len(examples), _WINDOWS) if self._rule.has_windows else len(examples)
 
     def to_json(self, result: prediction_files.Prediction) -> dict[str, Any]:
@@ -277,7 +265,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
     # --- scores ---
 
     def answers(self, results: Iterable[prediction_files.Prediction]) -> list:
-        """Returns the labels, or numbers, to compare and score."""
         return [result.prediction for result in results]
 
     def score(self, gold: list, answers: list) -> float:

@@ -53,7 +53,6 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         return word_files.read_lines(lines, name, form, columns, skipped=skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[word_files.Sentence], list | None]:
-        """Returns the sentences of a file and their labels; see `Predictor`."""
         columns = self.columns.fitting(word_files.format_of(path))
         sentences = list(word_files.read(path, "check_file", columns, labeled or None))
         if not sentences:
@@ -68,7 +67,6 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         return [word_files.without_labels(sentence) for sentence in sentences], gold
 
     def read_request(self, fields: dict[str, Any]) -> list[str]:
-        """Returns the example of a request."""
         return fields["words"]
 
     # --- predictions ---
@@ -79,11 +77,7 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         batch_size: int = 32,
         batches_ahead: int = 1,
     ) -> Iterator[word_files.Prediction]:
-        """Yields a prediction for each text, in order; see `Predictor`.
-
-        Args:
-          texts: lists of words, texts, which are split at white space, or sentences.
-        """
+        """See `Predictor`; texts are lists of words, or split at white space, or sentences."""
         sentences = map(_sentence, itertools.count(), texts)
         return self._predict(sentences, batch_size, batches_ahead)
 
@@ -114,7 +108,6 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         return token_classification.predictions(examples, self.labels, rows, notes.cut)
 
     def to_json(self, result: word_files.Prediction) -> dict[str, Any]:
-        """Returns a JSON-ready prediction."""
         return word_files.to_dict(result, self._marks)
 
     def tensors(self) -> tuple[tensors.Tensor, ...]:
@@ -122,7 +115,6 @@ class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction
         return ()
 
     def write(self, file: IO[str], form: str, results: Iterable[word_files.Prediction]) -> None:
-        """Writes results in one of `output_forms`."""
         word_files.write_predictions(file, form, self.labels, results)
 
     # --- scores ---

@@ -34,7 +34,7 @@ def restored_model(
 def from_training_folder(
     folder: model_folder.ModelFolder, precision: str = "float32"
 ) -> batching.Infer:
-    """Returns the function of a training's folder; see `inference.FoundModel.load`."""
+    """Returns the function of a training's folder; see `runtimes.load`."""
     kind = kinds.KINDS[folder.kind]
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 

@@ -74,9 +74,6 @@ def check_site(request: web.Request) -> None:
     Browsers say in ``Sec-Fetch-Site`` where a request comes from; without encryption they do so
     only to this machine, and otherwise name the other site in ``Origin``. Other programs send
     neither.
-
-    Raises:
-      web.HTTPForbidden: the request comes from a page of another site.
     """
     if request.method in ("GET", "HEAD") or _is_own_site(request.headers):
         return
