@@ -19,7 +19,6 @@ _TOLERANCE = 0.01  # fraction of the range of the expected numbers
 
 
 def _compare_answers(expected: Sequence, actual: Sequence) -> np.ndarray:
-    """Compares two lists of answers one by one: an array of bools."""
     return np.array([one == other for one, other in zip(expected, actual, strict=True)])
 
 
@@ -49,22 +48,15 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """The agreement of two models on a file, and the score of each.
+    """The agreement of two models on a file, and the score of each."""
 
-    Attributes:
-      count: number of answers.
-      rate: fraction of equal answers.
-      expected, actual: scores of the first and of the second model, from 0 to 100.
-    """
-
-    count: int
-    rate: float
+    count: int  # number of answers
+    rate: float  # fraction of equal answers
     metric: str | None
-    expected: float
-    actual: float
+    expected: float  # score of the first model, from 0 to 100
+    actual: float  # of the second
 
     def to_dict(self) -> dict:
-        """Returns the agreement as a JSON-ready dict."""
         return {
             "answers": self.count,
             "agreement": round(self.rate, 6),
@@ -95,7 +87,6 @@ def read(
         task; else words with labels, passages in RACE's format, questions in the format of
         `predict`, or a SQuAD file.
       flag: name of the parameter that gives the path, for messages.
-      needs_labels: whether the file must have the correct answers.
       max_examples: maximum number of examples, evenly spaced in the file; None: all.
     """
     if not file_io.exists(path):

@@ -5,6 +5,7 @@ Letters in shapes: B batch, S sequence.
 
 import sys
 import unicodedata
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -20,12 +21,10 @@ from albert.text import tokenization, wordpiece
 class ExportedModel(tf.Module):
     """A fine-tuned model as a function from the inputs of a serving folder to its outputs.
 
-    Args:
-      trained: a folder with a checkpoint, whose weights it gets.
+    It gets the weights of the checkpoint of a folder.
 
     Attributes:
       kind: name of the model's kind, see `kinds`.
-      inputs, outputs: names of the inputs and outputs.
       labels: label names by id; empty for models without labels.
       max_seq_length: S of the training.
     """
@@ -54,10 +53,20 @@ class ExportedModel(tf.Module):
     def function(
         self, batch_size: int | None = None, seq_length: int | None = None
     ) -> tf.types.experimental.PolymorphicFunction:
-        """Makes a `tf.function` with named inputs; None accepts any size."""
-        shape = [batch_size, seq_length]
-        specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in self.inputs]
-        return tf.function(self.__call__, input_signature=specs, autograph=False)
+        """Makes a `tf.function` with named inputs; see `function_of_ids`."""
+        return function_of_ids(self.__call__, self.inputs, batch_size, seq_length)
+
+
+def function_of_ids(
+    function: Callable,
+    names: Sequence[str | None],
+    batch_size: int | None = None,
+    seq_length: int | None = None,
+) -> tf.types.experimental.PolymorphicFunction:
+    """Makes a `tf.function` with int32 inputs [batch_size, seq_length]; None accepts any size."""
+    shape = [batch_size, seq_length]
+    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in names]
+    return tf.function(function, input_signature=specs, autograph=False)
 
 
 # --- The tokenizers as TensorFlow operations, for exported models that take strings --------------
@@ -71,10 +80,7 @@ _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text") -> None:
     """Rejects a tokenizer that `make` cannot convert; `flag` is the requesting flag, for messages.
 
-    Raises:
-      file_io.InputError: tensorflow-text is missing, there are extra pieces, the rules are those
-        of transformers, or a SentencePiece vocabulary has no comma. Without it, splitting at commas
-        would depend on more than the piece.
+    If a SentencePiece vocabulary has no comma, splitting at commas depends on more than the piece.
     """
     if tokenizer.rules.extra_pieces:
         raise file_io.InputError(
@@ -102,12 +108,7 @@ def check_text(tokenizer: tokenization.FullTokenizer, flag: str = "export_text")
 
 
 def make(tokenizer: tokenization.FullTokenizer) -> "SentencePiece | WordPiece":
-    """Makes the `SentencePiece` or `WordPiece` of a tokenizer.
-
-    Raises:
-      file_io.InputError: see `check_text`; or TensorFlow, which may have another Unicode version,
-        normalizes a character of the vocabulary differently from Python.
-    """
+    """Makes the `SentencePiece` or `WordPiece` of a tokenizer; see also `check_text`."""
     check_text(tokenizer)
     kind = WordPiece if tokenizer.sp_model is None else SentencePiece
     graph_tokenizer = kind(tokenizer)
@@ -212,7 +213,6 @@ class WordPiece(_GraphTokenizer):
         )
 
     def expected_text(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
-        """Returns the expected result of `preprocess` for a text."""
         return " ".join(tokenizer.basic_tokenizer.tokenize(text))
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
@@ -231,7 +231,6 @@ class WordPiece(_GraphTokenizer):
         return tf.strings.strip(replace(texts, self._space, " "))
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of strings [B]: a ragged tensor [B, (tokens)]."""
         words = tf.strings.split(self.preprocess(texts))  # [B, (words)]
         lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
         too_long = lengths > self._longest_word

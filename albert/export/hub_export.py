@@ -29,10 +29,6 @@ _INTERFACES = (
 _POSITIONS = ("mlm_positions", "masked_lm_positions")
 
 
-def _ids(name: str | None) -> tf.TensorSpec:
-    return tf.TensorSpec([None, None], tf.int32, name=name)
-
-
 def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
     """Makes ``(inputs, training) -> AlbertOutput`` for both interfaces, one graph for all callers.
 
@@ -40,68 +36,58 @@ def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
     value of ``training``, not fourteen times.
     """
 
-    @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
-    def encode_in_inference(
-        ids: tf.Tensor, mask: tf.Tensor, types: tf.Tensor
-    ) -> encoder.AlbertOutput:
-        return model.albert(ids, mask, types, training=False)
+    def traced(training: bool) -> Callable:
+        def encode_columns(
+            ids: tf.Tensor, mask: tf.Tensor, types: tf.Tensor
+        ) -> encoder.AlbertOutput:
+            return model.albert(ids, mask, types, training=training)
 
-    @tf.function(input_signature=[_ids(None)] * 3, autograph=False)
-    def encode_in_training(
-        ids: tf.Tensor, mask: tf.Tensor, types: tf.Tensor
-    ) -> encoder.AlbertOutput:
-        return model.albert(ids, mask, types, training=True)
+        return graphs.function_of_ids(encode_columns, [None] * 3)
+
+    in_inference, in_training = traced(False), traced(True)
 
     def encode(inputs: Tensors, training: bool) -> encoder.AlbertOutput:
         (names,) = [names for names in _INTERFACES if set(names) <= set(inputs)]
-        encode_columns = encode_in_training if training else encode_in_inference
+        encode_columns = in_training if training else in_inference
         return encode_columns(*(inputs[name] for name in names))
 
     return encode
 
 
-def _mlm_logits(
-    model: pretraining_heads.PretrainingModel, sequence_output: tf.Tensor, positions: tf.Tensor
-) -> tf.Tensor:
-    """Maps outputs [B, S, H] and positions [B, P] to logits [B * P, V]."""
-    return model.masked_lm(tf.gather(sequence_output, positions, batch_dims=1))
+def _call(
+    encode: Callable, outputs: Callable[[Tensors, encoder.AlbertOutput], dict[str, Any]]
+) -> Callable:
+    """Makes ``(inputs, training) -> dict``: the encoder's outputs, and what `outputs` adds."""
+
+    def call(inputs: Tensors, training: bool = False) -> dict[str, Any]:
+        encoded = encode(inputs, training)
+        return {
+            "pooled_output": encoded.pooled_output,
+            "sequence_output": encoded.sequence_output,
+            **outputs(inputs, encoded),
+        }
+
+    return call
 
 
 def _encoder_call(encode: Callable) -> Callable:
-    def call(inputs: Tensors, training: bool = False) -> dict[str, tf.Tensor]:
-        encoded = encode(inputs, training)
-        return {
-            "pooled_output": encoded.pooled_output,
-            "sequence_output": encoded.sequence_output,
-            "encoder_outputs": list(encoded.all_encoder_layers),
-        }
-
-    return call
+    return _call(encode, lambda _, encoded: {"encoder_outputs": list(encoded.all_encoder_layers)})
 
 
 def _mlm_call(encode: Callable, model: pretraining_heads.PretrainingModel) -> Callable:
-    def call(inputs: Tensors, training: bool = False) -> dict[str, tf.Tensor]:
-        encoded = encode(inputs, training)
+    def logits(inputs: Tensors, encoded: encoder.AlbertOutput) -> dict[str, tf.Tensor]:
         (positions,) = [inputs[name] for name in _POSITIONS if name in inputs]
-        return {
-            "mlm_logits": _mlm_logits(model, encoded.sequence_output, positions),
-            "pooled_output": encoded.pooled_output,
-            "sequence_output": encoded.sequence_output,
-        }
+        masked = tf.gather(encoded.sequence_output, positions, batch_dims=1)  # [B, P, H]
+        return {"mlm_logits": model.masked_lm(masked)}  # [B * P, V]
 
-    return call
+    return _call(encode, logits)
 
 
 def _sop_call(encode: Callable, head: heads.LabelWeights) -> Callable:
-    def call(inputs: Tensors, training: bool = False) -> dict[str, tf.Tensor]:
-        encoded = encode(inputs, training)
-        return {
-            "sop_log_probs": tf.nn.log_softmax(head(encoded.pooled_output)),
-            "pooled_output": encoded.pooled_output,
-            "sequence_output": encoded.sequence_output,
-        }
+    def log_probs(_: Tensors, encoded: encoder.AlbertOutput) -> dict[str, tf.Tensor]:
+        return {"sop_log_probs": tf.nn.log_softmax(head(encoded.pooled_output))}
 
-    return call
+    return _call(encode, log_probs)
 
 
 def _variables(*modules: tf.Module) -> list[tf.Variable]:
@@ -116,7 +102,6 @@ def _callable(
     """Builds a callable object with traces of `call` for both interfaces, in and out of training.
 
     Args:
-      call: ``(inputs, training) -> dict``.
       variables: the variables that fine-tuning through this object may change.
       extra: for each interface, the names of its additional inputs.
     """
@@ -124,7 +109,8 @@ def _callable(
     for names, more in zip(_INTERFACES, extra, strict=True):
         for training in (False, True):
             function.get_concrete_function(
-                {name: _ids(name) for name in (*names, *more)}, training=training
+                {name: tf.TensorSpec([None, None], tf.int32, name) for name in (*names, *more)},
+                training=training,
             )
     # Not a tf.Module: its lists of variables are properties, which are not saved.
     root = tf.train.Checkpoint()
@@ -142,14 +128,13 @@ def _signature(call: Callable, names: Sequence[str]) -> Callable:
         outputs = call(dict(zip(names, tensors, strict=True)))
         return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
 
-    return tf.function(serve, input_signature=[_ids(name) for name in names], autograph=False)
+    return graphs.function_of_ids(serve, names)
 
 
 def _gather_assets(folder: str, config: encoder.AlbertConfig, source: sources.Source) -> list[str]:
     """Copies the files of a model into a new folder, under the names of released modules.
 
-    Returns:
-      Paths of the configuration, the vocabulary, and the list of pieces if there is one.
+    Returns the paths of configuration, vocabulary, and the list of pieces if there is one.
     """
     file_io.make_dirs(folder)
     paths = [os.path.join(folder, sources.CONFIG_NAME)]
@@ -206,12 +191,7 @@ def check(source: sources.Source, *paths: str) -> None:
 def export_module(
     model: pretraining_heads.PretrainingModel, source: sources.Source, path: str
 ) -> str:
-    """Writes a hub module and returns its folder.
-
-    Args:
-      model: without a sentence task the module has no `sop`.
-      source: has the vocabulary.
-    """
+    """Writes a hub module, without `sop` if the model has no sentence task; returns its folder."""
     target = _new_folder(path)
     _check_rules(source)
     encode = _shared_encoder(model)
@@ -259,9 +239,6 @@ def export_preprocessing(
     It is called with strings [B], or with a list of two such tensors for pairs, and returns
     ``input_word_ids, input_mask, input_type_ids`` int32 [B, S]. Its ``tokenize`` returns the ids of
     strings [B] as a ragged tensor. Programs that load it must import ``tensorflow_text`` first.
-
-    Args:
-      max_seq_length: S.
     """
     target = _new_folder(path)
     graphs.check_text(tokenizer, "preprocessing_path")

@@ -99,7 +99,6 @@ def export(
 
 
 def _to_type(name: str, value: np.ndarray, weights_type: str) -> np.ndarray:
-    """Converts weights to a number type."""
     with np.errstate(over="ignore"):
         converted = value.astype(weights_type)
     if not np.isfinite(converted).all():
@@ -159,11 +158,7 @@ def _longest_input(folder: str, config: encoder.AlbertConfig) -> int:
 def _read_description(folder: str, head: str | None) -> tuple[str | None, list[str], float]:
     """Reads the description of a fine-tuned model's folder, or its ``config.json``.
 
-    Args:
-      head: the head to write; None: that of the description.
-
-    Returns:
-      Head, labels, and the dropout rate before the output layer.
+    Returns head, labels, and the dropout rate before the output layer.
     """
     if head in _WITHOUT_TASK or model_labels.read_folder(folder) is None:
         return None, [], _DEFAULT_DROPOUT
@@ -230,7 +225,6 @@ def _with_folded_answers(
 
 
 def _check_no_hidden_layer(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Rejects a head with a hidden layer before its output layer."""
     if any(name.startswith("head_hidden/") for name in tensors):
         raise file_io.InputError(
             f"{prefix} has a hidden layer before its output layer (head_hidden_size); transformers "
@@ -245,11 +239,7 @@ def _count_outputs(tensors: Mapping[str, np.ndarray], head: str | None) -> int |
 
 
 def _find_pooling(prefix: str, head: str) -> str | None:
-    """Returns the kind of pooling to write, one of `pooling.KINDS`; None for a usual classifier.
-
-    Raises:
-      file_io.InputError: the head is one of texts and does not read the first token.
-    """
+    """Returns the kind of pooling to write, one of `pooling.KINDS`; None for a usual classifier."""
     folder = os.path.dirname(prefix) or "."
     described = model_folder.described_head(folder)
     kind = described.pooling if described else pooling.read(folder)
@@ -266,7 +256,6 @@ def _find_pooling(prefix: str, head: str) -> str | None:
 def _check_word_embeddings(
     prefix: str, tensors: Mapping[str, np.ndarray], config: encoder.AlbertConfig
 ) -> None:
-    """Rejects word embeddings that do not fit the sizes of the configuration."""
     words = tensors.get("bert/embeddings/word_embeddings")
     if words is not None and words.shape != (config.vocab_size, config.embedding_size):
         raise file_io.InputError(
@@ -279,19 +268,11 @@ def _check_word_embeddings(
 
 
 def write_tokenizer(folder: str, tokenizer: tokenization.FullTokenizer, max_length: int) -> None:
-    """Writes the tokenizer's files, with which transformers computes the same ids.
-
-    Args:
-      max_length: maximum length of the model's input, in tokens.
-    """
-    special = {
-        "pad_token": tokenizer.pad_id,
-        "unk_token": tokenizer.unk_id,
-        "cls_token": tokenizer.cls_id,
-        "sep_token": tokenizer.sep_id,
-        "mask_token": tokenizer.mask_id,
+    """Writes the tokenizer's files, with which transformers computes the same ids."""
+    config: dict[str, Any] = {
+        f"{name}_token": tokenizer.inv_vocab[getattr(tokenizer, f"{name}_id")]
+        for name in ("pad", "unk", "cls", "sep", "mask")
     }
-    config: dict[str, Any] = {name: tokenizer.inv_vocab[i] for name, i in special.items()}
     config |= {"do_lower_case": tokenizer.do_lower_case, "model_max_length": max_length}
     config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     extra = tokenizer.rules.extra_pieces

@@ -32,10 +32,6 @@ def write(folder: serving_folder.ServingFolder, trained: model_folder.ModelFolde
     `FIXED_SIZE` takes [1, max_seq_length]. Runtimes without signatures run the graph of the latter,
     with inputs and outputs in the order of `kinds.Kind`. The entry `METADATA` is a JSON object with
     kind, labels (by id), max_seq_length, inputs and outputs.
-
-    Args:
-      folder: the folder to write to, in float32 or int8.
-      trained: the model, with its checkpoint.
     """
     served = graphs.ExportedModel(trained)
     served.fixed = served.function(1, served.max_seq_length)
@@ -70,7 +66,6 @@ def convert(
       about: JSON-ready dict with "inputs" and "outputs", names in order; it is also written to
         the file.
       path: path of the model file; temporary files are written next to it.
-      is_quantized: whether to write int8 weights, see the module's docstring.
     """
     from tensorflow.lite.tools import flatbuffer_utils  # needed only here
 

@@ -8,7 +8,7 @@ H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,8 +37,7 @@ PARTS = ("query_key_value", "attention_output", "intermediate", "output")
 class Arithmetic:
     """How a graph stores its weights and computes with them: here in float32.
 
-    Args:
-      half: whether the file stores matrices in float16, in half of the space.
+    With `half` the file stores matrices in float16, in half of the space.
     """
 
     def __init__(self, half: bool = False) -> None:
@@ -68,7 +67,6 @@ class Model:
     """A fine-tuned model to write; its folder must have a checkpoint.
 
     Attributes:
-      kind: `kinds.Kind`.
       weights: {name: array} of the model's variables.
     """
 
@@ -153,15 +151,11 @@ class _Encoder:
     def _scale(self, hidden: str, layer: int) -> str:
         """Adds the scale and the bias of a layer's output."""
         name, graph = f"bert/encoder/transformer/layer_{layer}/layer_norm", self._graph
-        scale, bias = (
-            graph.constant(f"{name}/{part}", self._weights[f"{name}/{part}"])
-            for part in ("scale", "bias")
-        )
+        scale, bias = (self._constant(f"{name}/{part}") for part in ("scale", "bias"))
         return graph.node("Add", graph.node("Mul", hidden, scale), bias)
 
-    def _layer_norm(self, x: str, name: str) -> str:
-        gamma, beta = (self._weights[f"{name}/{part}"] for part in ("gamma", "beta"))
-        return self._graph.layer_norm(x, name, gamma, beta, configuration.LAYER_NORM_EPSILON)
+    def _constant(self, name: str) -> str:
+        return self._graph.constant(name, self._weights[name])
 
     def _embed(self) -> str:
         """Adds embeddings and mapping: ids [B, S] -> [B, S, H]."""
@@ -178,12 +172,11 @@ class _Encoder:
         words = self._arithmetic.lookup(graph, *table("word_embeddings"), "input_ids")
         types = graph.lookup(*table("token_type_embeddings"), "segment_ids")
         total = graph.node("Add", graph.node("Add", words, types), positions)
-        hidden = self._layer_norm(total, f"{name}/LayerNorm")
+        hidden = _layer_norm(self._weights, graph, total, f"{name}/LayerNorm")
         name = "bert/encoder/embedding_hidden_mapping_in"
         if f"{name}/kernel" not in self._weights:
             return hidden
-        parts = (self._weights[f"{name}/{part}"] for part in ("kernel", "bias"))
-        return graph.dense(hidden, name, *parts)
+        return _dense_layer(self._weights, graph, hidden, name)
 
     def _dense(self, x: str, name: str, depth: int, part: str) -> str:
         """Adds a product of a block, without its bias: [B, R, in] -> [B, R, out]."""
@@ -230,16 +223,30 @@ class _Encoder:
     def _feed_forward(self, hidden: str, name: str, depth: int) -> str:
         """Adds both dense layers, residual and LayerNorm: [B, R, H] -> [B, R, H]."""
         graph, layers = self._graph, f"{name}/ffn_1/intermediate"
-        bias = f"{layers}/dense/bias"
         x = self._dense(hidden, f"{layers}/dense/kernel", depth, "intermediate")
-        x = graph.node("Add", x, graph.constant(bias, self._weights[bias]))
+        x = graph.node("Add", x, self._constant(f"{layers}/dense/bias"))
         x = graph.activation(x, self._config.hidden_act)
         x = self._dense(x, f"{layers}/output/dense/kernel", depth, "output")
         return self._add(x, f"{layers}/output/dense/bias", hidden, f"{name}/LayerNorm_1")
 
     def _add(self, x: str, bias: str, residual: str, norm: str) -> str:
-        x = self._graph.node("Add", x, self._graph.constant(bias, self._weights[bias]))
-        return self._layer_norm(self._graph.node("Add", x, residual), norm)
+        x = self._graph.node("Add", x, self._constant(bias))
+        x = self._graph.node("Add", x, residual)
+        return _layer_norm(self._weights, self._graph, x, norm)
+
+
+def _dense_layer(
+    weights: Mapping[str, np.ndarray], graph: onnx_graph.Graph, x: str, name: str
+) -> str:
+    kernel, bias = (weights[f"{name}/{part}"] for part in ("kernel", "bias"))
+    return graph.dense(x, name, kernel, bias)
+
+
+def _layer_norm(
+    weights: Mapping[str, np.ndarray], graph: onnx_graph.Graph, x: str, name: str
+) -> str:
+    gamma, beta = (weights[f"{name}/{part}"] for part in ("gamma", "beta"))
+    return graph.layer_norm(x, name, gamma, beta, configuration.LAYER_NORM_EPSILON)
 
 
 # --- heads ----------------------------------------------------------------------------------------
@@ -250,9 +257,10 @@ def _hidden_layer(model: Model, graph: onnx_graph.Graph, x: str) -> str:
     head = model.head
     if not head.head_hidden_size:
         return x
-    kernel, bias = (model.weights[f"head_hidden/{part}"] for part in ("kernel", "bias"))
     x = graph.activation(x, head.head_input_activation)
-    return graph.activation(graph.dense(x, "head_hidden", kernel, bias), head.head_activation)
+    return graph.activation(
+        _dense_layer(model.weights, graph, x, "head_hidden"), head.head_activation
+    )
 
 
 def _label_scores(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
@@ -264,12 +272,10 @@ def _label_scores(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> s
 def _text_scores(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> str:
     """Adds the scores [B, K] of whole texts."""
     if model.head.pooling == pooling.MEAN:
-        mean = _mean_of_tokens(graph, encoder)
-        return _label_scores(model, graph, _hidden_layer(model, graph, mean), "")
-    first = graph.at(encoder(first_only=True), axis=1, index=0)  # [B, H]
-    name = "bert/pooler/dense"
-    kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
-    pooled = graph.node("Tanh", graph.dense(first, name, kernel, bias))
+        pooled = _mean_of_tokens(graph, encoder)
+    else:
+        first = graph.at(encoder(first_only=True), axis=1, index=0)  # [B, H]
+        pooled = graph.node("Tanh", _dense_layer(model.weights, graph, first, "bert/pooler/dense"))
     return _label_scores(model, graph, _hidden_layer(model, graph, pooled), "")
 
 
@@ -357,7 +363,7 @@ def _squad_v2(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> Non
     sequence = _hidden_layer(model, graph, encoder(first_only=False))  # [B, S, H]
     p_mask = graph.cast("p_mask", np.float32)
     possible = graph.node("Sub", graph.number(1.0), p_mask)  # [B, S]
-    score = _dense_layer(model, graph, sequence, "start_logits/dense")  # [B, S, 1]
+    score = _dense_layer(model.weights, graph, sequence, "start_logits/dense")  # [B, S, 1]
     start_scores = _masked_log_softmax(graph, graph.at(score, 2, 0), possible)  # [B, S]
     top = graph.node("TopK", start_scores, graph.integers(starts), outputs=2, axis=-1)
     graph.output("start_top_log_probs", top[0], np.float32, ("batch", starts))
@@ -370,11 +376,6 @@ def _squad_v2(model: Model, graph: onnx_graph.Graph, encoder: "_Encoder") -> Non
     graph.output("end_top_index", graph.cast(index, np.int32), np.int32, shape)
     answerability = _answerability(model, graph, sequence, start_scores)
     graph.output("cls_logits", answerability, np.float32, ("batch",))
-
-
-def _dense_layer(model: Model, graph: onnx_graph.Graph, x: str, name: str) -> str:
-    kernel, bias = (model.weights[f"{name}/{part}"] for part in ("kernel", "bias"))
-    return graph.dense(x, name, kernel, bias)
 
 
 def _end_scores(
@@ -393,12 +394,9 @@ def _end_scores(
         "Add", graph.node("Unsqueeze", tokens, graph.integers(1)),
         graph.node("Unsqueeze", offsets, graph.integers(2)),
     )  # [B, K, S, H]  # fmt: skip
-    name = "end_logits/LayerNorm"
-    gamma, beta = (model.weights[f"{name}/{part}"] for part in ("gamma", "beta"))
-    hidden = graph.layer_norm(
-        graph.node("Tanh", total), name, gamma, beta, configuration.LAYER_NORM_EPSILON
-    )
-    logits = graph.at(_dense_layer(model, graph, hidden, "end_logits/dense_1"), 3, 0)
+    tanh = graph.node("Tanh", total)
+    hidden = _layer_norm(model.weights, graph, tanh, "end_logits/LayerNorm")
+    logits = graph.at(_dense_layer(model.weights, graph, hidden, "end_logits/dense_1"), 3, 0)
     return _masked_log_softmax(graph, logits, graph.node("Unsqueeze", possible, graph.integers(1)))
 
 
@@ -408,7 +406,7 @@ def _answerability(model: Model, graph: onnx_graph.Graph, sequence: str, start_s
     weights = graph.node("Unsqueeze", weights, graph.integers(1))
     expected = graph.at(graph.node("MatMul", weights, sequence), 1, 0)  # [B, H]
     both = graph.node("Concat", expected, graph.at(sequence, 1, 0), axis=-1)
-    hidden = graph.node("Tanh", _dense_layer(model, graph, both, "answer_class/dense_0"))
+    hidden = graph.node("Tanh", _dense_layer(model.weights, graph, both, "answer_class/dense_0"))
     name = "answer_class/dense_1/kernel"
     kernel = graph.constant(name, model.weights[name])
     return graph.at(graph.node("MatMul", hidden, kernel), 1, 0)

@@ -34,7 +34,6 @@ class Graph:
     def __init__(self, inputs: Iterable[str], half: bool = False) -> None:
         self._half = half
         self._helper = package().helper
-        self._types = package().TensorProto
         self._inputs = [self._info(name, np.int32, ("batch", "sequence")) for name in inputs]
         self._outputs: list[Any] = []
         self._nodes: list[Any] = []
@@ -95,20 +94,12 @@ class Graph:
         return self.node("Cast", x, to=self._type(dtype))
 
     def output(self, name: str, x: str, dtype: Any, shape: Sequence[int | str | None]) -> None:
-        """Makes a tensor an output of the graph.
-
-        Args:
-          shape: its sizes; a size that depends on the inputs has a name instead.
-        """
+        """Makes a tensor an output of the graph; a size that depends on the inputs has a name."""
         self._nodes.append(self._helper.make_node("Identity", [x], [name], name))
         self._outputs.append(self._info(name, dtype, shape))
 
     def to_bytes(self, metadata: Mapping[str, str]) -> bytes:
-        """Returns the content of the file.
-
-        Args:
-          metadata: {key: text} to store in the file, for programs that have only this file.
-        """
+        """Returns the content of the file; metadata are for programs that have only this file."""
         helper = self._helper
         constants = list(self._constants.values())
         graph = helper.make_graph(self._nodes, "albert", self._inputs, self._outputs, constants)

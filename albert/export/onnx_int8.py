@@ -65,15 +65,10 @@ class Observed:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """The quantization of activations to uint8: ``round(x / scale) + zero_point``.
-
-    Attributes:
-      scale: positive number.
-      zero_point: integer, 0 to 255.
-    """
+    """The quantization of activations to uint8: ``round(x / scale) + zero_point``."""
 
     scale: float
-    zero_point: int
+    zero_point: int  # 0 to 255
 
     @classmethod
     def from_range(cls, low: float, high: float) -> "Scale":
@@ -111,7 +106,6 @@ class Product:
 
     @property
     def error(self) -> float:
-        """The mean of `errors`."""
         return float(np.mean(list(self.errors.values())))
 
 
@@ -151,10 +145,9 @@ def smoothing_factors(
 
 
 def quantize(kernel: np.ndarray, observed: dict[int, Observations]) -> Product:
-    """Quantizes a kernel with the strength of smoothing that has the smallest error.
+    """Quantizes a kernel, float32 [C, O], with the strength of smoothing of the smallest error.
 
     Args:
-      kernel: float32 [C, O].
       observed: {depth: `Observations`} of its inputs.
     """
     return min((_product(kernel, observed, alpha) for alpha in _ALPHAS), key=lambda p: p.error)
@@ -200,9 +193,6 @@ def write(
 
     Parts of the block go back to float32, those with the largest errors first, until the answers to
     the calibration file agree with those of the model in float32.
-
-    Args:
-      calibration: the correct answers may be unknown.
     """
     model = onnx_export.Model(trained)
     observed, answers = observe(model, calibration)
@@ -253,11 +243,7 @@ def _errors(
 def observe(
     model: onnx_export.Model, examples: agreement.Examples
 ) -> tuple[dict[str, Observed], list]:
-    """Answers examples in float32, and observes the inputs of the products of the blocks.
-
-    Returns:
-      {name: `Observed`} of the blocks, and the answers.
-    """
+    """Answers examples in float32; returns {name: `Observed`} of the blocks, and the answers."""
     runtime = runtimes.module_of("onnxruntime")
     arithmetic = _WithOutputs()
     content = model.graph(arithmetic).to_bytes({})
@@ -279,17 +265,12 @@ def observe(
 
 
 class _WithOutputs(onnx_export.Arithmetic):
-    """Makes the input of each product an output of the graph.
-
-    Attributes:
-      weights: {name: `Observed`}.
-      observed: {name of the output: the `Observations` to fill}.
-    """
+    """Makes the input of each product an output of the graph."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weights: dict[str, Observed] = {}
-        self.observed: dict[str, Observations] = {}
+        self.observed: dict[str, Observations] = {}  # by name of the output, to fill
 
     def product(
         self, graph: onnx_graph.Graph, x: str, weight: tuple[str, np.ndarray], depth: int, part: str

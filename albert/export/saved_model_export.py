@@ -41,12 +41,8 @@ def model_to_serve(
     """Builds the model of a task with the weights of a checkpoint, for use on any machine.
 
     It computes in float32, because support for lower precision depends on the machine.
-
-    Args:
-      skip_padding: see `layers.Compute`.
     """
-    compute = layers.Compute(skip_padding=skip_padding)
-    model = task.build_model(config, compute, 0)
+    model = task.build_model(config, layers.Compute(skip_padding=skip_padding), 0)
     checkpoints.restore(model, prefix, allow_new_heads=False)
     return model
 
@@ -96,7 +92,7 @@ def export_classifier(
 
     Args:
       model: classifier or regression model of `heads`.
-      export_dir: parent of the new folder, see `save_version`.
+      export_dir: see `save_version`.
       threshold: constant output ``threshold``; None or NaN omits it.
     """
     if threshold is not None and math.isnan(threshold):
@@ -153,14 +149,9 @@ def _size_of(module: tf.Module) -> int | None:
 
 
 def answer_mask(input_mask: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
-    """Computes the feature ``p_mask`` from the other inputs.
+    """Computes the feature ``p_mask``, int32 [B, S], from the other inputs, integers [B, S].
 
-    Args:
-      input_mask: [B, S] integers, 1 at the positions before the padding.
-      segment_ids: [B, S] integers, 1 at the text and the [SEP] after it.
-
-    Returns:
-      [B, S] int32: 0 at [CLS] and in the text, where an answer can be, else 1.
+    It is 0 at [CLS] and in the text, where an answer can be, else 1.
     """
     text = segment_ids * input_mask
     # The last position of the segment is its [SEP].
@@ -179,7 +170,6 @@ class _SquadServer(tf.Module):
     def __call__(
         self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Returns the outputs of the model."""
         features = {
             "input_ids": input_ids,
             "input_mask": input_mask,
@@ -197,16 +187,8 @@ class _SquadServer(tf.Module):
         return outputs | {theirs: tf.identity(outputs[ours]) for theirs, ours in names.items()}
 
 
-def _function(method: Callable, batch_size: int | None, seq_length: int | None) -> Callable:
-    """Makes a `tf.function` of a method with named int32 inputs [batch_size, seq_length]."""
-    shape = [batch_size, seq_length]
-    specs = [tf.TensorSpec(shape, tf.int32, name=name) for name in model_inputs.NAMES]
-    return tf.function(method, input_signature=specs, autograph=False)
-
-
 def _lite_model(server: _SquadServer, max_seq_length: int, path: str) -> bytes:
-    """Builds the bytes of the TensorFlow Lite model for a path."""
-    function = _function(server.__call__, 1, max_seq_length)
+    function = graphs.function_of_ids(server.__call__, model_inputs.NAMES, 1, max_seq_length)
     about = {"inputs": model_inputs.NAMES, "outputs": _LITE_OUTPUTS}
     return litert_export.convert(server, {"serving_default": function}, about, path)
 
@@ -224,15 +206,13 @@ def export_squad(
 
     Args:
       checkpoint: see `checkpoints.choose`.
-      max_seq_length: S of the TensorFlow Lite model.
-      export_dir: folder, made if missing.
     """
     prefix = checkpoints.choose(trained.run_config.output_dir, checkpoint)
     logging.info("Exporting %s", prefix)
     # TensorFlow Lite has no operations to skip padding.
     model = model_to_serve(trained.task, trained.model.config, prefix, skip_padding=False)
     server = _SquadServer(model)
-    server.serve = _function(server.with_reference_names, None, None)
+    server.serve = graphs.function_of_ids(server.with_reference_names, model_inputs.NAMES)
     signatures = {"serving_default": server.serve}
     save_version(server, signatures, os.path.join(export_dir, SAVED_MODEL))
     if trained.task.name == squad_task.V1:
@@ -261,10 +241,7 @@ def _truncate(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 
 class TextPacker(tf.Module):
-    """Turns strings into the inputs of a model.
-
-    Args:
-      max_seq_length: S; longer texts are cut as `glue.convert_example` does.
+    """Turns strings into the inputs of a model; cuts texts longer than S = `max_seq_length`.
 
     Attributes:
       tokenizer: the tokenizer of `graphs.make`.
@@ -323,8 +300,9 @@ def check_cut(rule: long_texts.LongTexts) -> None:
 class TextServer(TextPacker):
     """Answers strings with a classifier or regression model.
 
+    Longer texts than S = `max_seq_length` are cut as `glue.convert_example` does.
+
     Args:
-      max_seq_length: S; longer texts are cut as `glue.convert_example` does.
       labels: K label names by id; empty for regression.
       is_pair: whether the model takes two texts.
       decision: tells where the model abstains: its answer is then `decision.ABSTAINS`.
@@ -414,8 +392,7 @@ class ChoiceServer(TextPacker):
         first = self.tokenizer.encode(tf.repeat(article, shape[1]))
         second = self.tokenizer.encode(endings)[:, -self._max_qa_length :]
         space = self._max_tokens - tf.cast(second.row_lengths(), tf.int32)
-        lengths = tf.minimum(tf.cast(first.row_lengths(), tf.int32), space)
-        first = tf.RaggedTensor.from_tensor(first.to_tensor(), lengths=lengths)
+        first = _truncate(first, tf.minimum(tf.cast(first.row_lengths(), tf.int32), space))
         scores = self._model(self.pack(first, second), training=False)["logits"]
         scores = tf.reshape(scores, shape)
         return {
@@ -446,21 +423,17 @@ def export_ids(model: contracts.Model, export_dir: str) -> str:
     """Writes a SavedModel of int32 ``input_ids``, ``input_mask`` and ``segment_ids`` [B, S].
 
     It returns ``predictions`` [B, S] and ``probabilities`` [B, S, K]; those at the first piece of a
-    word are the word's.
-
-    Args:
-      export_dir: parent of the new folder, see `save_version`.
+    word are the word's. `export_dir`: see `save_version`.
     """
     module = tf.Module()
     module.model = model
-    specs = [tf.TensorSpec([None, None], tf.int32, name=name) for name in model_inputs.NAMES]
 
     def serve(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         features = dict(zip(model_inputs.NAMES, inputs, strict=True))
         outputs = model(features, training=False)
         return {name: outputs[name] for name in ("predictions", "probabilities")}
 
-    module.serve = tf.function(serve, input_signature=specs, autograph=False)
+    module.serve = graphs.function_of_ids(serve, model_inputs.NAMES)
     return save_version(module, {"serving_default": module.serve}, export_dir)
 
 
@@ -535,11 +508,7 @@ class WordServer(TextPacker):
 
 
 def export_text(server: TextPacker, export_dir: str) -> str:
-    """Writes a SavedModel that takes texts, and returns its new folder in ``<export_dir>/text``.
-
-    Args:
-      server: `TextServer`, `WordServer` or `ChoiceServer`, which has the signatures.
-    """
+    """Writes a SavedModel that takes texts, and returns its new folder in ``<export_dir>/text``."""
     return save_version(server, server.signatures, os.path.join(export_dir, "text"))
 
 
@@ -560,10 +529,6 @@ def write(
     ``kind`` string, ``labels`` strings [K], ``max_seq_length`` int32. If tensorflow-text is
     installed, and for all kinds except SQuAD, `TEXT_MODEL` has the signatures of `TextServer`,
     `WordServer` or `ChoiceServer`, and `DESCRIPTION`.
-
-    Args:
-      folder: the folder to write to, in float32 or bfloat16.
-      trained: the model, with its checkpoint.
     """
     # XLA may compile for each number of token rows, of which there are fewer than batch shapes.
     compute = layers.Compute(dtype=folder.precision, skip_padding=True)

@@ -106,7 +106,7 @@ def export(
         measured = _write_model(folder, trained, calibration, weights)
         if check:
             limits = (min_agreement, max_metric_drop)
-            measured = {**measured, **_check_answers(folder, trained, check, *limits)}
+            measured |= _check_answers(folder, trained, check, *limits)
         serving_folder.describe(serving_folder.measured(folder, measured))
     logging.info("Exported to %s", output_dir)
     exported = serving_folder.read(output_dir)
@@ -120,12 +120,7 @@ def _write_model(
     calibration: agreement.Examples | None,
     weights: str,
 ) -> dict[str, Any]:
-    """Writes the model file of a serving folder; returns measurements for its description.
-
-    Args:
-      calibration: examples from which int8 computes its scales; None: not needed.
-      weights: type in which the weights are stored, "float32" or "float16".
-    """
+    """Writes the model file of a serving folder; returns measurements for its description."""
     key = folder.format, folder.precision
     if calibration:
         return CALIBRATED[key](folder, trained, calibration)

@@ -17,7 +17,7 @@ import functools
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
@@ -109,6 +109,10 @@ def _replace(pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
+def _split(pattern: str, behavior: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
+
+
 def _ends_in_final_sigma(text: str) -> bool:
     return text.lower().endswith("ς")
 
@@ -193,9 +197,7 @@ def _sentencepiece(
     else:
         kind = _bpe(tokenizer, model, names)
         if symbols:  # No merge goes across them.
-            pattern = {"Regex": f"[{''.join(map(_escape, symbols))}]"}
-            steps.append({"type": "Split", "pattern": pattern, "behavior": "Isolated"})
-            steps[-1]["invert"] = False
+            steps.append(_split(f"[{''.join(map(_escape, symbols))}]", "Isolated"))
     return {
         "normalizer": {"type": "Sequence", "normalizers": list(_normalizers(tokenizer, model))},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}
@@ -242,7 +244,6 @@ def _check(
 def _unigram(
     tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model, names: list[str]
 ) -> dict[str, Any]:
-    """Returns the description of a unigram model."""
     scores = _scores(tokenizer, model)
     return {
         "type": "Unigram",
@@ -346,11 +347,6 @@ def _wordpiece(
     tokenizer: tokenization.FullTokenizer, with_special_pieces: bool
 ) -> dict[str, dict[str, Any]]:
     """Returns the steps and the model of a WordPiece vocabulary; see `wordpiece`."""
-
-    def alone(belongs: Callable[[str], bool]) -> dict[str, Any]:
-        pattern = {"Regex": tokenization.character_class(belongs)}
-        return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
-
     is_dropped = wordpiece.choose_dropped(tokenizer.rules.drop_private)
     normalizers = [_replace(tokenization.character_class(is_dropped), "")]
     if tokenizer.do_lower_case:
@@ -358,12 +354,10 @@ def _wordpiece(
     if not tokenizer.keep_accents:
         normalizers.append({"type": "NFD"})
         normalizers.append(_replace(tokenization.character_class(wordpiece.is_accent), ""))
-    pattern = {"Regex": tokenization.character_class(str.isspace) + "+"}
-    spaces = {"type": "Split", "pattern": pattern, "behavior": "Removed"}
-    steps = [{**spaces, "invert": False}]
+    steps = [_split(tokenization.character_class(str.isspace) + "+", "Removed")]
     if tokenizer.rules.split_ideographs:
-        steps.append(alone(wordpiece.is_ideograph))
-    steps.append(alone(wordpiece.is_punctuation))
+        steps.append(_split(tokenization.character_class(wordpiece.is_ideograph), "Isolated"))
+    steps.append(_split(tokenization.character_class(wordpiece.is_punctuation), "Isolated"))
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},

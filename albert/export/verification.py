@@ -23,30 +23,20 @@ _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """The result of a check.
+    """The result of a check."""
 
-    Attributes:
-      path: file, folder or prefix that was checked.
-      what: description of the item, such as its kind and its number of records.
-      damage: description of the damage; None if there is none.
-      is_unreadable: whether the system denied reading, so the item may be undamaged.
-    """
-
-    path: str
-    what: str
+    path: str  # file, folder or prefix that was checked
+    what: str  # description, such as its kind and its number of records
     damage: str | None
-    is_unreadable: bool = False
+    is_unreadable: bool = False  # the system denied reading, so the item may be undamaged
 
 
 def check(path: str) -> Iterator[Item]:
-    """Checks a file, a checkpoint, or a folder with all folders below it.
+    """Checks a file, a checkpoint, or a folder with all folders below it; yields sorted by name.
 
     Args:
       path: folder, prefix of a checkpoint, one of its files, or a file of records, safetensors or
         TensorFlow Lite.
-
-    Yields:
-      `Item`s, sorted by name.
     """
     set_of_shard = instance_shards.prefix_of(path)
     prefix = set_of_shard or path.removesuffix(_MANIFEST)
@@ -119,7 +109,6 @@ def _failed(path: str, what: str, error: Exception) -> Item:
 
 
 def _check_export(folder: str, what: str) -> Item:
-    """Compares the files of a folder with its manifest."""
     try:
         return Item(folder, what, manifests.export_mismatch(folder))
     except file_io.UnreadableError as error:
