@@ -129,7 +129,6 @@ class ChoicePredictor(Predictor[Question, Sequence[model_inputs.Cuts], Choice]):
         *,
         skipped: list[str] | None = None,
     ) -> Iterator[Question]:
-        """Yields the questions of a jsonl file; see `read_questions`."""
         return read_questions(lines, name, skipped)
 
     def read(self, path: str, labeled: bool) -> tuple[list[Question], list | None]:

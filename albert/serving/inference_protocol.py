@@ -185,9 +185,7 @@ def read(
     name = value.get("id", "")
     json_shapes.check(name, str, "id")
     if len(name) > _LONGEST_ID:
-        raise file_io.InputError(
-            f"id: expected at most {_LONGEST_ID} characters, found {len(name)}"
-        )
+        raise requests.unexpected("id", f"at most {_LONGEST_ID} characters", len(name))
     parameters = _parameters(value, "", {"binary_data_output": bool})
     inputs = _inputs(value.get("inputs"), body[size:], limits)
     model = hosted.model
@@ -208,9 +206,7 @@ def _check_names(value: dict[str, Any], schema: dict[str, Any], place: str) -> N
     """Rejects fields that a schema does not have."""
     names = schema["properties"].keys()
     if unknown := value.keys() - names:
-        raise file_io.InputError(
-            f"{place}: expected only {', '.join(sorted(names))}, found {min(unknown)!r}"
-        )
+        raise requests.unexpected(place, f"only {', '.join(sorted(names))}", repr(min(unknown)))
 
 
 def _head_size(text: str | None, limit: int) -> int:
@@ -218,9 +214,7 @@ def _head_size(text: str | None, limit: int) -> int:
         return limit
     size = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else -1
     if not 0 <= size <= limit:
-        raise file_io.InputError(
-            f"{HEAD_SIZE}: expected the bytes of the JSON, 0 to {limit}, found {text!r}"
-        )
+        raise requests.unexpected(HEAD_SIZE, f"the bytes of the JSON, 0 to {limit}", repr(text))
     return size
 
 
@@ -232,7 +226,7 @@ def _parameters(owner: dict, place: str, types: dict[str, Any]) -> dict[str, Any
     for name, value in parameters.items():
         if name not in types:
             expected = " or ".join(types)
-            raise file_io.InputError(f"{place}: expected {expected}, found {name!r}")
+            raise requests.unexpected(place, expected, repr(name))
         json_shapes.check(value, types[name], f"{place}.{name}")
     return parameters
 
@@ -253,24 +247,17 @@ def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Arra
         else:
             end = start + max(size, 0)
             if size < 0 or end > len(tail):
-                raise file_io.InputError(
-                    f"{place}: expected {size} bytes after the JSON, found {len(tail) - start}"
-                )
+                raise requests.unexpected(place, f"{size} bytes after the JSON", len(tail) - start)
             values, start = _unpacked(tail[start:end], datatype, place), end
         if len(values) != math.prod(shape):
-            raise file_io.InputError(
-                f"{place}: expected {math.prod(shape)} values for the shape {list(shape)}, found "
-                f"{len(values)}"
+            raise requests.unexpected(
+                place, f"{math.prod(shape)} values for the shape {list(shape)}", len(values)
             )
         if tensor["name"] in inputs:
-            raise file_io.InputError(
-                f"{place}.name: expected each tensor once, found {tensor['name']!r}"
-            )
+            raise requests.unexpected(f"{place}.name", "each tensor once", repr(tensor["name"]))
         inputs[tensor["name"]] = _Array(datatype, shape, values)
     if start != len(tail):
-        raise file_io.InputError(
-            f"the request: expected {start} bytes after the JSON, found {len(tail)}"
-        )
+        raise requests.unexpected("the request", f"{start} bytes after the JSON", len(tail))
     return inputs
 
 
@@ -283,9 +270,10 @@ def _binary_size(tensor: dict[str, Any], datatype: str, place: str) -> int | Non
     expected = ("np", "str") if datatype == tensors.BYTES else ("np",)
     content = parameters.get("content_type", expected[0])
     if content not in expected:
-        raise file_io.InputError(
-            f"{place}.parameters.content_type: expected {' or '.join(expected)} for {datatype}, "
-            f"found {content!r}"
+        raise requests.unexpected(
+            f"{place}.parameters.content_type",
+            f"{' or '.join(expected)} for {datatype}",
+            repr(content),
         )
     return parameters.get("binary_data_size")
 
@@ -293,7 +281,6 @@ def _binary_size(tensor: dict[str, Any], datatype: str, place: str) -> int | Non
 def _type_of(
     tensor: dict[str, Any], place: str, limits: requests.Limits
 ) -> tuple[str, tuple[int, ...]]:
-    """Returns datatype and shape of an input."""
     _check_names(tensor, TENSOR_SCHEMA, place)
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
     json_shapes.check(tensor.get("name"), str, f"{place}.name")
@@ -301,14 +288,13 @@ def _type_of(
     json_shapes.check(shape, [int], f"{place}.shape")
     if datatype != tensors.BYTES and datatype not in _INTEGERS:
         expected = ", ".join((tensors.BYTES, *_INTEGERS))
-        raise file_io.InputError(
-            f"{place}.datatype: expected one of {expected}, found {datatype!r}"
-        )
+        raise requests.unexpected(f"{place}.datatype", f"one of {expected}", repr(datatype))
     assert datatype is not None and shape is not None
     if not 1 <= len(shape) <= 2 or min(shape) < 1 or shape[0] > limits.examples:
-        raise file_io.InputError(
-            f"{place}.shape: expected 1 to {limits.examples} examples and perhaps a second size of "
-            f"at least 1, found {shape}"
+        raise requests.unexpected(
+            f"{place}.shape",
+            f"1 to {limits.examples} examples and perhaps a second size of at least 1",
+            shape,
         )
     return datatype, tuple(shape)
 
@@ -331,8 +317,8 @@ def _unpacked(part: bytes, datatype: str, place: str) -> list:
     if datatype in _INTEGERS:
         kind = np.dtype(_INTEGERS[datatype])
         if len(part) % kind.itemsize:
-            raise file_io.InputError(
-                f"{place}: expected values of {kind.itemsize} bytes, found {len(part)} bytes"
+            raise requests.unexpected(
+                place, f"values of {kind.itemsize} bytes", f"{len(part)} bytes"
             )
         return np.frombuffer(part, kind).tolist()
     values, start = [], 0
@@ -341,14 +327,15 @@ def _unpacked(part: bytes, datatype: str, place: str) -> list:
         size = int.from_bytes(part[start:end], "little")
         start = end + size
         if start > len(part):
-            raise file_io.InputError(
-                f"{place}: expected each text after its length in {_PREFIX} bytes, found "
-                f"{size} bytes announced and {max(len(part) - end, 0)} left"
+            raise requests.unexpected(
+                place,
+                f"each text after its length in {_PREFIX} bytes",
+                f"{size} bytes announced and {max(len(part) - end, 0)} left",
             )
         try:
             values.append(part[end:start].decode())
         except UnicodeDecodeError as error:
-            raise file_io.InputError(f"{place}: expected UTF-8, found {error}") from error
+            raise requests.unexpected(place, "UTF-8", error) from error
     return values
 
 
@@ -358,9 +345,7 @@ def _rows(inputs: dict[str, _Array], form: requests.RequestSchema) -> list[dict[
     sizes = {name: array.shape[0] for name, array in inputs.items()}
     if len(set(sizes.values())) != 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
-        raise file_io.InputError(
-            f"inputs: expected tensors with the same number of rows, found {listed}"
-        )
+        raise requests.unexpected("inputs", "tensors with the same number of rows", listed)
     columns = {}
     for name, array in inputs.items():
         field = form.by_name.get(name)
@@ -368,9 +353,7 @@ def _rows(inputs: dict[str, _Array], form: requests.RequestSchema) -> list[dict[
         if tensor is not None and (array.datatype == tensors.BYTES) != (
             tensor.datatype == tensors.BYTES
         ):
-            raise file_io.InputError(
-                f"inputs: expected {name} as {tensor.datatype}, found {array.datatype}"
-            )
+            raise requests.unexpected("inputs", f"{name} as {tensor.datatype}", array.datatype)
         width = array.shape[1] if len(array.shape) == 2 else 1
         starts = range(0, len(array.values), width)
         # A client may send each of several texts as a row of one value, but words are a list.
@@ -389,28 +372,26 @@ def _ids(inputs: dict[str, _Array], ids: tensors.IdModel) -> requests.Ids:
     """Returns the checked ids of a request."""
     expected = [tensor.name for tensor in ids.inputs]
     if sorted(inputs) != sorted(expected):
-        raise file_io.InputError(
-            f"inputs: expected {', '.join(expected)}, found {', '.join(inputs)}"
-        )
+        raise requests.unexpected("inputs", ", ".join(expected), ", ".join(inputs))
     shape = inputs[expected[0]].shape
     arrays = {}
     for name in expected:
         array = inputs[name]
         if array.datatype == tensors.BYTES or array.shape != shape or len(shape) != 2:
-            raise file_io.InputError(
-                f"inputs: expected {name} as INT32 of the shape [batch, sequence] of all inputs, "
-                f"found {array.datatype} {list(array.shape)}"
+            raise requests.unexpected(
+                "inputs",
+                f"{name} as INT32 of the shape [batch, sequence] of all inputs",
+                f"{array.datatype} {list(array.shape)}",
             )
         limit, low, high = ids.limits[name], min(array.values), max(array.values)
         if low < 0 or high >= limit:
-            raise file_io.InputError(
-                f"inputs: expected {name} of 0 to {limit - 1}, found {low if low < 0 else high}"
+            raise requests.unexpected(
+                "inputs", f"{name} of 0 to {limit - 1}", low if low < 0 else high
             )
         arrays[name] = np.array(array.values, np.int32).reshape(shape)
     if not ids.min_length <= shape[1] <= ids.max_length:
-        raise file_io.InputError(
-            f"inputs: expected {ids.min_length} to {ids.max_length} ids in a sequence, found "
-            f"{shape[1]}"
+        raise requests.unexpected(
+            "inputs", f"{ids.min_length} to {ids.max_length} ids in a sequence", shape[1]
         )
     return requests.Ids(arrays)
 
@@ -426,8 +407,8 @@ def _outputs(value: Any, output_tensors: Sequence[tensors.Tensor], is_binary: bo
         place, name = f"outputs[{number}]", output.get("name")
         _check_names(output, _OUTPUT_SCHEMA, place)
         if not isinstance(name, str) or name not in by_name or name in outputs:
-            raise file_io.InputError(
-                f"{place}.name: expected each of {', '.join(by_name)} at most once, found {name!r}"
+            raise requests.unexpected(
+                f"{place}.name", f"each of {', '.join(by_name)} at most once", repr(name)
             )
         own = _parameters(output, place, {"binary_data": bool}).get("binary_data", is_binary)
         outputs[name] = Output(by_name[name], own)
@@ -438,7 +419,6 @@ def _outputs(value: Any, output_tensors: Sequence[tensors.Tensor], is_binary: bo
 
 
 def _packed(values: np.ndarray, datatype: str) -> bytes:
-    """Returns the bytes of a binary tensor."""
     if datatype == tensors.BYTES:
         texts = [text.encode("utf-8", "replace") for text in values.ravel()]
         return b"".join(len(text).to_bytes(_PREFIX, "little") + text for text in texts)

@@ -264,7 +264,6 @@ def page(described: dict[str, Any], host: str) -> tuple[str, dict[str, str]]:
 
 
 def _section(host: str, path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
-    """Yields the lines of a path."""
     yield f"<h3><b>{method.upper()}</b> <code>{html.escape(path)}</code></h3>"
     yield f"<p>{html.escape(operation['summary'])}</p>"
     content = operation.get("requestBody", {}).get("content", {})

@@ -314,7 +314,6 @@ def _inputs(windows: Sequence[squad_features.SquadFeatures]) -> Arrays:
 def _place(
     example: squad_features.SquadExample, window: squad_features.SquadFeatures, token: int
 ) -> Place:
-    """Returns the `Place` of a token of a window."""
     piece, text = token - window.text_begin, ""
     if 0 <= piece < len(window.piece_start):
         text = example.paragraph_text[window.piece_start[piece] : window.piece_end[piece] + 1]

@@ -48,6 +48,11 @@ class Limits:
     characters: int = 20_000
 
 
+def unexpected(place: str, expected: str, found: object) -> file_io.InputError:
+    """Returns the error of a request that has something else than expected at a place."""
+    return file_io.InputError(f"{place}: expected {expected}, found {found}")
+
+
 # --- values of fields ---------------------------------------------------------------------------
 
 
@@ -57,13 +62,12 @@ def _text(value: Any, place: str) -> str:
         try:
             value = base64.b64decode(value["b64"], validate=True).decode()
         except (binascii.Error, ValueError) as error:
-            raise file_io.InputError(
-                f"{place}.b64: expected UTF-8 text in base64, found {value['b64']!r:.{_MAX_SHOWN}} "
-                f"({error})"
+            raise unexpected(
+                f"{place}.b64", "UTF-8 text in base64", f"{value['b64']!r:.{_MAX_SHOWN}} ({error})"
             ) from error
     json_shapes.check(value, str, place)
     if not value.strip():
-        raise file_io.InputError(f"{place}: expected a text, found an empty one")
+        raise unexpected(place, "a text", "an empty one")
     return value
 
 
@@ -71,9 +75,8 @@ def _masked(value: Any, place: str) -> str:
     text = _text(value, place)
     masks = text.count(_MASK)
     if not 1 <= masks <= _MAX_MASKS:
-        raise file_io.InputError(
-            f"{place}: expected a text with 1 to {_MAX_MASKS} {_MASK} in the place of words, found "
-            f"{masks}"
+        raise unexpected(
+            place, f"a text with 1 to {_MAX_MASKS} {_MASK} in the place of words", masks
         )
     return text
 
@@ -84,12 +87,13 @@ def _words(value: Any, place: str) -> list[str]:
     else:
         words = _text(value, place).split()
     if not words:
-        raise file_io.InputError(f"{place}: expected at least one word, found none")
+        raise unexpected(place, "at least one word", "none")
     for number, word in enumerate(words):
         if not tables.is_name(word):
-            raise file_io.InputError(
-                f"{place}[{number}]: expected a word without tabs, line breaks and halves of "
-                f"surrogate pairs, found {word!r}"
+            raise unexpected(
+                f"{place}[{number}]",
+                "a word without tabs, line breaks and halves of surrogate pairs",
+                repr(word),
             )
     return words
 
@@ -97,14 +101,14 @@ def _words(value: Any, place: str) -> list[str]:
 def _options(value: Any, place: str) -> list[str]:
     json_shapes.check(value, list, place)
     if not 2 <= len(value) <= _MAX_OPTIONS:
-        raise file_io.InputError(f"{place}: expected 2 to {_MAX_OPTIONS} texts, found {len(value)}")
+        raise unexpected(place, f"2 to {_MAX_OPTIONS} texts", len(value))
     return [_text(option, f"{place}[{number}]") for number, option in enumerate(value)]
 
 
 def _count(value: Any, place: str) -> int:
     json_shapes.check(value, int, place)
     if not 1 <= value <= MAX_ANSWERS:
-        raise file_io.InputError(f"{place}: expected 1 to {MAX_ANSWERS}, found {value}")
+        raise unexpected(place, f"1 to {MAX_ANSWERS}", value)
     return value
 
 
@@ -215,19 +219,16 @@ class RequestSchema:
         for name, part in parts.items():
             field = self.by_name.get(name)
             if field is None or field.name in example:
-                raise file_io.InputError(f"{at(name)}: expected {self._expected()}, found {name!r}")
+                raise unexpected(at(name), self._expected(), repr(name))
             example[field.name] = field.read(part, at(name))
         for field in self.required:
             if field.name not in example:
                 names = ", ".join(parts) or "nothing"
-                raise file_io.InputError(
-                    f"{at(field.name)}: expected {self._expected()}, found only {names}"
-                )
+                raise unexpected(at(field.name), self._expected(), f"only {names}")
         length = _characters(example)
         if length > limits.characters:
-            raise file_io.InputError(
-                f"{place or 'the request'}: expected at most {limits.characters} characters, found "
-                f"{length}"
+            raise unexpected(
+                place or "the request", f"at most {limits.characters} characters", length
             )
         example = self._cut(example, _MAX_GROWTH * limits.characters, place)
         return self.optional | example
@@ -238,9 +239,10 @@ class RequestSchema:
         if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= limit:
             return example
         if self.is_split:
-            raise file_io.InputError(
-                f"{place or 'the request'}: expected at most {limit} characters after "
-                "normalization (NFKD), found more"
+            raise unexpected(
+                place or "the request",
+                f"at most {limit} characters after normalization (NFKD)",
+                "more",
             )
         return _map_texts(lambda text: _start(text, limit // len(texts)), example)
 
@@ -419,7 +421,7 @@ def parse(body: bytes) -> Any:
     try:
         return file_io.parse_json(body.decode())
     except UnicodeDecodeError as error:
-        raise file_io.InputError(f"the request: expected JSON in UTF-8, found {error}") from error
+        raise unexpected("the request", "JSON in UTF-8", error) from error
     except file_io.InputError as error:
         raise file_io.InputError(f"the request: not valid JSON: {error}") from error
 
@@ -436,9 +438,7 @@ def read_all(
     json_shapes.check(values, list, name)
     assert isinstance(values, list)
     if not 1 <= len(values) <= limits.examples:
-        raise file_io.InputError(
-            f"{name}: expected 1 to {limits.examples} examples, found {len(values)}"
-        )
+        raise unexpected(name, f"1 to {limits.examples} examples", len(values))
     return [
         form.read(value, f"{name}[{i}]", limits, (name, i) if in_columns else None)
         for i, value in enumerate(values)
@@ -452,9 +452,7 @@ def read(body: bytes, form: RequestSchema, limits: Limits) -> OwnRequest:
     if _EXAMPLES not in value:
         return OwnRequest([form.read(value, "", limits)], is_list=False)
     if len(value) > 1:
-        raise file_io.InputError(
-            f"the request: expected only {_EXAMPLES}, found {', '.join(value)}"
-        )
+        raise unexpected("the request", f"only {_EXAMPLES}", ", ".join(value))
     examples = read_all(value[_EXAMPLES], _EXAMPLES, form, limits)
     return OwnRequest(examples, is_list=True)
 

@@ -2,11 +2,9 @@
 
 import functools
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import prometheus_client
-from prometheus_client import metrics_core
 
 import albert
 
@@ -15,31 +13,6 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 prometheus_client.disable_created_metrics()  # times at which each metric was created
-
-
-class _States:
-    """Collector of the states of models; `models` is that of `Metrics`."""
-
-    def __init__(self, models: Callable[[], Iterable[tuple[str, int, bool]]]) -> None:
-        self._models = models
-
-    def describe(self) -> Iterator[Any]:
-        """Yields nothing: names are checked when they are collected."""
-        yield from ()
-
-    def collect(self) -> Iterator[Any]:
-        """Yields the metrics of the moment."""
-        waiting = metrics_core.GaugeMetricFamily(
-            "albert_model_waiting_rows", "Texts or questions that wait, by model.", labels=["model"]
-        )
-        ready = metrics_core.GaugeMetricFamily(
-            "albert_model_ready", "1 when the model answers requests.", labels=["model"]
-        )
-        for name, rows, is_ready in self._models():
-            waiting.add_metric([name], rows)
-            ready.add_metric([name], float(is_ready))
-        yield waiting
-        yield ready
 
 
 class Metrics:
@@ -87,13 +60,11 @@ class Metrics:
             prometheus_client.Gauge(name, help, registry=registry).set_function(read)
 
     def _counter(self, name: str, help: str, *labels: str) -> prometheus_client.Counter:
-        """Adds a counter, which counts for each value of its labels."""
         return prometheus_client.Counter(name, help, labels, registry=self._registry)
 
     def _histogram(
         self, name: str, help: str, buckets: Sequence[float], *labels: str
     ) -> prometheus_client.Histogram:
-        """Adds a histogram, which counts for each value of its labels."""
         return prometheus_client.Histogram(
             name, help, labels, registry=self._registry, buckets=buckets
         )
@@ -104,14 +75,25 @@ class Metrics:
             "albert_model_requests_total", "Requests by model and status.", "model", "status"
         )
         self._model_rows = self._histogram(
-            "albert_model_batch_rows", "Texts or questions computed together, by model.",
-            _ROWS, "model",
-        )  # fmt: skip
+            "albert_model_batch_rows",
+            "Texts or questions computed together, by model.",
+            _ROWS,
+            "model",
+        )
         self._model_batch_seconds = self._histogram(
-            "albert_model_batch_seconds", "Seconds of computing a batch, by model.",
-            _SECONDS, "model",
-        )  # fmt: skip
-        self._registry.register(_States(models))
+            "albert_model_batch_seconds",
+            "Seconds of computing a batch, by model.",
+            _SECONDS,
+            "model",
+        )
+        self._models = models
+        self._model_waiting, self._model_ready = (
+            prometheus_client.Gauge(name, help, ["model"], registry=self._registry)
+            for name, help in (
+                ("albert_model_waiting_rows", "Texts or questions that wait, by model."),
+                ("albert_model_ready", "1 when the model answers requests."),
+            )
+        )
 
     def _add_process(self) -> None:
         """Adds memory, processor time and open files of this process, and what it was built of."""
@@ -145,4 +127,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """Returns the text of all metrics."""
+        for name, rows, is_ready in self._models():
+            self._model_waiting.labels(name).set(rows)
+            self._model_ready.labels(name).set(is_ready)
         return prometheus_client.generate_latest(self._registry)

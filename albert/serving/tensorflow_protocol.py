@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from albert.io import file_io, json_shapes
+from albert.io import json_shapes
 from albert.serving import hosted_models, requests, tensors
 
 MODELS = "/v1/models"
@@ -91,13 +91,14 @@ def read(body: bytes, form: requests.RequestSchema, limits: requests.Limits) -> 
     names = {"instances", "inputs"} & value.keys()
     unknown = value.keys() - {"instances", "inputs", "signature_name"}
     if len(names) != 1 or unknown:
-        raise file_io.InputError(
-            "the request: expected instances or inputs and perhaps signature_name, found "
-            f"{', '.join(value) or 'nothing'}"
+        raise requests.unexpected(
+            "the request",
+            "instances or inputs and perhaps signature_name",
+            ", ".join(value) or "nothing",
         )
     signature = value.get("signature_name", SIGNATURE)
     if signature != SIGNATURE:
-        raise file_io.InputError(f"signature_name: expected {SIGNATURE!r}, found {signature!r}")
+        raise requests.unexpected("signature_name", repr(SIGNATURE), repr(signature))
     if "instances" in value:
         instances = value["instances"]
         if form.bare and isinstance(instances, list):
@@ -129,7 +130,5 @@ def _rows(inputs: object, form: requests.RequestSchema) -> list[dict]:
     sizes = {name: len(column) for name, column in inputs.items()}
     if len(set(sizes.values())) != 1:
         counts = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "nothing"
-        raise file_io.InputError(
-            f"inputs: expected fields with the same number of values, found {counts}"
-        )
+        raise requests.unexpected("inputs", "fields with the same number of values", counts)
     return [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]

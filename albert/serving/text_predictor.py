@@ -69,21 +69,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
 
     # --- examples ---
 
-    def columns_of(self, form: str, **columns: str | None) -> tables.Columns:
-        """Returns the `tables.Columns` of a file without labels.
-
-        Args:
-          form: one of `input_forms`.
-          columns: text, text_pair or guid, to replace the columns of the training; None: keep it,
-            "": no such column.
-        """
-        if form == "txt":
-            return tables.Columns(self.columns.text, self.columns.text_pair, None, None)
-        changes: dict[str, Any] = {
-            name: column or None for name, column in columns.items() if column is not None
-        }
-        return dataclasses.replace(self.columns, label=None, **changes)
-
     def read_lines(
         self,
         lines: Iterable[bytes],
@@ -93,8 +78,18 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         skipped: list[str] | None = None,
         **columns: str | None,
     ) -> Iterator[glue.InputExample]:
-        """Yields an example for each row; see `Predictor` and, for `columns`, `columns_of`."""
-        used = self.columns_of(form, **columns)
+        """Yields an example for each row; see `Predictor`.
+
+        Args:
+          columns: text, text_pair or guid, to replace the columns of the training; None: keep it,
+            "": no such column.
+        """
+        changes: dict[str, Any] = {
+            name: column or None for name, column in columns.items() if column is not None
+        }
+        used = dataclasses.replace(self.columns, label=None, **changes)
+        if form == "txt":
+            used = tables.Columns(self.columns.text, self.columns.text_pair, None, None)
         return self.examples_of(tables.read_rows(lines, name, form, used), used, skipped)
 
     def examples_of(
@@ -252,7 +247,6 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
         prediction_files.write_predictions(file, form, self.names, rows, extra)
 
     def _named(self, result: prediction_files.Prediction) -> prediction_files.Prediction:
-        """Returns a prediction whose labels are those of `names`."""
         if self.names == self.labels:
             return result
         names = dict(zip(self.labels, self.names, strict=True))
