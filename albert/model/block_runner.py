@@ -32,12 +32,13 @@ class BlockRunner:
         self._rows, self._compute, self._training = rows, compute, training
         # Blocks differ in their weights, which are arguments: one trace serves all of them.
         self._run = self._make_pass(blocks[0])
-        if len(blocks) > 1:
-            self._run = trace_once(self._run)
+        if len(blocks) > 1 and tf.inside_function():
+            self._run = tf.function(self._run, autograph=False)
         self._uses = collections.Counter(x for block in blocks for x in block.sublayers)
-        # Each part of the batch adds up its own gradients.
+        # Each part of the batch adds up its own gradients: TensorFlow adds up those of shared
+        # weights once it has the gradient of every use, and all uses behind a barrier count as one.
         self._weights = {
-            sublayer: shared_weight_barrier(shared) for sublayer, shared in weights.items()
+            sublayer: tuple(map(_barrier, shared)) for sublayer, shared in weights.items()
         }
 
     def __call__(
@@ -76,15 +77,6 @@ class BlockRunner:
         if self._training and self._compute.recompute:
             run = recompute_in_backward(run)
         return run
-
-
-def shared_weight_barrier(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-    """Returns the same weights for a part of the batch.
-
-    TensorFlow adds up the gradients of shared weights once it has the gradient of every use. All
-    uses behind this barrier count as one.
-    """
-    return tuple(_barrier(x) for x in weights)
 
 
 @tf.custom_gradient
@@ -129,8 +121,3 @@ def recompute_in_backward(run: Callable) -> Callable:
         return function(hidden, *weights)
 
     return run_without_activations
-
-
-def trace_once(run: Callable) -> Callable:
-    """Makes ``run(hidden, weights, seeds)`` a function of the current graph, traced once."""
-    return tf.function(run, autograph=False) if tf.inside_function() else run

@@ -294,10 +294,6 @@ def _read_description(name: str) -> _Json:
     return description
 
 
-def _vocabulary_in(path: str, description: _Json) -> str:
-    return os.path.join(path, description["spm_model_file"] or description["vocab_file"])
-
-
 def _without_file_names(description: _Json) -> _Json:
     """Returns a description without the entries for files, whose contents are compared instead."""
     file_entries = ("spm_model_file", "vocab_file", sources.RECORDED_CONFIG)
@@ -324,7 +320,8 @@ def _differing_files(
     if file_io.exists(name):
         recorded = configuration.AlbertConfig.from_json_file(name).to_dict()
         differing = _differing_entries(recorded, config.to_dict())
-    ours, there = cast(str, source.vocabulary), _vocabulary_in(path, description)
+    ours = cast(str, source.vocabulary)
+    there = os.path.join(path, description["spm_model_file"] or description["vocab_file"])
     if file_io.exists(there) and not are_same_vocabularies(ours, there):
         differing.append(f"the vocabulary {there} (here {ours})")
     return differing
@@ -337,8 +334,8 @@ def copy_vocabulary(path: str, source: sources.Source) -> None:
     vocabulary, target = cast(str, source.vocabulary), os.path.join(path, name)
     if vocabulary.endswith(".json"):
         file_io.write_text(target, wordpiece.vocab_text(wordpiece.load_vocab(vocabulary)))
-    else:
-        _copy(vocabulary, target)
+    elif not (file_io.exists(target) and file_io.sha256(vocabulary) == file_io.sha256(target)):
+        file_io.copy(vocabulary, target)
 
 
 def are_same_vocabularies(one: str, other: str) -> bool:
@@ -369,11 +366,6 @@ def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextR
     own_rules = sources.rules_beside(checkpoint, rules)
     tokenization.load(vocabularies[0], own_rules)
     return own_rules
-
-
-def _copy(source: str, target: str) -> None:
-    if not (file_io.exists(target) and file_io.sha256(source) == file_io.sha256(target)):
-        file_io.copy(source, target)
 
 
 def described_head(path: str) -> head_config.Head | None:

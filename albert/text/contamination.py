@@ -118,23 +118,18 @@ def _files(name: str, data_dir: str | None) -> list[str]:
 
 def _texts(path: str) -> Iterator[str]:
     """Yields the texts of a file: fields of a table, strings of JSON (or JSON lines)."""
-    if path.endswith(".tsv"):
-        with file_io.open_input(path, "contamination", "rb") as file:
-            for _, line in file_io.text_lines(file, path):
-                yield from line.rstrip("\r\n").split("\t")
-        return
-    if os.path.basename(path) != "all.txt":  # the merged passages of RACE, one per line
+    is_table = path.endswith(".tsv")
+    if not is_table and os.path.basename(path) != "all.txt":
         yield from _strings(file_io.read_json(path, "contamination", max_bytes=None))
         return
     with file_io.open_input(path, "contamination", "rb") as file:
-        for number, line in file_io.text_lines(file, path):
-            if line.strip():
-                try:
-                    yield from _strings(file_io.parse_json(line))
-                except file_io.InputError as error:
-                    raise file_io.InputError(
-                        f"contamination: {path} line {number} is not JSON: {error}"
-                    ) from error
+        lines = file_io.text_lines(file, path)
+        if is_table:
+            for _, line in lines:
+                yield from line.rstrip("\r\n").split("\t")
+        else:  # the merged passages of RACE, one per line
+            for _, value in corpus_cleaning.json_values(lines, f"contamination: {path}"):
+                yield from _strings(value)
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -199,14 +199,19 @@ def _count_lines(lines: Iterable[bytes], counts: collections.Counter[str]) -> It
         yield line
 
 
-def _json_texts(numbered: Iterable[tuple[int, str]], path: str, field: str) -> Iterator[str]:
+def json_values(numbered: Iterable[tuple[int, str]], path: str) -> Iterator[tuple[int, object]]:
+    """Yields (number, value) of the lines of JSON in a file; skips blank lines."""
     for number, line in numbered:
         if not line.strip():
             continue
         try:
-            value = file_io.parse_json(line)
+            yield number, file_io.parse_json(line)
         except file_io.InputError as error:
             raise file_io.InputError(f"{path} line {number} is not JSON: {error}") from error
+
+
+def _json_texts(numbered: Iterable[tuple[int, str]], path: str, field: str) -> Iterator[str]:
+    for number, value in json_values(numbered, path):
         text = value.get(field) if isinstance(value, dict) else None
         if not isinstance(text, str):
             problem = "the line is not an object"

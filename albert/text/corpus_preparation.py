@@ -94,14 +94,13 @@ def prepare(
     index = None
     if preparation.contamination:
         index = contamination.build(preparation.contamination, preparation.data_dir)
-    corpus_cleaning.Cleaner(preparation.cleaning)  # Fails here if a package is missing.
+    cleaner = corpus_cleaning.Cleaner(preparation.cleaning)  # Fails if a package is missing.
     with file_io.writing(output_dir), _unfinished(output_dir, preparation, index) as parts:
         counts, skipped = _read(input_paths, parts, preparation, index, num_workers)
         documents = _Documents(parts, len(input_paths))
         with file_io.atomic_folder(output_dir, REPORT) as folder:
             gone = _duplicates(documents, preparation.near_duplicate_threshold, counts)
             boilerplate = _boilerplate(documents, gone, preparation.max_line_repeats)
-            cleaner = corpus_cleaning.Cleaner(preparation.cleaning)
             statistics = _write(documents, gone, boilerplate, cleaner, folder, counts)
             if not statistics["documents"]:
                 raise file_io.InputError(_describe_nothing(input_paths, counts, skipped))
@@ -365,7 +364,7 @@ class _Documents:
                         yield content.decode()
                     place += 1
 
-    def duplicates(self) -> Iterator[dict[str, Any]]:
+    def overlaps(self) -> Iterator[dict[str, Any]]:
         """Yields the overlaps with evaluation sets, a dict each."""
         for number in range(self.num_files):
             with file_io.open_file(_part(self._folder, number, "found"), "rb") as file:
@@ -505,7 +504,7 @@ def _contamination_report(
     texts = collections.defaultdict(set)
     path = os.path.join(folder, "contamination.jsonl")
     with file_io.open_file(path, "w") as file:
-        for row in documents.duplicates():
+        for row in documents.overlaps():
             texts[row["set"]].add(row["text"])
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     sets = {name: {**index.counts[name], "texts_found": len(texts[name])} for name in index.names}
