@@ -105,8 +105,7 @@ def given_columns(settings: Settings, input_format: str) -> dict[str, str]:
 def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
     """Returns the formats of input and output, from the flags or the file names.
 
-    Args:
-      inputs, outputs: possible formats; the first is that of standard input or output.
+    The first of the possible ones is that of standard input or output.
     """
     from albert.io import tables
 
@@ -208,8 +207,7 @@ def answer(
 def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Iterator[Any]:
     """Returns the examples after all were read, so that a mistake is found before long work.
 
-    Args:
-      file: the input, to read it twice; None if it can only be read once, and is kept in memory.
+    Reads the file twice; without one, the examples are kept in memory.
     """
     if file is None:
         return iter(list(read()))

@@ -46,12 +46,7 @@ class CommandLine:
         return dataclasses.replace(self, flags=changed)
 
     def recorder(self, source: sources.Source, teacher: str | None = None) -> run_session.Recorder:
-        """Returns the recorder of the run.
-
-        Args:
-          source: the initial model.
-          teacher: checkpoint or folder of its teacher.
-        """
+        """Returns the recorder of the run; `teacher`: its checkpoint or folder."""
         return run_session.Recorder(
             script=self.script,
             command=["python", "-m", f"albert.{self.script}", *self.words],

@@ -24,12 +24,12 @@ def set_defaults(
 ) -> None:
     """Replaces the defaults of flags with values of environment variables.
 
-    A flag that may be given several times takes values separated by commas.
+    A flag that may be given several times takes values separated by commas. Empty values count as
+    missing.
 
     Args:
       flag_values: the flags, not parsed yet.
       names: names of the flags that variables may set.
-      variables: the environment; empty values count as missing.
     """
     for name in names:
         text = variables.get(variable_of(name))

@@ -113,10 +113,7 @@ class Command(abc.ABC):
     def export(  # noqa: B027 (not every command exports)
         self, export_dir: str, inputs: Inputs, prepared: Prepared, engine: "Engine"
     ) -> None:
-        """Writes SavedModels of the engine's model to new folders in `export_dir`.
-
-        All workers call it.
-        """
+        """Writes SavedModels to new folders in `export_dir`; all workers call it."""
 
 
 def run(command: Command, values: flags.FlagValues, script: str) -> None:
@@ -294,10 +291,7 @@ def find_class_weights(
 ) -> dict[str, float]:
     """Returns {label: its weight in the training loss}; {} if all count the same.
 
-    A run that does not train keeps those of its folder.
-
-    Args:
-      find: returns {label: weight} for the value of --class_weights.
+    `find` returns them for --class_weights. A run that does not train keeps those of its folder.
     """
     folder, source = settings.trained_folder, settings.class_weights
     existing = class_weights.described(model_folder.described_settings(folder) or {})
@@ -340,8 +334,7 @@ def model_to_export(
 def needs_new_head(command: Command, inputs: Inputs, prepared: Prepared) -> bool | None:
     """Returns whether the run cannot use the head of the model that it starts from, and logs why.
 
-    None means that only the sizes of the head can tell. A run that does not train must not need a
-    new head.
+    None means that only the sizes of the head can tell. Without training, such a model is rejected.
     """
     settings, description = command.settings, prepared.description
     if not settings.do_train:

@@ -415,10 +415,7 @@ class StepSettings(Settings):
 
         Your own data has other defaults than the tasks of the reference: 3 epochs but at least 200
         steps, 10% of warm-up (On the Stability of Fine-tuning BERT, Mosbach et al., 2021), and an
-        evaluation for each epoch, but not more than 20.
-
-        Args:
-          count: returns the number of training examples; called only if it is needed.
+        evaluation for each epoch, but not more than 20. The examples are counted only if needed.
         """
         is_bound = {"train_step", "num_train_epochs"} & self.given
         if not (self.do_train and ("num_train_epochs" in self.given or is_own_data)):

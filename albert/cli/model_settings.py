@@ -159,8 +159,7 @@ class ModelToUse(ModelFiles):
     def find_described_head(self, do_train: bool, folder: str) -> "model_labels.ModelHead | None":
         """Returns the head of the model that a run starts from or uses; None if it is unknown.
 
-        Args:
-          folder: that of the model that is used without training, if it describes one.
+        Without training this is the model of `folder`, if it describes one.
         """
         from albert.tasks import model_labels
 

@@ -97,15 +97,13 @@ class Group:
     """Settings of one concern.
 
     Attributes:
-      given: names of the flags among its fields that the user gave, whatever their values.
-      section: section of ``--help`` that shows the flags.
       sections: {other section: names of its flags, with blanks between}. Groups that are derived
         from this one may define these flags.
     """
 
-    section: ClassVar[str] = OWN
+    section: ClassVar[str] = OWN  # of ``--help``
     sections: ClassVar[Mapping[str, str]] = {}
-    given: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()  # flags among the fields that the user gave
 
     def refuse_given(self, purpose: str, *names: str) -> None:
         """Rejects flags, named without dashes, that have a value: they are only for `purpose`."""
@@ -124,11 +122,7 @@ class Group:
 
 
 class PrecisionParser(flags.EnumParser):
-    """Parser of precision names; bfloat16 means mixed_bfloat16, and float16 mixed_float16.
-
-    Args:
-      names: names that the script uses; `parse` returns one of them.
-    """
+    """Parser of names of a script's precisions; bfloat16 and mixed_bfloat16 mean the same."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {self._other(name): name for name in names if _HALF.fullmatch(name)}
@@ -190,8 +184,7 @@ def _type_of(annotation: Any) -> type:
 def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type, Flag]]:
     """Yields name, type and `Flag` of each flag of a group, including nested groups.
 
-    Args:
-      defaults: {name of a flag: its default} that replace those of the group.
+    `defaults` replace those of flags, by name.
     """
     hints = typing.get_type_hints(kind)
     defaults = defaults or {}

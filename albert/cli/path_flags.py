@@ -29,11 +29,7 @@ class Path:
         return _ListParser() if is_list else _PathParser(self)
 
     def existing(self, value: str | tuple[str, ...] | None, settings: Any) -> Iterator[str]:
-        """Yields the existing files that a value stands for; remote ones need not exist.
-
-        Args:
-          settings: settings of the command, on which `files` may depend.
-        """
+        """Yields the existing files that a value stands for; remote ones need not exist."""
         endings = self.files(settings) if callable(self.files) else self.files
         if not value:
             yield from (_STANDARD_INPUT,) if self.or_stdin else ()
@@ -127,12 +123,7 @@ def _text(value: str | Sequence[str]) -> str:
 
 
 def _refuse(output_flag: str, output: str, input_flag: str, input_file: str) -> NoReturn:
-    """Raises the error of an output that is an input.
-
-    Args:
-      output, input_file: paths of the same file.
-      input_flag: flag and value that name the input, or "standard input".
-    """
+    """Raises the error of an output that is an input, which a flag and its value name."""
     same = "" if input_file in (output, _STANDARD_INPUT) else f", the same file as {input_file}"
     raise file_io.InputError(
         f"--{output_flag} would replace {output}{same}, which this command reads ({input_flag}): "

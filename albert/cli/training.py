@@ -350,8 +350,6 @@ class Schedule(options.Group):
         """Returns how the run is judged; None: no check for learning.
 
         Args:
-          learning_rate: number or "auto", for the advice.
-          warmup_fraction: fraction of the steps that are warm-up.
           recipe: file or page with settings to try; None: no check.
         """
         return None

@@ -86,8 +86,7 @@ def message(path: str, reason: str, need: int | None, free: int | None) -> str:
     """Returns the message for a full disk.
 
     Args:
-      path: file or folder that could not be written.
-      need: bytes that it needs; None if unknown.
+      need: bytes of the file or folder; None if unknown.
       free: bytes that are free on its disk without the unfinished file; None if unknown.
     """
     text = f"cannot write {path}: {reason}"
@@ -210,8 +209,7 @@ def listdir(path: str) -> list[str]:
 def glob(pattern: str) -> list[str]:
     """Returns the sorted paths that match a shell pattern; ``**`` is any number of local folders.
 
-    Raises:
-      InputError: the pattern is remote and has ``**``, which TensorFlow reads as ``*``.
+    Rejects it in remote patterns, where TensorFlow reads it as ``*``.
     """
     if not is_remote(pattern):
         return sorted(_glob.glob(pattern, recursive=True))
@@ -441,10 +439,7 @@ def atomic_writer_or_stdout(path: str | None) -> contextlib.AbstractContextManag
 def atomic_writer(path: str, mode: str = "w", count: int | None = None) -> Iterator[IO[Any]]:
     """Opens a temporary file that replaces `path` only if the block succeeds.
 
-    A stream, see `is_stream`, is written to itself.
-
-    Args:
-      count: number of bytes that will be written, if known.
+    A stream, see `is_stream`, is written to itself. `count`: number of bytes to write, if known.
     """
     if is_stream(path):
         with room_for(path, count), _open_stream(path, mode) as stream:
@@ -468,13 +463,10 @@ def check_folder_of(path: str | None, flag: str) -> None:
 def atomic_folder(path: str, last: str) -> Iterator[str]:
     """Makes a temporary folder, whose files move to the folder `path` only if the block succeeds.
 
-    Other files in `path` stay.
+    Other files in `path` stay; one of the same name with other content is an error.
 
     Args:
       last: name of the file that makes the others valid.
-
-    Raises:
-      InputError: `path` has a file of the same name with other content.
     """
     path = str(path).rstrip("/")
     new = not exists(path)
@@ -622,11 +614,7 @@ def encoding_advice(content: bytes) -> str:
 
 
 def check_line_ends(content: bytes, name: str) -> None:
-    """Rejects a text whose lines end in carriage returns alone, as on old Macs.
-
-    Args:
-      content: at least the first two lines of the text.
-    """
+    """Rejects a text whose lines end in carriage returns alone; needs its first two lines."""
     line, _, rest = content.partition(b"\n")
     if not rest and b"\r" in line.rstrip(b"\r"):
         raise InputError(
@@ -683,11 +671,7 @@ def parse_json(text: str | bytes) -> object:
 def read_json(
     path: str, what: str, kind: type[dict] | type[list] | None = None, max_bytes: int | None = SMALL
 ) -> Any:
-    """Reads a JSON file that the user named, see `read_bytes`.
-
-    Args:
-      kind: `dict` or `list`, if only an object or a list is valid.
-    """
+    """Reads a JSON file that the user named, see `read_bytes`; None: of any `kind`."""
     text = read_text(path, what, max_bytes)
     try:
         value = parse_json(text)

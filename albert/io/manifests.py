@@ -87,10 +87,8 @@ def _files(folder: str, start: str = "") -> Iterator[str]:
 def export_mismatch(folder: str, name: str | None = None) -> str | None:
     """Returns how an exported model differs from its manifest; None if it does not, or has none.
 
-    Files that were added later are ignored. Raises as `mismatch` does.
-
-    Args:
-      name: name of the only file to check; None: all.
+    Ignores files that were added later, and checks only the file `name` if given. Raises as
+    `mismatch` does.
     """
     path = os.path.join(folder, NAME)
     if not file_io.exists(path):

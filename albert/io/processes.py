@@ -65,10 +65,7 @@ def num_cores() -> int:
 def end_with_parent(parent: int) -> None:
     """Has this process end when its parent ends, even if the parent is killed.
 
-    Outside Linux only workers can do that, not programs.
-
-    Args:
-      parent: process id of the parent, which may have ended already.
+    Outside Linux only workers can do that, not programs. The parent may have ended already.
     """
     if _PRCTL:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -120,10 +117,8 @@ def run(
 def call(function: Callable[..., R], *arguments: object) -> R:
     """Returns the result of a function that lets Python handle no signal for minutes.
 
-    Calls it in another process, which a signal to this one ends at once.
-
-    Args:
-      function: of a module; arguments, result and errors must survive pickling.
+    Calls it in another process, which a signal to this one ends at once. The function (of a
+    module), its arguments, result and errors must survive pickling.
 
     Raises:
       WorkerLost: the process was killed. Errors of the function are raised as they are.

@@ -40,8 +40,7 @@ def explained() -> Iterator[None]:
 def needed(message: str) -> Iterator[None]:
     """Makes imports of optional packages inside raise file_io.InputError if one is missing.
 
-    Args:
-      message: what needs the package, and how to install it; "{error}" in it becomes the error.
+    The message says what needs the package, and how to install it; "{error}" becomes the error.
     """
     try:
         yield

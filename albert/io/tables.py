@@ -17,9 +17,8 @@ from typing import Any, TypeGuard, TypeVar
 from albert.io import file_io
 
 _MAX_FIELD = 2**31 - 1  # characters of a csv field; by default Python reads 131,072
-# Tabs, line breaks, halves of surrogate pairs.
 _PLAIN_NAME = re.compile(r"[^\s,'\"]([^,'\"\t\r\n]*[^\s,'\"])?")
-NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"
+NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"  # tabs, line breaks, halves of surrogate pairs
 # Python does not parse numbers with thousands of digits.
 _WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
 
@@ -65,12 +64,9 @@ def format_of(path: str, formats: Sequence[str] = ("csv", "tsv", "jsonl")) -> st
 
 
 def name_list(names: Iterable[str], maximum: int | None = None) -> str:
-    """Returns names of labels or columns for a message, with commas between.
+    """Returns at most `maximum` names of labels or columns for a message, with commas between.
 
     Names that could be read as several, or overlooked, are in quotes.
-
-    Args:
-      maximum: number of names to show; None for all.
     """
     shown = list(names)
     end = ", …" if maximum is not None and len(shown) > maximum else ""
@@ -170,14 +166,11 @@ FORMATS: dict[str, Callable[[Iterable[bytes], str, Any], Iterator[Row]]] = {
 
 
 def read_rows(lines: Iterable[bytes], name: str, form: str, columns: Any = None) -> Iterator[Row]:
-    """Reads the rows of a file.
+    """Yields the rows of a file: of texts by column, in jsonl of any values.
 
     Args:
       form: key of `FORMATS`; "txt" holds one text per line, or two with a tab between.
       columns: `Columns` of rows of "txt".
-
-    Yields:
-      (place, row): file and line for messages, and a dict by column, of str except for jsonl.
     """
     return FORMATS[form](lines, name, columns)
 
@@ -221,14 +214,11 @@ def value_of(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -
 
 
 def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) -> str:
-    """Returns the text in a column of a row.
+    """Returns the text in a column of a row; if there is none, raises `NoTextError`.
 
     Args:
       flag: the flag that names the column.
       place: file and line, for messages.
-
-    Raises:
-      NoTextError: it holds no text.
     """
     value = value_of(row, column, flag, place)
     if is_blank(value):
