@@ -122,7 +122,7 @@ class Group:
 
 
 class PrecisionParser(flags.EnumParser):
-    """Parser of names of a script's precisions; bfloat16 and mixed_bfloat16 mean the same."""
+    """Parser of names of precisions, with and without "mixed_"; returns the names of the script."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {self._other(name): name for name in names if _HALF.fullmatch(name)}

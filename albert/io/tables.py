@@ -166,7 +166,7 @@ FORMATS: dict[str, Callable[[Iterable[bytes], str, Any], Iterator[Row]]] = {
 
 
 def read_rows(lines: Iterable[bytes], name: str, form: str, columns: Any = None) -> Iterator[Row]:
-    """Yields the rows of a file: of texts by column, in jsonl of any values.
+    """Yields the rows of a file, whose values are texts, in jsonl any values of JSON.
 
     Args:
       form: key of `FORMATS`; "txt" holds one text per line, or two with a tab between.
