@@ -63,7 +63,7 @@ class Flag:
     allow_override: bool = False  # whether a library may define the same flag, a path, later
     repeated: bool = False  # may be given several times, each with one value of a tuple
     path: path_flags.Path | None = None  # what the value names
-    section: str = ""  # of ``--help``; "": that of the group
+    section: str = ""  # of ``--help``; see `Group.sections`
 
 
 _Kind = TypeVar("_Kind", bound="Group")
@@ -194,9 +194,8 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
             yield from _rows(inner, {**changed, **defaults})
         elif _FLAG in field.metadata:
             row = field.metadata[_FLAG]
-            row = dataclasses.replace(row, section=row.section or _section(kind, field.name))
-            if field.name in defaults:
-                row = dataclasses.replace(row, default=defaults[field.name])
+            default = defaults.get(field.name, row.default)
+            row = dataclasses.replace(row, default=default, section=_section(kind, field.name))
             yield field.name, _type_of(hints[field.name]), row
 
 
