@@ -162,7 +162,6 @@ class Result:
         """Returns "overall" scores, and {name: scores} as "fields", "phenomena", "paradigms"."""
 
         def entry(tally: Tally) -> dict[str, float]:
-            """Returns both accuracies and the numbers of pairs and ties by name."""
             return {
                 "accuracy": tally.accuracy,
                 "accuracy_ties_right": tally.accuracy_ties_right,

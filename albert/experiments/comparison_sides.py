@@ -32,7 +32,6 @@ class PredictionFile(Run):
         return runs.FINISHED
 
     def _values(self) -> dict[str, float]:
-        """Returns {name: value} of the metrics of its predictions."""
         return {name: metric.value for name, metric in self.predictions.metrics.items()}
 
     @property

@@ -70,7 +70,6 @@ class ExportedRun:
 
 
 def _hash(value: object) -> str:
-    """Returns the SHA-256 of a value of JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -117,7 +116,6 @@ def _export(run: Run) -> ExportedRun:
 
 
 def _time(text: str) -> float:
-    """Returns the seconds since 1970 of a time in ISO 8601."""
     return datetime.datetime.fromisoformat(text).timestamp()
 
 

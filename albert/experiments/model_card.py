@@ -333,18 +333,15 @@ def to_yaml(value: dict) -> str:
         def represent_mapping(
             self, tag: str, mapping: object, flow_style: bool | None = None
         ) -> "yaml.MappingNode":
-            """Returns the node of a mapping, in the style of the library."""
             node = super().represent_mapping(tag, mapping, flow_style)
             for key, _ in node.value:
                 key.style = None  # no quotes
             return node
 
         def ignore_aliases(self, data: object) -> bool:
-            """Returns that no value is written as an alias of an equal one."""
             return True
 
     def represent_text(dumper: "yaml.SafeDumper", text: str) -> "yaml.ScalarNode":
-        """Returns the node of a text in quotes."""
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
 
     Dumper.add_representer(str, represent_text)

@@ -69,7 +69,6 @@ def read_truths(path: str, flag: str, columns: tables.Columns) -> dict[str, _Tru
     """Reads {id: example} of a file of labeled rows; `flag`: the parameter that gave the path."""
 
     def rows() -> Iterator[tuple[str, _Truth]]:
-        """Yields (id, example)."""
         for number, (place, row) in enumerate(tables.read_file(path, flag)):
             if isinstance(row.get(columns.label or ""), list):
                 raise file_io.InputError(f"{place}: several labels per text{_FOLDERS_ONLY}")

@@ -158,7 +158,6 @@ def intervals(
     end = min(max(highs), max(centers) + margin, bounds[1])
 
     def place(value: float) -> float:
-        """Returns the place of a value as a fraction of the cell."""
         return min(max((value - start) / (end - start), 0.0), 1.0) if end > start else 0.5
 
     cells: list[str | Interval] = []

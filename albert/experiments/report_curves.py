@@ -248,7 +248,6 @@ def _score_families(run: Run) -> list[tuple[str, dict[str, str]]]:
     best = (run.best_metric or "").removeprefix("eval_")
 
     def place(family: str) -> tuple[bool, ...]:
-        """Returns the sort key of a family of curves."""
         kinds = families[family]
         return (family != "loss", "loss" not in family, family != best, len(kinds) < 2)
 

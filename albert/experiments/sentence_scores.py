@@ -148,7 +148,6 @@ def with_blimp(
         return Scorer(model, tokenizer)
 
     def extra_metrics(model: contracts.Model) -> dict[str, float]:
-        """Returns `blimp.Result.metrics` of a model."""
         return blimp.measure(paradigms, scorer(cast("tf.Module", model)).score).metrics()
 
     return dataclasses.replace(task, extra_metrics=extra_metrics)

@@ -443,7 +443,6 @@ def _signals_interrupt() -> Iterator[None]:
     """Makes every terminating signal raise an exception, as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        """Raises the exception of a signal with this number."""
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         signals.REQUESTS.by = signal.Signals(number).name

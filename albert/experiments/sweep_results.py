@@ -31,7 +31,6 @@ _FAILURES = "failures"  # among the results of a study over seeds: runs that its
 
 
 def _finite(value: float | None) -> float | None:
-    """Returns a number if it is finite, else None."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -240,7 +239,6 @@ def _on_baseline(trials: Sequence[sweep_journal.Trial], minimize: bool) -> str:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    """Returns the mean of values; None if there are none."""
     return fmean(values) if values else None
 
 

@@ -30,7 +30,6 @@ def _optuna() -> ModuleType:
 
 
 def _direction(plan: sweep_plan.Plan) -> str:
-    """Returns "minimize" or "maximize"."""
     return "minimize" if plan.minimize else "maximize"
 
 

@@ -343,7 +343,6 @@ def _write_trackio(
     digest, incomplete = run.digest, f"{run.key} incomplete"
 
     def known() -> list:
-        """Returns the runs of the project, objects of the library."""
         if not file_io.exists(str(storage.get_project_db_path(project))):
             return []
         return list(trackio.Api().runs(project))
@@ -415,7 +414,6 @@ def _events(run: ExportedRun) -> list[bytes]:
     events = [event_pb2.Event(wall_time=run.started, file_version="brain.Event:2")]
 
     def add(summary: "summary_pb2.Summary", time: float, step: int = 0) -> None:
-        """Adds a summary to the file of events at a time in seconds since 1970."""
         events.append(event_pb2.Event(wall_time=time, step=step, summary=summary))
 
     add(summary_v2.hparams_pb(flags, run.key, run.started), run.started)
