@@ -54,11 +54,11 @@ def add(
         ],
         "notes": _outcomes(summary, restarts),
     }  # fmt: skip
+    why_not = f"Nothing is compared: {difference.removeprefix('runs: ')}" if difference else ""
     if not statistics.is_installed():
-        comparison["notes"].append(f"{statistics.NOT_INSTALLED}.")
-        return {**summary, "comparison": comparison}
-    if difference:
-        comparison["notes"].append(f"Nothing is compared: {difference.removeprefix('runs: ')}.")
+        why_not = statistics.NOT_INSTALLED
+    if why_not:
+        comparison["notes"].append(f"{why_not}.")
         return {**summary, "comparison": comparison}
     scores = [_scores(summary, point) for point in points]
     for row, values in zip(comparison["points"], scores, strict=True):
@@ -66,10 +66,10 @@ def add(
         row["interval"] = interval and list(interval)
     candidates = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
     if len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
-        _compare(summary, scores, candidates, baseline, comparison)
+        own = {str(i): scores[i] for i in candidates}
+        _compare(summary, own, baseline, comparison)
         if equivalence_margin is not None:
             _test_margin(scores, candidates, equivalence_margin, comparison)
-        own = {str(i): scores[i] for i in candidates}
         chances = best_point.probabilities(own, minimize=summary["minimize"])
         for name, chance in chances.items():
             comparison["points"][int(name)]["probability_best"] = chance
@@ -92,14 +92,17 @@ def _scores(summary: Mapping[str, Any], point: dict[str, Any]) -> dict[int, floa
 
 def _compare(
     summary: Mapping[str, Any],
-    scores: Sequence[Mapping[int, float]],
-    candidates: Sequence[int],
+    points: Mapping[str, Mapping[int, float]],
     baseline: int | None,
     comparison: dict[str, Any],
 ) -> None:
-    """Adds differences to the reference, p and verdicts to the ``comparison`` of `add`."""
+    """Adds differences to the reference, p and verdicts to the ``comparison`` of `add`.
+
+    Args:
+      points: {index of a point: {seed: score}}.
+    """
     result = statistics.compare_points(
-        {str(i): scores[i] for i in candidates},
+        points,
         baseline=None if baseline is None else str(baseline),
         minimize=summary["minimize"],
         level=comparison["level"],
