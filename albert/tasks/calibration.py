@@ -552,7 +552,10 @@ def count_above(
 
 
 def _needed(errors: Integers, answered: Integers, size: int, max_error: float) -> int | None:
-    """Estimates how many examples would be enough at these error rates; None if none would be."""
+    """Estimates how many examples would be enough at these error rates; None if none would be.
+
+    `errors` and `answered` [G] are counts of examples above each threshold, `size` of all.
+    """
     deviation = 1.645 * math.sqrt(max_error * (1 - max_error))  # one-sided, for 95%
     least, counts = _least(max_error), []
     for wrong, count in zip(errors, answered, strict=True):

@@ -685,6 +685,11 @@ def answers_of(
     return long_texts.Classes(decision.temperature)
 
 
+def _make_evaluator(task: ClassifierTask, deviation: float = 1.0) -> metrics.Evaluator:
+    """Returns an evaluator of one row per text; `deviation`: that of a regression's labels."""
+    return metrics.Evaluator(task.scores, deviation, task.labels, True, task.positive)
+
+
 def make_task(
     glue_task: ClassifierTask,
     dropout_prob: float = 0.1,
@@ -718,14 +723,7 @@ def make_task(
         eval_outputs=eval_outputs,
         evaluator=partial(
             metrics.TextEvaluator,
-            partial(
-                metrics.Evaluator,
-                glue_task.scores,
-                scale.deviation,
-                labels,
-                True,
-                glue_task.positive,
-            ),
+            partial(_make_evaluator, glue_task, scale.deviation),
             answers_of(glue_task, scale, decision),
         ),
         train_metrics=contracts.no_metrics if glue_task.is_regression else batch_accuracy,
@@ -858,9 +856,8 @@ class ClassifierData(example_data.ExampleData[InputExample]):
         if self.decision.may_abstain:
             labels = rows["label_ids"] if is_labeled else None
             further = calibration.score_answers(self.decision, rows["probabilities"], labels)
-        task = self.task
-        evaluator = metrics.Evaluator(task.scores, 1.0, task.labels, True, task.positive)
         if is_labeled:
+            evaluator = _make_evaluator(self.task)
             return prediction_files.write_scores(output_dir, evaluator, rows, further)
         if further:
             prediction_files.write_score_lines(output_dir, further)

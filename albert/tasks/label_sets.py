@@ -119,7 +119,10 @@ def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:
 def _count_labels(
     path: str, column: str | None, form: LabelFormat
 ) -> tuple[collections.Counter[str], collections.Counter[frozenset[str]]]:
-    """Returns {label: number of its rows} and {set of labels: number of its rows} of a file."""
+    """Returns {label: number of its rows} and {set of labels: number of its rows} of a file.
+
+    `column` is None if the form names columns.
+    """
     spellings: dict[str, str] = {}
     counts: collections.Counter[str] = collections.Counter()
     sets: collections.Counter[frozenset[str]] = collections.Counter()

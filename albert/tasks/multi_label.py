@@ -1,6 +1,6 @@
 """Classification of texts that have any number of labels: the task, its data and its predictions.
 
-Texts are read and cut as those of `glue`. Letters in shapes: see the docstring of the package.
+Texts are read and cut as those of `glue`. Letters in shapes: B batch, K labels, N texts.
 """
 
 import dataclasses

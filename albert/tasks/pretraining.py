@@ -59,7 +59,7 @@ def _invalid_values(features: Tensors, limits: Mapping[str, int]) -> dict[str, t
 
 
 def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
-    """Checks the features of a batch as it was read.
+    """Checks the features of a batch as it was read, which must be below the `limits`.
 
     Returns:
       The features, with 0 for each position, label, token and segment that has no effect because it

@@ -241,7 +241,10 @@ def _ends_sentence(line: str) -> bool:
 
 
 def _split(line: str, separator: str | None) -> list[str]:
-    """Returns the columns of a line; other spaces, such as no-break spaces, are part of words."""
+    """Returns the columns of a line, separated by blanks and tabs if `separator` is None.
+
+    Other spaces, such as no-break spaces, are part of words.
+    """
     line = line.rstrip("\r\n")
     return line.split(separator) if separator else re.split("[ \t]+", line.strip(" \t"))
 

@@ -410,6 +410,7 @@ def _best_answers(
 
     Args:
       candidates: pairs starts and ends of some windows, from their scores.
+      none: answer of questions for which no span is possible.
     """
     number_of = {example.qas_id: number for number, example in enumerate(examples)}
     _check_results(features, number_of, results)

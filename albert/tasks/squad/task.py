@@ -39,6 +39,7 @@ class Settings:
       doc_stride: tokens from the start of one window to that of the next.
       n_best_size, max_answer_length: maximum answers of a question, maximum pieces of an answer.
       start_n_top, end_n_top: starts kept per window, and ends per start; None for SQuAD 1.1.
+      dropout_prob: dropout before the outputs in training; None for SQuAD 1.1.
     """
 
     max_seq_length: int
