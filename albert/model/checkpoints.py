@@ -297,7 +297,7 @@ def restore(
     """Loads a model's weights.
 
     Args:
-      path: any path that `resolve` accepts.
+      path: see `resolve`.
       strict: raise if a variable that the model uses is missing.
       allow_new_heads: the model is trained afterwards, so that trained variables outside the
         encoder may be missing, and the pooler, which some Hugging Face models lack; they keep their
@@ -790,8 +790,7 @@ def is_foreign(prefix: str, folder: str) -> bool:
 def choose(folder: str, which: str | None) -> str:
     """Returns the prefix of the checkpoint chosen by the setting ``checkpoint``.
 
-    Args:
-      which: "best", "last", a path, or None for the best, else the last.
+    It is "best", "last", a path, or None for the best, else the last.
     """
     if which == "best" or (which is None and find_best(folder)):
         return resolve(os.path.join(folder, BEST))

@@ -130,8 +130,7 @@ class Decision:
     def fold(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the variables of a model with the temperature in its output layer.
 
-        Args:
-          tensors: {variable: array} with the two of `label_scale.HEAD`, [K, H] and [K].
+        They include the two of `label_scale.HEAD`, [K, H] and [K].
         """
         if self.temperature == 1:
             return dict(tensors)

@@ -187,9 +187,6 @@ class HiddenLayer(tf.Module):
     """The dense layer, if any, that a `head_config.Head` puts before the output layer of a head.
 
     Its variables are ``head_hidden/kernel`` [H, head_hidden_size] and ``head_hidden/bias``.
-
-    Attributes:
-      size: width of its output.
     """
 
     def __init__(
@@ -197,7 +194,7 @@ class HiddenLayer(tf.Module):
     ) -> None:
         super().__init__(name="hidden_layer")
         self._head = head
-        self.size = head.head_hidden_size or config.hidden_size
+        self.size = head.head_hidden_size or config.hidden_size  # of its output
         self.has_layer = bool(head.head_hidden_size)
         self._dense = None
         if self.has_layer:

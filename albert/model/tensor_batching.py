@@ -23,12 +23,7 @@ def round_up(size: tf.Tensor) -> tf.Tensor:
 
 
 def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
-    """Cuts off the padding that all examples have in common, as `batching.trim_arrays` does.
-
-    Args:
-      features: tensors with `input_mask`; examples are the first axis of each.
-      names: the features whose last axis is the padded sequence.
-    """
+    """Cuts off the padding that all examples have in common, as `batching.trim_arrays` does."""
     real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
     return batching.cut(features, names, round_up(tf.maximum(real, 1)))
 

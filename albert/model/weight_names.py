@@ -194,10 +194,8 @@ def from_google(name: str) -> str:
 def repeat_token_type(tensors: Mapping[str, Any], count: int) -> dict[str, Any]:
     """Returns the tensors with `count` token types, for programs that look up each segment's.
 
-    Copies the only row of a model with one token type; other models stay as they are.
-
-    Args:
-      count: `AlbertConfig.segment_limit`.
+    Copies the only row of a model with one token type; other models stay as they are. `count` is
+    `AlbertConfig.segment_limit`.
     """
     table = tensors.get(TOKEN_TYPES)
     if table is None or len(table) >= count:

@@ -79,7 +79,6 @@ def prepare(
     document has.
 
     Args:
-      input_paths: see `corpus_cleaning.read_documents`.
       output_dir: local folder, which must be empty or new.
       num_workers: processes; 1 works in this process.
     """

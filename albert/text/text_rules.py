@@ -71,11 +71,7 @@ class TextRules:
         return dataclasses.replace(self, **{**values, "extra_pieces": tuple(extra)})
 
     def differences(self, other: "TextRules", sentencepiece: bool) -> str:
-        """Lists the rules that give other pieces than those of `other`, with both values.
-
-        Args:
-          sentencepiece: the kind of the vocabulary, which both share.
-        """
+        """Lists the rules that give other pieces of the same vocabulary, with both values."""
         sides = [
             {
                 "do_lower_case": rules.lower,

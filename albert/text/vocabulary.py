@@ -72,11 +72,7 @@ DrawLines = Callable[[corpus.Plan, VocabRecipe, collections.Counter[str]], Itera
 
 
 def line_numbers(seed: int, block: int, place: int) -> Callable[[int], np.ndarray]:
-    """Returns a function, n -> uint64 numbers of the next n lines of a segment of text.
-
-    Args:
-      place: of the segment in its block.
-    """
+    """Returns a function, n -> uint64 numbers of the next n lines of the segment at a place."""
     return np.random.PCG64([seed, block, place]).random_raw
 
 
@@ -141,10 +137,8 @@ def drawn_lines(
 ) -> Iterator[str]:
     """Yields all lines in order or, if there are too many, a random sample of them.
 
-    SentencePiece can also draw them, but not the same ones twice (0.2.3, whatever its seed).
-
-    Args:
-      counts: gets the numbers of lines and of those not drawn.
+    SentencePiece can also draw them, but not the same ones twice (0.2.3, whatever its seed). Adds
+    the numbers of lines and of those not drawn to `counts`.
     """
     sizes = [corpus.count_lines(segments) for segments in plan.blocks]
     counts["lines"] = sum(map(sum, sizes))
