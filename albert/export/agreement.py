@@ -30,19 +30,13 @@ def _compare_numbers(expected: Sequence, actual: Sequence) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """The examples of a file, with functions that answer and score them.
-
-    Attributes:
-      answers: ``(inference.FoundModel) -> list``: one answer per example, or per word.
-      metric: name of the score; None if the correct answers are unknown.
-      score: ``(answers) -> points``, from 0 to 100.
-      same: ``(expected, actual) -> bools``: compares two lists of answers one by one.
-    """
+    """The examples of a file, with functions that answer and score them."""
 
     path: str
-    answers: Callable[[inference.FoundModel], list]
-    metric: str | None
-    score: Callable[[list], float]
+    answers: Callable[[inference.FoundModel], list]  # one answer per example, or per word
+    metric: str | None  # name of the score; None if the correct answers are unknown
+    score: Callable[[list], float]  # of answers, from 0 to 100
+    # ``(expected, actual) -> bools``: compares two lists of answers one by one.
     same: Callable[[list, list], np.ndarray] = _compare_answers
 
 

@@ -85,24 +85,16 @@ class Scale:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A weight in int8 and the scales of its inputs at each depth.
+    """A weight in int8 and the scales of its inputs at each depth."""
 
-    Attributes:
-      alpha: strength of the smoothing; None: no smoothing.
-      factors: float32 [C] by which inputs are divided and rows of the weight multiplied; None:
-        no smoothing.
-      weight: int8 [C, O].
-      weight_scales: float32 [O].
-      scales: {depth: `Scale`} of the inputs after the division.
-      errors: {depth: squared error as a fraction of the squared output}, on the observed rows.
-    """
-
-    alpha: float | None
+    alpha: float | None  # strength of the smoothing; None: no smoothing
+    # float32 [C] by which inputs are divided and rows of the weight multiplied; None: no smoothing.
     factors: np.ndarray | None
-    weight: np.ndarray
-    weight_scales: np.ndarray
-    scales: dict
-    errors: dict
+    weight: np.ndarray  # int8 [C, O]
+    weight_scales: np.ndarray  # float32 [O]
+    scales: dict[int, Scale]  # by depth, of the inputs after the division
+    # By depth: squared error as a fraction of the squared output, on the observed rows.
+    errors: dict[int, float]
 
     @property
     def error(self) -> float:

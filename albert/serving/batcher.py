@@ -43,17 +43,11 @@ class Closed(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One input row of a request.
+    """One input row of a request."""
 
-    Attributes:
-      value: argument of the model's function.
-      length: approximate length in any unit; at least 1.
-      weight: approximate number of sequences of the row.
-    """
-
-    value: Any
-    length: int
-    weight: int = 1
+    value: Any  # argument of the model's function
+    length: int  # approximate length in any unit; at least 1
+    weight: int = 1  # approximate number of sequences of the row
 
 
 @dataclasses.dataclass(eq=False, slots=True)

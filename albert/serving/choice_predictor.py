@@ -23,17 +23,12 @@ _KEYS = ("article", "question", "options")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a text, with answers to choose from.
-
-    Attributes:
-      question: an option replaces each run of "_" in it, or is appended if there is none.
-      options: C texts, 2 to 26.
-    """
+    """A question about a text, with answers to choose from."""
 
     guid: str
     article: str
-    question: str
-    options: tuple[str, ...]
+    question: str  # an option replaces each run of "_" in it, or is appended if there is none
+    options: tuple[str, ...]  # C texts, 2 to 26
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

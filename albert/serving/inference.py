@@ -15,22 +15,15 @@ from albert.training import run_record
 
 @dataclasses.dataclass(frozen=True)
 class FoundModel:
-    """A fine-tuned model that is not loaded yet.
-
-    Attributes:
-      serving: None for a training folder.
-      function: the function that `load` returns, if it exists already.
-      precision: type of products and activations, "float32" or "bfloat16", for training folders;
-        serving folders have their own.
-      max_batch_tokens: maximum number of tokens, with padding, that the function computes at once;
-        see `in_parts`.
-    """
+    """A fine-tuned model that is not loaded yet."""
 
     folder: model_folder.ModelFolder
-    serving: serving_folder.ServingFolder | None = None
-    function: batching.Infer | None = None
+    serving: serving_folder.ServingFolder | None = None  # None for a training folder
+    function: batching.Infer | None = None  # that `load` returns, if it exists already
+    # Type of products and activations, "float32" or "bfloat16", for training folders; serving
+    # folders have their own.
     precision: str = "float32"
-    max_batch_tokens: int | None = None
+    max_batch_tokens: int | None = None  # tokens to compute at once, see `in_parts`
 
     def load(self, runtime: str = "auto", threads: int | None = None) -> batching.Infer:
         """Loads the model as a function; `runtime` and `threads` are for serving folders.

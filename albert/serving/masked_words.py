@@ -31,18 +31,12 @@ _CONTINUES = "##"  # begins a piece of WordPiece that continues a word
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A piece in the place of a mask.
+    """A piece in the place of a mask."""
 
-    Attributes:
-      word: the piece as readers see it, without the sign that begins or continues a word.
-      piece: the piece as the vocabulary has it.
-      text: the whole text with the piece in this place; other masks stay.
-    """
-
-    word: str
-    piece: str
+    word: str  # the piece as readers see it, without the sign that begins or continues a word
+    piece: str  # as the vocabulary has it
     probability: float
-    text: str
+    text: str  # the whole text with the piece in this place; other masks stay
 
 
 @dataclasses.dataclass(frozen=True)

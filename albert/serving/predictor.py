@@ -37,15 +37,10 @@ class _Part(Generic[Example, Notes]):
 
 
 class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
-    """A function of arrays that is applied to examples, in batches of inputs of similar length.
+    """A function of arrays that is applied to examples, in batches of inputs of similar length."""
 
-    Attributes:
-      infer: the function: arrays [B, ...] by name of int32 arrays [B, S] by name.
-      min_length: minimum S of a batch.
-    """
-
-    infer: batching.Infer
-    min_length = 1
+    infer: batching.Infer  # arrays [B, ...] by name of int32 arrays [B, S] by name
+    min_length = 1  # minimum S of a batch
 
     @abc.abstractmethod
     def _encode(self, examples: Sequence[Example]) -> tuple[Arrays, Notes]:
@@ -114,22 +109,18 @@ class Predictor(BatchedModel[Example, Notes, Result]):
       runtime, threads: for serving folders; see `runtimes.load`.
 
     Attributes:
-      kinds: the kinds of models, see `kinds.KINDS`.
       max_seq_length: S of the training.
-      form: form of its examples in requests.
-      gives_numbers: whether its answers are numbers, which count as equal if they are close.
-      input_forms, output_forms: formats of files without labels that it reads, and of files that it
-        writes; the first one is also used for standard input or output.
-      batches_ahead: number of batches of a file that `predict` should read at a time.
     """
 
-    kinds: ClassVar[tuple[str, ...]]
+    kinds: ClassVar[tuple[str, ...]]  # of models, see `kinds.KINDS`
     form: requests.RequestSchema
-    metric: str
-    gives_numbers = False
+    metric: str  # name of the score
+    gives_numbers = False  # whether its answers are numbers, which are equal if they are close
+    # Formats of files without labels that it reads, and of files that it writes; the first one is
+    # also used for standard input or output.
     input_forms: tuple[str, ...] = ("jsonl",)
     output_forms: tuple[str, ...] = ("jsonl",)
-    batches_ahead = 64
+    batches_ahead = 64  # number of batches of a file that `predict` should read at a time
 
     def __init__(
         self,

@@ -26,36 +26,24 @@ _CACHED_TEXTS = 128  # limits the memory of a server
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a text.
-
-    Attributes:
-      place: its origin, for messages; "" if unknown.
-      num_answers: maximum number of answers in its JSON.
-    """
+    """A question about a text."""
 
     question: str
     context: str
     guid: str = ""
-    place: str = ""
-    num_answers: int = 3
+    place: str = ""  # its origin, for messages; "" if unknown
+    num_answers: int = 3  # maximum number of answers in its JSON
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """The answers of a model to a question.
-
-    Attributes:
-      answers: the best first; `start` and `end` are positions in the text.
-      null_odds: the odds that there is no answer; None for SQuAD 1.1.
-      threshold: null odds from which no answer is given; None for SQuAD 1.1.
-      truncated: whether the question was longer than the model reads and was cut; texts never are.
-    """
+    """The answers of a model to a question."""
 
     question: Question
-    answers: list
-    null_odds: float | None = None
-    threshold: float | None = None
-    truncated: bool = False
+    answers: list  # the best first; `start` and `end` are positions in the text
+    null_odds: float | None = None  # the odds that there is no answer; None for SQuAD 1.1
+    threshold: float | None = None  # null odds from which no answer is given; None for SQuAD 1.1
+    truncated: bool = False  # the question was longer than the model reads; texts are never cut
 
     @property
     def has_answer(self) -> bool:
@@ -87,31 +75,22 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A token of a window of a question and its text.
-
-    Attributes:
-      window, token: their numbers from 0.
-      text: the token's characters in the text; "" for [CLS] and tokens of the question.
-    """
+    """A token of a window of a question and its text, by the numbers of both from 0."""
 
     window: int
     token: int
-    text: str
+    text: str  # the token's characters in the text; "" for [CLS] and tokens of the question
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """An answer and the gold answer.
-
-    Attributes:
-      start, end: the places with the highest scores.
-      gold: those of the first gold answer's first and last token, in the window with most of the
-        text around it; None if there is no answer or its position is unknown.
-    """
+    """An answer, the places with the highest scores, and the gold answer."""
 
     reply: Reply
     start: Place
     end: Place
+    # Places of the first gold answer's first and last token, in the window with most of the text
+    # around it; None if there is no answer or its position is unknown.
     gold: tuple | None
 
 

@@ -35,13 +35,10 @@ _MAX_SHOWN = 60  # characters of a value in a message
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Limits on the size of a request.
+    """Limits on the size of a request: examples, and characters of all texts of an example.
 
-    Attributes:
-      examples: maximum number of examples.
-      characters: maximum total number of characters in an example's texts. Texts that exceed
-        `_MAX_GROWTH` times this number after normalization are truncated, or rejected if the model
-        reads the whole text.
+    Texts that exceed `_MAX_GROWTH` times the characters after normalization are truncated, or
+    rejected if the model reads the whole text.
     """
 
     examples: int = 64
@@ -120,43 +117,27 @@ _TEXT_SCHEMA = {"type": "string", "pattern": r"\S"}
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field of examples.
-
-    Attributes:
-      example: a value, for descriptions.
-      read: ``(parsed JSON, place for messages) -> value``.
-      schema: JSON Schema of what `read` takes.
-      is_long: whether it is the text that an example is about.
-      other_name: name that a client may use instead.
-      default: value if it is missing; None: it is required.
-      needs: word that its text must have; None: any text will do.
-    """
+    """A field of examples."""
 
     name: str
-    example: Any
-    read: Callable[[Any, str], Any] = _text
+    example: Any  # a value, for descriptions
+    read: Callable[[Any, str], Any] = _text  # ``(parsed JSON, place for messages) -> value``
+    # JSON Schema of what `read` takes.
     schema: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _TEXT_SCHEMA)
-    is_long: bool = False
-    other_name: str | None = None
-    default: Any = None
-    needs: str | None = None
+    is_long: bool = False  # whether it is the text that an example is about
+    other_name: str | None = None  # that a client may use instead
+    default: Any = None  # value if it is missing; None: it is required
+    needs: str | None = None  # word that its text must have; None: any text will do
 
 
 @dataclasses.dataclass(frozen=True)
 class RequestSchema:
-    """The examples of a kind of model.
+    """The examples of a kind of model."""
 
-    Attributes:
-      entry: path of requests in the toolkit's format.
-      fields: all fields, the optional ones at the end.
-      is_split: whether long texts become several sequences; otherwise they are truncated.
-      own_examples: dev examples of the model, see `example_requests`.
-    """
-
-    entry: str
-    fields: tuple[Field, ...]
-    is_split: bool = False
-    own_examples: tuple[dict[str, Any], ...] = ()
+    entry: str  # path of requests in the toolkit's format
+    fields: tuple[Field, ...]  # the optional ones at the end
+    is_split: bool = False  # whether long texts become several sequences; else they are truncated
+    own_examples: tuple[dict[str, Any], ...] = ()  # dev examples, see `example_requests`
 
     @functools.cached_property
     def required(self) -> tuple[Field, ...]:

@@ -20,23 +20,14 @@ _WORD = "a"  # a token in most vocabularies
 
 
 class ServedModel(Protocol):
-    """A loaded model.
+    """A loaded model."""
 
-    Attributes:
-      kind: see `model_folder.ModelFolder`.
-      form: the form of its examples.
-      max_seq_length: S of the training, or the longest of a pre-trained model.
-      labels: label names by id; empty for regression and for kinds without labels.
-      outputs: the outputs for texts; each [B, ...].
-      ids: None if it takes texts only.
-    """
-
-    kind: str
+    kind: str  # see `model_folder.ModelFolder`
     form: requests.RequestSchema
-    max_seq_length: int
-    labels: tuple[str, ...]
-    outputs: tuple[tensors.Tensor, ...]
-    ids: tensors.IdModel | None
+    max_seq_length: int  # S of the training, or the longest of a pre-trained model
+    labels: tuple[str, ...]  # by id; empty for regression and for kinds without labels
+    outputs: tuple[tensors.Tensor, ...]  # for texts; each [B, ...]
+    ids: tensors.IdModel | None  # None if it takes texts only
 
     def abstention(self) -> dict[str, Any] | None:
         """Returns a JSON-ready dict of when the model abstains; None if it always answers."""

@@ -45,52 +45,38 @@ _HEALTH = ("/livez", "/readyz", "/healthz")
 _FOR_OPERATORS = {*_HEALTH, _METRICS, inference_protocol.LIVE, inference_protocol.READY}
 # Of a request: the name of the model that it asks, and its identifier.
 _MODEL, _ID = web.RequestKey("model", str), web.RequestKey("id", str)
-_SEVERAL = "this server has several models"
-# A name or an address, and perhaps a port.
 _PARAMETER = re.compile(r"\{(\w+)\}")  # of a path
+# A name or an address, and perhaps a port.
 _HOST_HEADER = re.compile(r"(?:\[(?P<v6>[^][]*)\]|(?P<name>[^][:]+))(?::\d*)?")
 ANY_HOST = "*"
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings of a server.
-
-    Attributes:
-      port: 0: any free port.
-      model_name: name in paths of the only model.
-      model_names: names in paths of several models; empty: there is one.
-      max_batch_size: see `batcher.Queue`; for each model.
-      max_batch_tokens: maximum number of tokens that are computed together, with padding, as
-        estimated from the characters before texts are tokenized; None: any.
-      batch_deadline: seconds that a row may wait for others.
-      max_waiting: maximum number of queued rows of each model.
-      max_request_bytes: maximum bytes of the body of a request.
-      request_timeout: seconds from reading a request to giving up its answer.
-      read_timeout: seconds for a client to send a request's head, to send its body, or to take a
-        reply; also until a connection without requests is closed.
-      max_connections: maximum number of connections; lower if the process may open too few files.
-      allowed_hosts: names in Host headers, in addition to addresses, "localhost", `host` and the
-        machine's name; `ANY_HOST`: any name.
-      page: whether there is a page to try the model in a browser.
-    """
+    """The settings of a server; times are in seconds."""
 
     host: str = "127.0.0.1"
-    port: int = 8501
-    model_name: str = "model"
-    model_names: tuple[str, ...] = ()
-    max_batch_size: int = 16
+    port: int = 8501  # 0: any free port
+    model_name: str = "model"  # in paths, of the only model
+    model_names: tuple[str, ...] = ()  # in paths, of several models; empty: there is one
+    max_batch_size: int = 16  # see `batcher.Queue`; for each model
+    # Of tokens that are computed together, with padding, as estimated from the characters before
+    # texts are tokenized; None: any.
     max_batch_tokens: int | None = None
-    batch_deadline: float = 0.002
-    max_waiting: int = 256
-    max_request_bytes: int = 1 << 20
+    batch_deadline: float = 0.002  # that a row may wait for others
+    max_waiting: int = 256  # queued rows of each model
+    max_request_bytes: int = 1 << 20  # of the body of a request
     limits: requests.Limits = requests.Limits()
-    request_timeout: float = 30.0
+    request_timeout: float = 30.0  # from reading a request to giving up its answer
+    # For a client to send a request's head, to send its body, or to take a reply; also until a
+    # connection without requests is closed.
     read_timeout: float = 10.0
-    max_connections: int = 512
+    max_connections: int = 512  # lower if the process may open too few files
+    # Names in Host headers, in addition to addresses, "localhost", `host` and the machine's name;
+    # `ANY_HOST`: any name.
     allowed_hosts: tuple[str, ...] = ()
     log_requests: bool = False
-    page: bool = True
+    page: bool = True  # whether there is a page to try the model in a browser
 
 
 def is_loopback(host: str) -> bool:
@@ -326,7 +312,10 @@ class Server:
     async def _answer_own(self, request: web.Request) -> web.Response:
         if "name" not in request.match_info and len(self._models) > 1:
             paths = ", ".join(f"/models/{name}{request.path}" for name in self._models)
-            raise _Refusal(404, f"{request.path}: {_SEVERAL}, which are asked at {paths}")
+            raise _Refusal(
+                404,
+                f"{request.path}: this server has several models, which are asked at {paths}",
+            )
         hosted = self._named(request) if "name" in request.match_info else self._only()
         request[_MODEL] = hosted.name
         model = hosted.loaded()

@@ -42,27 +42,20 @@ _SHAPE = {
 
 @dataclasses.dataclass(frozen=True)
 class ServingFolder:
-    """An exported fine-tuned model.
-
-    Attributes:
-      model: kind, configuration, vocabulary and settings; without a checkpoint.
-      format, precision: a key of `MODEL_FILES` and one of `PRECISIONS`.
-      null_odds_threshold: null odds from which a question is not answered; None except for SQuAD
-        2.0.
-      measured: JSON-ready dict of measurements at the export: agreement, metrics, calibration.
-      special_ids: {"cls", "sep", "pad", "unk": id of the special piece}, for programs that read
-        the folder without this package; empty in folders of older versions.
-      remarks: warnings about the score of the trained model, see `stuck_runs.remarks`.
-    """
+    """An exported fine-tuned model."""
 
     path: str
-    model: model_folder.ModelFolder
-    format: str
-    precision: str
+    model: model_folder.ModelFolder  # without a checkpoint
+    format: str  # key of `MODEL_FILES`
+    precision: str  # one of `PRECISIONS`
+    # Null odds from which a question is not answered; None except for SQuAD 2.0.
     null_odds_threshold: float | None = None
+    # JSON-ready measurements at the export: agreement, metrics, calibration.
     measured: dict = dataclasses.field(default_factory=dict)
+    # {"cls", "sep", "pad", "unk": id of the special piece}, for programs that read the folder
+    # without this package; empty in folders of older versions.
     special_ids: dict = dataclasses.field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # about the trained model's score, see `stuck_runs.remarks`
 
     @property
     def kind(self) -> str:

@@ -18,18 +18,13 @@ ANY = -1  # any size of an axis
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """An input or output.
-
-    Attributes:
-      datatype: `BYTES` (texts in UTF-8), `INT32` or `FP32`.
-      shape: sizes of its axes, or `ANY`.
-      field: how an output is made from a result of the model: the key of a value, or a function;
-        None for tensors of ids and for inputs.
-    """
+    """An input or output."""
 
     name: str
-    datatype: str
-    shape: tuple[int, ...]
+    datatype: str  # `BYTES` (texts in UTF-8), `INT32` or `FP32`
+    shape: tuple[int, ...]  # sizes of its axes, or `ANY`
+    # How an output is made from a result of the model: the key of a value, or a function; None for
+    # tensors of ids and for inputs.
     field: str | Callable[[dict], Any] | None = None
 
     def value_of(self, result: dict[str, Any]) -> Any:
@@ -41,17 +36,12 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class IdModel:
-    """Names the tensors that a model takes and returns instead of texts.
-
-    Attributes:
-      limits: {name of an input: number of its possible values, from 0}.
-      max_length, min_length: maximum and minimum number of ids in a sequence.
-    """
+    """Names the tensors that a model takes and returns instead of texts."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    limits: dict[str, int]
-    max_length: int
+    limits: dict[str, int]  # {name of an input: number of its possible values, from 0}
+    max_length: int  # of ids in a sequence
     min_length: int
 
 
