@@ -119,6 +119,14 @@ def make(tokenizer: tokenization.FullTokenizer) -> "SentencePiece | WordPiece":
 class _GraphTokenizer(tf.Module):
     """`tokenization.FullTokenizer.encode` as TensorFlow operations; see `make`."""
 
+    def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
+        super().__init__()
+        import tensorflow_text
+
+        self._text = tensorflow_text
+        self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
+        self._space = tokenization.character_class(str.isspace) + "+"
+
     def check_characters(self, tokenizer: tokenization.FullTokenizer) -> None:
         """Checks that TensorFlow and Python treat texts alike; their Unicode versions may vary."""
         characters = [
@@ -146,19 +154,14 @@ class SentencePiece(_GraphTokenizer):
     """A tokenizer for SentencePiece vocabularies."""
 
     def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
-        super().__init__()
-        import tensorflow_text
-
+        super().__init__(tokenizer)
         sp_model = tokenizer.sp_model
         assert sp_model
-        self._text = tensorflow_text
-        self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
         # If segmentations have equal scores ("w ww", "ww w"), this class chooses the same one as
         # SentencePiece; tensorflow-text's SentencepieceTokenizer does not always.
         self._encoder = self._text.FastSentencepieceTokenizer(
             model=sp_model.serialized_model_proto()
         )
-        self._space = tokenization.character_class(str.isspace) + "+"
         self._combining = tokenization.character_class(unicodedata.combining) + "+"
         replacements = [[i] for i in range(tokenizer.vocab_size)]
         for piece, i in tokenizer.vocab.items():
@@ -189,11 +192,7 @@ class WordPiece(_GraphTokenizer):
     """A tokenizer for WordPiece vocabularies."""
 
     def __init__(self, tokenizer: tokenization.FullTokenizer) -> None:
-        super().__init__()
-        import tensorflow_text
-
-        self._text = tensorflow_text
-        self._lower, self._keeps_accents = tokenizer.do_lower_case, tokenizer.keep_accents
+        super().__init__(tokenizer)
         self._lower_alone = tokenizer.rules.lower_alone
         self._splits_ideographs = tokenizer.rules.split_ideographs
         self._longest_word = tokenizer.rules.longest_word
@@ -202,7 +201,6 @@ class WordPiece(_GraphTokenizer):
         self._ideograph = f"({tokenization.character_class(wordpiece.is_ideograph)})"
         self._accent = tokenization.character_class(wordpiece.is_accent) + "+"
         self._punctuation = f"({tokenization.character_class(wordpiece.is_punctuation)})"
-        self._space = tokenization.character_class(str.isspace) + "+"
         self._unknown = tokenizer.inv_vocab[tokenizer.unk_id]
         self._encoder = self._text.FastWordpieceTokenizer(
             vocab=list(tokenizer.vocab),  # in the order of their ids

@@ -21,10 +21,7 @@ from albert.io import file_io
 from albert.model import encoder, heads, pretraining_heads, sources
 from albert.text import model_inputs, text_rules, tokenization, wordpiece
 
-_INTERFACES = (
-    model_inputs.NAMES,
-    ("input_word_ids", "input_mask", "input_type_ids"),
-)
+_INTERFACES = (model_inputs.NAMES, ("input_word_ids", "input_mask", "input_type_ids"))
 # The name of the masked positions in each interface.
 _POSITIONS = ("mlm_positions", "masked_lm_positions")
 

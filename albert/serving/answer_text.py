@@ -39,13 +39,9 @@ def describe_example(
     if example.answers and not example.is_impossible:
         gold = " | ".join(dict.fromkeys(example.answers))
     yield f"gold answer:    {gold}"
-    places = ("gold start", "gold end") if explanation.gold else ()
-    pairs = zip(places, explanation.gold or (), strict=True)
-    for name, place in (
-        *pairs,
-        ("highest start", explanation.start),
-        ("highest end", explanation.end),
-    ):
+    places = [*(explanation.gold or ()), explanation.start, explanation.end]
+    names = ("gold start", "gold end", "highest start", "highest end")[-len(places) :]
+    for name, place in zip(names, places, strict=True):
         yield f"{name + ':':<16}{_describe_place(place)}"
     yield "predicted answer:"
     yield from describe(explanation.reply, example.paragraph_text, num_answers)
