@@ -52,9 +52,9 @@ class Settings(options.Group):
         if self.output_file:
             tables.format_of(self.output_file, ("jsonl",))
             file_io.check_folder_of(self.output_file, "--output_file")
-        if not (self.model_dir or self.model.names_model):
+        if not (self.model_dir or self.model.names_weights):
             raise file_io.InputError("no model: give --model_dir, such as albert_base_v2")
-        if self.model_dir and self.model.names_model:
+        if self.model_dir and self.model.names_weights:
             raise file_io.InputError(
                 "--model_dir contradicts --init_checkpoint and --albert_hub_module_handle: give "
                 "one of them"

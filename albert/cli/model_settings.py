@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from albert.serving import inference
     from albert.tasks import model_labels
 
-_HANDLES = ("albert_config_file", "init_checkpoint", "albert_hub_module_handle")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFiles(text_flags.TextFlags):
@@ -62,9 +60,9 @@ class ModelFiles(text_flags.TextFlags):
     )
 
     @property
-    def names_model(self) -> bool:
-        """Returns whether a flag names a model to start from."""
-        return any(getattr(self, name) for name in _HANDLES)
+    def names_weights(self) -> bool:
+        """Whether a flag names weights to start from."""
+        return bool(self.init_checkpoint or self.albert_hub_module_handle)
 
     def set_cache_dir(self) -> None:
         """Sets the folder for models that are fetched or unpacked, if a flag names one."""
@@ -107,8 +105,7 @@ class ModelToUse(ModelFiles):
     def find(
         self, needs_vocabulary: bool = True, teacher: sources.Source | None = None
     ) -> sources.Source:
-        models = self.init_checkpoint or self.albert_hub_module_handle
-        if models and self.from_scratch and "from_scratch" in self.given:
+        if self.names_weights and self.from_scratch and "from_scratch" in self.given:
             raise file_io.InputError(
                 "from_scratch contradicts init_checkpoint and albert_hub_module_handle"
             )
@@ -128,7 +125,7 @@ class ModelToUse(ModelFiles):
 
         if do_train:
             return self.find(teacher=teacher)
-        if self.names_model:
+        if self.names_weights or self.albert_config_file:
             source = self.find(teacher=teacher)
             if file_io.exists(os.path.join(folder, sources.DESCRIPTION_NAME)):
                 trained = model_folder.read(folder, kind, with_weights=False).source

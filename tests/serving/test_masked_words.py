@@ -134,7 +134,8 @@ def test_the_command(folder, tmp_path, run_script, capsys):
             for ours, theirs in zip(row["masks"], wanted["masks"], strict=True):
                 assert [a["text"] for a in ours] == [a["text"] for a in theirs]
     capsys.readouterr()
-    run_script(fill_mask, model_dir=folder, text=TEXTS[0], top_k=2)
+    config = folder / "albert_config.json"
+    run_script(fill_mask, model_dir=folder, albert_config_file=config, text=TEXTS[0], top_k=2)
     best, second = expected[0]["masks"][0]
     title, *lines = capsys.readouterr().out.splitlines()
     assert title == TEXTS[0]
@@ -150,6 +151,14 @@ def test_mistakes_are_named(folder, tmp_path, run_script):
         ({**flags}, "give either --text="),
         ({**flags, "text": "a [MASK]", "input_file": "x"}, "give either --text="),
         ({"text": "a [MASK]"}, "no model: give --model_dir"),
+        (
+            {
+                "text": "a [MASK]",
+                "albert_config_file": folder / "albert_config.json",
+                "spm_model_file": folder / "tiny.model",
+            },
+            "no model: give --model_dir",
+        ),
         ({**flags, "init_checkpoint": folder, "text": "a [MASK]"}, "--model_dir contradicts"),
         ({**flags, "text": "the bread"}, r"--text: expected a text with \[MASK\].*'the bread'"),
         ({**flags, "text": "the " * 30 + "[MASK]"}, "has 33 tokens .* reads at most 24: keep"),
