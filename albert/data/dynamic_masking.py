@@ -266,11 +266,7 @@ class Masker:
         }
 
     def rewrite(self, number: tf.Tensor, serialized: tf.Tensor, seq_length: int) -> tf.Tensor:
-        """Makes records with masks from records without, see `input_options.EvalInput.rewrite`.
-
-        Returns:
-          [B] strings, records with the features of `instances.feature_specs`.
-        """
+        """Makes records with masks from those without, see `input_options.EvalInput.rewrite`."""
 
         def mask(
             number: int,
@@ -287,9 +283,7 @@ class Masker:
             return np.array(rows, dtype=object)
 
         features = self.read(serialized, seq_length)
-        names = (*model_inputs.NAMES, "next_sentence_labels")
-        inputs = [number, *(features[name] for name in names[:3])]
-        inputs.append(features[names[3]][:, 0])
+        inputs = [number, *(features[name] for name in model_inputs.NAMES), features[LABELS][:, 0]]
         return tf.ensure_shape(tf.numpy_function(mask, inputs, tf.string), [None])
 
 

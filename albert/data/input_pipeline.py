@@ -159,11 +159,7 @@ def _epoch(
 def _endless_records(
     paths: Sequence[str], seed: int, consumed: int, fraction: float = 1.0
 ) -> tf.data.Dataset:
-    """Reads one epoch after the other, without the records that were already consumed.
-
-    Args:
-      fraction: fraction of `SHUFFLE_BYTES` to use.
-    """
+    """Reads all epochs but the `consumed` records, with a fraction of `SHUFFLE_BYTES`."""
     files = record_files.with_counts(paths)
     count = int(sum(files[2]))
     # Every epoch allocates its own buffer. More places than records would not change the order.

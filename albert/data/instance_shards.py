@@ -457,11 +457,7 @@ class _ShardMaker:
 def write_shard(
     folder: str, shard: int, parts: Iterable[tuple[int, bytes]], job: instance_files.Job
 ) -> int:
-    """Writes a shard and then its note; returns the number of its records.
-
-    Args:
-      parts: (number of records, their framed bytes).
-    """
+    """Writes a shard of (number of records, framed bytes), and its note; returns their number."""
     path, count = _shard_path(folder, shard), 0
     with file_io.writing(folder):
         with file_io.atomic_writer(path, "wb") as file, contextlib.ExitStack() as stack:

@@ -149,11 +149,7 @@ class Vocabulary:
 def read_documents(
     segments: Iterable[corpus.Segment], encode_batch: EncodeBatch
 ) -> tuple[sentence_pairs.Documents, collections.Counter[str]]:
-    """Reads and tokenizes a block.
-
-    Args:
-      segments: their ends are also ends of documents.
-    """
+    """Reads and tokenizes a block; the end of a segment also ends a document."""
     counts: collections.Counter[str] = collections.Counter()
     tokens = array.array("i")
     sentence_offsets, document_offsets = [0], [0]
@@ -311,11 +307,7 @@ def make_records(
     vocabulary: Vocabulary,
     stream: tuple[int, ...],
 ) -> Iterator[Batch]:
-    """Makes the records of one pass over the documents of a block.
-
-    Args:
-      stream: integers; passes with different ones are independent of each other.
-    """
+    """Makes the records of one pass over documents; passes of other `stream`s are independent."""
     rng = np.random.default_rng([settings.random_seed, *stream])
     inputs, counts = sequence_formats.draw_inputs(documents, settings, rng)
     yield [], counts

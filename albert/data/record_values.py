@@ -44,11 +44,7 @@ def find_wrong(features: Tensors, limits: Mapping[str, int | tf.Tensor]) -> dict
 
 
 def refuse(wrong: Tensors) -> tf.Operation | None:
-    """Makes the operation that fails if one of the booleans of `find_wrong` is True.
-
-    Raises:
-      tf.errors.InvalidArgumentError: the message contains `WRONG`.
-    """
+    """Makes the operation that fails, with `WRONG`, if a boolean of `find_wrong` is True."""
     is_wrong = tf.reduce_any([tf.reduce_any(values) for values in wrong.values()])
     return tf.debugging.Assert(~is_wrong, [WRONG])
 

@@ -72,11 +72,7 @@ class Buckets:
 
 
 class BucketWriter:
-    """Appends records to the bucket files of one process.
-
-    Args:
-      name: distinguishes the files of this process from those of others.
-    """
+    """Appends records to the bucket files of one process, whose name is in theirs."""
 
     def __init__(self, folder: str, buckets: int, name: str) -> None:
         self._folder = folder
@@ -167,12 +163,7 @@ def _read_segment(segment: Segment) -> list[bytes]:
 def shuffled_bucket(
     paths: Iterable[str], rng: np.random.Generator, choose: Chooser | None = None
 ) -> Iterator[bytes]:
-    """Yields the records of a bucket in random order.
-
-    Args:
-      choose: ``(path, block, pass) -> bool``, which records of which files to read; by default
-        all.
-    """
+    """Yields the records of a bucket in random order."""
     yield from shuffled_segments(_segments(paths, choose), rng)
 
 

@@ -73,11 +73,7 @@ class FeatureSpec:
 
 
 def check_names(specs: Iterable[FeatureSpec], names: Iterable[str]) -> None:
-    """Checks that features are those of the specifications.
-
-    Raises:
-      ValueError: a feature is missing or unknown; the message names it.
-    """
+    """Checks names of features; the ValueError names those that are missing or unknown."""
     declared = {spec.name for spec in specs}
     unknown, missing = sorted(set(names) - declared), sorted(declared - set(names))
     if unknown:
@@ -87,11 +83,7 @@ def check_names(specs: Iterable[FeatureSpec], names: Iterable[str]) -> None:
 
 
 def packed_varints(values: npt.ArrayLike) -> bytes:
-    """Returns the varint bytes of an integer array, one after another.
-
-    Args:
-      values: integer array of any shape; negative values take ten bytes, as in protobuf.
-    """
+    """Returns the varint bytes of integers, one after another; negative ones take ten bytes."""
     values = np.asarray(values).ravel()
     if values.size == 0:
         return b""

@@ -92,9 +92,6 @@ class Adam(AdamBase):
     """Adam as in the paper and with its constants.
 
     The only difference is that the gradients are first clipped by their global norm.
-
-    Args:
-      epsilon: added to the root of the corrected mean square.
     """
 
     def __init__(

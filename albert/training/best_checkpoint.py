@@ -113,11 +113,7 @@ class BestTracker:
         return self._is_chief and step == 0 and bool(self._random_parts())
 
     def take_best(self, step: int | None, metrics: Metrics) -> None:
-        """Sets the metrics of the existing best checkpoint, without writing.
-
-        Args:
-          step: its step; None if unknown, as for a model that another program has trained.
-        """
+        """Sets the metrics of the existing best checkpoint, without writing; step None: unknown."""
         self.best_step, self.best_value = step or 0, self._value(metrics)
         self._best_is_untrained = self._is_untrained(step)
         self.unscored_best = None

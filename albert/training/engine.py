@@ -511,12 +511,7 @@ class Engine:
         return infer
 
     def evaluate(self, input_fn: InputFn) -> dict[str, float]:
-        """Computes the metrics of the current weights over all examples of the input.
-
-        Returns:
-          {name: score} of the evaluator, of the task's further metrics and of its `training_means`
-          since the last call.
-        """
+        """Returns {name: score} of all examples, also `train_<name>` since the last call."""
         evaluator = self.task.evaluator()
         started, count = time.time(), 0
         batch_size = self.run_config.eval_batch_size

@@ -71,7 +71,8 @@ _VERSION = 1
 _LOCK = "lock"
 _BLOCK = 2048  # number of records that are read at a time and sorted by length
 Texts = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, mask and segments, int32 [N, S] each
-Encode = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of `Texts`
+# Encodes `Texts` as [N, S, H] or [N, H].
+Encode = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 # numpy has no bfloat16, so its bits are stored.
 _STORED: dict[str, type[np.generic]] = {
     "float32": np.float32,
@@ -201,11 +202,7 @@ class OutputCache:
         batch_size: int,
         check: Callable[[Tensors], Tensors] = lambda features: features,
     ) -> None:
-        """Computes the missing outputs of all texts of record files.
-
-        Args:
-          batch_size: number of full-length texts that are encoded at a time.
-        """
+        """Computes the missing outputs of all texts of record files."""
         if file_io.is_remote(self.folder):
             raise file_io.InputError(
                 f"encoder_cache_dir must be a local folder, which can be mapped; got {self.folder}"

@@ -157,11 +157,7 @@ class Context(NamedTuple):
 
 
 def read_context(folder: str, metric: str | None = None) -> Context:
-    """Reads the `Context` of a folder's score; it is empty if there is no ``run.json``.
-
-    Args:
-      metric: name of the score; None: the score by which the best checkpoint is chosen.
-    """
+    """Reads the `Context` of a metric (None: that of the best); it is empty without a record."""
     if not file_io.exists(os.path.join(folder, RUN)):
         return Context()
     record = read(folder)
@@ -637,8 +633,7 @@ _ENTRY = {"flags": "value", "inputs": "sha256"}
 def differences(one: Json, other: Json, parts: Sequence[str]) -> dict[str, Json]:
     """Returns the differences of two records as {"part.name": {"before": …, "after": …}}.
 
-    Args:
-      parts: keys to compare; flags are compared by value, inputs by hash.
+    Flags are compared by value, inputs by hash.
     """
     changes = {}
     for part in parts:

@@ -359,11 +359,7 @@ def check_start(run: Run) -> None:
 
 
 def load(engine: Engine, checkpoint: str | None = None) -> str:
-    """Loads a checkpoint and returns its prefix.
-
-    Args:
-      checkpoint: "best", "last" or a path; None: the best, else the last.
-    """
+    """Loads "best", "last" or a path (None: the best, else the last) and returns its prefix."""
     folder = engine.run_config.output_dir
     prefix = distribution.from_chief(
         engine.strategy, lambda: checkpoints.choose(folder, checkpoint)

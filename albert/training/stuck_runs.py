@@ -111,11 +111,7 @@ class Judgement:
 
 
 def judge(signals: Mapping[str, np.ndarray], step: int, num_train_steps: int) -> Judgement:
-    """Judges whether a run learns.
-
-    Args:
-      signals: {name: sum} of the `learning_signals` over the judged steps.
-    """
+    """Judges by {name: sum} of the `learning_signals` of some steps whether a run learns."""
     own, variance, highest, _ = (float(x) for x in signals["association"])
     effect = own / highest if highest > 0 else 0.0
     deviations = own / math.sqrt(variance) if variance > 0 else 0.0
@@ -352,11 +348,7 @@ def _attempt_folder(number: int) -> str:
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """Reads which attempts were given up in an output folder.
-
-    Returns:
-      List of dicts: seed, step, share, message and folder (its name in the output folder).
-    """
+    """Returns {"seed", "step", "share", "message", "folder"} of each attempt that was given up."""
     return _read_attempts(folder)["given_up"]
 
 
