@@ -64,11 +64,7 @@ FLOAT32 = Arithmetic()
 
 
 class Model:
-    """A fine-tuned model to write; its folder must have a checkpoint.
-
-    Attributes:
-      weights: {name: array} of the model's variables.
-    """
+    """A fine-tuned model to write; its folder must have a checkpoint."""
 
     def __init__(self, folder: model_folder.ModelFolder) -> None:
         self.folder = folder

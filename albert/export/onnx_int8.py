@@ -139,8 +139,7 @@ def smoothing_factors(
 def quantize(kernel: np.ndarray, observed: dict[int, Observations]) -> Product:
     """Quantizes a kernel, float32 [C, O], with the strength of smoothing of the smallest error.
 
-    Args:
-      observed: {depth: `Observations`} of its inputs.
+    `observed`: {depth: `Observations`} of its inputs.
     """
     return min((_product(kernel, observed, alpha) for alpha in _ALPHAS), key=lambda p: p.error)
 

@@ -202,10 +202,8 @@ def export_squad(
     For SQuAD 1.1 it returns ``start_logits`` and ``end_logits`` [B, S], also under the names
     ``start_log_prob`` and ``end_log_prob``; for SQuAD 2.0 the beams and ``cls_logits``. The
     TensorFlow Lite model takes the same inputs, in this order, as [1, `max_seq_length`] and returns
-    ``end_logits`` and ``start_logits``; it replaces an existing file.
-
-    Args:
-      checkpoint: see `checkpoints.choose`.
+    ``end_logits`` and ``start_logits``; it replaces an existing file. `checkpoint`: see
+    `checkpoints.choose`.
     """
     prefix = checkpoints.choose(trained.run_config.output_dir, checkpoint)
     logging.info("Exporting %s", prefix)
@@ -241,11 +239,7 @@ def _truncate(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 
 class TextPacker(tf.Module):
-    """Turns strings into the inputs of a model; cuts texts longer than S = `max_seq_length`.
-
-    Attributes:
-      tokenizer: the tokenizer of `graphs.make`.
-    """
+    """Turns strings into the inputs of a model; cuts texts longer than S = `max_seq_length`."""
 
     def __init__(self, tokenizer: tokenization.FullTokenizer, max_seq_length: int) -> None:
         super().__init__()

@@ -38,11 +38,9 @@ def write(
 ) -> None:
     """Writes ``tokenizer.json``, and rejects a tokenizer that it cannot describe.
 
-    The ids that the file gives are compared with those of the tokenizer.
-
-    Args:
-      with_special_pieces: whether ``[CLS]`` and the like in a text are the special pieces, as
-        transformers expects; otherwise they are text, as they are here.
+    The ids that the file gives are compared with those of the tokenizer. `with_special_pieces`:
+    ``[CLS]`` and the like in a text are the special pieces, as transformers expects; otherwise they
+    are text, as they are here.
     """
     describe = _sentencepiece if tokenizer.sp_model else _wordpiece
     content: dict[str, Any] = {

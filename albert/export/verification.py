@@ -34,9 +34,8 @@ class Item:
 def check(path: str) -> Iterator[Item]:
     """Checks a file, a checkpoint, or a folder with all folders below it; yields sorted by name.
 
-    Args:
-      path: folder, prefix of a checkpoint, one of its files, or a file of records, safetensors or
-        TensorFlow Lite.
+    A checkpoint has its prefix or one of its files as path; files are of records, safetensors or
+    TensorFlow Lite.
     """
     set_of_shard = instance_shards.prefix_of(path)
     prefix = set_of_shard or path.removesuffix(_MANIFEST)

@@ -175,8 +175,7 @@ def read(
 ) -> InferenceRequest:
     """Reads a request: JSON and perhaps the bytes of binary tensors.
 
-    Args:
-      head_size: the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
+    `head_size` is the header `HEAD_SIZE`, the number of bytes of the JSON; None: all of them.
     """
     size = _head_size(head_size, len(body))
     value = requests.parse(body[:size])

@@ -85,20 +85,17 @@ class MaskedWords:
     def load(cls, folder: str | os.PathLike[str] | sources.Source) -> "MaskedWords":
         """Loads a pre-trained model of any form.
 
-        Args:
-          folder: folder of a pre-training run, published or Hugging Face model, the name of a
-            published model, a checkpoint, a hub module; or the files of a model.
+        `folder` is that of a pre-training run, published or Hugging Face model, the name of a
+        published model, a checkpoint, a hub module; or the files of a model.
         """
         if not isinstance(folder, sources.Source):
             folder = sources.locate_model(os.fspath(folder))
         return cls(*load_pretrained(folder))
 
     def fill(self, text: str, top_k: int = 5) -> list[list[Answer]]:
-        """Returns the most probable answers to each mask of a text, in the order of the masks.
+        """Returns the K = `top_k` most probable answers to each `[MASK]` of a text, in order.
 
-        Args:
-          text: has one or more `[MASK]`. Each is answered alone: the others stay masked.
-          top_k: K.
+        Each is answered alone: the others stay masked.
         """
         (answers,) = self.fill_all([self.encode(text)], top_k)
         return answers

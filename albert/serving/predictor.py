@@ -107,9 +107,6 @@ class Predictor(BatchedModel[Example, Notes, Result]):
       model_dir: folder of a training run, whose best checkpoint is used, or else its last, or a
         serving folder.
       runtime, threads: for serving folders; see `runtimes.load`.
-
-    Attributes:
-      max_seq_length: S of the training.
     """
 
     kinds: ClassVar[tuple[str, ...]]  # of models, see `kinds.KINDS`
@@ -130,6 +127,7 @@ class Predictor(BatchedModel[Example, Notes, Result]):
     ) -> None:
         model = inference.find(model_dir, *self.kinds)
         folder = model.folder
+        # S of the training.
         self.max_seq_length = folder.length(minimum=self._read_settings(folder))
         self.tokenizer = model_folder.load_tokenizer(folder.source, folder.config)
         self.infer = model.load(runtime, threads)
@@ -172,9 +170,7 @@ class Predictor(BatchedModel[Example, Notes, Result]):
     ) -> Iterator[Result]:
         """Yields a result for each example, in order; memory use does not depend on their number.
 
-        Args:
-          batches_ahead: number of batches of inputs to read at a time, to batch those of similar
-            length.
+        It reads `batches_ahead` batches of inputs at a time, to batch those of similar length.
         """
 
     def batch_size(self, examples: Sequence[Any]) -> int:

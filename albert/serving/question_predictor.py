@@ -156,12 +156,9 @@ class Answerer(Predictor[Question, Asked, Reply]):
         *,
         skipped: list[str] | None = None,
     ) -> Iterator[Question]:
-        """Yields a question for each object of a jsonl file.
+        """Yields a question for each object of a jsonl file; see `Predictor` and `Question`.
 
-        Args:
-          lines, name, form, skipped: see `Predictor`.
-          context: text for questions without one; None: each question must have its own.
-          num_answers: see `Question`.
+        `context` is the text of questions without one; None: each question must have its own.
         """
 
         def question(number: int, place: str, row: dict[str, Any]) -> Question:

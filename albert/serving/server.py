@@ -184,11 +184,7 @@ class Server:
 
         At the end of the block, accepted requests are answered.
 
-        Yields:
-          ``(host, port, stop)``.
-
-        Raises:
-          OSError: the address is not available.
+        Yields ``(host, port, stop)``; raises OSError if the address is not available.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         loop.set_exception_handler(self._notes.log_loop_error)
@@ -561,6 +557,5 @@ def run(settings: Settings, *loads: Callable) -> None:
 
     Raises:
       OSError: the address is not available.
-      file_io.InputError: raised by one of `loads`.
     """
     asyncio.run(_serve(settings, loads))

@@ -86,8 +86,7 @@ def id_inputs(kind: str) -> tuple[Tensor, ...]:
 def id_outputs(kind: str, labels: Sequence[str]) -> tuple[Tensor, ...]:
     """Returns the outputs of the file of a kind of model; see `kinds.Kind`.
 
-    Args:
-      labels: label names; empty for regression and for kinds without labels.
+    Labels are empty for regression and for kinds without labels.
     """
     size = len(labels) or 1
     by_token = kind == token_classification.KIND

@@ -166,8 +166,8 @@ class TextPredictor(Predictor[glue.InputExample, _Inputs, prediction_files.Predi
     ) -> Iterator[prediction_files.Prediction]:
         """Yields a prediction for each text, in order; ids count from 0. See `Predictor`.
 
-        Args:
-          texts: texts, pairs of them for a model of two texts, or examples, which keep their ids.
+        It takes texts, or pairs of them for a model of two texts, or examples, which keep their
+        ids.
         """
         if isinstance(texts, str):
             raise TypeError("expected a list of texts, found a single str")

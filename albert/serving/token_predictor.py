@@ -24,12 +24,7 @@ class Notes(NamedTuple):
 
 
 class TokenPredictor(Predictor[word_files.Sentence, Notes, word_files.Prediction]):
-    """A classifier of words; see `Predictor`.
-
-    Attributes:
-      labels: label names by id.
-      columns: columns of the training.
-    """
+    """A classifier of words; see `Predictor`. `columns` are those of the training."""
 
     kinds = (token_classification.KIND,)
     form = requests.WORDS
