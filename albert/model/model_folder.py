@@ -49,7 +49,9 @@ _Json = dict[str, Any]
 
 
 def _is_of(kind: type, value: object) -> bool:
-    return isinstance(value, kind | int)  # JSON writes 0 for 0.0
+    """Returns whether a value of JSON is of a class or of a class of a union; true is no number."""
+    kinds = typing.get_args(kind) or (kind,)
+    return type(value) in kinds or (type(value) is int and float in kinds)  # 0 for 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from albert.io import file_io
-from albert.model import checkpoints, heads, model_folder, sources
+from albert.model import checkpoints, head_config, heads, model_folder, sources
 from albert.text import text_rules
 from tests.support.builders import TESTDATA, tiny_config
 
@@ -260,6 +260,28 @@ def test_mistakes_are_named(tmp_path):
     (tmp_path / "out" / "model.json").write_text('{"version": 7}')
     with pytest.raises(file_io.InputError, match="not a model description of version 1"):
         model_folder.read(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_valid"),
+    [
+        ({}, True), ({"head_dropout_prob": 0.5}, True), ({"head_dropout_prob": 0}, True),
+        ({"head_dropout_prob": True}, False), ({"head_dropout_prob": "0.5"}, False),
+        ({"head_hidden_size": 8}, True), ({"head_hidden_size": None}, True),
+        ({"head_hidden_size": 8.0}, False), ({"head_activation": 5}, False),
+    ],
+)  # fmt: skip
+def test_settings_have_the_types_that_training_writes(settings, is_valid, tmp_path):
+    """JSON writes 0 for 0.0; true is no number."""
+    source = source_in(tmp_path / "files")
+    folder = model_folder.ModelFolder(str(tmp_path), "classifier", CONFIG, source, settings)
+    if is_valid:
+        assert folder.settings_as(head_config.Head) == head_config.Head(**settings)
+    else:
+        ((name, value),) = settings.items()
+        message = f"the setting {name} is {re.escape(repr(value))}, which training never writes"
+        with pytest.raises(file_io.InputError, match=message):
+            folder.settings_as(head_config.Head)
 
 
 def test_vocabularies_are_compared_by_pieces_where_one_is_a_tokenizer(tmp_path):
