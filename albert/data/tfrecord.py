@@ -90,10 +90,17 @@ def packed_varints(values: npt.ArrayLike) -> bytes:
     if values.min() >= 0 and values.max() < 0x80:
         return values.astype(np.uint8).tobytes()
     rest = values.astype(np.int64).view(np.uint64)
-    shifts = list(map(np.uint64, range(0, int(rest.max()).bit_length(), 7)))
-    # [values, bytes]: seven bits each, the lowest first, and whether there are more.
-    table = np.stack([(rest >> shift).astype(np.uint8) & 0x7F for shift in shifts], axis=1)
-    continued = np.stack([rest >> shift >> np.uint64(7) != 0 for shift in shifts], axis=1)
+    groups = []  # [bytes per value][values]: seven bits each, the lowest first
+    continuation_bits = []
+    while True:
+        groups.append((rest & np.uint64(0x7F)).astype(np.uint8))
+        rest = rest >> np.uint64(7)
+        more = rest != 0
+        continuation_bits.append(more)
+        if not more.any():
+            break
+    table = np.stack(groups, axis=1)
+    continued = np.stack(continuation_bits, axis=1)
     table[continued] |= 0x80
     present = np.ones_like(continued)
     present[:, 1:] = continued[:, :-1]

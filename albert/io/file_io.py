@@ -511,6 +511,16 @@ def _are_equal(one: str, other: str) -> bool:
     )
 
 
+@contextlib.contextmanager
+def open_folder(path: str) -> Iterator[int]:
+    """Yields the descriptor of a local folder, for locks."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def create(path: str, text: str) -> bool:
     """Writes a small file unless the name exists; returns whether it was written.
 

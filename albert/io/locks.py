@@ -27,6 +27,7 @@ HEARTBEAT_SECONDS = 15.0
 MISSED = 8
 _LOG_SECONDS = 60.0  # between log lines of a process that waits
 _KILL_SECONDS = 1.0  # that a killed process may still be seen
+_CHANGE_SECONDS = 10.0  # to wait for another process that changes a file
 ORPHAN_SECONDS = 60.0  # that programs of a killed process may take to end
 
 
@@ -235,7 +236,30 @@ def inherited(path: str, refusal: str, orphans: str) -> Iterator[int]:
         yield file.fileno()
 
 
-def _flock(file: IO[Any], wait: bool = False) -> bool:
+@contextlib.contextmanager
+def changing(folder: str) -> Iterator[None]:
+    """Keeps other processes of this machine from changing the same file of a folder meanwhile.
+
+    Waits `_CHANGE_SECONDS` for another process, then goes on, as that may be suspended. Without
+    locks (remote folders, some network file systems) nothing is kept.
+    """
+    import fcntl  # which Windows lacks
+
+    with contextlib.ExitStack() as stack:
+        try:
+            if not file_io.is_remote(folder):
+                descriptor = stack.enter_context(file_io.open_folder(folder))
+                end = time.monotonic() + _CHANGE_SECONDS
+                while not (is_held := _flock(descriptor)) and time.monotonic() < end:
+                    time.sleep(0.01)
+                if is_held:  # released for children, too, that have inherited the descriptor
+                    stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)
+        except OSError as error:
+            logging.debug("%s cannot be locked: %s", folder, error)
+        yield
+
+
+def _flock(file: IO[Any] | int, wait: bool = False) -> bool:
     """Takes the lock of the operating system on a file; False if another process holds it."""
     import fcntl  # which Windows lacks
 

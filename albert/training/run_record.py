@@ -11,13 +11,13 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple, cast
 
 from absl import logging
 
-from albert.io import file_io, json_shapes
+from albert.io import file_io, json_shapes, locks
 from albert.training import evaluation_basis, results, run_facts, stuck_runs
 from albert.training.evaluation_basis import Basis
 
@@ -71,7 +71,7 @@ MAY_CHANGE = """
     export_text checkpoint eval_wait_secs log_every_steps
     log_format keep_checkpoint_max save_checkpoints_steps save_checkpoints_secs iterations_per_loop
 """.split()
-LOCK = threading.Lock()  # inputs are hashed in a background thread
+_LOCK = threading.Lock()  # inputs are hashed in a background thread
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -377,13 +377,20 @@ def plain(value: Any) -> Any:
 # --- changes to run.json ------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def changing(folder: str) -> Iterator[None]:
+    """Lets one thread change a folder's ``run.json``, and one process: others may evaluate it."""
+    with _LOCK, locks.changing(folder):
+        yield
+
+
 def update(folder: str, change: Callable[[Json], Any]) -> None:
     """Changes a folder's ``run.json``, if it exists; ``change(record)`` modifies it in place.
 
     Failures are logged as a warning, and the run continues.
     """
     path = os.path.join(folder, RUN)
-    with LOCK:
+    with changing(folder):
         try:
             if not file_io.exists(path):
                 return

@@ -53,7 +53,7 @@ class Recorder:
         """
         log_settings(self.flags)
         inputs = {**self.inputs, **inputs}
-        with run_record.LOCK:
+        with run_record.changing(folder):
             earlier = _begin(self, folder, stages, inputs)
         is_over = threading.Event()
         hashing = threading.Thread(

@@ -285,13 +285,34 @@ def test_a_score_worse_than_that_of_step_0_is_recorded(tmp_path):
 
 def test_an_evaluation_beside_training_leaves_it_running(tmp_path):
     with recorder(tmp_path).session(str(tmp_path), ["train"], {}):
-        path = tmp_path / "run.json"
-        record = json.loads(path.read_text())
-        other = {**record["sessions"][0], "stages": ["eval"], "pid": os.getpid() + 1}
-        record["sessions"].append(other)
-        path.write_text(json.dumps(record))
+
+        def evaluate(record):
+            other = {**record["sessions"][0], "stages": ["eval"], "pid": os.getpid() + 1}
+            record["sessions"].append(other)
+
+        run_record.update(str(tmp_path), evaluate)
     found = run_record.read(str(tmp_path))
     assert [s["status"] for s in found["sessions"]] == ["done", "running"]
+
+
+COUNTING = """
+import sys
+from albert.training import run_record
+def count(record):
+    record["evaluated"] = record.get("evaluated", 0) + 1
+for _ in range(100):
+    run_record.update(sys.argv[1], count)
+"""
+
+
+def test_processes_change_a_record_one_after_another(tmp_path):
+    """No change is lost."""
+    train(tmp_path, 0, 1)
+    before = run_record.read(str(tmp_path)).get("evaluated", 0)
+    program = [sys.executable, "-c", COUNTING, str(tmp_path)]
+    processes = [subprocess.Popen(program, cwd=ROOT) for _ in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    assert run_record.read(str(tmp_path))["evaluated"] == before + 200
 
 
 @pytest.mark.parametrize(
