@@ -92,7 +92,16 @@ def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Bl
     runs, score = recorded(sides), 1 + len(summary["parameters"])
     bounds = report_curves.bounds(runs[0], summary["metric"]) if runs else (-math.inf, math.inf)
     columns = [list[object](column) for column in zip(*rows, strict=True)]
-    columns[0] = _links(sweep, own, sides)
+    # Of each point, the folder of its first trial; and the first run in each folder.
+    folders = [summary["trials"][p["trials"][0]]["name"].split("/")[0] for p in own]
+    targets = {
+        _trial_folder(sweep, folder): target
+        for folder, target in reversed(report_groups.page_ids(runs).items())
+    }
+    columns[0] = [
+        Link(p["name"], targets[folder]) if folder in targets and len(runs) > 1 else p["name"]
+        for p, folder in zip(own, folders, strict=True)
+    ]
     columns[score] = [
         report_cells.bar(p["mean"], bounds, str(x))
         for p, x in zip(own, columns[score], strict=True)
@@ -110,7 +119,7 @@ def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Bl
         for run in recorded([side])
     }
     for name in comparison_text.cost_names(costs.values()):
-        spent = [costs.get(folder, {}).get(name) for folder in _first_folders(sweep, own)]
+        spent = [costs.get(folder, {}).get(name) for folder in folders]
         columns.append([comparison_text.cost(name, value) for value in spent])
         header.append(comparison_text.COSTS[name])
     places = [*first, *(i for i in range(len(header)) if i not in first)]
@@ -124,30 +133,9 @@ def points(sweep: sweep_results.Sweep, sides: Sequence[RunGroup]) -> Iterator[Bl
     yield from (Block(note=line) for line in (*method, *comparison.get("notes", ())))
 
 
-def _links(
-    sweep: sweep_results.Sweep, own: Sequence[dict[str, Any]], sides: Sequence[RunGroup]
-) -> list[object]:
-    """Returns the names of points as links to their first run, if it has left a record."""
-    runs = recorded(sides)
-    targets = {
-        _trial_folder(sweep, folder): target
-        for folder, target in reversed(report_groups.page_ids(runs).items())
-    }
-    return [
-        Link(point["name"], targets[trial]) if trial in targets and len(runs) > 1 else point["name"]
-        for point, trial in zip(own, _first_folders(sweep, own), strict=True)
-    ]
-
-
 def _trial_folder(sweep: sweep_results.Sweep, folder: str) -> str:
     """Returns the name of the subfolder of the sweep that holds the folder of a run."""
     return os.path.relpath(folder, sweep.folder).split(os.sep)[0]
-
-
-def _first_folders(sweep: sweep_results.Sweep, own: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the subfolder of the first trial of each point of a sweep, as `_trial_folder`."""
-    trials = [sweep.summary["trials"][point["trials"][0]]["name"] for point in own]
-    return [trial.split("/")[0] for trial in trials]
 
 
 def effects(sweep: sweep_results.Sweep) -> Iterator[Block]:

@@ -542,10 +542,8 @@ def _against_best(
 ) -> list[float]:
     """Returns the adjusted p of each point against the best.
 
-    A point is judged by its distance from the best, compared with the range of means of points
-    whose scores are exchanged: as if the best and the worst were picked from equal points. Points
-    that are found to be worse are removed and the rest is judged again. That range assumes equal
-    spreads, so p is at least that of the pair's t test, adjusted by Holm, which does not.
+    See `compare_points`. Points that are found to be worse are removed, and the rest is judged
+    again.
 
     Args:
       order: indices of the points, the best first.
