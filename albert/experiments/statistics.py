@@ -164,8 +164,8 @@ def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.N
     if not np.isfinite(values).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise file_io.InputError(
-            f"{name}: score {', '.join(map(str, place))} is {values[place]}; leave failed runs out "
-            "and pass their number"
+            f"{name}: score {', '.join(map(str, place))} is {values[place]}; expected a finite "
+            "number: leave failed runs out"
         )
     return values
 

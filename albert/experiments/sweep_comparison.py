@@ -65,7 +65,12 @@ def add(
         interval = statistics.Summary.from_scores([*values.values()]).interval
         row["interval"] = interval and list(interval)
     candidates = [i for i, p in enumerate(points) if scores[i] and (p["can_win"] or i == baseline)]
-    if len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
+    if baseline is not None and not scores[baseline]:
+        name = points[baseline]["name"]
+        comparison["notes"].append(
+            f"Nothing is compared: no run of the baseline {name} has a score."
+        )
+    elif len(candidates) > 1 and any(len(scores[i]) > 1 for i in candidates):
         own = {str(i): scores[i] for i in candidates}
         _compare(summary, own, baseline, comparison)
         if equivalence_margin is not None:

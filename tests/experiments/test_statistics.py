@@ -68,7 +68,7 @@ def test_two_seeds_are_cautioned():
     ("scores", "message"),
     [
         ([], "scores: expected scores with 1 dimensions, .* shape \\[0\\]"),
-        ([0.5, np.nan], "scores: score 1 is nan; leave failed runs out and pass their number"),
+        ([0.5, np.nan], "scores: score 1 is nan; expected a finite number: leave failed runs out"),
         ([[0.5]], "scores: expected scores with 1 dimensions"),
         (["x"], "scores: expected numbers"),
         ([None], "scores: score 0 is nan"),
@@ -247,7 +247,7 @@ def test_equal_differences_claim_nothing_with_few_seeds():
 def test_failed_runs_are_reported():
     found = statistics.compare_seeds({1: 0.5, 2: 0.6}, {1: 0.5, 2: 0.7}, failed=(0, 2))
     assert "failed runs are not compared: 2 of b" in found.note
-    with pytest.raises(file_io.InputError, match="b: score 1 is nan; leave failed runs out"):
+    with pytest.raises(file_io.InputError, match="b: score 1 is nan; expected a finite number"):
         statistics.compare_seeds({1: 0.5, 2: 0.6}, {1: 0.5, 2: np.nan})
     with pytest.raises(file_io.InputError, match="b: expected scores"):
         statistics.compare_seeds({1: 0.5}, {})

@@ -96,6 +96,15 @@ def test_a_baseline_is_compared_with_all_by_paired_tests_after_holm():
     assert "adjusted by Holm" in summary["comparison"]["method"]
 
 
+def test_a_baseline_without_scores_is_told_and_intervals_stay():
+    summary = sweep_comparison.add(summarize(EQUAL | {0.4: [FAILED] * 4}), baseline=2)
+    comparison = summary["comparison"]
+    notes = " ".join(comparison["notes"])
+    assert "Nothing is compared: no run of the baseline trial_0008 to 11 has a score." in notes
+    assert comparison["reference"] is None and comparison["points"][0]["interval"]
+    assert "trial_0008 to 11" in results.to_markdown(summary)
+
+
 def test_failed_pruned_and_stuck_trials_are_told():
     scores = EQUAL | {0.4: [0.5, FAILED, 0.51, PRUNED]}
     summary = summarize(scores)
