@@ -102,7 +102,7 @@ def load(settings: Settings) -> "FoundModel":
 
 
 def show_example(settings: Settings, data_file: str, index: int) -> None:
-    """Prints a question of a SQuAD file with its answers."""
+    """Prints a question of a SQuAD file, by its number from 0, with its answers."""
     from albert.serving.question_predictor import Answerer
     from albert.tasks.squad import answers as squad_answers
 
@@ -130,7 +130,10 @@ def read_context(settings: Settings) -> str | None:
 def answer_file(
     settings: Settings, input_file: str, answerer: "Answerer", context: str | None
 ) -> None:
-    """Writes one object per question of --input_file, in order."""
+    """Writes one object per question of --input_file, in order.
+
+    `context` is the text of questions without one; None: each must have its own.
+    """
     output = file_io.atomic_writer_or_stdout(settings.output_file)
     with file_io.open_input(input_file, "input_file", "rb") as lines, output as file:
         questions = answerer.read_lines(

@@ -21,6 +21,7 @@ from albert.io import tables
 
 
 def _is_level(name: str, value: float) -> None:
+    """Checks that the value of flag `name` is the level of an interval, such as 0.95."""
     statistics.check_level(value, f"--{name}")
 
 

@@ -192,7 +192,7 @@ def warn(settings: Settings) -> None:
 def create(
     settings: Settings, job: instance_files.Job, inputs: list[str]
 ) -> tuple[collections.Counter[str], list[str]]:
-    """Makes the files; returns counts of the work, and the names of the files."""
+    """Makes files of `inputs`, paths of texts; returns counts of the work, and the files' names."""
     outputs, num_shards = settings.outputs(), settings.num_shards
     num_workers = settings.num_workers or processes.num_cores()
     if not num_shards:

@@ -66,7 +66,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def read_model(checkpoint: str, config: configuration.AlbertConfig) -> "PretrainingModel":
-    """Returns the pre-trained model, which must have a pre-training head."""
+    """Returns the pre-trained model of a checkpoint's prefix; it must have a pre-training head."""
     from albert.model import checkpoints, pretraining_heads
 
     task, *_ = model_folder.sentence_tasks(os.path.dirname(checkpoint), checkpoint)

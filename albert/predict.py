@@ -105,7 +105,7 @@ def given_columns(settings: Settings, input_format: str) -> dict[str, str]:
 def find_formats(settings: Settings, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
     """Returns the formats of input and output, from the flags or the file names.
 
-    The first of the possible ones is that of standard input or output.
+    `inputs` and `outputs` are the possible ones; the first is that of standard input or output.
     """
     from albert.io import tables
 
@@ -207,7 +207,7 @@ def answer(
 def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Iterator[Any]:
     """Returns the examples after all were read, so that a mistake is found before long work.
 
-    Reads the file twice; without one, the examples are kept in memory.
+    Reads `file` twice, by two calls of `read`; if it is None, the examples are kept in memory.
     """
     if file is None:
         return iter(list(read()))
@@ -229,7 +229,7 @@ def _taken_from(seen: collections.deque[Any]) -> Iterator[Any]:
 
 
 def _until_mistake(examples: Iterator[Any], mistakes: list[file_io.InputError]) -> Iterator[Any]:
-    """Yields the examples before a mistake, so that they are answered, and keeps the mistake."""
+    """Yields the examples before a mistake, to be answered, and adds the mistake to `mistakes`."""
     try:
         yield from examples
     except file_io.InputError as error:

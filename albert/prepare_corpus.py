@@ -114,6 +114,7 @@ class Settings(options.Group):
             self._refuse("whole_files", f"text, {paths[0]} has a document per line")
 
     def _refuse(self, name: str, purpose: str) -> None:
+        """Rejects flag `name` if it is given: it is only for `purpose`."""
         if name in self.given:
             raise file_io.InputError(f"--{name}={getattr(self, name)}: only for {purpose}")
 

@@ -455,6 +455,10 @@ class Classifier(fine_tuning.Command):
     def _prepare(
         self, inputs: fine_tuning.Inputs, weights: dict[str, float], decision: decisions.Decision
     ) -> fine_tuning.Prepared:
+        """Returns the task and its data.
+
+        `weights`: {label: its weight in the training loss}; {} if all count the same.
+        """
         settings = self.settings
         dropout_prob, head = settings.classifier_dropout_prob, inputs.head
         scale, length = find_scale(settings, self.task), settings.max_seq_length

@@ -88,7 +88,7 @@ def make_run(
     strategy: "tf.distribute.Strategy",
     recorder: run_session.Recorder,
 ) -> "stages.Run":
-    """Returns the run that trains for a sentence task."""
+    """Returns the run that trains for a sentence task, a key of `SENTENCE_TASKS`."""
     from albert.model import checkpoints
     from albert.training import stages
 

@@ -28,6 +28,7 @@ _METRIC = "metric_for_best"  # flag of the scripts
 
 
 def _is_above_0(name: str, value: float) -> None:
+    """Checks that the value of flag `name` is finite and above 0."""
     if not 0 < value < math.inf:
         raise file_io.InputError(f"--{name}={value:g} must be above 0")
 
@@ -147,6 +148,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def _split(text: str, name: str) -> list[str]:
+    """Returns the words of a command line; `name` is the flag, for messages."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -185,7 +187,10 @@ def check_trials(plan: sweep_plan.Plan) -> dict[str, str]:
 
 
 def find_metric(plan: sweep_plan.Plan, common: Mapping[str, str]) -> str | None:
-    """Returns the metric by which all trials pick checkpoints; None if their tasks decide."""
+    """Returns the metric by which all trials pick checkpoints; None if their tasks decide.
+
+    `common`: {flag: text} of the flags that all trials have.
+    """
     if plan.metric or not plan.trials:
         return plan.metric or common.get(_METRIC)
     found = {
@@ -268,7 +273,10 @@ def _differences(texts: tuple[str, ...] | None) -> list[float]:
 
 
 def check_baseline(plan: sweep_plan.Plan, folder: str, baseline: str | None) -> None:
-    """Checks that exactly one point of the plan, or of the started sweep, is the baseline."""
+    """Checks that exactly one point of the plan, or of the sweep in `folder`, is the baseline.
+
+    `baseline` is the name of a point or trial; None: there is nothing to check.
+    """
     if baseline is None:
         return
     if plan.method != "grid":

@@ -77,7 +77,10 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 
 def find_files(settings: Settings, checkpoint: str | None) -> token_classification.Files:
-    """Returns the files of the flags and their labels; `checkpoint` is the one to start from."""
+    """Returns the files of the flags and their labels.
+
+    `checkpoint` is the prefix of the one to start from; None: there is none.
+    """
     paths = {
         "train": settings.train_file,
         "dev": settings.validation_file,

@@ -147,6 +147,7 @@ def models_of(settings: Settings) -> dict[str, str]:
 
 
 def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[str, str]:
+    """Returns a name and the local path of a folder; messages name the flags, with dashes."""
     if not re.fullmatch(r"[\w.-]+", name):
         raise file_io.InputError(
             f"{name_flag}: expected letters, digits, dots and dashes, found {name!r}"
@@ -158,14 +159,15 @@ def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[st
 
 
 def share_of(threads: int | None, models: int) -> int | None:
-    """Returns the number of threads of each model; of these and all, None: one for each core."""
+    """Returns the number of threads of each model, given that of all; None: one for each core."""
     return threads if models == 1 else max(1, (threads or os.cpu_count() or 1) // models)
 
 
 def threads_of(threads: int | None, folders: Sequence[str]) -> list[int | None]:
-    """Returns the number of threads for the model of each folder; None: one for each core.
+    """Returns the number of threads for the model of each folder, given that of all.
 
-    TensorFlow has one pool for all of its models: each of them has the sum of their parts.
+    None: one for each core. TensorFlow has one pool for all of its models: each of them has the sum
+    of their parts.
     """
     from albert.serving import runtimes  # imports NumPy, which --help does not need
 

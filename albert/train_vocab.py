@@ -25,6 +25,7 @@ _NOTHING = "nothing was written"
 
 
 def _check_coverage(name: str, value: float) -> None:
+    """Checks that the value of flag `name` is a fraction of characters, at least 0.98."""
     if not 0.98 <= value <= 1:
         raise file_io.InputError(f"--{name}={value} must be between 0.98 and 1")
 
@@ -129,7 +130,7 @@ def _train(settings: Settings, paths: list[str]) -> tuple[Any, dict[str, int]]:
 
 
 def _check_unused(path: str, content: bytes) -> None:
-    """Rejects replacing the vocabulary of a model, which cannot be used with another one."""
+    """Rejects replacing the vocabulary of a model at `path` by one with other content."""
     folder = os.path.dirname(path) or "."
     names = (sources.PRETRAINING_NAME, sources.DESCRIPTION_NAME)
     if not any(file_io.exists(os.path.join(folder, name)) for name in names):

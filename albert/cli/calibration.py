@@ -132,7 +132,10 @@ def run(
 def _fit(
     flags: Calibration, decision: decisions.Decision, names: Sequence[str], rows: contracts.Rows
 ) -> tuple[decisions.Decision, dict[str, float], dict[str, Any]]:
-    """Returns the new decision, {name: score}, and {"thresholds", …: JSON} for ``run.json``."""
+    """Returns the new decision, {name: score}, and {"thresholds", …: JSON} for ``run.json``.
+
+    `names` are K label names by id; `decision` and `rows` are those of `run`.
+    """
     from albert.tasks import calibration, label_thresholds
 
     probabilities, labels = rows["probabilities"], rows["label_ids"]

@@ -46,7 +46,7 @@ class CommandLine:
         return dataclasses.replace(self, flags=changed)
 
     def recorder(self, source: sources.Source, teacher: str | None = None) -> run_session.Recorder:
-        """Returns the recorder of the run; `teacher`: its checkpoint or folder."""
+        """Returns the recorder of the run from a model; `teacher`: its checkpoint or folder."""
         return run_session.Recorder(
             script=self.script,
             command=["python", "-m", f"albert.{self.script}", *self.words],
@@ -114,7 +114,10 @@ def _name(values: FlagValues, word: str) -> str:
 
 
 def _inputs(source: sources.Source, teacher: str | None) -> dict[str, tuple[str, list[str]]]:
-    """Returns {role: (path, its files)} of the initial model and of the teacher, if any."""
+    """Returns {role: (path, its files)} of the initial model and of the teacher, if any.
+
+    `teacher`: its checkpoint or folder.
+    """
     paths = {"configuration": source.config_file, "vocabulary": source.vocabulary}
     files = {role: (path, [path]) for role, path in paths.items() if path}
     weights = {"init_checkpoint": source.checkpoint}

@@ -30,6 +30,7 @@ def set_defaults(
     Args:
       flag_values: the flags, not parsed yet.
       names: names of the flags that variables may set.
+      variables: {name: text} of the environment.
     """
     for name in names:
         text = variables.get(variable_of(name))

@@ -113,7 +113,10 @@ class Command(abc.ABC):
     def export(  # noqa: B027 (not every command exports)
         self, export_dir: str, inputs: Inputs, prepared: Prepared, engine: "Engine"
     ) -> None:
-        """Writes SavedModels to new folders in `export_dir`; all workers call it."""
+        """Writes SavedModels to new folders in `export_dir`; all workers call it.
+
+        The `engine` has the trained model.
+        """
 
 
 def run(command: Command, values: flags.FlagValues, script: str) -> None:

@@ -287,7 +287,7 @@ class Settings(training.Settings, abc.ABC):
         return values
 
     def check_work(self, *names: str) -> None:
-        """Rejects a run without any of the stages that these flags name."""
+        """Rejects a run without any of the stages; `names`: their flags, without dashes."""
         if not any(getattr(self, name) for name in names):
             stages = ", ".join(f"--{name}" for name in names)
             raise file_io.InputError(f"nothing to do: none of {stages} is given")
@@ -415,7 +415,8 @@ class StepSettings(Settings):
 
         Your own data has other defaults than the tasks of the reference: 3 epochs but at least 200
         steps, 10% of warm-up (On the Stability of Fine-tuning BERT, Mosbach et al., 2021), and an
-        evaluation for each epoch, but not more than 20. The examples are counted only if needed.
+        evaluation for each epoch, but not more than 20. `count` returns the number of training
+        examples; it is called only if needed.
         """
         is_bound = {"train_step", "num_train_epochs"} & self.given
         if not (self.do_train and ("num_train_epochs" in self.given or is_own_data)):

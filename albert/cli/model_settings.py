@@ -180,8 +180,9 @@ def _check_same_texts(
     """Rejects a vocabulary or rules by which texts would become other pieces than in training.
 
     Args:
+      trained, folder: the trained model and its folder.
       name, path: setting of the vocabulary and its value, for messages.
-      found: file of the vocabulary.
+      found, rules: file of the vocabulary, and rules, of the run.
       flags: what to omit.
     """
     differing, there = [], cast(str, trained.vocabulary)

@@ -30,7 +30,10 @@ def show(*lines: str) -> None:
 
 
 def after_fine_tuning(kind: str, folder: str) -> list[str]:
-    """Returns lines for a shell that use the model of a fine-tuning run in a folder."""
+    """Returns lines for a shell that use the model of a fine-tuning run in a folder.
+
+    `kind`: that of the model, such as "classifier".
+    """
     name, rest = _USES[kind]
     return [
         line(name, rest, model_dir=folder),

@@ -200,6 +200,7 @@ def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type,
 
 
 def _section(kind: type[Group], name: str) -> str:
+    """Returns the section of ``--help`` that shows flag `name` of a group of class `kind`."""
     sections = (section for section, names in kind.sections.items() if name in names.split())
     return next(sections, kind.section)
 

@@ -37,9 +37,10 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 
 def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
-    """Does the work of `expand` for words in the flag files `above`.
+    """Does the work of `expand` for words in flag files.
 
     Args:
+      above: paths of the flag files that include these words.
       numbers: counts the flag files read so far.
     """
     arguments: list[str] = []
@@ -58,7 +59,10 @@ def _expand(words: list[str], above: tuple[str, ...], numbers: Iterator[int]) ->
 
 
 def _flags_of(name: str, above: tuple[str, ...], numbers: Iterator[int]) -> list[str]:
-    """Returns the flags of a flag file and of those that it includes; none if it is missing."""
+    """Returns the flags of a flag file and of those that it includes; none if it is missing.
+
+    For `above` and `numbers` see `_expand`.
+    """
     path = find(os.path.expanduser(name))
     if path in above or not file_io.exists(path):
         return []

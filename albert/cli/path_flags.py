@@ -29,7 +29,10 @@ class Path:
         return _ListParser() if is_list else _PathParser(self)
 
     def existing(self, value: str | tuple[str, ...] | None, settings: Any) -> Iterator[str]:
-        """Yields the existing files that a value stands for; remote ones need not exist."""
+        """Yields the existing files that a value stands for; remote ones need not exist.
+
+        The settings are those of the command, for `files`.
+        """
         endings = self.files(settings) if callable(self.files) else self.files
         if not value:
             yield from (_STANDARD_INPUT,) if self.or_stdin else ()
@@ -123,7 +126,13 @@ def _text(value: str | Sequence[str]) -> str:
 
 
 def _refuse(output_flag: str, output: str, input_flag: str, input_file: str) -> NoReturn:
-    """Raises the error of an output that is an input, which a flag and its value name."""
+    """Raises the error of an output that is an input.
+
+    Args:
+      output_flag: its name, without dashes.
+      output, input_file: paths of the same file.
+      input_flag: flag and value that name the input, or "standard input".
+    """
     same = "" if input_file in (output, _STANDARD_INPUT) else f", the same file as {input_file}"
     raise file_io.InputError(
         f"--{output_flag} would replace {output}{same}, which this command reads ({input_flag}): "

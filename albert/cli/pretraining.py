@@ -232,7 +232,7 @@ class Settings(training.Settings):
 def _reject_unused_rules(
     settings: Settings, files: Mapping[str, "dynamic_masking.RecordFiles"]
 ) -> None:
-    """Rejects masking flags that have no effect with the records of each split."""
+    """Rejects masking flags that have no effect with these records, {"train": …, "dev": …}."""
     budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
     train = files["train"]
     if budget and train.without_masks:
@@ -285,7 +285,7 @@ def find_masker(
 
 
 def _find_vocabulary(settings: Settings, purpose: str) -> sources.Source:
-    """Returns the model of the flags, for a purpose that needs its vocabulary."""
+    """Returns the model of the flags; messages say for what `purpose` its vocabulary is needed."""
     try:
         return settings.model.find()
     except file_io.InputError as error:
@@ -338,7 +338,12 @@ def warn_of_untrained_types(
     config: configuration.AlbertConfig,
     sentence_labels: bool,
 ) -> None:
-    """Warns if the records have no second texts, but the model has a use for them."""
+    """Warns if the records have no second texts, but the model has a use for them.
+
+    Args:
+      files: {"train": …, "dev": …}, the records of each split.
+      sentence_labels: whether the model learns a sentence task.
+    """
     if files["train"].has_second_texts:
         return
     if sentence_labels:
@@ -398,6 +403,7 @@ def _log_measured_task(trained: str, requested: str, task: str) -> None:
     """Logs what an evaluation with the labels of another sentence task measures.
 
     Args:
+      trained: says which model was trained for what; begins the message.
       requested, task: sentence tasks of the labels and of the model.
     """
     from albert.model import pretraining_heads

@@ -31,6 +31,7 @@ _ENCODER_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def _check_rate(name: str, value: float | str) -> None:
+    """Checks that the value of flag `name`, a learning rate, is at least 0 or "auto"."""
     if value != AUTO:
         options.not_negative(name, float(value))
 
@@ -350,6 +351,8 @@ class Schedule(options.Group):
         """Returns how the run is judged; None: no check for learning.
 
         Args:
+          learning_rate: number or "auto", for the advice.
+          warmup_fraction: fraction of the steps that are warm-up.
           recipe: file or page with settings to try; None: no check.
         """
         return None
@@ -537,7 +540,10 @@ def _with_extra_rows(
 
 
 def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sources.Source) -> int:
-    """Returns the number of rows that training may add: those that `read_config` has added."""
+    """Returns the number of rows that training may add: those that `read_config` has added.
+
+    The `config` is from `read_config`.
+    """
     if not (settings.do_train and source.rules.extra_pieces):
         return 0
     own = configuration.AlbertConfig.from_json_file(source.config_file)
@@ -545,7 +551,10 @@ def new_rows(settings: Settings, config: configuration.AlbertConfig, source: sou
 
 
 def read_config(settings: Settings, source: sources.Source) -> configuration.AlbertConfig:
-    """Returns the configuration with the flags' dropout and rows of extra pieces; logs dropout."""
+    """Returns the configuration with the flags' dropout and rows of extra pieces; logs dropout.
+
+    The `source` is the initial model, or the one to use.
+    """
     config = configuration.AlbertConfig.from_json_file(source.config_file)
     flag_rates = {name: getattr(settings.dropout, name) for name in _ENCODER_RATES}
     flag_rates = {name: rate for name, rate in flag_rates.items() if rate is not None}

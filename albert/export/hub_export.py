@@ -54,7 +54,10 @@ def _shared_encoder(model: pretraining_heads.PretrainingModel) -> Callable:
 def _call(
     encode: Callable, outputs: Callable[[Tensors, encoder.AlbertOutput], dict[str, Any]]
 ) -> Callable:
-    """Makes ``(inputs, training) -> dict``: the encoder's outputs, and what `outputs` adds."""
+    """Makes ``(inputs, training) -> dict``: the encoder's outputs, and what `outputs` adds.
+
+    `encode`: that of `_shared_encoder`.
+    """
 
     def call(inputs: Tensors, training: bool = False) -> dict[str, Any]:
         encoded = encode(inputs, training)
@@ -99,6 +102,7 @@ def _callable(
     """Builds a callable object with traces of `call` for both interfaces, in and out of training.
 
     Args:
+      call: ``(inputs, training) -> dict``.
       variables: the variables that fine-tuning through this object may change.
       extra: for each interface, the names of its additional inputs.
     """
@@ -188,7 +192,10 @@ def check(source: sources.Source, *paths: str) -> None:
 def export_module(
     model: pretraining_heads.PretrainingModel, source: sources.Source, path: str
 ) -> str:
-    """Writes a hub module, without `sop` if the model has no sentence task; returns its folder."""
+    """Writes a hub module to a new folder, which it returns.
+
+    A model without a sentence task gives a module without `sop`. `source` has the vocabulary.
+    """
     target = _new_folder(path)
     _check_rules(source)
     encode = _shared_encoder(model)

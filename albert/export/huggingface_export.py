@@ -158,7 +158,8 @@ def _longest_input(folder: str, config: encoder.AlbertConfig) -> int:
 def _read_description(folder: str, head: str | None) -> tuple[str | None, list[str], float]:
     """Reads the description of a fine-tuned model's folder, or its ``config.json``.
 
-    Returns head, labels, and the dropout rate before the output layer.
+    Returns head, labels, and the dropout rate before the output layer. `head`: the one to write;
+    None: that of the description.
     """
     if head in _WITHOUT_TASK or model_labels.read_folder(folder) is None:
         return None, [], _DEFAULT_DROPOUT

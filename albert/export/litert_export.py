@@ -66,6 +66,7 @@ def convert(
       about: JSON-ready dict with "inputs" and "outputs", names in order; it is also written to
         the file.
       path: path of the model file; temporary files are written next to it.
+      is_quantized: whether to write weights in int8.
     """
     from tensorflow.lite.tools import flatbuffer_utils  # needed only here
 

@@ -183,7 +183,7 @@ def write(
     """Writes the model file of a serving folder.
 
     Parts of the block go back to float32, those with the largest errors first, until the answers to
-    the calibration file agree with those of the model in float32.
+    the calibration file agree with those of the model in float32; its labels may be unknown.
     """
     model = onnx_export.Model(trained)
     observed, answers = observe(model, calibration)
@@ -220,7 +220,10 @@ def write(
 def _errors(
     model: onnx_export.Model, observed: dict[str, Observed], products: dict[str, Product]
 ) -> dict[str, float]:
-    """Returns {part: mean error of its products at all depths, or of the table of words}."""
+    """Returns {part: mean error of its products at all depths, or of the table of words}.
+
+    `observed` and `products` are by name of the kernel.
+    """
     errors: dict[str, list[float]] = {part: [] for part in onnx_export.PARTS}
     for name, weight in observed.items():
         errors[weight.part] += products[name].errors.values()
@@ -234,7 +237,7 @@ def _errors(
 def observe(
     model: onnx_export.Model, examples: agreement.Examples
 ) -> tuple[dict[str, Observed], list]:
-    """Answers examples in float32; returns {name: `Observed`} of the blocks, and the answers."""
+    """Answers examples in float32; returns {name of a kernel: `Observed`}, and the answers."""
     runtime = runtimes.module_of("onnxruntime")
     arithmetic = _WithOutputs()
     content = model.graph(arithmetic).to_bytes({})
@@ -260,7 +263,7 @@ class _WithOutputs(onnx_export.Arithmetic):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights: dict[str, Observed] = {}
+        self.weights: dict[str, Observed] = {}  # by name of the kernel
         self.observed: dict[str, Observations] = {}  # by name of the output, to fill
 
     def product(

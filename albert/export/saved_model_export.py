@@ -51,7 +51,10 @@ def model_to_serve(
 
 
 class _ExampleServer(tf.Module):
-    """Answers serialized tf.Examples with a classifier's probabilities and predictions."""
+    """Answers serialized tf.Examples with a classifier's probabilities and predictions.
+
+    `threshold`: see `export_classifier`.
+    """
 
     def __init__(
         self, model: contracts.Model, specs: Sequence[tfrecord.FeatureSpec], threshold: float | None

@@ -120,7 +120,12 @@ def _write_model(
     calibration: agreement.Examples | None,
     weights: str,
 ) -> dict[str, Any]:
-    """Writes the model file of a serving folder; returns measurements for its description."""
+    """Writes the model file of a serving folder; returns measurements for its description.
+
+    Args:
+      calibration: examples from which int8 computes its scales; None: not needed.
+      weights: type in which the weights are stored, "float32" or "float16".
+    """
     key = folder.format, folder.precision
     if calibration:
         return CALIBRATED[key](folder, trained, calibration)
@@ -190,7 +195,10 @@ def _check_answers(
     min_agreement: float,
     max_metric_drop: float,
 ) -> dict[str, Any]:
-    """Compares the answers of the exported model; returns the measurements."""
+    """Compares the answers of the exported model; returns the measurements.
+
+    The limits are a fraction of equal answers, and a loss in percentage points.
+    """
     comparison = agreement.measure(
         check, inference.FoundModel(trained), inference.FoundModel(folder.model, folder)
     )

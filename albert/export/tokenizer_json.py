@@ -242,6 +242,7 @@ def _check(
 def _unigram(
     tokenizer: tokenization.FullTokenizer, model: sentencepiece_proto.Model, names: list[str]
 ) -> dict[str, Any]:
+    """Returns the description of a unigram model; `names` are its pieces by id."""
     scores = _scores(tokenizer, model)
     return {
         "type": "Unigram",
@@ -255,7 +256,7 @@ def _bpe(
 ) -> dict[str, Any]:
     """Returns the description of a BPE: of two adjacent pieces the best known piece is made.
 
-    A model of characters is one without merges.
+    A model of characters is one without merges. `names` are the pieces by id.
     """
     merges = []
     if model.trainer_spec.model_type == sentencepiece_proto.BPE:

@@ -1,4 +1,7 @@
-"""Unpacks gzipped tar archives of models, without trusting them, and reads compressed files."""
+"""Unpacks gzipped tar archives of models, without trusting them, and reads compressed files.
+
+In messages, `path` names the archive, and `what` is the purpose of a file or its flag.
+"""
 
 import bz2
 import contextlib
@@ -225,7 +228,7 @@ def _pax(content: bytes) -> dict[str, str]:
 def _apply_settings(
     path: str, member: "tarfile.TarInfo", settings: dict[str, str]
 ) -> "tarfile.TarInfo":
-    """Returns the member with the settings of its extended headers."""
+    """Returns the member with the settings of its extended headers, {keyword: text}."""
     import tarfile
 
     member.name = settings.get("path", member.name)
@@ -252,7 +255,7 @@ def _checked_name(path: str, member: "tarfile.TarInfo") -> str:
 
 
 def _write_member(path: str, stream: _Stream, member: "tarfile.TarInfo", folder: str) -> None:
-    """Writes one file or folder of an archive under `folder`."""
+    """Writes one file or folder of an archive under `folder`; `stream` is at its content."""
     target = os.path.join(folder, os.path.normpath(member.name))
     try:
         file_io.make_dirs(target if member.isdir() else os.path.dirname(target))

@@ -3,6 +3,8 @@
 Local paths use Python's own file functions. A path with a scheme (``gs://…``) goes through
 `tf.io.gfile`, which is imported only then, so that data workers on local files never pay for
 TensorFlow's start-up.
+
+For messages, `what` is the purpose of a file or the flag that names it, and `name` that of a text.
 """
 
 import codecs

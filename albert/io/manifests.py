@@ -19,7 +19,10 @@ def describe_files(start: str, names: Iterable[str]) -> dict[str, dict[str, Any]
 
 
 def read(path: str, version: int) -> dict[str, Any]:
-    """Reads the result of `describe_files` from the entry ``files`` of a manifest."""
+    """Reads the result of `describe_files` from the entry ``files`` of a manifest.
+
+    Its entry ``version`` must be `version`.
+    """
     manifest = file_io.read_json(path, "manifest", dict)
     files = manifest.get("files")
     if (
@@ -43,6 +46,9 @@ def _is_entry(value: object) -> bool:
 
 def mismatch(start: str, files: Mapping[str, dict[str, Any]]) -> str | None:
     """Returns which of the files at `start` + name has changed and how; None if none has.
+
+    Args:
+      files: result of `describe_files`.
 
     Raises:
       file_io.UnreadableError: the system denies reading a file, which may be undamaged.

@@ -35,7 +35,7 @@ class Worker(Protocol[T, R]):
 
 
 class Start(Protocol[A, T, R]):
-    """A function or class of a module that makes a worker.
+    """A function or class of a module that makes a worker from `arguments` of `run`.
 
     The worker calls `advance` with the amount of work it has finished.
     """

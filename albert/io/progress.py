@@ -16,7 +16,10 @@ _LOG_SECONDS = 10
 
 @contextlib.contextmanager
 def bar(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
-    """Yields ``show(count)``, which moves a bar on a terminal and does nothing elsewhere."""
+    """Yields ``show(count)``, which moves a bar on a terminal and does nothing elsewhere.
+
+    `what`: words for the job; `total`: number of its units, if known.
+    """
     if not sys.stderr.isatty():
         yield lambda count: None
         return
@@ -36,6 +39,11 @@ class Progress:
     """Shows a bar on a terminal, else a log line every ten seconds; both with the time left.
 
     The time before the first progress, such as starting processes, does not count for the speed.
+
+    Args:
+      what: words for the job.
+      total: number of units of the whole job.
+      unit: name of a unit.
     """
 
     def __init__(self, what: str, total: int, unit: str) -> None:

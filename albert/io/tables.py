@@ -3,6 +3,8 @@
 Reads csv as Python's `csv` module does. In tsv, as in GLUE's files, quotation marks are plain
 characters and every line is a row. csv and tsv begin with a line of column names. jsonl holds one
 JSON object per line. Empty lines are skipped.
+
+The `name` of a file and the `place` of a row, its file and line, are for messages.
 """
 
 import collections
@@ -217,6 +219,7 @@ def text_of(row: Mapping[str, Any], column: str | int, flag: str, place: str) ->
     """Returns the text in a column of a row; if there is none, raises `NoTextError`.
 
     Args:
+      row: values by column.
       flag: the flag that names the column.
       place: file and line, for messages.
     """

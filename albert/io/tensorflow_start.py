@@ -166,6 +166,7 @@ def unused_gpu(kinds: Collection[str], root: str = "/") -> str | None:
 
     Args:
       kinds: kinds of devices that TensorFlow has found, such as "CPU".
+      root: folder of the system's own folders.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if "GPU" in kinds or hidden in ("", "-1") or not (count := _nvidia_gpus(root)):

@@ -56,7 +56,8 @@ def read_questions(
 ) -> Iterator[Question]:
     """Yields a `Question` per object of a jsonl file, which has article, question and options.
 
-    The default of "id" counts from 0. `skipped`: see `tables.each`.
+    The default of "id" counts from 0. `skipped` gets the places of questions without text; None:
+    they are an error.
     """
     return tables.each(tables.read_rows(lines, name, "jsonl"), _question, skipped)
 

@@ -21,7 +21,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a cut text; files cannot h
 def write(folder: str, examples: Iterable[dict[str, Any]]) -> None:
     """Writes up to `MAX_EXAMPLES` short examples, from all parts of the data.
 
-    Without any it removes those that are there.
+    Examples are {field: value} as in requests. Without any it removes those that are there.
     """
     short = [example for example in examples if _is_short(example)]
     step = max(len(short) / MAX_EXAMPLES, 1)

@@ -28,8 +28,12 @@ class FoundModel:
     def load(self, runtime: str = "auto", threads: int | None = None) -> batching.Infer:
         """Loads the model as a function; `runtime` and `threads` are for serving folders.
 
-        For these, and for the function, see `runtimes.load`. Scores of SQuAD 1.1 from a training
-        folder are undefined at padding.
+        For the function see `runtimes.load`. Scores of SQuAD 1.1 from a training folder are
+        undefined at padding.
+
+        Args:
+          runtime: key of `runtimes.RUNTIMES`, or "auto" for the first that runs the format.
+          threads: number of threads that compute; None: one per core.
         """
         return in_parts(self._load(runtime, threads), self.max_batch_tokens)
 

@@ -3,6 +3,8 @@
 Tensors are JSON, or bytes after the JSON (the protocol's extension for binary tensors, which the
 clients of Triton use unless configured otherwise). Source: the protocol's description of REST
 and of binary tensor data.
+
+The `place` of a tensor or value in the request is for messages.
 """
 
 import dataclasses
@@ -231,7 +233,10 @@ def _parameters(owner: dict, place: str, types: dict[str, Any]) -> dict[str, Any
 
 
 def _inputs(value: Any, tail: bytes, limits: requests.Limits) -> dict[str, _Array]:
-    """Returns the input tensors by name; `tail` holds the binary ones in their order."""
+    """Returns the input tensors by name from the entry "inputs" of a request.
+
+    `tail` holds the binary ones in their order.
+    """
     json_shapes.check(value, [dict], "inputs")
     inputs: dict[str, _Array] = {}
     start = 0

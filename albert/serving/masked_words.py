@@ -172,7 +172,10 @@ class MaskedWords:
         return columns
 
     def _most_probable(self, features: dict, top_k: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns probabilities and ids, both [B, P, K], by decreasing probability."""
+        """Returns probabilities and ids, both [B, P, K], by decreasing probability.
+
+        `features`: {name: array}, the inputs of the model.
+        """
         log_probs = self._model(features, training=False)["masked_lm_log_probs"]  # [B * P, V]
         values, ids = tf.math.top_k(log_probs + self._excluded, top_k)
         shape = tf.concat([tf.shape(features[_POSITIONS]), [top_k]], 0)

@@ -50,7 +50,7 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
     def _decode(
         self, examples: Sequence[Example], notes: Notes, outputs: Sequence[Arrays]
     ) -> Iterable[Result]:
-        """Returns the results of examples from what `_compute` returned."""
+        """Returns the results of examples from what `_encode` and `_compute` returned."""
 
     def _scores(self, outputs: Arrays, inputs: Arrays) -> Arrays:
         """Returns the outputs of a batch that `_decode` needs."""
@@ -106,7 +106,8 @@ class Predictor(BatchedModel[Example, Notes, Result]):
     Args:
       model_dir: folder of a training run, whose best checkpoint is used, or else its last, or a
         serving folder.
-      runtime, threads: for serving folders; see `runtimes.load`.
+      runtime: of a serving folder: key of `runtimes.RUNTIMES`, or "auto".
+      threads: number of threads for a serving folder; None: one per core.
     """
 
     kinds: ClassVar[tuple[str, ...]]  # of models, see `kinds.KINDS`
@@ -156,7 +157,10 @@ class Predictor(BatchedModel[Example, Notes, Result]):
 
     @abc.abstractmethod
     def read(self, path: str, labeled: bool) -> tuple[list[Example], list | None]:
-        """Returns the examples of a file and their gold answers, None if it has none."""
+        """Returns the examples of a file and their gold answers, None if it has none.
+
+        `labeled`: whether a file of texts or words must have labels.
+        """
 
     @abc.abstractmethod
     def read_request(self, fields: dict[str, Any]) -> Any:

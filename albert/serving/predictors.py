@@ -25,7 +25,10 @@ PREDICTORS = {kind: predictor for predictor in _CLASSES for kind in predictor.ki
 def load(
     model: str | inference.FoundModel, runtime: str = "auto", threads: int | None = None
 ) -> Predictor:
-    """Returns the predictor of a model; for the arguments see `Predictor`."""
+    """Returns the predictor of a model, which may be a training or serving folder.
+
+    The other arguments are for serving folders; see `Predictor`.
+    """
     found_model = inference.find(model)
     return PREDICTORS[found_model.folder.kind](found_model, runtime, threads)
 

@@ -2,6 +2,8 @@
 
 Each kind of model has a `RequestSchema`, which describes its examples. A request in the own format
 of the toolkit holds an example, or a list of examples under "examples".
+
+The `place` of a value in the request is for messages.
 """
 
 import base64

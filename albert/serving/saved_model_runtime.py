@@ -34,8 +34,9 @@ _OPERATIONS = frozenset(
 def load(folder: serving_folder.ServingFolder, threads: int | None = None) -> batching.Infer:
     """Loads the model of a serving folder as a function; see `runtimes.load`.
 
-    `threads` are those of TensorFlow in the whole process. If it has started with another number,
-    that is an error, as is a model that has other operations than computations.
+    `threads` are those of TensorFlow in the whole process; None: one per core. If it has started
+    with another number, that is an error, as is a model that has other operations than
+    computations.
     """
     _set_threads(threads)
     graph_def, signature = _read(folder)

@@ -90,7 +90,7 @@ def load(
     """Loads the model of the folder of a fine-tuning run, a serving folder or a pre-trained model.
 
     Args:
-      runtime: of a serving folder; see `runtimes.load`.
+      runtime: of a serving folder: key of `runtimes.RUNTIMES`, or "auto".
       threads: number of threads that compute; None: one for each core.
       max_batch_tokens: maximum number of tokens that are computed at once, with padding; a longer
         sequence is computed alone. None: any.

@@ -10,7 +10,11 @@ KIND = "masked_words"
 
 
 class ServedWords:
-    """A pre-trained model for a server; see `served_model.ServedModel` and `load` there."""
+    """A pre-trained model for a server; see `served_model.ServedModel`.
+
+    Args:
+      max_batch_tokens: maximum number of tokens that are computed at once; None: any.
+    """
 
     def __init__(self, source: sources.Source, max_batch_tokens: int | None = None) -> None:
         self._words = masked_words.MaskedWords.load(source)

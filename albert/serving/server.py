@@ -429,6 +429,7 @@ class Server:
         return response
 
     def _log(self, request: web.Request, status: int, started: float) -> None:
+        """Logs a request if the settings say so; `started`: its ``time.monotonic()``."""
         if self._settings.log_requests:
             server_log.log_request(
                 request_id=request[_ID],
@@ -448,6 +449,7 @@ class Server:
         return self._is_stopping or is_unread or is_spare or connection.is_last()
 
     def _count_gone(self, request: web.Request, path: str, started: float) -> None:
+        """Counts and logs a request of `path`, begun at `started`, whose client has gone."""
         self._metrics.count_request(path, _GONE, request.get(_MODEL))
         self._notes.add(http_connections.GONE, path)
         self._log(request, _GONE, started)

@@ -104,7 +104,10 @@ class Metrics:
         build.info({"version": albert.__version__, "python": platform.python_version()})
 
     def count_request(self, path: str, status: int, model: str | None = None) -> None:
-        """Counts a reply, or with status 499 a client that closed the connection."""
+        """Counts a reply, or with status 499 a client that closed the connection.
+
+        `model`: name of the model that was asked, if any.
+        """
         self._of(self._requests, path, status).inc()
         if model is not None:
             self._of(self._model_requests, model, status).inc()

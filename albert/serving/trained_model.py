@@ -34,7 +34,10 @@ def restored_model(
 def from_training_folder(
     folder: model_folder.ModelFolder, precision: str = "float32"
 ) -> batching.Infer:
-    """Returns the function of a training's folder; see `runtimes.load`."""
+    """Returns the function of a training's folder; see `runtimes.load`.
+
+    `precision` is that of products and activations: "float32" or "bfloat16".
+    """
     kind = kinds.KINDS[folder.kind]
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 
