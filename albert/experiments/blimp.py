@@ -75,7 +75,10 @@ def _rows(path: str, limit: int | None) -> Iterator[tables.Row]:
 
 
 def _read_paradigm(name: str, path: str, limit: int | None) -> Paradigm:
-    """Reads the pairs of one file, whose rows must all have the same field and term."""
+    """Reads the pairs of one file, whose rows must all have the same field and term.
+
+    `limit`: see `read`.
+    """
     pairs: list[tuple[str, str]] = []
     kinds: dict[tuple[str, str], str] = {}
     for place, row in _rows(path, limit):

@@ -194,7 +194,10 @@ def _spread(values: Iterable[float | None]) -> bool:
 
 
 def _log_scale(set_scale: Callable[[str], None], axis: "Axis") -> None:
-    """Makes an axis logarithmic, with plain numbers as labels."""
+    """Makes an axis logarithmic, with plain numbers as labels.
+
+    `set_scale` sets the scale of the axis by its name.
+    """
     set_scale("log")
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda value, _: "")
@@ -206,6 +209,10 @@ def band_limits(
     """Returns the lowest and highest value that bands are drawn to.
 
     Wide bands, such as those of two runs, would leave no room for the lines.
+
+    Args:
+      log: whether the axis of values is logarithmic.
+      bounds: lowest and highest value that is possible.
     """
     values = _drawable([y for line in series for y in line.ys])
     low, high = min(values), max(values)
@@ -300,7 +307,10 @@ def _draw_line(
 
 
 def _drawn_limits(series: Sequence[Line], limits: tuple[float, float]) -> tuple[float, float]:
-    """Returns the ends of the axis of values: those of the bands, but not beyond the limits."""
+    """Returns the ends of the axis of values: those of the bands, but not beyond `limits`.
+
+    These are the lowest and highest value that bands are drawn to.
+    """
     lows = [y for line in series for y in (*line.ys, *line.low)]
     highs = [y for line in series for y in (*line.ys, *line.high)]
     low, high = max(min(_drawable(lows)), limits[0]), min(max(_drawable(highs)), limits[1])

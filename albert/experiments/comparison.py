@@ -442,7 +442,12 @@ def _test_examples(
     names: tuple[str, str],
     random_seed: int,
 ) -> statistics.Comparison:
-    """Compares the metric `name` of the predictions of both sides."""
+    """Compares the metric `name` of the predictions of both sides, whose names are `names`.
+
+    Args:
+      groups: runs with their predictions, of both sides.
+      groups_of_examples: groups that are drawn whole; None: single examples are drawn.
+    """
     sides = [[kept.metrics[name] for _, kept in group] for group in groups]
     metric: Metric = sides[0][0]
     first, second = (np.stack([m.rows for m in side]) for side in sides)
@@ -506,7 +511,7 @@ def _changes(groups: _Groups) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
 
 
 def _change(key: str, groups: _Groups, first: float, second: float) -> Change:
-    """Returns the `Change` of an example, with the most frequent answer of each side.
+    """Returns the `Change` of the example with id `key`, with each side's most frequent answer.
 
     Args:
       first, second: fraction of the runs of each side that are right, 0 to 1.

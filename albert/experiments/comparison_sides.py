@@ -105,7 +105,12 @@ def _read_name(
 
 
 def _read_file(path: str, labels: str | None, columns: tables.Columns) -> RunGroup:
-    """Returns the side of a file of predictions; the run in its folder may know the labels."""
+    """Returns the side of a file of predictions.
+
+    Args:
+      labels: file of the right answers, with `columns`; None: the run in the folder of the
+        predictions knows them.
+    """
     folder, name = os.path.dirname(path) or ".", os.path.basename(path)
     is_kept = name in kept_predictions.FILES and not labels
     if is_kept and file_io.exists(os.path.join(folder, run_record.RUN)):
@@ -129,7 +134,10 @@ def _read_point(folder: str, point: sweep_journal.Point) -> RunGroup:
 
 
 def _side(name: str, folder: str, read_runs: list[Run]) -> RunGroup:
-    """Returns the side of runs, which must be of one task, data and metric."""
+    """Returns the side of runs, which must be of one task, data and metric.
+
+    `folder`: that of a run, a study of seeds or a sweep.
+    """
     side = RunGroup(name, folder, tuple(sorted(read_runs, key=lambda run: run.seed)))
     if not side.recorded:
         raise file_io.InputError(f"runs: no run of {name} has a {run_record.RUN} yet")

@@ -192,6 +192,7 @@ def _to_tables(form: str, comment: str, compared: Compared, num_examples: int) -
 
     Args:
       comment: beginning of the lines that belong to no table; "": these are paragraphs.
+      form: a form of `text_tables`.
     """
     title = _title(compared)
     lines = [comment + " ".join(title.split())] if comment else [title, ""]

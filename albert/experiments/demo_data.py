@@ -199,7 +199,10 @@ def task_files(name: str, seed: int) -> dict[str, str]:
 
 
 def _paragraph(rng: random.Random, number: int) -> dict[str, Any]:
-    """Makes a sentence with one question of each kind, in the format of SQuAD."""
+    """Makes a sentence with one question of each kind, in the format of SQuAD.
+
+    The ids of the questions have the number of the paragraph.
+    """
     words = _draw(rng, rng.choice(list(PLACES)), rng.choice((GOOD, BAD)))
     template = rng.choice(_ASKED)
     context = _sentence(template, words)

@@ -74,6 +74,7 @@ def test_margin(
       pairs: number of pairs that are tested (Bonferroni).
       count: runs of the smaller side, or examples.
       unit: what is counted, in the plural.
+      margin: largest difference that does not matter, in the unit of the score.
     """
     alpha = statistics.check_level(level)
     comparison = compare(level=1 - 2 * alpha / pairs)

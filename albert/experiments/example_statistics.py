@@ -1,6 +1,9 @@
 """Statistics of scores over examples and tasks: two models on one test set, many seeds, many tasks.
 
 Needs SciPy (extra `stats`).
+
+In all functions, `minimize` says that lower scores are better, `level` is a fraction such as 0.95,
+`resamples` a number of bootstrap samples, and `names` are those of a and b, for the verdict.
 """
 
 import math
@@ -438,7 +441,7 @@ def _t_of_clusters(
 ) -> tuple[float, float, float]:
     """Returns (low, high, p) of a difference, given its [draws] bootstrap samples of clusters.
 
-    Draws of n clusters show only (n - 1) / n of the variance.
+    Draws of n clusters, here `count`, show only (n - 1) / n of the variance.
     """
     t, error = statistics.scipy_stats().t, math.sqrt(np.var(draws) * count / (count - 1))
     if error == 0:

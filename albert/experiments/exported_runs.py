@@ -143,7 +143,10 @@ def _scores(run: Run) -> dict[str, float]:
 
 
 def _curves(run: Run, start: float) -> dict[str, dict[int, tuple[float, float]]]:
-    """Returns {name: {step: (seconds since 1970, value)}} of all numbers that a run recorded."""
+    """Returns {name: {step: (seconds since 1970, value)}} of all numbers that a run recorded.
+
+    `start`: seconds since 1970 when the run began.
+    """
     curves: dict[str, dict[int, tuple[float, float]]] = {}
     begun = time = start
     earlier = 0.0

@@ -178,6 +178,11 @@ def _improvement(
     """Returns the probability that a run is better than one of the baseline on a random task.
 
     It has the fields of `statistics.Estimate`, and the tasks that both sweeps have.
+
+    Args:
+      own: {task: {seed: score}}.
+      baseline: folder of the other sweep.
+      names: names of the tasks.
     """
     others = _scores_by_task(_rows(baseline, names))
     shared = [name for name in own if name in others]

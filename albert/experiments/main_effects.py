@@ -32,7 +32,12 @@ class Effect(NamedTuple):
 
 
 def find(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Effect]:
-    """Returns the effects of settings on the scored points of a sweep, the largest first."""
+    """Returns the effects of settings on the scored points of a sweep, the largest first.
+
+    Args:
+      points: those of `sweep_results.summarize` that have a score.
+      names: settings with several values.
+    """
     scores = [point["mean"] for point in points]
     effects = [_effect(name, [p["parameters"][name] for p in points], scores) for name in names]
     return sorted((e for e in effects if len(e.groups) > 1), key=lambda e: -e.size)

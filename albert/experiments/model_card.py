@@ -383,8 +383,10 @@ def _body(
     """Returns the text of the card below its front matter, in Markdown.
 
     Args:
+      name: title of the card.
       record: dict of ``run.json``, or {}.
       scores: {metric: number or None for undefined}, with "step"; {} if there are none.
+      choice: how this checkpoint was chosen; "" if no other was evaluated.
       thresholds: lowest probability of each label of a text; empty if none were chosen.
     """
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
@@ -419,14 +421,20 @@ def _body(
 
 
 def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:
-    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted."""
+    """Returns the paragraphs on how far the probabilities of a checkpoint can be trusted.
+
+    `calibration`: entry of that name in ``run.json``, or {}; `step`: that of the checkpoint.
+    """
     found = [calibration.get(name) for name in ("temperature", "thresholds", "abstention")]
     texts = [f"{_escaped(one['text'])}." for one in found if one]
     return ["## Probabilities", *texts] if texts and calibration["step"] == step else []
 
 
 def _introduction(form: ExportFormat, record: dict[str, Any], fields: CardFields) -> str:
-    """Returns the sentences on how the model was trained and what it started from."""
+    """Returns the sentences on how the model was trained and what it started from.
+
+    `record`: dict of ``run.json``, or {}.
+    """
     if not record:
         return (
             f"{form.title} model. How it was trained is not known: there was no `{run_record.RUN}` "

@@ -154,6 +154,8 @@ def _join(
     """Returns the ids of the predicted examples in the order of the data.
 
     Args:
+      path: file of the predictions, for messages.
+      examples, guesses: {id: place} of the data and of the predictions.
       is_part: whether only a part of the examples was to be predicted.
     """
     missing = [] if is_part else [key for key in examples if key not in guesses]
@@ -176,7 +178,10 @@ def _join(
 
 
 def _names_of_model(spellings: Iterable[str], labels: tuple[str, ...]) -> dict[str, str | None]:
-    """Returns {label of the data: name that the model gives it}; None without such a name."""
+    """Returns {label of the data: name that the model gives it}; None without such a name.
+
+    `spellings` are labels as the data has them, `labels` those of the model.
+    """
     words = glue.find_words(labels)
     names = {}
     for label in spellings:
@@ -221,7 +226,7 @@ def read_table(path: str, truths: Mapping[str, _Truth], is_part: bool) -> list[O
 
 
 def _number_outcome(key: str, truth: _Truth, guess: _Guess) -> Outcome:
-    """Returns the outcome of a regression's example."""
+    """Returns the outcome of a regression's example with id `key`."""
     prediction = _number_of(guess.prediction, guess.place)
     return Outcome(key, truth.text, _number_of(truth.label, truth.place), prediction)
 
@@ -344,7 +349,13 @@ def _without_unknown(row: Outcome) -> Outcome:
 def _read_by_question(
     path: str, questions: Iterable[str], shape: Any, is_part: bool
 ) -> dict[str, Any]:
-    """Reads {question id: value of a shape} from a file, in the order of the questions."""
+    """Reads {question id: value of a shape} from a file, in the order of the questions.
+
+    Args:
+      questions: ids.
+      shape: as `json_shapes.check` takes it.
+      is_part: whether the file may have fewer questions than these.
+    """
     content = file_io.read_json(path, "answers", max_bytes=None)
     json_shapes.check(content, {"*": shape}, path)
     asked, answered = (dict.fromkeys(keys, "question") for keys in (questions, content))

@@ -198,7 +198,12 @@ def measure_spread(runs: FinishedRuns) -> Spread:
 
 
 def _difference_deviation(scores: Sequence[Mapping[int, float]], deviation: float) -> float:
-    """Returns the deviation of differences of points with the same seed."""
+    """Returns the deviation of differences of points with the same seed.
+
+    Args:
+      scores: {seed: score} of each point.
+      deviation: deviation of scores of one point over seeds.
+    """
     same = [values for values in scores if set(values) == set(scores[0])]
     if len(same) < 2:
         return deviation * math.sqrt(2)
@@ -269,7 +274,14 @@ def _table(
     seconds: float | None,
     parallel: int,
 ) -> Iterator[str]:
-    """Yields the lines of the table of differences; `seconds`: mean time of a run, if known."""
+    """Yields the lines of the table of differences.
+
+    Args:
+      detect: differences to show, in units of the score.
+      points, pairs: number of points and of compared pairs of points.
+      seconds: mean time of a run; None: it is not known.
+      parallel: number of runs at the same time.
+    """
     differences = detect or [m * spread.deviation for m in _MULTIPLES]
     level = 1 - (1 - _LEVEL) / pairs
     header = ["difference", "seeds for one pair of points", "seeds for the whole table", "runs"]
@@ -293,7 +305,10 @@ def _table(
 
 
 def _planned_seeds_text(spread: Spread, plan: sweep_plan.Plan, pairs: int) -> Iterator[str]:
-    """Yields a sentence on the smallest difference that the planned seeds show."""
+    """Yields a sentence on the smallest difference that the planned seeds show.
+
+    `pairs`: see `_table`.
+    """
     if plan.repeats < 2:
         yield "With one seed no difference can be distinguished from that of seeds: give `seeds`."
         return

@@ -242,7 +242,10 @@ def read_clusters(run: Run, own: Predictions, column: str, id_column: str | None
 
 
 def _predictions(rows: Sequence[Outcome], path: str, data: str, sha256: str | None) -> Predictions:
-    """Returns what a file of outcomes holds, by the ids of the examples."""
+    """Returns what a file of outcomes holds, by the ids of the examples.
+
+    `path` is that file, `data` the predicted file and `sha256` its hash, None if unknown.
+    """
     ids = collections.Counter(row.guid for row in rows)
     if repeated := [item for item in ids.most_common(1) if item[1] > 1]:
         guid, count = repeated[0]

@@ -82,6 +82,7 @@ def render(
 
     Args:
       sections: titles and blocks; a section whose blocks are empty is omitted.
+      facts: blocks above all sections.
     """
     import jinja2
 
@@ -272,7 +273,10 @@ def _settings(run: Run) -> Iterator[Block]:
 def runs_page(
     sides: Sequence[RunGroup], axis: Axis = STEPS, cost_axis: Axis = AXES["flop"], note: str = ""
 ) -> str:
-    """Makes the HTML of a report on several runs of one task; `cost_axis`: the unit of costs."""
+    """Makes the HTML of a report on several runs of one task.
+
+    `cost_axis` is the unit of costs; `note`: a sentence about the runs, or "".
+    """
     runs = recorded(sides)
     check_axis(runs, axis)
     facts = [Block(paragraph=text) for text in (_best_side(sides), note) if text]
@@ -457,7 +461,10 @@ def _bar(row: comparison.SideScore, axis: Axis) -> charts.Bar:
 def _against_cost(
     metric: str, bars: Sequence[charts.Bar], axis: Axis, bounds: tuple[float, float]
 ) -> tuple[list[Figure], str]:
-    """Returns (caption, SVG) of scores against cost, in a list, and a note."""
+    """Returns (caption, SVG) of scores against cost, in a list, and a note.
+
+    `bounds`: lowest and highest score that is possible.
+    """
     with_cost = [bar for bar in bars if bar.cost]
     costs = [bar.cost for bar in bars if bar.cost]
     unit = "steps" if axis == STEPS else axis.label

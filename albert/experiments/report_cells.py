@@ -133,6 +133,7 @@ def bar(value: float | None, bounds: tuple[float, float], text: str = "") -> obj
 
     Args:
       text: how the number is shown; "": as other numbers in tables.
+      bounds: lowest and highest value that is possible.
     """
     if value is None or not (bounds[0] == 0 and math.isfinite(bounds[1])):
         return text or value

@@ -1,4 +1,8 @@
-"""Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds."""
+"""Figures of the curves of a report: of one run, and of groups of runs, with bands over seeds.
+
+In all functions a number of a run is found by `kind`, that of the lines in its files of metrics,
+such as `run_record.TRAIN`, and `name`, its key there; see `Run.curve`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -96,7 +100,7 @@ def _lines_of_group(
 
 
 def _mean_line(name: str, curves: Sequence[_Curve]) -> tuple[charts.Line | None, str]:
-    """Returns the mean of curves with its band, and a note, or "".
+    """Returns the mean of curves with its band, labeled with a name, and a note, or "".
 
     It is None if they share no steps. It reaches as far as all of them do: a mean of fewer runs
     would jump.
@@ -134,6 +138,8 @@ def _figure(
     """Returns a figure, see `charts.lines`; the caption says what is thinned, gray or cut off.
 
     Args:
+      limits: lowest and highest value that is possible.
+      marks: (x, y, label) of points to highlight.
       remark: follows the caption, but is not in the alternative text.
     """
     svg = charts.lines(caption, lines, marks, log=log, xlabel=axis.label, bounds=limits)

@@ -223,7 +223,10 @@ def _numbers(rows: Sequence[Outcome], name: str) -> Iterator[Block]:
 
 
 def _answers(rows: Sequence[Outcome], threshold: float | None, name: str) -> Iterator[Block]:
-    """Yields the blocks of a SQuAD run: scores over the threshold, the worst and best answers."""
+    """Yields the blocks of a SQuAD run: scores over the threshold, the worst and best answers.
+
+    The threshold is of null odds, None: none is used. `name` is that of the data.
+    """
     curve = predictions.threshold_curve(rows)
     if curve:
         svg = charts.threshold_curve(*curve, threshold)

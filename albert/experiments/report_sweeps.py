@@ -167,7 +167,10 @@ def _names(sweep: sweep_results.Sweep) -> list[str]:
 
 
 def pairs(sweep: sweep_results.Sweep, axes: Sequence[str]) -> Iterator[Block]:
-    """Yields scores over two settings: a heat map, or points if there are too many values."""
+    """Yields scores over two settings: a heat map, or points if there are too many values.
+
+    `axes` are names from `check_axes`.
+    """
     tried, metric = sweep_results.scored_points(sweep), sweep.summary["metric"]
     if len(tried) < 2 or len(axes) < 2:
         return

@@ -1,4 +1,8 @@
-"""Repeats the run that a ``run.json`` describes, and compares the results."""
+"""Repeats the run that a ``run.json`` describes, and compares the results.
+
+In all functions a `record` is the content of a ``run.json``, and `sessions` are its sessions that
+trained; `equal` and `different` are lists of lines, to which the functions add theirs.
+"""
 
 import os
 import subprocess
@@ -155,7 +159,7 @@ def compare(folder: str, other: str) -> tuple[list[str], list[str], list[str]]:
 def _compare_results(
     sessions: list[list[dict[str, Any]]], equal: list[str], different: list[str]
 ) -> None:
-    """Compares the last results, and adds a line to one of the lists."""
+    """Compares the last results in the sessions of both runs, and adds a line to a list."""
     last_results = [[s["result"] for s in part if s["result"]][-1:] for part in sessions]
     if not any(last_results):
         return
@@ -174,7 +178,8 @@ def _rows(
 ) -> dict[tuple[str, int, int], dict[str, float]]:
     """Returns {(kind, first step, last step): values} that training and evaluations measured.
 
-    Those of training are means over these steps.
+    Those of training are means over these steps. `rows` are {name: value} of each line of the file
+    of metrics.
     """
     entries, last = {}, 0
     starts = [session["first_step"] for session in sessions if session["first_step"] is not None]
@@ -194,7 +199,7 @@ def _compare_rows(
     equal: list[str],
     different: list[str],
 ) -> None:
-    """Compares what training and evaluations measured, and adds lines to the lists.
+    """Compares results of `_rows` for both runs, and adds lines to the lists.
 
     If the first run is whole, no evaluation may be missing on either side.
     """
@@ -221,7 +226,10 @@ def _compare_rows(
 
 
 def _circumstances(records: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> list[str]:
-    """Describes the differences between the circumstances of two runs, a line for each."""
+    """Describes the differences between the circumstances of two runs, a line for each.
+
+    `sessions` are those of the first run.
+    """
     parts = (*_ENVIRONMENT, "inputs")
     before, after = records
     differences = run_record.differences(before, after, parts)

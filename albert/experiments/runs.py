@@ -345,7 +345,12 @@ def has_record(folder: str) -> bool:
 
 
 def read_run(folder: str, name: str, outcome: str = "", given_seed: int | None = None) -> Run:
-    """Reads the run of a folder, which may have left no record; see `Run`."""
+    """Reads the run of a folder, which may have left no record; see `Run`.
+
+    Args:
+      name: what tables call the run.
+      outcome, given_seed: how it ended and its seed, if the caller knows them; else "" and None.
+    """
     path = os.path.join(folder, run_record.RUN)
     if not file_io.exists(path):
         return Run(name, folder, outcome=outcome, given_seed=given_seed)
@@ -372,7 +377,10 @@ def runs_of_trial(folder: str, trial: sweep_journal.Trial) -> list[Run]:
 
 
 def _read_parts(folder: str, name: str, outcome: str, seed: int | None) -> Iterator[Run]:
-    """Yields the run of a folder, or each of its runs over seeds, also those that failed."""
+    """Yields the run of a folder, or each of its runs over seeds, also those that failed.
+
+    The other arguments are those of `read_run`.
+    """
     path = os.path.join(folder, seed_runs.SEEDS)
     if not file_io.exists(path):
         yield read_run(folder, name, outcome, seed)
@@ -533,6 +541,8 @@ def check_same_task(
     """Checks that runs or groups are of one task.
 
     Args:
+      names: what messages call the runs or groups.
+      tasks: (script, name of the task or None) of each.
       reason: why they must be; ends the message.
       flag: begins the message.
     """

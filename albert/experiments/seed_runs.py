@@ -185,7 +185,10 @@ def _state(metric: str, run: Entry) -> Iterator[str]:
 
 
 def _spread_text(summary: dict[str, Any], prefix: str) -> str:
-    """Returns mean, interval and deviation; `prefix` of the keys: "" (dev data) or "test_"."""
+    """Returns mean, interval and deviation of a result of `summarize`.
+
+    `prefix` of the keys: "" (dev data) or "test_".
+    """
     deviation = text_tables.number(summary[f"{prefix}deviation"], "unknown")
     scores = _counted(summary["runs"], "test" if prefix else "result")
     interval = statistics.Summary.from_scores(scores).interval
@@ -254,7 +257,10 @@ def count_restarts(folder: str) -> int:
 
 
 def _known(path: str, metric: str) -> dict[int, Entry]:
-    """Returns {seed: its entry} of an earlier call; checks that it had the same metric."""
+    """Returns {seed: its entry} of `seeds.json` at a path, {} if it is missing.
+
+    Checks that it has the same metric.
+    """
     if not file_io.exists(path):
         return {}
     summary = read(path)
@@ -274,7 +280,7 @@ def _known(path: str, metric: str) -> dict[int, Entry]:
 def differences(recorded: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
     """Returns the flags, as ``name=value (was value)``, with which a run cannot be resumed.
 
-    Flags that its record lacks are not compared.
+    Both arguments are {name: JSON-ready value}. Flags that its record lacks are not compared.
     """
     was = {name: recorded[name]["value"] for name in flags if name in recorded}
     return [
@@ -285,7 +291,7 @@ def differences(recorded: Mapping[str, Any], flags: Mapping[str, Any]) -> list[s
 
 
 def _check_same_study(study: Study, folders: Iterable[str]) -> None:
-    """Rejects a folder whose runs have other settings."""
+    """Rejects a study whose runs, in `folders`, have other settings."""
     for folder in folders:
         if different := differences(run_record.read(folder)["flags"], study.flags):
             raise file_io.InputError(
@@ -333,7 +339,10 @@ def _has_new_stages(study: Study, folder: str) -> bool:
 
 
 def _check_can_resume(study: Study, unfinished: Sequence[str]) -> None:
-    """Rejects a study with unfinished runs of which only the best checkpoint is left."""
+    """Rejects a study with unfinished runs of which only the best checkpoint is left.
+
+    `unfinished`: folders of these runs.
+    """
     if unfinished and study.flags.get("keep_only_best"):
         raise file_io.InputError(
             f"output_dir={study.folder}: {unfinished[0]} must be evaluated or predict again, but "

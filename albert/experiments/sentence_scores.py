@@ -132,6 +132,8 @@ def load(
       source: path of the model: a complete folder, such as that of a pre-training run,
         a checkpoint in such a folder, a hub module or a Hugging Face folder. Or the
         `sources.Source` of files elsewhere; without a checkpoint the weights are random.
+      batch_size: maximum number of masked copies of sentences in a batch.
+      seed: source of random weights.
     """
     if not isinstance(source, sources.Source):
         source = sources.locate_model(os.fspath(source))

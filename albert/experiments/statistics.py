@@ -2,6 +2,10 @@
 
 A comparison claims a difference only if its p is at most 1 - level. If a value cannot be computed,
 such as the interval of one seed, the result says so. Needs SciPy (extra `stats`).
+
+In all functions, `minimize` says that lower scores are better, `level` is a fraction such as 0.95,
+and `names` are those of a and b, for the verdict. If `scores` are a sequence, they are [seeds] of
+each point; `paired` says that all have the same seeds in the same order.
 """
 
 import dataclasses
@@ -151,7 +155,10 @@ def check_level(level: float, name: str = "level") -> float:
 
 
 def check_scores(scores: npt.ArrayLike, name: str, dimensions: int = 1) -> npt.NDArray:
-    """Checks that scores are finite numbers, at least one; returns them as float64, same shape."""
+    """Checks that scores are finite numbers, at least one; returns them as float64, same shape.
+
+    `name` is what has them, for messages; `dimensions`: the number of axes that they must have.
+    """
     try:
         values = np.asarray(scores, np.float64)
     except (TypeError, ValueError) as error:
@@ -483,7 +490,10 @@ def holm(p_values: npt.ArrayLike) -> npt.NDArray:
 def _t_p_values(
     scores: Sequence[npt.NDArray], reference: int, others: Sequence[int], paired: bool
 ) -> npt.NDArray:
-    """Returns p of the t test of each other point [others]; 1 without a spread."""
+    """Returns p of the t test of each other point [others]; 1 without a spread.
+
+    `reference` and `others` are indices of points.
+    """
     stats, one, p = scipy_stats(), scores[reference], np.ones(len(others))
     if paired:
         gaps = np.stack([scores[j] - one for j in others])
@@ -509,7 +519,7 @@ def _permuted_ranges(
 ) -> npt.NDArray:
     """Returns the highest minus the lowest mean of points whose scores are exchanged at random.
 
-    Paired scores are exchanged among the points of a seed, others among all.
+    Paired scores are exchanged among the points of a seed, others among all, `resamples` times.
     """
     sizes = np.array([len(values) for values in scores])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -181,7 +181,10 @@ class Sweep:
             seed_runs.find_outdated(runs)  # an error if its training data or models have changed
 
     def _reason_to_move(self, trial: sweep_journal.Trial, folder: str, runs: Sequence[str]) -> str:
-        """Returns why a trial cannot resume the runs in its folder; "" if it can."""
+        """Returns why a trial cannot resume the runs in its folder; "" if it can.
+
+        `runs`: folders of these runs.
+        """
         if folder in runs:
             changed = self._changed_flags(trial.arguments, run_record.read(folder)["flags"])
             return f"other settings: {', '.join(changed)}" if changed else ""
@@ -335,7 +338,10 @@ class Sweep:
         return sweep_results.read_curve(folder, self._plan.metric)
 
     def _take_result(self, trial: sweep_journal.Trial, status: int, running: _Process) -> None:
-        """Records how a trial has ended: done, failed, or killed, after which it may resume."""
+        """Records how a trial has ended: done, failed, or killed, after which it may resume.
+
+        `status`: that of its process at its end; negative: the number of a signal.
+        """
         if status == 0:
             trial.state = sweep_journal.DONE
             folder = os.path.join(self._folder, trial.name)

@@ -1,4 +1,8 @@
-"""Tests which differences in the table of a sweep are significant."""
+"""Tests which differences in the table of a sweep are significant.
+
+In all functions a `summary` is the table of a sweep from `sweep_results.summarize`. Points are
+dicts of this table, `scores` are {seed: score} of each, `candidates` are the indices to compare.
+"""
 
 import functools
 import math
@@ -28,22 +32,17 @@ def add(
     difference: str = "",
     equivalence_margin: float | None = None,
 ) -> dict[str, Any]:
-    """Returns a summary with ``comparison``, what its differences are worth.
+    """Returns a summary with ``comparison``: what the differences of points that can win are worth.
 
-    Points that can be the best are compared, and the baseline.
+    It has level, reference (index of a point, or None), method, verdict (a sentence or ""), points
+    (of each: interval, difference, p, verdict, probability_best, or None) and notes (sentences).
 
     Args:
-      summary: table of the sweep, from `sweep_results.summarize`.
       baseline: index of the point to compare the others with; None: the best one.
       level: 1 minus the probability of a false claim in the whole table.
       restarts: number of attempts of all trials that were abandoned; only reported.
       difference: why scores cannot be compared; "" if they can.
       equivalence_margin: largest difference that does not matter; None: not tested.
-
-    Returns:
-      The summary with a dict: level, reference (index of a point, or None), method, verdict (a
-      sentence, or ""), points (for each point: interval, difference, p, verdict, probability_best;
-      None if unknown) and notes (sentences).
     """
     points = summary["points"]
     comparison: dict[str, Any] = {
@@ -105,6 +104,7 @@ def _compare(
 
     Args:
       points: {index of a point: {seed: score}}.
+      baseline: index of a point; None: the best one.
     """
     result = statistics.compare_points(
         points,
@@ -128,7 +128,10 @@ def _test_margin(
     margin: float,
     comparison: dict[str, Any],
 ) -> None:
-    """Adds to its verdicts whether points are equal to the reference within a margin."""
+    """Adds to the verdicts of ``comparison`` whether points are equal to the reference.
+
+    `margin` is the largest difference that does not matter, in the unit of the score.
+    """
     reference = comparison["reference"]
     others = [i for i in candidates if i != reference and len(scores[i]) > 1]
     for i in others:

@@ -157,7 +157,10 @@ def read(folder: str) -> tuple[dict, list[Trial]]:
 
 
 def _checked(trial: Trial, number: int) -> Trial:
-    """Returns the trial of an entry; checks that its name stays inside the folder."""
+    """Returns the trial of an entry; checks that its name stays inside the folder.
+
+    `number`: that of its line in the journal.
+    """
     if trial.number != number or trial.state not in _STATES or not _NAME.fullmatch(trial.name):
         raise TypeError(f"trial {number} is damaged")
     return trial

@@ -202,6 +202,7 @@ def make_plan(
       spec: JSON object of the file of the sweep: some of the keys in `_SHAPE`.
       trials: {name: arguments} that replace those of the specification; None: nothing does.
       path: file that the specification was read from, for messages; None: no file.
+      arguments: further arguments of all trials.
     """
     try:
         return _make_plan(spec, arguments, trials)

@@ -62,7 +62,10 @@ def read_score(folder: str, metric: str | None) -> tuple[int | None, float | Non
 
 
 def _best_value(trial: results.Trial | None, metrics: dict[str, float | None]) -> float | None:
-    """Returns the value of a `results.Trial` as its results show it; None if not finite."""
+    """Returns the value of a `results.Trial` as its results show it; None if not finite.
+
+    `metrics`: {metric: value} of its best step.
+    """
     value = _finite(trial.best_value) if trial else None
     same = [v for v in metrics.values() if None not in (v, value) and np.float32(v) == value]
     return same[0] if same else value
@@ -72,6 +75,9 @@ def _score_of_seeds(
     path: str, metric: str | None
 ) -> tuple[int | None, float | None, dict[str, float]]:
     """Reads the mean score of a study over seeds, which must be the metric unless this is None.
+
+    Args:
+      path: its file `seeds.json`.
 
     Returns:
       (None, mean or None, {metric: mean, "deviation": …, "failures": number of runs that the mean
@@ -91,6 +97,10 @@ def _score_of_seeds(
 
 def read_learning(folder: str, metric: str | None, step: int | None) -> dict:
     """Reads the verdict on the score of a run, and the scores to compare it with.
+
+    Args:
+      metric: key of its results; None: the metric that picks its best checkpoint.
+      step: step of its best checkpoint.
 
     Returns:
       {"verdict", "evaluated", "baseline", "test"}: attributes of a `sweep_journal.Trial`.
@@ -120,7 +130,10 @@ def _learning_of_seeds(path: str) -> dict[str, Any]:
 
 
 def find_difference(folder: str, trials: Sequence[sweep_journal.Trial]) -> str:
-    """Returns how the evaluations of two trials differ, so that nothing is compared; "" if not."""
+    """Returns how the evaluations of two trials differ, so that nothing is compared; "" if not.
+
+    `folder`: that of the sweep.
+    """
     folders = [
         path
         for trial in trials

@@ -70,7 +70,7 @@ def _as_trial(
     choices: dict[str, "optuna.distributions.BaseDistribution"],
     trials: Sequence[sweep_journal.Trial],
 ) -> "optuna.trial.FrozenTrial":
-    """Returns a point with its seeds as one Optuna trial."""
+    """Returns a point with its seeds, each a trial, as one Optuna trial."""
     states = optuna.trial.TrialState
     scores = [trial.value for trial in trials if trial.value is not None]
     if not all(trial.has_ended for trial in trials):

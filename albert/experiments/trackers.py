@@ -3,6 +3,8 @@
 Each tracker has one function, ``(runs, output, project) -> Iterator[str]``. It finds the runs of
 earlier exports by their keys, and yields for each run `ADDED`, `UPDATED` or `UNCHANGED`. What marks
 a run as complete is written last, so the next export repeats what a killed one left incomplete.
+
+`project` is the name of a project or experiment; `to` is a key of `TRACKERS`.
 """
 
 import collections
@@ -38,7 +40,7 @@ _FAILURES = (FAILED, INTERRUPTED, PRUNED)
 
 
 def _needed(to: str, package: str) -> contextlib.AbstractContextManager[None]:
-    """Returns `requirements.needed` for a tracker."""
+    """Returns `requirements.needed` for a tracker; `package` is its name for pip."""
     return requirements.needed(f"to={to} needs {package}: pip install '.[trackers]' ({{error}})")
 
 
@@ -114,7 +116,10 @@ def _write_csv(path: str, columns: Sequence[str], rows: Sequence[dict[str, str]]
 
 
 def _to_csv(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes one row per run to `RUNS`, and one row per point of its curves to `CURVES`."""
+    """Writes one row per run to `RUNS`, and one row per point of its curves to `CURVES`.
+
+    `output` is the folder of both files; `project` is not used.
+    """
     del project
     tables = {
         RUNS: (_FIRST, lambda run: [_row(run)]),
@@ -163,7 +168,10 @@ def _mlflow_uri(output: str) -> str:
 
 
 def _to_mlflow(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes runs to an experiment of MLflow."""
+    """Writes runs to an experiment of MLflow.
+
+    `output` is the file of an SQLite database, or the URI of a server.
+    """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with _needed("mlflow", "mlflow-skinny"):
         import mlflow
@@ -185,7 +193,10 @@ def _mlflow_name(name: str) -> str:
 def _write_mlflow(
     mlflow: ModuleType, client: "MlflowClient", experiment: str, run: ExportedRun
 ) -> str:
-    """Adds what a run of MLflow lacks, or replaces it if that would not make it the same."""
+    """Adds what a run of MLflow lacks, or replaces it if that would not make it the same.
+
+    `experiment`: id of the experiment.
+    """
     entities = mlflow.entities
     olds = client.search_runs([experiment], f"tags.`{_KEY}` = '{run.key}'")
     if len(olds) == 1 and olds[0].data.tags.get(_DIGEST) == run.digest:
@@ -249,7 +260,10 @@ def _can_grow(old_points: set[_Point], points: set[_Point], scores: set[_Point])
 def _end_mlflow(
     client: "MlflowClient", run_id: str, run: ExportedRun, entities: ModuleType
 ) -> None:
-    """Sets the state and tags of a run, and at last the digest, which marks it as complete."""
+    """Sets the state and tags of a run, and at last the digest, which marks it as complete.
+
+    `entities` is the module `mlflow.entities`.
+    """
     status = "FAILED" if run.status == FAILED else "FINISHED"
     if run.status in (PRUNED, INTERRUPTED):
         status = "KILLED"
@@ -269,7 +283,7 @@ _WANDB, _MARKER = "wandb", "albert_export.json"
 
 
 def _to_wandb(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes offline runs, which `wandb sync` uploads."""
+    """Writes offline runs to the folder `output`, which `wandb sync` uploads."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     with _needed("wandb", "wandb"):
         import wandb
@@ -318,7 +332,7 @@ def _write_wandb(wandb: ModuleType, output: str, project: str, run: ExportedRun)
 
 
 def _to_trackio(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes runs to the database of a project."""
+    """Writes runs to the database of a project in the folder `output`."""
     output = os.path.abspath(output)
     # Read when the library is imported; without the second it asks the Hub for the user's name.
     os.environ.update(TRACKIO_DIR=output, HF_HUB_OFFLINE="1")
@@ -378,7 +392,10 @@ def _write_trackio(
 
 
 def _to_tensorboard(runs: Sequence[ExportedRun], output: str, project: str) -> Iterator[str]:
-    """Writes one folder per run, with one file of events whose name has the digest of the run."""
+    """Writes one folder per run, with one file of events whose name has the digest of the run.
+
+    `output` is the folder of these folders; `project` is not used.
+    """
     del project
     for run in runs:
         folder = f"{run.name.replace('/', '.')}-{run.key}"

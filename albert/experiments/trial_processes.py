@@ -30,6 +30,7 @@ def start(
     """Starts a script in a process that ends with this one.
 
     Args:
+      script: name of a script, or of a module with dots.
       python: program that runs modules with ``-m``; "": the program of this process.
       log: file that output is appended to. The process then leads a process group, so Ctrl-C
         does not reach it. "": the process shares the terminal of this one.
