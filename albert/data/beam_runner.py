@@ -94,7 +94,10 @@ def run(add_steps: AddSteps, arguments: Sequence[str], num_workers: int = 1) -> 
 
 
 class _Runner:
-    """Runs pipelines in a process that ends when a worker of the DirectRunner ends."""
+    """Runs pipelines in a process that ends when a worker of the DirectRunner ends.
+
+    `advance` is not used.
+    """
 
     def __init__(self, num_workers: int, advance: Callable[[int], None]) -> None:
         del advance
@@ -159,7 +162,7 @@ def draw(
     arguments: Sequence[str],
     num_workers: int = 1,
 ) -> Iterator[str]:
-    """Draws the lines of `vocabulary.drawn_lines` in a pipeline.
+    """Draws the lines of `vocabulary.drawn_lines`, with its arguments, in a pipeline of `run`.
 
     Args:
       folder: new folder for the drawn lines that all workers see; it is removed at the end.
@@ -313,7 +316,7 @@ def _maker(job: instance_files.Job) -> instance_files.InstanceMaker:
 def make_records(
     unit: instance_files.Unit, job: instance_files.Job, num_buckets: int
 ) -> Iterator[tuple[int | None, Any]]:
-    """Makes the records of a unit.
+    """Makes the records of a unit; `num_buckets` are those of all shards.
 
     Yields:
       (bucket, ((block, pass, part), records)), and last (None, Counter of the unit's content).
@@ -397,6 +400,7 @@ def shuffle_bucket(
 
     Args:
       group: (bucket, iterable of what `make_records` or `store_records` yield for it).
+      buckets: number of buckets per shard.
 
     Returns:
       (shard, (bucket, path of the file, number of records)).

@@ -230,6 +230,7 @@ class Masker:
         """Masks a training batch, see `input_options.TrainInput.transform`.
 
         Args:
+          number: scalar integer, the batch's own number.
           features: what `read` returns; or those of records with masks and ``token_boundary``,
             whose masks are replaced.
 
@@ -266,7 +267,7 @@ class Masker:
         }
 
     def rewrite(self, number: tf.Tensor, serialized: tf.Tensor, seq_length: int) -> tf.Tensor:
-        """Makes records with masks from those without, see `input_options.EvalInput.rewrite`."""
+        """Makes records with masks, [B] strings, from those of the block `number`, a scalar."""
 
         def mask(
             number: int,
@@ -293,7 +294,7 @@ def make_masker(
     tokenizer: tokenization.FullTokenizer,
     seed: int,
 ) -> Masker:
-    """Makes the `Masker` of records."""
+    """Makes the `Masker` of records; `files` are by split."""
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():
         records.check_vocabulary(pieces.fingerprint, str(tokenizer.vocabulary_file))

@@ -29,6 +29,7 @@ class TrainInput:
     Attributes:
       trim_batches: cut each batch to its real length.
       read: ``([B] strings) -> features`` of a batch; None: as the feature specifications say.
+      prepare: ``(features) -> features`` on each batch after reading.
       transform: ``(number, features) -> features`` on each batch. Each batch of a run has its own
         number, which does not change when a run is resumed.
       lengths: ``([B] strings) -> [B]`` numbers of tokens, by which `tensor_batching.equal_tokens`
@@ -52,6 +53,7 @@ class EvalInput:
 
     Attributes:
       trim_batches: cut each batch to its real length and sort by it.
+      prepare: ``(features) -> features`` on each batch after reading.
       rewrite: ``(number, [B] strings) -> [B] strings``, which makes records that fit the feature
         specifications, in blocks. A block and its number depend only on the place in the files,
         not on the batch size.

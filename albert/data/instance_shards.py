@@ -86,6 +86,7 @@ def create(
 
     Args:
       input_paths: text files, one sentence per line and a blank line between documents.
+      prefix: start of the paths of the shards, see `shard_paths`.
       num_shards: files to write, each with a random choice of the records.
       overwrite_shards: replace shards that were made of other text or with other settings.
       make_shards: makes all shards, with their notes, by other means than processes of this
@@ -155,6 +156,7 @@ def check_sums(prefix: str, only: str | None = None) -> Iterator[tuple[str, int,
     """Compares shards with their manifest; reports also shards that it does not name.
 
     Args:
+      prefix: start of the paths of the shards.
       only: path of the only shard to check; by default all.
 
     Yields:
@@ -425,6 +427,7 @@ class _ShardMaker:
 
     Args:
       arguments: the work, and {key: name of the writer whose records of this pass are used}.
+      advance: called with numbers of written records.
     """
 
     def __init__(

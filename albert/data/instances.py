@@ -70,7 +70,7 @@ def serialize_compact(
 
     Args:
       input_ids: [B, S] integers, padded.
-      lengths, labels: [B] integers.
+      lengths, labels: [B] numbers of tokens, and `next_sentence_labels`.
       segment_ids: [B, S] booleans, true from the start of the second segment to the last token.
 
     Raises:
@@ -276,7 +276,7 @@ def serialize(
     """Serializes records with masks.
 
     Args:
-      lengths, labels: [B] integers.
+      lengths, labels: [B] numbers of tokens, and `next_sentence_labels`.
       segment_ids, token_boundary: [B, S] booleans.
     """
     columns = {

@@ -229,7 +229,7 @@ def _replace(
 
 
 def _permute(input_ids: np.ndarray, selection: np.ndarray, rng: np.random.Generator) -> None:
-    """Permutes the chosen tokens of each sequence in place."""
+    """Permutes the chosen tokens [B, S], true in `selection`, of each sequence in place."""
     rows, columns = np.nonzero(selection)
     order = np.lexsort((rng.random(rows.size), rows))
     input_ids[rows, columns] = input_ids[rows, columns[order]]

@@ -324,6 +324,8 @@ def mismatch(path: str, count: int) -> str | None:
 def check_files(paths: Sequence[str], specs: Sequence[FeatureSpec], hint: str) -> None:
     """Checks that files are complete, as far as possible, and fit the specifications.
 
+    Messages on features end with the `hint`.
+
     TensorFlow accepts a file that ends within a record's header. A cut between two records shows
     only in the manifest, so the number of records is logged.
     """
@@ -356,7 +358,10 @@ def first_example(path: str) -> tf.train.Example | None:
 def check_example(
     example: tf.train.Example, path: str, specs: Sequence[FeatureSpec], hint: str
 ) -> None:
-    """Checks that a record has the features of the specifications; ignores others."""
+    """Checks that a record has the features of the specifications; ignores others.
+
+    The message ends with the `hint`.
+    """
     for spec in specs:
         if spec.name not in example.features.feature:
             raise file_io.InputError(

@@ -120,7 +120,7 @@ class Segment:
 def write_segment(
     file: IO[bytes], path: str, key: Sequence[int], records: Sequence[bytes]
 ) -> Segment:
-    """Appends byte strings to an open file; returns their `Segment`."""
+    """Appends byte strings to the open file of a path; returns their `Segment` with the `key`."""
     start = file.tell()
     header = _SEGMENT_HEADER.pack(*key, len(records))
     lengths = np.fromiter(map(len, records), "<u4", len(records)).tobytes()

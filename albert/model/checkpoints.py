@@ -609,7 +609,10 @@ def _write_files(prefix: str, names: list[str], values: list[tf.Tensor], with_me
 
 
 def copy(source: str, target: str, copy_file: Callable = file_io.copy) -> None:
-    """Copies a checkpoint over another, which is complete or missing if the process is killed."""
+    """Copies a checkpoint over another, which is complete or missing if the process is killed.
+
+    Both are prefixes; `copy_file` takes the paths of a file and of its copy.
+    """
     delete(target)
     data = [part for part in parts(source) if part != ".index"]
     for part in (".meta", *data, ".index", ENDING):

@@ -238,7 +238,7 @@ class Reader:
         self._tensors.update(tensors)
 
     def _check_tied(self, path: str, rest: dict[str, np.ndarray]) -> None:
-        """Removes the duplicate names of shared weights from `rest`."""
+        """Removes the duplicate names of shared weights from `rest`, {Hugging Face name: array}."""
         words = self._architecture.words
         rest.pop(f"{self._architecture.model_type}.embeddings.position_ids", None)  # 0, 1, 2, …
         bias = rest.pop(f"{words}decoder.bias", None)

@@ -222,7 +222,7 @@ def _is_alone(folder: str) -> bool:
 def check_ids(folder: str, rules: text_rules.TextRules, vocabularies: list[str]) -> None:
     """Compares the ids of added tokens with those that the tokenizer gives them.
 
-    `rules` are those of `read_rules`.
+    `rules` are those of `read_rules`. Without exactly one path of a vocabulary nothing is compared.
     """
     if len(vocabularies) != 1:
         return
@@ -296,7 +296,10 @@ def _values(
 
 
 def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the rules of transformers alone in a folder with WordPiece, else {}."""
+    """Returns the rules of transformers alone in a folder with WordPiece, else {}.
+
+    `fast` is the content of ``tokenizer.json``.
+    """
     kind = wordpiece.tokenizer_model_type(fast)
     if kind != "WordPiece":
         without = file_io.exists(os.path.join(folder, _VOCAB_NAME)) and _is_alone(folder)

@@ -14,6 +14,9 @@ The kernels add the biases, not the products before them. TensorFlow would fuse 
 product, which in bfloat16 is several times slower on a processor with matrix units (AMX):
 [2048, 768] x [768, 3072] takes 8 ms alone and 42 ms with bias and gelu fused; bias and gelu as a
 separate kernel take 4.4 ms.
+
+If not stated otherwise, `x`, `residual` and `upstream`, the gradient of the result, are
+[rows, width], and `bias`, `gamma` and `beta` [width].
 """
 
 import contextlib

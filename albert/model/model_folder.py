@@ -357,6 +357,7 @@ def checked_rules(checkpoint: str, rules: Mapping[str, Any]) -> text_rules.TextR
     """Reads how the texts of a checkpoint's folder become pieces, and tries it on its vocabulary.
 
     Args:
+      checkpoint: prefix, or a file of weights.
       rules: see `sources.Given`.
 
     Returns:

@@ -61,7 +61,10 @@ def read_max_length(folder: str) -> int | None:
 
 
 def check_lower_case(folder: str, do_lower_case: bool | None) -> None:
-    """Rejects texts that sentence-transformers lower-cases before a tokenizer that does not."""
+    """Rejects texts that sentence-transformers lower-cases before a tokenizer that does not.
+
+    `do_lower_case` is what the tokenizer says; None if it says nothing.
+    """
     path, config = _read_model_module(folder)
     if config.get("do_lower_case") is True and do_lower_case is False:
         raise file_io.InputError(

@@ -131,6 +131,7 @@ class _Place:
         """Returns the file that is given, else the matching file in the folder.
 
         Args:
+          setting: that names the file, for messages.
           names: possible names of the file, in order of preference.
           ending: if no name matches, the only file with this ending is used.
         """
@@ -303,6 +304,8 @@ def check_config(
 
     The numbers of layers and heads and the activation, for example, do not affect the shapes of the
     variables.
+
+    `description` is that of a model folder, which messages call `path`.
     """
     if RECORDED_CONFIG not in description:  # an older one
         return

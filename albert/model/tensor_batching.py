@@ -23,7 +23,10 @@ def round_up(size: tf.Tensor) -> tf.Tensor:
 
 
 def trim(features: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
-    """Cuts off the padding that all examples have in common, as `batching.trim_arrays` does."""
+    """Cuts off the padding that all examples have in common, as `batching.trim_arrays` does.
+
+    `names` are the features whose last axis is the padded sequence.
+    """
     real = tf.reduce_max(tf.reduce_sum(features["input_mask"], axis=-1))
     return batching.cut(features, names, round_up(tf.maximum(real, 1)))
 

@@ -65,6 +65,10 @@ class PaddedRows:
     """Rows of all positions of a batch: position s of text b is row b * S + s of [T, width].
 
     Only attention needs the positions of rows; the rest of the encoder works on each row alone.
+
+    Args:
+      input_mask: [B, S]; None: all positions are real tokens.
+      batch, length, heads: B, S and N.
     """
 
     def __init__(self, input_mask: tf.Tensor | None, batch: Size, length: Size, heads: int) -> None:

@@ -521,6 +521,7 @@ def find_abstention(
 
     Args:
       max_error: the error rate, above 0 and below 1.
+      temperature: the one that gave the probabilities.
     """
     tried = thresholds(temperature)
     answered, errors = count_above(tried, probabilities, labels)

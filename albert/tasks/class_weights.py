@@ -1,7 +1,8 @@
 """Weights of classes in the loss of training, and advice where classes are of unequal size.
 
 Of several labels per text the weights are of texts that have the label, against 1 of the others.
-Evaluation losses and scores are unweighted.
+Evaluation losses and scores are unweighted. Arguments: `data` is the file of the examples or texts,
+for messages.
 """
 
 import collections
@@ -33,7 +34,6 @@ def find(source: str, counts: Mapping[str, int], data: str) -> dict[str, float]:
     Args:
       source: `BALANCED`, N / (K * examples of the label), or a JSON file {label: weight}.
       counts: {label: number of training examples} of all K labels; their sum is N.
-      data: file of the examples, for messages.
 
     Raises:
       file_io.InputError: a label has no examples; the file lacks a label or has an unknown one, or
@@ -74,7 +74,7 @@ def _check_counts(counts: Mapping[str, int], data: str) -> None:
 def of_examples(
     source: str, labels: Sequence[str], examples: Iterable[str], data: str
 ) -> dict[str, float]:
-    """Returns and logs {label: weight} for examples with one label each, see `find`."""
+    """Returns and logs {label: weight} for `examples`, the label of each, see `find`."""
     counts = count(labels, examples)
     weights = find(source, counts, data)
     logging.info("%s", describe(weights, counts))
@@ -84,7 +84,7 @@ def of_examples(
 def of_sets(
     source: str, labels: Sequence[str], texts: Iterable[Collection[str]], data: str
 ) -> dict[str, float]:
-    """Returns and logs {label: weight} for texts with several labels, see `find_of_sets`."""
+    """Returns and logs {label: weight} for `texts`, the labels of each, see `find_of_sets`."""
     sets = list(texts)
     counts = count(labels, (label for names in sets for label in names))
     weights = find_of_sets(source, counts, len(sets), data)

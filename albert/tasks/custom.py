@@ -359,6 +359,9 @@ def read_labels(folder: str) -> tuple[str, ...] | None:
 class CustomTask:
     """A task on the user's own files, with the attributes of `glue.GlueTask`.
 
+    In all methods, `use_spm` is whether to normalize texts for SentencePiece, `do_lower_case`
+    whether this also lower-cases them. `data_dir` is not used.
+
     Attributes:
       files: {split: path} of the given splits among "train", "dev" and "test".
       name: short name, part of the names of cached files.
@@ -408,7 +411,7 @@ class CustomTask:
         check_splits(self.files, splits)
 
     def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the file of a split; `data_dir` is not used."""
+        """Returns the path of the file of a split."""
         return self.files[split]
 
     def fingerprint(self, data_dir: str, split: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def mark_entities(labels: Iterable[str]) -> bool:
 
 
 def find(labels: Sequence[str]) -> list[Entity]:
-    """Finds the entities of a sentence, in order."""
+    """Finds the entities of a sentence, in order, by the labels of its words, which mark them."""
     entities: list[Entity] = []
     before = None  # letter and type of the previous label; None for O
     for place, label in enumerate(labels):
@@ -60,7 +60,10 @@ class Counts(NamedTuple):
 def score_counts(
     right: npt.NDArray, predicted: npt.NDArray, true: npt.NDArray
 ) -> Mapping[str, npt.NDArray]:
-    """Computes precision, recall and F1 of entities by name; NaN where none is true."""
+    """Computes precision, recall and F1 of entities by name; NaN where none is true.
+
+    The arguments are numbers [...] of correct, predicted and labeled entities.
+    """
     is_defined = true > 0
     values = (
         metrics.divide(right, predicted, is_defined),

@@ -67,7 +67,12 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def inputs(self, number: int, example: E, cuts: model_inputs.Cuts) -> Iterable[Features]:
-        """Returns the features of each record of an example: arrays by name."""
+        """Returns the features of each record of an example: arrays by name.
+
+        Args:
+          number: number of the example in its split.
+          cuts: counts what is cut, for the log.
+        """
 
     @abc.abstractmethod
     def fingerprint(self, split: str) -> Mapping[str, Any]:
@@ -139,7 +144,12 @@ class ExampleData(contracts.Data, Generic[E]):
     def write_predictions(
         self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
     ) -> dict[str, float] | None:
-        """Writes predictions; with labels also `outcomes`, and returns {score: number}."""
+        """Writes predictions; with labels also `outcomes`, and returns {score: number}.
+
+        Args:
+          rows: outputs of `contracts.Task.eval_outputs` for each record.
+          ids: ids of the examples, in the order of the records, see `read_ids`.
+        """
         outcomes.remove(output_dir)
         scores = self.write_files(output_dir, rows, ids)
         known = self.outcomes(rows, ids)

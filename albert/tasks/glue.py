@@ -553,6 +553,9 @@ def convert_long_example(
 ) -> list[example_data.Features]:
     """Converts an example to the features of one input or, if it is long, of several windows.
 
+    Args:
+      number: number of the example in its split, which its windows have.
+
     Returns:
       The features of `convert_example` of each input; with windows also `long_texts.FEATURES`,
       int64 [].

@@ -249,6 +249,7 @@ def read_folder(path: str, *names: str) -> model_folder.ModelFolder:
     Args:
       path: output folder of a training, or a folder of Hugging Face, whose settings are those that
         `Kind.settings` gives.
+      *names: keys of `KINDS` that the caller can use; none means any.
     """
     names = names or tuple(KINDS)
     if not file_io.exists(os.path.join(path, sources.DESCRIPTION_NAME)):
@@ -304,7 +305,10 @@ def write_folder(
     settings: dict[str, Any],
     replace: bool = True,
 ) -> None:
-    """Writes the files that make a model usable without flags."""
+    """Writes the files that make a model usable without flags.
+
+    `kind` is a key of `KINDS`; `settings` are JSON-ready and those of the kind, such as its labels.
+    """
     is_written = model_folder.write(path, kind, config, source, settings, replace)
     if is_written and KINDS[kind].has_labels:
         custom.save_labels(path, settings["labels"])

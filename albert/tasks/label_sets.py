@@ -277,7 +277,7 @@ def find_task(
     is_given: bool = False,
     head: model_labels.ModelHead | None = None,
 ) -> LabelSetTask:
-    """Returns the task of the user's own files."""
+    """Returns the task of the user's own files; for the arguments see `find_labels`."""
     if form.columns:
         columns = dataclasses.replace(columns, label=None)
     given = {split: path for split, path in files.items() if path}

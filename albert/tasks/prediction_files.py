@@ -77,6 +77,7 @@ def predictions(
       guids: ids [B].
       indices: predicted label ids [B]; for regression the numbers; of several labels per text
         [B, K], 1 for those of the text.
+      probabilities: [B, K]; not read for regression.
     """
     columns = zip(guids, indices, probabilities, strict=True)
     for (guid, index, row), is_cut in zip(columns, truncated, strict=False):

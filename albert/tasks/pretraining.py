@@ -80,7 +80,10 @@ def prepare(features: dict[str, Any], limits: Mapping[str, int]) -> dict[str, An
 def _describe(
     name: str, place: tuple[int, ...], features: Mapping[str, np.ndarray], limits: Mapping[str, int]
 ) -> str:
-    """Returns the message on a value that `prepare` refuses."""
+    """Returns the message on a value that `prepare` refuses.
+
+    `name` is a key of `_invalid_values`, `place` the index of the value in its array.
+    """
     value, weight, index = features[name][place], features["masked_lm_weights"], place[-1]
     if name == "masked_lm_positions":
         return (

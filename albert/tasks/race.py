@@ -1,5 +1,7 @@
 """The task RACE (Lai et al. 2017): its passages, features of the choices, scores by level.
 
+Arguments: `data_dir` is the folder that holds ``RACE/<split>/<level>/``.
+
 Letters in shapes: B batch, C choices, S sequence. Only functions that build graphs import
 TensorFlow, so that readers start quickly.
 """
@@ -206,7 +208,6 @@ def iter_race_examples(
     """Yields the examples of a split one at a time.
 
     Args:
-      data_dir: folder that holds ``RACE/<split>/<level>/``.
       do_lower_case: whether to lower-case the texts.
       high_only, middle_only: whether to omit the other level.
       use_spm: whether to normalize texts for SentencePiece.
@@ -396,7 +397,7 @@ def make_data(
     """Returns the `contracts.Data` of RACE.
 
     Args:
-      data_dir: folder that holds the folder RACE.
+      max_seq_length, max_qa_length: S, and the maximum tokens of question and option.
       cache: where the features are kept; its settings contain `max_qa_length`.
     """
     levels = {"high_only": high_only, "middle_only": middle_only}

@@ -71,6 +71,7 @@ def find_labels(
     """Finds the label names: those saved in the output folder, else those of the data.
 
     Args:
+      files: {split: path}.
       checkpoint: initial weights of the run, or None. If they are those of a token classifier with
         these labels, it gives their order, and also labels that the data lacks.
     """
@@ -133,6 +134,7 @@ def parts_of(
     """Yields the parts of a sentence; words without labels get the first label.
 
     Args:
+      number: number of the sentence in its file.
       max_seq_length: S; a longer word is cut at its end.
     """
     label_ids, room = _label_ids(sentence, labels), max_seq_length - 2

@@ -255,6 +255,8 @@ def _sentence(
     """Returns the sentence of rows of columns, the first of which is line `first`.
 
     Args:
+      rows: columns of each word.
+      count: number of sentences before it, which is its id.
       labeled: True: words must have labels; False: they are not read; None: from two columns on.
     """
     place, width = f"{name} line {first}", len(rows[0])
@@ -278,6 +280,8 @@ def _column(value: str | None, default: int, width: int, flag: str, place: str) 
 
     Args:
       value: number of the column, from 1, or from -1 for the last; None: the default.
+      default: index, from 0.
+      width: number of columns.
       flag: parameter that gave the value, for messages.
     """
     if value is None:

@@ -27,6 +27,7 @@ class AdamBase(Optimizer):
     The slots mean the same in all subclasses, so each can resume from the slots of another.
 
     Args:
+      learning_rate: a number, or a function of the step.
       beta_1: decay of the mean gradient.
       beta_2: decay of the mean squared gradient.
       epsilon: added outside the square root.
@@ -79,7 +80,10 @@ class AdamBase(Optimizer):
         return (mean, square, weights - update * rate), ratio
 
     def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
-        """Returns the scalar by which the rate of one variable is multiplied; None: 1."""
+        """Returns the scalar by which the rate of one variable is multiplied; None: 1.
+
+        The update is without the rate; it and the weights have the shape of the variable.
+        """
         del rule, weights, update
         return None
 
@@ -92,6 +96,7 @@ class Adam(AdamBase):
     """Adam as in the paper and with its constants.
 
     The only difference is that the gradients are first clipped by their global norm.
+    The learning rate is a number or a function of the step.
     """
 
     def __init__(

@@ -68,6 +68,7 @@ class Settings:
     Attributes:
       minutes: minutes from the start of the program to the end of training and its evaluations.
       max_steps: maximum number of steps, even if more fit; None: no limit.
+      started: value of the clock, in seconds, at the start of the program.
       averages: see `Durations`.
     """
 

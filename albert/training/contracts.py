@@ -231,6 +231,7 @@ class Data(abc.ABC):
 
         Args:
           rows: outputs of `Task.eval_outputs` in the order of the records.
+          ids: those of the examples, in the same order.
           prefix: path of the checkpoint that computed the outputs.
 
         Returns:

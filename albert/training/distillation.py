@@ -3,7 +3,8 @@
 Sources: DistilBERT, Sanh et al., 2019, section 3; Distilling the Knowledge in a Neural Network,
 Hinton et al., 2015, section 2, for the temperature.
 
-Letters in shapes: see the docstring of the package.
+Letters in shapes: see the docstring of the package. A `seed` of dropout is integers [2]; None: a
+random one.
 """
 
 import contextlib
@@ -36,6 +37,7 @@ class DistillationConfig:
     """The settings of distillation.
 
     Attributes:
+      config: that of the teacher.
       checkpoint: the teacher's weights, any path that `checkpoints.resolve` accepts.
       term: name of the student's loss term whose weights are those of the compared examples (or
         masked positions).
@@ -230,7 +232,11 @@ class DistilledModel(tf.Module):
     def losses(
         self, outputs: Tensors, features: Tensors, weights: Tensors | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns {name: scalar} of the terms, without the weights of the settings."""
+        """Returns {name: scalar} of the terms, without the weights of the settings.
+
+        Args:
+          weights: {name: total weight}, by default `loss_weights` of the features.
+        """
         weights = self.loss_weights(features) if weights is None else weights
         terms = self.student.losses(outputs, features, weights)
         for name in self._settings.factors:

@@ -41,7 +41,7 @@ def find(
     project: str | None = None,
     seconds: float = SECONDS_TO_ANSWER,
 ) -> tf.distribute.cluster_resolver.TPUClusterResolver:
-    """Returns the resolver of a TPU once all its servers answer.
+    """Returns the resolver of a TPU once all its servers answer, within `seconds`.
 
     Args:
       address: ``grpc://host:port``, "local", or the name of a Google Cloud TPU; None for the TPU
@@ -453,7 +453,7 @@ def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def check_agreement(strategy: tf.distribute.Strategy, settings: dict[str, Any]) -> None:
-    """Checks that all workers have the same settings; otherwise they could deadlock."""
+    """Checks that all workers have the same {setting: JSON value}; else they could deadlock."""
     # Compared as text, because NaN does not equal itself.
     mine = {key: json.dumps(value) for key, value in settings.items()}
     chief_settings = from_chief(strategy, lambda: mine)

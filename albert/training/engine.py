@@ -1,7 +1,8 @@
 """Trains, evaluates and predicts every task: the training loop and the compiled functions.
 
 The engine knows tasks only through `contracts.Task` and devices only through `tf.distribute`, so
-neither a new task nor a new strategy needs a branch here.
+neither a new task nor a new strategy needs a branch here. Arguments: `flag` names the setting of a
+batch size, for messages.
 """
 
 import contextlib
@@ -122,7 +123,7 @@ class OutOfMemoryError(file_io.InputError):
 
 
 def check_batches(run_config: RunConfig, strategy: tf.distribute.Strategy, *names: str) -> None:
-    """Raises early if one of these batch sizes is not divisible by the number of replicas."""
+    """Raises early if one of these batch sizes in `run_config` cannot be divided among replicas."""
     for name in names:
         distribution.per_replica_batch_size(strategy, getattr(run_config, name), name)
 
@@ -205,6 +206,8 @@ class Engine:
         words_per_token: float | None = None,
     ) -> str | None:
         """Trains up to `num_train_steps`, from the last checkpoint of `output_dir` if there is one.
+
+        The input must be endless.
 
         Returns:
           The prefix of the checkpoint with the averaged weights; None if none are averaged.
@@ -385,7 +388,10 @@ class Engine:
                     log.after_checkpoint()
 
     def _pending_request(self, save_time: float) -> int:
-        """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all."""
+        """Returns `_SAVE`, `_TERMINATE` or 0: the request of any worker, the same in all.
+
+        `save_time` is the `time.monotonic()` of the last checkpoint.
+        """
         requests, seconds = signals.REQUESTS, self.run_config.save_checkpoints_secs
         requests.answered = requests.terminate
         is_due = seconds and time.monotonic() - save_time >= seconds
@@ -448,7 +454,10 @@ class Engine:
             return on_checkpoint(prefix, step)
 
     def _stop_at_non_finite(self, step: int, rate: float, means: Mapping[str, float]) -> NoReturn:
-        """Raises the error of a loss that is not finite, once the last checkpoint is written."""
+        """Raises the error of a loss that is not finite, once the last checkpoint is written.
+
+        `rate` is the learning rate, `means` {name: mean} of the losses and of the gradient norm.
+        """
         try:
             self._writer.wait()
         except file_io.InputError as error:

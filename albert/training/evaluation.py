@@ -126,6 +126,7 @@ def evaluate_while_training(
     Every checkpoint is evaluated when it is saved, even if few are kept. All workers evaluate; the
     chief decides which checkpoints are new, and writes. An existing best checkpoint with unknown
     score is evaluated first.
+    `extra`, {name: number}, is added to the results.
 
     Returns:
       ``(prefix, step)`` -> whether training must end.

@@ -182,6 +182,7 @@ def check_same(names: Sequence[str], bases: Sequence[Basis], *parts: str) -> Non
     """Checks that scores of several runs were measured on the same.
 
     Args:
+      names: a name for each run, for messages.
       *parts: what to compare in addition to data and examples: `READING`, `METRIC`.
 
     Raises:

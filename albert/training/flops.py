@@ -81,7 +81,10 @@ def count_work(
 
 
 def _count_rows(mask: tf.Tensor, parts: int, skip_padding: bool, micro_batches: int) -> tf.Tensor:
-    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`."""
+    """Counts the rows that the encoder computes for a mask [B, S], see `token_rows`.
+
+    `parts` of a batch are computed one after the other.
+    """
     if not skip_padding:
         return tf.size(mask)
     batch = token_rows.dimension(mask, 0)

@@ -202,7 +202,12 @@ class OutputCache:
         batch_size: int,
         check: Callable[[Tensors], Tensors] = lambda features: features,
     ) -> None:
-        """Computes the missing outputs of all texts of record files."""
+        """Computes the missing outputs of all texts of record files.
+
+        Args:
+          batch_size: number of full-length texts that are encoded at a time.
+          check: ``(features) -> features`` of a batch as read; rejects invalid values.
+        """
         if file_io.is_remote(self.folder):
             raise file_io.InputError(
                 f"encoder_cache_dir must be a local folder, which can be mapped; got {self.folder}"
@@ -265,7 +270,10 @@ class OutputCache:
         return count, rows
 
     def _check_disk_space(self, count: int, rows: int) -> None:
-        """Logs the size of the missing outputs; rejects a disk with too little space."""
+        """Logs the size of the missing outputs; rejects a disk with too little space.
+
+        These are the outputs of `count` texts and they have `rows` rows.
+        """
         num_bytes, free = rows * self._row_bytes, file_io.free_bytes(self.folder)
         sizes = [file_io.describe(count) for count in (num_bytes, free)]
         text = f"{sizes[0]} in {self.folder}, where {sizes[1]} are free"
@@ -323,7 +331,7 @@ def _describe_data(path: str) -> dict[str, Any]:
 def _blocks(
     paths: Sequence[str], specs: Sequence[FeatureSpec], check: Callable[[Tensors], Tensors]
 ) -> Iterator[Texts]:
-    """Yields the texts of record files, some records at a time."""
+    """Yields the texts of record files, some records at a time, whose features `check` returns."""
     specs = [spec for spec in specs if spec.name in model_inputs.NAMES]
     for serialized in record_files.serialized_examples(paths).batch(_BLOCK):
         features = check(input_pipeline.parse(specs, serialized))
@@ -334,7 +342,7 @@ def _blocks(
 
 
 def _batches(lengths: np.ndarray, indices: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Yields lists of indices by decreasing length, each of at most `tokens` padded tokens."""
+    """Yields lists of indices by decreasing lengths [N], each of at most `tokens` padded tokens."""
     order = sorted(indices, key=lambda index: -lengths[index])
     start = 0
     while start < len(order):
@@ -420,7 +428,10 @@ class _Encoder:
     def _settings(
         self, config: configuration.AlbertConfig, dtype: str, is_sequence: bool
     ) -> dict[str, Any]:
-        """Returns {name: JSON value} of what the outputs depend on, except the text."""
+        """Returns {name: JSON value} of what the outputs depend on, except the text.
+
+        `is_sequence`: outputs have a row for each token, not one for the text.
+        """
         digest = hashlib.sha256()
         for name, variable in self._variables.items():
             digest.update(name.encode() + variable.numpy().tobytes())

@@ -18,6 +18,7 @@ class LAMB(adam.AdamBase):
     The trust ratio is the norm of the weights over the norm of the update, 1 where either is 0.
 
     Args:
+      learning_rate: a number, or a function of the step.
       exclude_from_layer_adaptation: regular expressions searched for in names of variables whose
         ratio is 1; None: those without weight decay.
     """

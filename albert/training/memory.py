@@ -75,6 +75,7 @@ class Shapes:
       choices: number of texts per example, such as the four answers of a RACE question; B is
         `batch_size` times this number.
       optimizer: name in `optimizer_table.OPTIMIZERS`.
+      averages: whether the weights are averaged.
     """
 
     config: configuration.AlbertConfig

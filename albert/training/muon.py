@@ -28,6 +28,7 @@ class Muon(adam.AdamWeightDecayOptimizer):
     LayerNorm belong to AdamW.
 
     Args:
+      learning_rate: a number, or a function of the step.
       momentum: decay of the mean gradient of matrices.
       adamw_rate_ratio: learning rate of AdamW as a multiple of `learning_rate`.
       **settings: see `adam.AdamBase`; the betas and epsilon are those of AdamW.

@@ -103,7 +103,7 @@ def format_names(names: Iterable[str] = OPTIMIZERS) -> str:
 
 
 def check(name: str, settings: Mapping[str, Any] | None = None) -> None:
-    """Checks that the optimizer exists and accepts the settings."""
+    """Checks that the optimizer exists and accepts the settings, {argument: value}."""
     if name not in OPTIMIZERS:
         raise file_io.InputError(f"optimizer={name}: expected {format_names()}")
     names, settings = OPTIMIZERS[name].settings, settings or {}

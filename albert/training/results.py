@@ -262,7 +262,7 @@ def lines(metrics: Scores, step: int, form: ResultsFormat = SHORT) -> list[str]:
 
 
 def short_line(metrics: Scores, form: ResultsFormat, best: str | None = None) -> str:
-    """Returns the scores that the reference also writes, and `best`: each loss once, 4 digits."""
+    """Returns the scores the reference writes, and that named `best`: each loss once, 4 digits."""
     hidden = _added_names(form) - {best}
     if metrics.get("loss") == metrics.get("eval_loss"):
         hidden.add("loss" if best == "eval_loss" else "eval_loss")

@@ -294,7 +294,10 @@ def start_training(folder: str, step: int) -> list[Json]:
 
 
 def append_training(folder: str, step: int, seconds: float, values: Json) -> None:
-    """Appends a line for the steps since the last line; seconds count from the model's building."""
+    """Appends a line with {name: number} for the steps since the last line.
+
+    Seconds count from the building of the model.
+    """
     row = {"kind": TRAIN, "step": step, "seconds": round(seconds, 3), **values}
     _append_row(os.path.join(folder, METRICS), row)
 
@@ -402,7 +405,10 @@ def update(folder: str, change: Callable[[Json], Any]) -> None:
 
 
 def change_session(folder: str, change: Callable[[Json, Json], None]) -> None:
-    """Calls ``change(record, session)`` with the running session of this process, if any."""
+    """Calls ``change(record, session)`` with the running session of this process, if any.
+
+    It changes the content of ``run.json`` and the entry of the session in place.
+    """
 
     def change_record(record: Json) -> None:
         own = [s for s in record["sessions"] if s["pid"] == os.getpid() and s["status"] == RUNNING]

@@ -39,7 +39,13 @@ class Recorder:
     description: Json | None = None
 
     def basis(self, task: str, metric: str, path: str, files: Sequence[str]) -> Basis:
-        """Returns the hash of files, named `path`, and the settings on which scores depend."""
+        """Returns the hash of files and the settings on which scores depend.
+
+        Args:
+          metric: score that picks the best checkpoint.
+          path: name of the input in the record: a file or a folder.
+          files: paths of its files.
+        """
         data = run_facts.describe_input(path, files) if files else None
         return evaluation_basis.from_values(self.flags, task, metric, data, self.description)
 
@@ -198,7 +204,10 @@ def _describe_inputs(
 
 
 def _keep_scored_data(record: Json, session: Json, roles: Sequence[str]) -> None:
-    """Gives a record the data of the scores that a session without a step has measured again."""
+    """Gives a record the data of the scores that a session without a step has measured again.
+
+    `roles` are from `run_record.SCORED_DATA`.
+    """
     directory = session[run_record.OWN]["directory"]
     is_elsewhere = directory != record["directory"]
     for role in roles:
@@ -211,7 +220,7 @@ def _keep_scored_data(record: Json, session: Json, roles: Sequence[str]) -> None
 
 
 def _end(folder: str, status: str, message: str | None = None) -> None:
-    """Records how the session has ended."""
+    """Records how the session has ended: `run_record.DONE`, `FAILED` or `INTERRUPTED`."""
 
     def change(record: Json, session: Json) -> None:
         ended = {"status": status, "ended": _now(), **({"message": message} if message else {})}

@@ -167,7 +167,7 @@ def _train(
     paths: Sequence[str],
     eval_input: input_pipeline.InputFn | None,
 ) -> Engine:
-    """Trains within the run's budget; restarts with another seed if the run does not learn."""
+    """Trains on record files in a budget; restarts with another seed if the run does not learn."""
     folder, first_seed = run.run_config.output_dir, run.run_config.seed
     on_chief = functools.partial(distribution.from_chief, run.strategy)
     num_restarts = training.stuck.num_restarts if training.stuck else 0
@@ -251,7 +251,10 @@ def _make_watch(run: Run, training: Training) -> stuck_runs.Watch | None:
 def _make_pacer(
     run: Run, training: Training, attempt: int, watch: stuck_runs.Watch | None
 ) -> budget.Pacer | None:
-    """Makes the hook that plans the steps within a budget of time; None without a budget."""
+    """Makes the hook that plans the steps within a budget of time; None without a budget.
+
+    `attempt` is the number of attempts that were given up before.
+    """
     limits, config, folder = training.limits, run.run_config, run.run_config.output_dir
     if not limits:
         return None

@@ -84,7 +84,7 @@ class StepLoop:
     def _steps(
         self, iterator: Iterator, count: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns the number of steps taken and {name: sum} of their results, in float64."""
+        """Returns the number of steps taken, up to `count`, and {name: float64 sum} of results."""
 
         def body(
             steps: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor

@@ -4,6 +4,9 @@ The outputs of such a run do not depend on the labels: it predicts one class for
 no better than that. `Watch` judges a run by statistics of its training batches
 (`learning_signals`). A run that still predicts one class, but whose probabilities already follow
 the labels, passes. `attempts` restarts with another seed and counts the attempts.
+
+Arguments: `on_chief` is ``(make) -> result of make() in the chief``; all workers must make each
+call.
 """
 
 import dataclasses
@@ -411,7 +414,7 @@ def _give_up(folder: str, seed: int, error: StuckError) -> None:
 
 
 def seed_of(first_seed: int, num_restarts: int) -> int:
-    """Returns the seed of an attempt, which no other run or attempt has.
+    """Returns the seed of the attempt after `num_restarts` others; no other run or attempt has it.
 
     Those of restarts begin at 2**30, above seeds that anybody gives to a run.
     """

@@ -85,6 +85,8 @@ def _gradients(
     """Returns the gradients, losses and metrics of one micro-batch.
 
     Args:
+      features: tensors [b, ...], the micro-batch.
+      seed: integers [2] that determine the dropout.
       weights: {name: total weight of the loss term} in the whole batch of all replicas.
       scale: scalar by which the gradients are multiplied; None: 1.
     """

@@ -93,6 +93,7 @@ class TrainingLog:
 
     Args:
       folder: folder of these files; None in workers that do not report.
+      first_step: steps taken before this run.
       last_step: step at which training ends, also an attribute; None: not yet known.
       batch_size: examples per step over all replicas.
       created: `time.time()` when the work before the first step began.
@@ -213,7 +214,10 @@ class TrainingLog:
         self._timed_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
 
     def _add_speed(self, tokens: float | None, values: dict[str, float]) -> None:
-        """Adds the training speed, and the fraction of the time spent waiting for input."""
+        """Adds the training speed, and the fraction of the time spent waiting for input.
+
+        `tokens` are those of a step; None: unknown. `values` are changed.
+        """
         steps_per_second = self._timed_steps / self._seconds
         values["examples_per_second"] = self._batch_size * steps_per_second
         if tokens is not None:
@@ -230,7 +234,10 @@ class TrainingLog:
 def describe_fully(
     step: int, last_step: int | None, values: dict[str, float], time_left: float | None
 ) -> str:
-    """Returns the log line of some steps, with all their values."""
+    """Returns the log line of some steps, with all their values.
+
+    `values` are {name: mean}, `time_left` seconds until the last step; None: not known.
+    """
     line = _place(step, last_step)
     line += "".join(f"  {name} {x:.5g}" for name, x in values.items() if name not in _SPEEDS)
     if "examples_per_second" in values:
@@ -248,7 +255,10 @@ def describe_fully(
 def describe_shortly(
     step: int, last_step: int | None, values: dict[str, float], time_left: float | None
 ) -> str:
-    """Returns a line for a terminal: each loss once, scores, rate, speed and the time left."""
+    """Returns a line for a terminal: each loss once, scores, rate, speed and the time left.
+
+    `values` are {name: mean}, `time_left` seconds until the last step; None: not known.
+    """
     hidden = {*_SPEEDS, "gradient_norm"}
     losses = [name for name in values if name.endswith("_loss")]
     hidden |= {name for name in losses if values[name] == values.get("loss")}

@@ -115,7 +115,7 @@ _KINDS = {
 
 
 def _field(path: str, place: str, value: object, name: str, kind: type) -> Any:
-    """Returns the value of a key, after a check of its type."""
+    """Returns what `value`, an object of JSON, has under a key, after a check of both types."""
     # For Python, booleans are also integers.
     if not isinstance(value, dict) or type(value.get(name)) is not kind:
         actual = "none"
@@ -147,6 +147,8 @@ def _read_question(
     """Returns the question in an object of JSON, and its answers, after a check of its parts.
 
     Each answer is (text, place of its first character or None).
+    `text` is that of the paragraph. In training a question must have exactly one answer or be
+    impossible.
     """
     is_number = isinstance(question, dict) and type(question.get("id")) is int
     example = SquadExample(

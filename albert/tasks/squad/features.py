@@ -234,6 +234,8 @@ class Featurizer:
       max_seq_length: S, places of the model's sequence.
       doc_stride: pieces from the start of one window to the next.
       max_query_length: maximum pieces of a question; the rest is cut off at the end.
+      is_training: whether to find the places of the answers.
+      paragraphs_kept: number of recent paragraphs in the cache.
     """
 
     def __init__(
@@ -324,7 +326,10 @@ class Featurizer:
     def batch(
         self, examples: Sequence[SquadExample], indices: Iterable[int]
     ) -> list[list[SquadFeatures] | str]:
-        """Returns the windows of each question, with unique_id 0, or the reason why it has none."""
+        """Returns the windows of each question, with unique_id 0, or the reason why it has none.
+
+        `indices` are the numbers of the questions in the input.
+        """
         questions = self._tokenizer.encode_batch([example.question_text for example in examples])
         return [
             self._windows(example, question[: self._max_query_length], index)
@@ -334,7 +339,7 @@ class Featurizer:
     def _windows(
         self, example: SquadExample, question: list[int], example_index: int
     ) -> list[SquadFeatures] | str:
-        """Makes the windows of a question; returns the reason as a string if it has none."""
+        """Makes the windows of a question, given as ids of pieces, or returns why it has none."""
         paragraph = self._paragraph(example.paragraph_text)
         if isinstance(paragraph, str):
             return paragraph
@@ -386,7 +391,12 @@ def _place_answer(
     spans: Sequence[tuple[int, int]],
     answer: tuple[int, int] | None,
 ) -> None:
-    """Sets the answer's places in the windows that have the whole answer."""
+    """Sets the answer's places in the windows that have the whole answer.
+
+    Args:
+      spans: (first piece in the paragraph, number of pieces) of each window.
+      answer: first and last piece in the paragraph; None: no answer is known.
+    """
     for features, (start, length) in zip(windows, spans, strict=True):
         if answer is not None and start <= answer[0] and answer[1] < start + length:
             shift = features.text_begin - start
@@ -407,7 +417,7 @@ def convert_examples_to_features(
     do_lower_case: bool,
     report: FeatureReport | None = None,
 ) -> Iterator[SquadFeatures]:
-    """Yields the windows of questions, in order; for the lengths see `Featurizer`.
+    """Yields the windows of questions, in order; for the other arguments see `Featurizer`.
 
     Args:
       do_lower_case: must agree with the tokenizer.
@@ -432,7 +442,12 @@ def batches(
     featurizer: Featurizer,
     convert: Callable[[list[SquadFeatures]], list],
 ) -> Iterator[Batch]:
-    """Yields batches of examples with their converted windows, or the reason why they have none."""
+    """Yields batches of examples with their converted windows, or the reason why they have none.
+
+    Args:
+      numbered_examples: (number in the input, question) pairs.
+      convert: ``(windows of a question) -> items``, one for each window.
+    """
     numbered_examples = iter(numbered_examples)
     while batch := list(itertools.islice(numbered_examples, _BATCH)):
         indices, examples = zip(*batch, strict=True)
@@ -446,7 +461,10 @@ def batches(
 def numbered(
     example_batches: Iterable[Batch], report: FeatureReport, is_training: bool
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (unique id, item) for each item of `batches`, and counts them in the report."""
+    """Yields (unique id, item) for each item of `batches`, and counts them in the report.
+
+    In training, too many questions without windows are an error.
+    """
     number = FIRST_UNIQUE_ID
     for batch in example_batches:
         for example, items in batch:

@@ -26,7 +26,7 @@ _WORKER = "from albert.tasks.squad import records; records.worker_main()"
 
 @functools.cache
 def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureSpec, ...]:
-    """Returns the `tfrecord.FeatureSpec` of each feature of the records."""
+    """Returns the `tfrecord.FeatureSpec` of each feature of records, for training with answers."""
     spec = tfrecord.FeatureSpec
     sequences = (*model_inputs.NAMES, "p_mask")
     scalars = ("start_positions", "end_positions", "is_impossible") if is_training else ()
@@ -40,7 +40,12 @@ def feature_specs(seq_length: int, is_training: bool) -> tuple[tfrecord.FeatureS
 def fingerprint(
     data_file: str, tokenizer: tokenization.FullTokenizer, settings: Mapping[str, Any], split: str
 ) -> dict[str, Any]:
-    """Returns a JSON-ready dict of everything that a file of features depends on."""
+    """Returns a JSON-ready dict of everything that a file of features depends on.
+
+    Args:
+      settings: {name: value} of those that features depend on, such as max_seq_length.
+      split: "train" or "predict".
+    """
     return {
         **settings,
         "alignment": squad_features.ALIGNMENT,
@@ -138,6 +143,8 @@ def _batches_of_workers(
     A worker is a new Python process that imports only this module: a forked or spawned copy of the
     caller would carry or import TensorFlow. It reads all its work from a pipe before it writes, so
     the two pipes cannot block each other; a full pipe makes it wait.
+
+    `settings` are the arguments of `squad_features.Featurizer`, the tokenizer first.
     """
     owner: dict[str, int] = {}
     for example in examples:

@@ -55,7 +55,12 @@ class Selection:
         max_query_length: int,
         path: str,
     ) -> list[SquadExample]:
-        """Returns the questions to keep, in order, and logs their number."""
+        """Returns the questions to keep, in order, and logs their number.
+
+        Args:
+          max_query_length: maximum tokens of a question; the rest is cut off.
+          path: file of the questions, for messages.
+        """
         questions = list(examples)
         if self.answerable_only:
             questions = [example for example in questions if _is_answerable(example, path)]

@@ -319,7 +319,7 @@ def widen(alignment: Alignment, begins: npt.NDArray[np.bool_]) -> Alignment:
 
 
 def windows(num_pieces: int, window_size: int, doc_stride: int) -> list[tuple[int, int]]:
-    """Returns windows that together cover all pieces: ``[(start, length), …]``."""
+    """Returns windows that cover all pieces: ``[(start, length), …]``, `doc_stride` apart."""
     if window_size < 1 or doc_stride < 1:
         raise ValueError(
             f"window size and stride must be positive; got {window_size} and {doc_stride}"
