@@ -17,6 +17,7 @@ from albert.io import file_io
 
 
 def _is_project(name: str, value: str) -> None:
+    """Checks that the value of flag `name` is a name that all trackers take."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value):
         raise file_io.InputError(
             f"--{name}={value} must have 1 to 64 letters of a to z, digits, '_' and '-'"

@@ -39,7 +39,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 def make_data(
     settings: Settings, config: configuration.AlbertConfig, sentence_labels: bool
 ) -> contracts.Data:
-    """Returns the data of the records."""
+    """Returns the data of the records; `sentence_labels`: with labels of a sentence task."""
     from albert.data import dynamic_masking, input_pipeline, instance_shards, tfrecord
     from albert.tasks import pretraining as pretraining_task
 

@@ -239,7 +239,7 @@ def _points_that_name_all(plan: sweep_plan.Plan) -> Iterator[dict[str, Any]]:
 
 
 def describe_plan(settings: Settings, plan: sweep_plan.Plan, common: Mapping[str, str]) -> str:
-    """Returns what --plan prints; `common` are the flags that all trials have."""
+    """Returns what --plan prints; `common`: {flag: text} of the flags that all trials have."""
     folders = list(settings.plan_from or ()) or power.find_finished(settings.output_dir)
     runs = power.read_runs(find_folders(folders) if folders else [], plan.metric)
     if runs is not None:

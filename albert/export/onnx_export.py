@@ -6,8 +6,8 @@ head reads only the first position, the last layer is computed only there, as in
 Letters in shapes: B batch, S sequence, R positions of a block's output (S, or 1), E embedding,
 H hidden, I intermediate, N heads, D head size, K labels or starts kept, M ends kept for each start.
 
-In functions a tensor of the graph is a string, its name; another `name` is the begin of names of
-variables. `depth` is the number of a block, from 0.
+In functions a tensor of the graph is a string, its name. `name` begins the names of variables, and
+`depth` is the number of a block, from 0.
 """
 
 import json

@@ -180,6 +180,7 @@ class _Download:
             )
 
     def _check_begin(self, chunk: bytes, kind: str | None) -> None:
+        """Rejects a file that begins otherwise; `kind`: its Content-Type."""
         if not chunk.startswith(self._magic):
             raise _OtherContentError(
                 f"{self._url} is another file than expected: it begins with {chunk[:20]!r} "

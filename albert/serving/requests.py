@@ -217,7 +217,10 @@ class RequestSchema:
         return self.optional | example
 
     def _cut(self, example: dict[str, Any], limit: int, place: str) -> dict[str, Any]:
-        """Truncates the texts of an example that would take long to normalize."""
+        """Truncates the texts of an example that would take long to normalize.
+
+        `limit`: maximum number of characters of all texts after that.
+        """
         texts = list(texts_of(example))
         if sum(len(text) if text.isascii() else sum(_lengths(text)) for text in texts) <= limit:
             return example
