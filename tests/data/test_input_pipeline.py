@@ -336,6 +336,7 @@ def test_batches_of_equal_tokens_hold_all_records_in_order(path):
     assert len({len(batch) for batch in labels(cut, 16)}) > 1
 
 
+@pytest.mark.slow(2)
 def test_batches_grouped_by_length_hold_the_same_records_with_less_padding(path):
     record_files.write(path, SPECS, make_rows(160), {})
     found = {}

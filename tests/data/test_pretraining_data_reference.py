@@ -391,6 +391,7 @@ def simulated(text):
     return simulate
 
 
+@pytest.mark.slow(2)
 @SETTINGS
 def test_runs_are_typical_of_ours(name, theirs, text, simulated):
     """Two-sided rank of each recorded value among simulated runs of two passes."""

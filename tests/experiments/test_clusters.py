@@ -53,6 +53,7 @@ def draw_questions(groups, size, rng):
     return Clusters("passage", index), right.astype(float)
 
 
+@pytest.mark.slow(2)
 def test_intervals_of_alike_questions_cover_as_promised():
     rng, plain, clustered = np.random.default_rng(0), [], []
     for seed in range(500):

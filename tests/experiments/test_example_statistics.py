@@ -60,6 +60,7 @@ def bootstrap(a, b, of_means=lambda means: means[..., 0], **settings):
     return bootstrap_of_means(*sides, of_means, **settings)
 
 
+@pytest.mark.slow(2)
 def test_mcnemar_and_the_bootstrap_keep_their_level():
     tests, boots = [], []
     for a, b in drawn_pairs(150, 1000, 0):

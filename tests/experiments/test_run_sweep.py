@@ -69,6 +69,7 @@ def test_the_table_names_the_best_and_what_failed(unbroken):
     assert "some lines before" in (folder / "logs" / "trial_0004.log").read_text()
 
 
+@pytest.mark.slow(2)
 def test_what_is_done_is_not_run_again_and_failures_only_if_asked(unbroken):
     folder, _ = unbroken
     before = _files(folder)

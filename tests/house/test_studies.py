@@ -33,6 +33,7 @@ def printed(path, capsys, tmp_path, *arguments):
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_every_command_of_a_study_is_accepted(path, capsys, tmp_path):
     """All flags exist and fit each other, before anything is trained."""

@@ -141,6 +141,7 @@ def test_parts_have_dropout_of_their_own():
         assert len(np.unique(vectors, axis=0)) == 4
 
 
+@pytest.mark.slow(2)
 def test_padding_leaves_the_loss_of_squad_v1_where_it_is_skipped():
     model = make_model("squad_v1", **SHARED)
     features = make_features("squad_v1", lengths=[9, 9])

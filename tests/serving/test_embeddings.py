@@ -235,6 +235,7 @@ def test_hub_modules_and_hugging_face_folders_give_the_same(
         assert len(found[0].splitlines()) == len(TEXTS)
 
 
+@pytest.mark.slow(2)
 def test_a_random_pooler_makes_no_vectors(folder, texts_file, tmp_path, run_script):
     huggingface_export.export(str(folder), output_dir=str(tmp_path / "hf"), head="masked_lm")
     flags = {

@@ -327,6 +327,7 @@ def test_stages_can_run_one_by_one(inputs, tmp_path, run_script, caplog):
         assert (tmp_path / "one" / name).read_text() == (tmp_path / "apart" / name).read_text()
 
 
+@pytest.mark.slow(3)
 def test_pretrained_weights_are_loaded_and_reported(inputs, trained, tmp_path, run_script):
     flags = glue_flags(
         inputs, tmp_path, "RTE", do_train=True, train_step=1, init_checkpoint=trained

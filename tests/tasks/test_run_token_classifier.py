@@ -160,6 +160,7 @@ def test_epochs_count_the_parts_of_long_sentences(trained, tmp_path):
     assert [len(some) for some in parts[:4]] == [1] * 4 and len(parts[4]) > 2
 
 
+@pytest.mark.slow(4)
 def test_the_columns_are_those_of_the_training(trained, tmp_path, run_script):
     for split in ("train", "dev"):
         lines = (trained / f"{split}.conll").read_text().splitlines()[:200]

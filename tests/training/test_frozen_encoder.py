@@ -91,6 +91,7 @@ def test_the_head_alone_is_trained(name):
         np.testing.assert_allclose(found[1][1][key], pair, rtol=1e-4, err_msg=key)
 
 
+@pytest.mark.slow(2)
 def test_nothing_below_the_head_is_dropped_or_differentiated():
     """The encoder's dropout of 0.5 changes nothing, and there is no backward pass through it."""
     features = features_of("classifier")
