@@ -64,7 +64,7 @@ class Settings(fine_tuning_settings.ClassifierSettings):
     def described_values(self, description: Mapping[str, Any]) -> dict[str, Any]:
         values = super().described_values(description)
         columns = description.get("columns")
-        if isinstance(columns, dict) and word_files.are_columns(columns):
+        if word_files.are_columns(columns):
             path = self.validation_file or self.test_file or ""
             fitting = word_files.Columns(**columns).fitting(word_files.format_of(path))
             found = {"words_column": fitting.words, "label_column": fitting.label}

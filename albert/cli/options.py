@@ -223,7 +223,7 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
         is_list = value_type is tuple
         default = list(row.default) if is_list and row.default is not None else row.default
         parser = row.path.parser(is_list and not row.repeated) if row.path else row.parser
-        serializer: Any = flags.ArgumentSerializer()
+        serializer = flags.ArgumentSerializer[object]()
         if isinstance(parser, flags.EnumParser):
             enum_flag = flags.EnumFlag(name, row.default, row.help, parser.enum_values)
             enum_flag.parser = parser

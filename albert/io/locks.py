@@ -240,8 +240,9 @@ def inherited(path: str, refusal: str, orphans: str) -> Iterator[int]:
 def changing(folder: str) -> Iterator[None]:
     """Keeps other processes of this machine from changing the same file of a folder meanwhile.
 
-    Waits `_CHANGE_SECONDS` for another process, then goes on, as that may be suspended. Without
-    locks (remote folders, some network file systems) nothing is kept.
+    Waits up to `_CHANGE_SECONDS` for another process, which may be suspended, then continues
+    without the lock. File systems without locks (remote folders, some network drives) give no
+    protection.
     """
     import fcntl  # which Windows lacks
 

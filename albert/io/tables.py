@@ -47,7 +47,7 @@ class Columns:
     guid: str | None = None  # id of a row; None: rows are numbered from 0
 
 
-def are_columns(value: Any) -> TypeGuard[dict[str, str | None]]:
+def are_columns(value: object) -> TypeGuard[dict[str, str | None]]:
     """Returns whether a value of JSON has the entries of `Columns`."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return False

@@ -49,7 +49,7 @@ _Json = dict[str, Any]
 
 
 def _is_of(kind: type, value: object) -> bool:
-    """Returns whether a value of JSON is of a class or of a class of a union; true is no number."""
+    """Returns whether a JSON value has a type, or one of a union's types; a bool is not an int."""
     kinds = typing.get_args(kind) or (kind,)
     return type(value) in kinds or (type(value) is int and float in kinds)  # 0 for 0.0
 

@@ -45,7 +45,7 @@ class Closed(Exception):
 class Row:
     """One input row of a request."""
 
-    value: Any  # argument of the model's function
+    value: object  # what the model's function takes; the batcher does not look at it
     length: int  # approximate length in any unit; at least 1
     weight: int = 1  # approximate number of sequences of the row
 
@@ -58,13 +58,13 @@ class Pending:
     results: list  # of each row
     missing: int  # number of rows without a result
 
-    def add(self, place: int, result: Any) -> None:
+    def add(self, place: int, result: object) -> None:
         self.results[place] = result
         self.missing -= 1
         if not self.missing:
             self.end(self.future.set_result, self.results)
 
-    def end(self, set_to: Callable[[Any], None], value: Any) -> None:
+    def end(self, set_to: Callable[[Any], None], value: object) -> None:
         # Another thread may cancel it at any time.
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             set_to(value)

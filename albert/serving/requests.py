@@ -122,13 +122,13 @@ class Field:
     """A field of examples."""
 
     name: str
-    example: Any  # a value, for descriptions
+    example: str | int | list[str]  # for descriptions
     read: Callable[[Any, str], Any] = _text  # ``(parsed JSON, place for messages) -> value``
     # JSON Schema of what `read` takes.
     schema: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _TEXT_SCHEMA)
     is_long: bool = False  # whether it is the text that an example is about
     other_name: str | None = None  # that a client may use instead
-    default: Any = None  # value if it is missing; None: it is required
+    default: int | None = None  # value if it is missing; None: it is required
     needs: str | None = None  # word that its text must have; None: any text will do
 
 

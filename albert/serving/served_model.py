@@ -134,10 +134,10 @@ def _sample(form: requests.RequestSchema, tokens: int) -> dict[str, Any]:
     words = [_WORD] * max(tokens - 3 * len(form.required), 1)
     sample = dict(form.optional)
     for field in form.required:
-        is_list = isinstance(field.example, list)
         words = [field.needs or _WORD, *words[1:]]
-        value = words if field.is_long else [_WORD] * (len(field.example) if is_list else 1)
-        sample[field.name] = value if is_list else " ".join(value)
+        count = len(field.example) if isinstance(field.example, list) else None
+        value = words if field.is_long else [_WORD] * (count or 1)
+        sample[field.name] = value if count else " ".join(value)
     return sample
 
 

@@ -331,7 +331,9 @@ class Server:
         hosted = self._named(request)
         head_size = request.headers.get(inference_protocol.HEAD_SIZE)
 
-        def decode(body: bytes, _: requests.RequestSchema, limits: requests.Limits) -> Any:
+        def decode(
+            body: bytes, _: requests.RequestSchema, limits: requests.Limits
+        ) -> requests.Request:
             return inference_protocol.read(body, head_size, hosted, limits)
 
         return await self._answer(request, hosted, decode)

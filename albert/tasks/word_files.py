@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 
 from albert.io import file_io, tables
 from albert.tasks import entities
@@ -47,11 +47,12 @@ class Columns:
         return Columns(**columns)
 
 
-def are_columns(value: Any) -> bool:
+def are_columns(value: object) -> TypeGuard[dict[str, str | None]]:
     """Returns whether a JSON value has the entries of `Columns`."""
+    if not isinstance(value, dict):
+        return False
     names = {field.name for field in dataclasses.fields(Columns)}
-    fits = isinstance(value, dict) and value.keys() <= names
-    return fits and all(isinstance(x, (str, type(None))) for x in value.values())
+    return value.keys() <= names and all(isinstance(x, (str, type(None))) for x in value.values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -272,7 +272,7 @@ def test_mistakes_are_named(tmp_path):
     ],
 )  # fmt: skip
 def test_settings_have_the_types_that_training_writes(settings, is_valid, tmp_path):
-    """JSON writes 0 for 0.0; true is no number."""
+    """An int is accepted for a float, as JSON may contain 0 for 0.0; a bool is not."""
     source = source_in(tmp_path / "files")
     folder = model_folder.ModelFolder(str(tmp_path), "classifier", CONFIG, source, settings)
     if is_valid:
