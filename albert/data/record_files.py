@@ -53,7 +53,7 @@ def write(
     specs: Sequence[FeatureSpec],
     rows: Iterable[Mapping[str, Any]],
     settings: Mapping[str, Any],
-    ids: list | None = None,
+    ids: list[str] | None = None,
     facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> int:
     """Writes feature dicts to a TFRecord file and, last, its manifest; returns their number.
@@ -61,7 +61,7 @@ def write(
     Args:
       path: file to write; an existing one is replaced only when all rows have been written.
       settings: JSON-ready dict of everything that the content depends on.
-      ids: list that holds the examples' ids once all rows are read; stored in the manifest.
+      ids: list[str] that holds the examples' ids once all rows are read; stored in the manifest.
       facts: returns what else the manifest stores, see `read_facts`, once all rows are read.
     """
     serialized = (encode(specs, row) for row in rows)
@@ -73,7 +73,7 @@ def write_serialized(
     specs: Sequence[FeatureSpec],
     serialized: Iterable[bytes],
     settings: Mapping[str, Any],
-    ids: list | None = None,
+    ids: list[str] | None = None,
     facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> int:
     """Does the same as `write` for serialized `tf.train.Example`s that fit the specifications."""
@@ -187,7 +187,7 @@ def cached_with_ids(
 
     A record without an id (None) belongs to the example of the record before.
     """
-    ids: list[Any] = []
+    ids: list[str] = []
 
     def find_reason() -> str | None:
         reason = _stale_reason(path, specs, settings)
@@ -219,7 +219,7 @@ def _make_once(path: str, find_reason: Callable[[], str | None], make: Callable[
     return count
 
 
-def read_ids(path: str) -> list | None:
+def read_ids(path: str) -> list[str] | None:
     """Reads the ids of the examples of a record file, in order; None if its manifest has none."""
     return file_io.read_json(manifest_path(path), "manifest", dict, max_bytes=None).get("ids")
 

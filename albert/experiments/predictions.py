@@ -271,7 +271,7 @@ def _answer_text(value: str | float | Sequence[str]) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence):
-        return tables.name_list(value) or _NO_LABEL
+        return tables.name_list(value, None) or _NO_LABEL
     return str(np.float32(value))
 
 

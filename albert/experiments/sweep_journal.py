@@ -180,7 +180,7 @@ def _check_same(
 
 
 def _all_in(was: object, now: list) -> bool:
-    """Returns whether a list has all values that it had (`was`), which may not be empty."""
+    """Returns whether a list has all earlier values; False if `was` is empty or no list."""
     return isinstance(was, list) and bool(was) and {*map(key_of, was)} <= {*map(key_of, now)}
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from albert.io import file_io
 
+NAMES_SHOWN = 20  # most names in a message
 _MAX_FIELD = 2**31 - 1  # characters of a csv field; by default Python reads 131,072
 _PLAIN_NAME = re.compile(r"[^\s,'\"]([^,'\"\t\r\n]*[^\s,'\"])?")
 NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"  # tabs, line breaks, halves of surrogate pairs
@@ -65,15 +66,19 @@ def format_of(path: str, formats: Sequence[str] = ("csv", "tsv", "jsonl")) -> st
     return ending
 
 
-def name_list(names: Iterable[str], maximum: int | None = None) -> str:
-    """Returns at most `maximum` names of labels or columns for a message, with commas between.
+def name_list(names: Iterable[str], maximum: int | None = NAMES_SHOWN) -> str:
+    """Returns names of labels or columns for a message, as `text_list` does.
 
     Names that could be read as several, or overlooked, are in quotes.
     """
-    shown = list(names)
-    end = ", …" if maximum is not None and len(shown) > maximum else ""
-    texts = [name if _PLAIN_NAME.fullmatch(name) else repr(name) for name in shown[:maximum]]
-    return ", ".join(texts) + end
+    texts = [name if _PLAIN_NAME.fullmatch(name) else repr(name) for name in names]
+    return text_list(texts, maximum)
+
+
+def text_list(texts: Sequence[str], maximum: int | None = NAMES_SHOWN) -> str:
+    """Returns at most `maximum` texts (None: all) for a message, with commas between."""
+    more = maximum is not None and len(texts) > maximum
+    return ", ".join(texts[:maximum]) + (", …" if more else "")
 
 
 def _csv_fields(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:

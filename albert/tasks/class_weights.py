@@ -19,7 +19,6 @@ BALANCED = "balanced"
 LARGEST = 100.0  # balanced weight of several labels per text; 1 / LARGEST is the smallest
 _LEAST, _MOST = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
 _RARE = 3  # a class is rare if another has more than this many times its examples
-_SHOWN = 20  # maximum number of labels in messages
 
 
 def count(labels: Sequence[str], examples: Iterable[str]) -> dict[str, int]:
@@ -66,7 +65,7 @@ def _check_counts(counts: Mapping[str, int], data: str) -> None:
     if missing := [label for label, number in counts.items() if not number]:
         raise file_io.InputError(
             f"class_weights: no training example in {data} has the label "
-            f"{tables.name_list(missing, _SHOWN)}, so no weight fits it: add examples, or leave "
+            f"{tables.name_list(missing)}, so no weight fits it: add examples, or leave "
             "class_weights out"
         )
 
@@ -102,8 +101,8 @@ def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
     ):
         if names:
             raise file_io.InputError(
-                f"{path}: {problem} {tables.name_list(names, _SHOWN)}; expected an object with a "
-                f"weight for each of {tables.name_list(labels, _SHOWN)}"
+                f"{path}: {problem} {tables.name_list(names)}; expected an object with a "
+                f"weight for each of {tables.name_list(labels)}"
             )
     for label, weight in weights.items():
         # A weight of a normal float32 keeps its precision.
@@ -118,8 +117,7 @@ def _read(path: str, labels: Iterable[str]) -> dict[str, float]:
 def describe(weights: Mapping[str, float], counts: Mapping[str, int]) -> str:
     """Returns a line for the log, from {label: weight} and {label: number of examples}."""
     texts = [f"{label} {weight:.4g} ({counts[label]})" for label, weight in weights.items()]
-    more = f", and {len(texts) - _SHOWN} more labels" if len(texts) > _SHOWN else ""
-    return f"Class weights (training examples): {', '.join(texts[:_SHOWN])}{more}"
+    return f"Class weights (training examples): {tables.text_list(texts)}"
 
 
 def settings(weights: Mapping[str, float]) -> dict[str, Any]:

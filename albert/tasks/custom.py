@@ -185,8 +185,8 @@ def _labels_of_counts(counts: _Counts, kind: str | None) -> tuple[str, ...]:
             f"have {next(iter(classes))!r}: add rows with others, or name another label_column"
         )
     labels = label_order(classes)
-    text = ", ".join(f"{tables.name_list([label])} ({classes[label]})" for label in labels[:20])
-    logging.info("%d labels: %s%s", len(labels), text, ", …" if len(labels) > 20 else "")
+    texts = [f"{tables.name_list([label])} ({classes[label]})" for label in labels]
+    logging.info("%d labels: %s", len(labels), tables.text_list(texts))
     return labels
 
 
@@ -495,7 +495,7 @@ class CustomTask:
             return float(label)
         known = tables.match_label(label, self.labels)
         if known is None:
-            choices = tables.name_list(self.labels, 20)
+            choices = tables.name_list(self.labels)
             hint = ", or, to predict numbers, give label_type=regression"
             is_number = all(map(glue.is_number, (label, *self.labels)))
             raise file_io.InputError(

@@ -80,19 +80,20 @@ class ExampleData(contracts.Data, Generic[E]):
 
     @abc.abstractmethod
     def write_files(
-        self, output_dir: str, rows: contracts.Rows, ids: list
+        self, output_dir: str, rows: contracts.Rows, ids: list[str]
     ) -> dict[str, float] | None:
         """Writes the files of predictions that only this task has.
 
         Args:
           rows: {name: array [B, …]}, outputs of `contracts.Task.eval_outputs`.
+          ids: those of the B examples.
 
         Returns:
           The scores by name; None if the labels are not known.
         """
 
     @abc.abstractmethod
-    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+    def outcomes(self, rows: contracts.Rows, ids: list[str]) -> Iterator[outcomes.Outcome] | None:
         """Yields label and prediction of each example; None if the labels are not known."""
 
     def make_records(self, split: str) -> list[str]:
@@ -133,7 +134,7 @@ class ExampleData(contracts.Data, Generic[E]):
             for place, features in enumerate(self.inputs(number, example, cuts)):
                 yield None if place else example.guid, features
 
-    def read_ids(self) -> list:
+    def read_ids(self) -> list[str]:
         """Returns the ids of all examples to predict, in the order of the records."""
         from albert.data import record_files
 
@@ -142,13 +143,14 @@ class ExampleData(contracts.Data, Generic[E]):
         return ids
 
     def write_predictions(
-        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+        self, output_dir: str, rows: contracts.Rows, ids: list[str], prefix: str
     ) -> dict[str, float] | None:
         """Writes predictions; with labels also `outcomes`, and returns {score: number}.
 
         Args:
           rows: outputs of `contracts.Task.eval_outputs` for each record.
           ids: ids of the examples, in the order of the records, see `read_ids`.
+          prefix: path of the checkpoint that computed the rows.
         """
         outcomes.remove(output_dir)
         scores = self.write_files(output_dir, rows, ids)

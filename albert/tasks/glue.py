@@ -834,21 +834,21 @@ class ClassifierData(example_data.ExampleData[InputExample]):
     def inputs(
         self, number: int, example: InputExample, cuts: model_inputs.Cuts
     ) -> list[example_data.Features]:
-        """Returns the features of each input of an example, see `convert_long_example`."""
+        """Returns the features of each input of an example; see `ExampleData.inputs`."""
         settings = (self.rule, self.max_seq_length, self.tokenizer, cuts, number)
         return convert_long_example(example, self.task, *settings)
 
     def write_predictions(
-        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+        self, output_dir: str, rows: contracts.Rows, ids: list[str], prefix: str
     ) -> dict[str, float] | None:
-        """Writes the predictions, one per text also of windows; returns {score: number} or None."""
+        """Does what `ExampleData.write_predictions` says, with one row per text also of windows."""
         joined = long_texts.join_rows(rows, self.answers)
         return super().write_predictions(output_dir, joined, ids, prefix)
 
     def write_files(
-        self, output_dir: str, rows: contracts.Rows, ids: list
+        self, output_dir: str, rows: contracts.Rows, ids: list[str]
     ) -> dict[str, float] | None:
-        """Writes the files of predictions; scores labeled test data, not dev data again.
+        """Does what `ExampleData.write_files` says; scores test data, not dev data again.
 
         The scores of a model that may abstain end with what it answers.
         """
@@ -866,7 +866,7 @@ class ClassifierData(example_data.ExampleData[InputExample]):
             prediction_files.write_score_lines(output_dir, further)
         return None
 
-    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+    def outcomes(self, rows: contracts.Rows, ids: list[str]) -> Iterator[outcomes.Outcome] | None:
         """Yields outcomes from {name: array} of `eval_outputs` and ids [B]; None without labels."""
         if not self.task.is_labeled(self.predicted):
             return None

@@ -20,7 +20,6 @@ KIND = model_labels.MULTI_LABEL  # kind of model folders
 LABEL_TYPE = "multi_label"  # its name in flags and settings
 SEPARATOR = ","
 _BITS = {"0": False, "1": True, "false": False, "true": True}
-_SHOWN = 20  # maximum number of labels in messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,14 +147,14 @@ def _check_counts(
     total = sum(sets.values())
     if missing := [name for name in form.columns if not counts.get(name)]:
         raise file_io.InputError(
-            f"{path}: no row has the labels {tables.name_list(missing, _SHOWN)} (label_columns): "
+            f"{path}: no row has the labels {tables.name_list(missing)} (label_columns): "
             "they cannot be learned, leave them out"
         )
     if len(sets) == 1:
         (names,) = sets
         raise file_io.InputError(
             f"{path}: all {total} rows have the same labels "
-            f"({tables.name_list(sorted(names), _SHOWN) or 'none'}): nothing can be learned; add "
+            f"({tables.name_list(sorted(names)) or 'none'}): nothing can be learned; add "
             "texts with others, or name another column of labels"
         )
     if len(counts) < 2:
@@ -206,15 +205,15 @@ def find_labels(
     _check_counts(path, counts, sets, form, is_given)
     labels = form.columns or custom.label_order(counts)
     total, most = sum(sets.values()), max(map(len, sets))
-    texts = [f"{tables.name_list([label])} ({counts[label]})" for label in labels[:_SHOWN]]
+    texts = [f"{tables.name_list([label])} ({counts[label]})" for label in labels]
     logging.info(
-        "%d labels: %s%s; %d of %d texts have none, and a text has at most %d", len(labels),
-        ", ".join(texts), ", …" if len(labels) > _SHOWN else "", sets[frozenset()], total, most,
+        "%d labels: %s; %d of %d texts have none, and a text has at most %d", len(labels),
+        tables.text_list(texts), sets[frozenset()], total, most,
     )  # fmt: skip
     if everywhere := [label for label in labels if counts[label] == total]:
         logging.warning(
             "All texts of %s have the labels %s: these cannot be learned", path,
-            tables.name_list(everywhere, _SHOWN),
+            tables.name_list(everywhere),
         )  # fmt: skip
     if head is not None:
         labels = custom.in_order_of(head, labels, data=path, kind=KIND)
@@ -263,7 +262,7 @@ class LabelSetTask(custom.CustomTask):
             if key not in names:
                 raise file_io.InputError(
                     f"{place}: label {name!r}, expected labels of the training: "
-                    f"{tables.name_list(self.labels, _SHOWN)}; {custom.UNKNOWN}"
+                    f"{tables.name_list(self.labels)}; {custom.UNKNOWN}"
                 )
             found.add(names[key])
         return tuple(label for label in self.labels if label in found)

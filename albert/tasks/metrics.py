@@ -15,8 +15,8 @@ from albert.tasks import class_scores
 from albert.text import long_texts
 from albert.training import contracts, results
 
-Values = Sequence[Any] | np.ndarray  # [B] class ids or numbers
-NamedScore = tuple[str, Callable[[Values, Values], float]]  # key and function
+IdsOrNumbers = Sequence[Any] | np.ndarray  # [B]: class ids, or the numbers of a regression
+NamedScore = tuple[str, Callable[[IdsOrNumbers, IdsOrNumbers], float]]  # key and function
 _NO_SPREAD = 1e-12  # variance over the mean square, up to which numbers differ by rounding only
 
 
@@ -74,7 +74,7 @@ def pearson_of_moments(moments: npt.NDArray) -> npt.NDArray:
 # --- of labels and predictions [B] ----------------------------------------------------------------
 
 
-def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
+def _pair(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> tuple[np.ndarray, np.ndarray]:
     """Returns labels and predictions as arrays [B]; raises `ValueError` for other shapes."""
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
@@ -85,13 +85,13 @@ def _pair(labels: Values, predictions: Values) -> tuple[np.ndarray, np.ndarray]:
     return labels, predictions
 
 
-def accuracy(labels: Values, predictions: Values) -> float:
+def accuracy(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Returns the fraction of predictions [B], ids or numbers, that equal their label; B > 0."""
     labels, predictions = _pair(labels, predictions)
     return float(np.mean(labels == predictions))
 
 
-def matthews_correlation(labels: Values, predictions: Values) -> float:
+def matthews_correlation(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Computes the Matthews correlation of two or more classes (Gorodkin 2004).
 
     It is 0 if all predictions are the same class, and NaN if all labels are.
@@ -103,13 +103,13 @@ def matthews_correlation(labels: Values, predictions: Values) -> float:
     return float(matthews_of_counts(table))
 
 
-def f1(labels: Values, predictions: Values, positive: int = 1) -> float:
+def f1(labels: IdsOrNumbers, predictions: IdsOrNumbers, positive: int = 1) -> float:
     """Computes the F1 of class `positive`; 0 without true positives, NaN without such labels."""
     true, predicted = (values == positive for values in _pair(labels, predictions))
     return float(f1_of_counts(*(np.sum(side) for side in (true & predicted, predicted, true))))
 
 
-def pearson(labels: Values, predictions: Values) -> float:
+def pearson(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Computes the Pearson correlation; 0 for constant predictions, NaN for constant labels."""
     x, y = (values.astype(np.float64) for values in _pair(labels, predictions))
     # Tested on the values: rounding of the mean can give a constant a spread above 0.
@@ -129,7 +129,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
 
-def spearman(labels: Values, predictions: Values) -> float:
+def spearman(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Computes the Spearman rank correlation, with mean ranks for ties.
 
     For constant labels or predictions see `pearson`.
@@ -137,19 +137,19 @@ def spearman(labels: Values, predictions: Values) -> float:
     return pearson(*map(_ranks, _pair(labels, predictions)))
 
 
-def mean_squared_error(labels: Values, predictions: Values) -> float:
+def mean_squared_error(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Computes the mean of the squared differences of numbers [B]."""
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     return float(np.mean(np.square(labels - predictions)))
 
 
-def mean_absolute_error(labels: Values, predictions: Values) -> float:
+def mean_absolute_error(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Computes the mean of the absolute differences of numbers [B]."""
     labels, predictions = (np.asarray(x, np.float64) for x in _pair(labels, predictions))
     return float(np.mean(np.abs(labels - predictions)))
 
 
-def r_squared(labels: Values, predictions: Values) -> float:
+def r_squared(labels: IdsOrNumbers, predictions: IdsOrNumbers) -> float:
     """Computes the coefficient of determination: 1 less the MSE over the variance of the labels.
 
     Predicting the mean gives 0. It is NaN if the labels are constant.

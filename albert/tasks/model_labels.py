@@ -25,7 +25,6 @@ _KINDS = {
 MULTI_LABEL = "multi_label_classifier"  # kind of models with several labels per text
 _WITH_LABELS = ("classifier", "token_classifier")
 _OWN_DATA = "custom"  # name of a task that may have any labels
-_SHOWN = 20  # maximum number of labels in messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +95,10 @@ class ModelHead:
         foreign = [label for label in labels if label not in ordered]
         if foreign and len(labels) == len(self.labels):
             raise file_io.InputError(
-                f"{data} has labels {_listed(foreign)}, which the model to start from does not "
-                f"have: it has {_listed(self.labels)} ({self.path}). Name the labels as the model "
-                "does, there or in the data, or start with a new head (new_head)"
+                f"{data} has labels {tables.name_list(foreign)}, which the model to start from "
+                f"does not have: it has {tables.name_list(self.labels)} ({self.path}). Name the "
+                "labels as the model does, there or in the data, or start with a new head "
+                "(new_head)"
             )
         return None if foreign else ordered
 
@@ -134,9 +134,9 @@ class ModelHead:
         if not self.is_unnamed or len(labels) != len(self.labels):
             return f"{self.path} describes a head of {theirs}; this run needs one of {ours}"
         return (
-            f"{self.path} gives its {len(self.labels)} labels no names ({_listed(self.labels)}), "
-            f"so which of them is which of {_listed(labels)} is unknown; id2label in config.json "
-            "can name them"
+            f"{self.path} gives its {len(self.labels)} labels no names "
+            f"({tables.name_list(self.labels)}), so which of them is which of "
+            f"{tables.name_list(labels)} is unknown; id2label in config.json can name them"
         )
 
 
@@ -187,10 +187,12 @@ def report(head: ModelHead, labels: Sequence[str], sorted_labels: Sequence[str])
         logging.info(
             "%s gives its labels no names: the labels %s are taken as their numbers",
             head.path,
-            _listed(labels),
+            tables.name_list(labels),
         )
     elif tuple(labels) != tuple(sorted_labels):
-        logging.info("The labels and their order are those of %s: %s", head.path, _listed(labels))
+        logging.info(
+            "The labels and their order are those of %s: %s", head.path, tables.name_list(labels)
+        )
 
 
 def _key(name: str) -> str:
@@ -198,13 +200,8 @@ def _key(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", tables.label_key(name).casefold())
 
 
-def _listed(labels: Sequence[str]) -> str:
-    """Returns names of labels for a message."""
-    return ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
-
-
 def _described(kind: str, labels: Sequence[str]) -> str:
     """Returns kind and labels of a model in words."""
     if labels:
-        return f"the kind {kind} with {len(labels)} labels: {_listed(labels)}"
+        return f"the kind {kind} with {len(labels)} labels: {tables.name_list(labels)}"
     return f"the kind {kind}{' for numbers' if kind == 'classifier' else ''}"

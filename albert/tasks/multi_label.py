@@ -136,9 +136,9 @@ class MultiLabelData(glue.ClassifierData):
         return [label_ids if spec.name == "label_ids" else spec for spec in super().specs(split)]
 
     def write_files(
-        self, output_dir: str, rows: contracts.Rows, ids: list
+        self, output_dir: str, rows: contracts.Rows, ids: list[str]
     ) -> dict[str, float] | None:
-        """Writes the files of predictions; returns the scores of labeled test data, else None."""
+        """Does what `ExampleData.write_files` says; only test data are scored."""
         separator = self.task.form.separator
         prediction_files.write_classifier_files(output_dir, rows, ids, self.task.labels, separator)
         if self.predicted != "test" or not self.task.is_labeled("test"):

@@ -334,12 +334,12 @@ class PretrainingData(contracts.Data):
             paths, {record_values.WRONG: find_masked, dynamic_masking.INVALID: find_unmasked}
         )
 
-    def read_ids(self) -> list:
+    def read_ids(self) -> list[str]:
         """Raises `ValueError`: pre-training has no predictions."""
         raise ValueError(_NO_PREDICTIONS)
 
     def write_predictions(
-        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+        self, output_dir: str, rows: contracts.Rows, ids: list[str], prefix: str
     ) -> None:
         """Raises `ValueError`: pre-training has no predictions, whatever is given."""
         raise ValueError(_NO_PREDICTIONS)

@@ -460,16 +460,18 @@ class RaceData(example_data.ExampleData[RaceExample]):
     def inputs(
         self, number: int, example: RaceExample, cuts: model_inputs.Cuts
     ) -> list[example_data.Features]:
-        """Returns the features of a question's record, see `convert_example`."""
+        """Returns the features of a question's record; see `ExampleData.inputs`."""
         lengths = (self.max_seq_length, self.max_qa_length)
         features = convert_example(example, *lengths, self.tokenizer, cuts)
         return [{**features, "level": np.int64(LEVELS.index(example.level))}]
 
-    def write_files(self, output_dir: str, rows: contracts.Rows, ids: list) -> dict[str, float]:
-        """Writes scores and answers, see `write_predictions`; returns the scores by name."""
+    def write_files(
+        self, output_dir: str, rows: contracts.Rows, ids: list[str]
+    ) -> dict[str, float]:
+        """Does what `ExampleData.write_files` says; see `write_predictions` for the files."""
         return write_predictions(output_dir, rows, ids)
 
-    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome]:
+    def outcomes(self, rows: contracts.Rows, ids: list[str]) -> Iterator[outcomes.Outcome]:
         """Yields label and prediction of each question."""
         texts = outcomes.texts_of(ids, ((row.guid, row.text) for row in self.examples("test")))
         for outcome in outcomes.class_outcomes(_LETTERS, ids, texts, rows):

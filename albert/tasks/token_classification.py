@@ -46,15 +46,9 @@ if TYPE_CHECKING:
 KIND = "token_classifier"  # kind of model folders
 NAME = "tokens"
 CONLL_NAME, JSONL_NAME = "predictions.conll", "predictions.jsonl"
-_SHOWN = 20  # maximum number of labels in messages
 
 
 # --- labels -------------------------------------------------------------------------------------
-
-
-def _format(labels: Sequence[str]) -> str:
-    """Returns names of labels for a message."""
-    return tables.name_list(labels, _SHOWN)
 
 
 def label_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -89,13 +83,14 @@ def find_labels(
     if len(counts) < 2:
         raise file_io.InputError(
             f"{files['train']}: expected two labels or more, found "
-            f"{_format(list(counts)) or 'none'}: add sentences with others, or name another column"
+            f"{tables.name_list(counts) or 'none'}: add sentences with others, or name another "
+            "column"
         )
     labels = label_order(counts)
     if head:
         labels = custom.in_order_of(head, labels, data=files["train"], kind=KIND)
     texts = [f"{label} ({counts[label]})" for label in labels]
-    logging.info("%d labels: %s", len(labels), _format(texts))
+    logging.info("%d labels: %s", len(labels), tables.text_list(texts))
     return labels
 
 
@@ -169,8 +164,9 @@ def _label_ids(sentence: word_files.Sentence, labels: Sequence[str]) -> list[int
     for word, label in zip(sentence.words, sentence.labels, strict=True):
         if label not in places:
             raise file_io.InputError(
-                f"{sentence.place}: label {label!r} of {word!r}, expected one of {_format(labels)} "
-                f"({custom.LABELS_NAME}); correct it, or train with examples of this label"
+                f"{sentence.place}: label {label!r} of {word!r}, expected one of "
+                f"{tables.name_list(labels)} ({custom.LABELS_NAME}); correct it, or train with "
+                "examples of this label"
             )
     return [places[label] for label in sentence.labels]
 
@@ -472,7 +468,7 @@ class TokenData(example_data.ExampleData[Part]):
     def inputs(
         self, number: int, example: Part, cuts: model_inputs.Cuts
     ) -> list[dict[str, np.ndarray]]:
-        """Returns the features of a part's record, see `convert_part`."""
+        """Returns the features of a part's record; see `ExampleData.inputs`."""
         return [convert_part(example, self.max_seq_length, self.tokenizer, cuts)]
 
     def _predictions(self, rows: contracts.Rows) -> Iterator[word_files.Prediction]:
@@ -486,9 +482,9 @@ class TokenData(example_data.ExampleData[Part]):
         return next(self.sentence_files.sentences("test")).labels is not None
 
     def write_files(
-        self, output_dir: str, rows: contracts.Rows, ids: list
+        self, output_dir: str, rows: contracts.Rows, ids: list[str]
     ) -> dict[str, float] | None:
-        """Writes the predictions, and their scores if there are labels; returns the scores."""
+        """Writes the predictions and the scores; see `ExampleData.write_files`."""
         labels = self.sentence_files.labels
         for name in (CONLL_NAME, JSONL_NAME):
             with file_io.atomic_writer(os.path.join(output_dir, name)) as file:
@@ -498,7 +494,7 @@ class TokenData(example_data.ExampleData[Part]):
             return None
         return prediction_files.write_scores(output_dir, Evaluator(labels), rows)
 
-    def outcomes(self, rows: contracts.Rows, ids: list) -> Iterator[outcomes.Outcome] | None:
+    def outcomes(self, rows: contracts.Rows, ids: list[str]) -> Iterator[outcomes.Outcome] | None:
         """Yields label and prediction of each sentence; None if the labels are not known."""
         if not self._is_labeled:
             return None

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert.model import weight_names
 from albert.training import optimizer_base
-from albert.training.optimizer_base import Optimizer, Rule, Step
+from albert.training.optimizer_base import Optimizer, Step, VariableRule
 
 
 class Settings(optimizer_base.Settings, total=False):
@@ -56,7 +56,7 @@ class AdamBase(Optimizer):
 
     def _new_values(
         self,
-        rule: Rule,
+        rule: VariableRule,
         weights: tf.Tensor,
         gradient: tf.Tensor,
         slots: Sequence[tf.Tensor],
@@ -79,7 +79,9 @@ class AdamBase(Optimizer):
         rate = step.rate if ratio is None else step.rate * ratio
         return (mean, square, weights - update * rate), ratio
 
-    def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
+    def _trust_ratio(
+        self, rule: VariableRule, weights: tf.Tensor, update: tf.Tensor
+    ) -> tf.Tensor | None:
         """Returns the scalar by which the rate of one variable is multiplied; None: 1.
 
         The update is without the rate; it and the weights have the shape of the variable.
@@ -95,7 +97,7 @@ class AdamWeightDecayOptimizer(AdamBase):
 class Adam(AdamBase):
     """Adam as in the paper and with its constants.
 
-    The only difference is that the gradients are first clipped by their global norm.
+    The only difference: gradients are first clipped to the global norm `clip_norm` (0, None: not).
     The learning rate is a number or a function of the step.
     """
 

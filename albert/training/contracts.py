@@ -220,12 +220,12 @@ class Data(abc.ABC):
         """Returns the TFRecord files of all examples of a split; makes them if missing."""
 
     @abc.abstractmethod
-    def read_ids(self) -> list:
+    def read_ids(self) -> list[str]:
         """Returns the ids of all examples to predict, in the order of the records."""
 
     @abc.abstractmethod
     def write_predictions(
-        self, output_dir: str, rows: Rows, ids: list, prefix: str
+        self, output_dir: str, rows: Rows, ids: list[str], prefix: str
     ) -> dict[str, float] | None:
         """Writes the prediction files.
 

@@ -9,7 +9,7 @@ from typing import Unpack
 import tensorflow as tf
 
 from albert.training import adam
-from albert.training.optimizer_base import Rule, matches
+from albert.training.optimizer_base import VariableRule, matches
 
 
 class LAMB(adam.AdamBase):
@@ -36,7 +36,7 @@ class LAMB(adam.AdamBase):
             else exclude_from_layer_adaptation
         )
 
-    def _rule(self, variable: tf.Variable) -> Rule:
+    def _rule(self, variable: tf.Variable) -> VariableRule:
         is_adapted = not matches(self._exclude_from_layer_adaptation, variable)
         return super()._rule(variable)._replace(is_adapted=is_adapted)
 
@@ -53,7 +53,9 @@ class LAMB(adam.AdamBase):
             "trust_ratio_highest": ratios[-1],
         }
 
-    def _trust_ratio(self, rule: Rule, weights: tf.Tensor, update: tf.Tensor) -> tf.Tensor | None:
+    def _trust_ratio(
+        self, rule: VariableRule, weights: tf.Tensor, update: tf.Tensor
+    ) -> tf.Tensor | None:
         """Returns the trust ratio of a variable's value and its update, a scalar; None: 1."""
         if not rule.is_adapted:
             return None

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert.model import weight_names
 from albert.training import adam
-from albert.training.optimizer_base import Rule, Step, variable_name
+from albert.training.optimizer_base import Step, VariableRule, variable_name
 
 # Coefficients of the polynomial by which `orthogonalize` changes singular values, and how often.
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
@@ -48,12 +48,12 @@ class Muon(adam.AdamWeightDecayOptimizer):
     def _slot_names(self, variable: tf.Variable) -> tuple[str, ...]:
         return (weight_names.MOMENTUM,) if _is_block_matrix(variable) else self.SLOTS
 
-    def _rule(self, variable: tf.Variable) -> Rule:
+    def _rule(self, variable: tf.Variable) -> VariableRule:
         return super()._rule(variable)._replace(is_orthogonal=_is_block_matrix(variable))
 
     def _new_values(
         self,
-        rule: Rule,
+        rule: VariableRule,
         weights: tf.Tensor,
         gradient: tf.Tensor,
         slots: Sequence[tf.Tensor],

@@ -57,7 +57,7 @@ class LossScale(tf.Module):
         return is_skipped
 
 
-class Rule(NamedTuple):
+class VariableRule(NamedTuple):
     """How one variable is updated; variables of one rule and shape share compiled code.
 
     Attributes:
@@ -268,7 +268,7 @@ class Optimizer(tf.Module):
         return assign(rule, targets, gradient, step)
 
     def _assign(
-        self, rule: Rule, targets: Sequence[tf.Variable], gradient: tf.Tensor, step: Step
+        self, rule: VariableRule, targets: Sequence[tf.Variable], gradient: tf.Tensor, step: Step
     ) -> tf.Tensor | None:
         """Assigns new values to `targets`, slots and weights; returns the trust ratio or None."""
         *slots, weights = map(tf.convert_to_tensor, targets)
@@ -281,14 +281,14 @@ class Optimizer(tf.Module):
     _assign_compiled = tf.function(_assign, jit_compile=True, autograph=False)
     _assign_traced = tf.function(_assign, autograph=False)  # once per rule and shape
 
-    def _rule(self, variable: tf.Variable) -> Rule:
+    def _rule(self, variable: tf.Variable) -> VariableRule:
         is_excluded = matches(self._exclude_from_weight_decay, variable)
-        return Rule(0.0 if is_excluded else self._weight_decay_rate)
+        return VariableRule(0.0 if is_excluded else self._weight_decay_rate)
 
     @abc.abstractmethod
     def _new_values(
         self,
-        rule: Rule,
+        rule: VariableRule,
         weights: tf.Tensor,
         gradient: tf.Tensor,
         slots: Sequence[tf.Tensor],

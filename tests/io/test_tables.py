@@ -100,6 +100,10 @@ def test_names_in_messages():
     names = ["a", "b c", "d, e", "", " f", "g'"]
     assert tables.name_list(names) == "a, b c, 'd, e', '', ' f', \"g'\""
     assert tables.name_list(names, 2) == "a, b c, …"
+    many = [str(i) for i in range(21)]
+    assert tables.name_list(many) == f"{', '.join(many[:20])}, …"
+    assert tables.name_list(many[:20]) == ", ".join(many[:20])
+    assert tables.name_list(many, None) == ", ".join(many)
 
 
 def test_forms_are_told_from_names():

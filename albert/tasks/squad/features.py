@@ -80,7 +80,7 @@ class SquadFeatures:
     example_index: int | None
     doc_span_index: int
     max_seq_length: int
-    real_ids: list
+    real_ids: list[int]
     text_begin: int
     max_context: tuple
     piece_start: np.ndarray
@@ -205,7 +205,7 @@ class FeatureReport:
 class _Paragraph(squad_spans.Alignment):
     """The ids of the T pieces of a paragraph, and its alignment in int32."""
 
-    ids: list
+    ids: list[int]
 
 
 MISMATCH = "the paragraph's pieces do not match its text"

@@ -245,9 +245,9 @@ class QuestionData(contracts.Data):
         return [example.qas_id for example in self.questions.predict_examples]
 
     def write_predictions(
-        self, output_dir: str, rows: contracts.Rows, ids: list, prefix: str
+        self, output_dir: str, rows: contracts.Rows, ids: list[str], prefix: str
     ) -> dict[str, float] | None:
-        """Writes the answers; returns their scores by name, None if right ones are not known."""
+        """Writes the answers and their scores; see `contracts.Data.write_predictions`."""
         from albert.model import checkpoints
 
         outcomes.remove(output_dir)
