@@ -421,7 +421,7 @@ class StepSettings(Settings):
         is_bound = {"train_step", "num_train_epochs"} & self.given
         if not (self.do_train and ("num_train_epochs" in self.given or is_own_data)):
             return self._with_warmup(self.train_step, is_own_data)
-        examples = int(count() * self.fractions.train_fraction)
+        examples = subsets.count_chosen(count(), self.fractions.train_fraction)
         epoch = examples / self.train_batch_size
         steps = self.train_step
         if self.num_train_epochs is not None:

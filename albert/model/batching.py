@@ -11,12 +11,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from albert.io import file_io
+
 Arrays = dict[str, np.ndarray]  # by name
 Infer = Callable[[Arrays], Arrays]  # a model: outputs [B, ...] of inputs [B, S]
 # Lengths are multiples of this.
 STEP = 8
 # Number of lengths between one power of two and the next, if they are more than STEP apart.
 PER_DOUBLING = 16
+
+
+class NonFiniteError(file_io.InputError):
+    """A model has computed NaN or infinity, which would look like an answer."""
+
+
+def check_finite(outputs: Mapping[str, np.ndarray]) -> None:
+    """Rejects outputs of a model, arrays by name, that are not finite."""
+    for name, values in outputs.items():
+        if values.dtype.kind not in "iubOSU" and not np.isfinite(values).all():
+            raise NonFiniteError(
+                f"the model has computed {name} that are not finite: its weights are damaged or "
+                "its training has diverged, or numbers are too large for its precision; take "
+                "another checkpoint, or compute in float32"
+            )
 
 
 def round_up(size: int) -> int:

@@ -479,6 +479,9 @@ def _assign(
         values = [checkpoint.get_tensor(name) for name in variables]
     except READ_ERRORS as error:
         raise _damaged(prefix, error) from error
+    for name, value in zip(variables, values, strict=True):
+        if not np.isfinite(value).all():
+            raise _damaged(prefix, f"{name} holds values that are not finite")
     for variable, value in zip(variables.values(), values, strict=True):
         if len(variable.shape) and len(value) < variable.shape[0]:
             value = np.concatenate([value, variable.numpy()[len(value) :]])

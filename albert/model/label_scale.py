@@ -58,7 +58,8 @@ class LabelScale:
     def from_labels(cls, labels: np.ndarray) -> "LabelScale":
         """Measures labels [N]; labels that are all equal get the deviation 1."""
         labels = np.asarray(labels, np.float64)
-        return cls(float(np.mean(labels)), float(np.std(labels)) or 1.0)
+        # By rounding, the deviation of equal labels may be above 0.
+        return cls(float(np.mean(labels)), float(np.std(labels)) if np.ptp(labels) else 1.0)
 
 
 RAW = LabelScale()

@@ -141,6 +141,7 @@ def _read_kind(path: str) -> str | None:
     found = [kind for entry, kind in _MODES.items() if config.get(entry) is True]
     mode = config.get("pooling_mode")
     found += [mode] if isinstance(mode, str) else mode if isinstance(mode, list) else []
+    found = list(dict.fromkeys(found))
     if len(found) == 1 and found[0] in KINDS:
         return found[0]
     logging.warning(

@@ -269,7 +269,7 @@ class Batcher:
                 if not isinstance(error, file_io.InputError):
                     logging.exception("A text could not be answered")
                 elif len(batch[0].request.results) > 1:
-                    error = file_io.InputError(f"examples[{batch[0].place}]: {error}")
+                    error = type(error)(f"examples[{batch[0].place}]: {error}")
                 batch[0].request.end(batch[0].request.future.set_exception, error)
                 return
             for item in batch:

@@ -60,7 +60,9 @@ class BatchedModel(abc.ABC, Generic[Example, Notes, Result]):
         """Computes the outputs of each of N inputs, whose S is that of their batch."""
         rows: list[Arrays] = [{}] * len(inputs["input_mask"])
         for indices, batch in batching.trimmed_batches(inputs, batch_size, self.min_length):
-            arrays = self._scores(self.infer(batch), batch)
+            outputs = self.infer(batch)
+            batching.check_finite(outputs)
+            arrays = self._scores(outputs, batch)
             for place, index in enumerate(indices):
                 rows[index] = {name: values[place] for name, values in arrays.items()}
         return rows

@@ -21,6 +21,7 @@ from aiohttp import web
 
 import albert
 from albert.io import file_io, signals
+from albert.model import batching
 from albert.serving import (
     batcher,
     hosted_models,
@@ -487,6 +488,9 @@ class Server:
             return await handler(request)
         except ConnectionError:  # the client has gone
             raise
+        except batching.NonFiniteError as error:
+            logging.error("%s could not be answered: %s", request.path, error)
+            return http_connections.error_reply(500, error)
         except file_io.InputError as error:
             return http_connections.error_reply(400, error)
         except _Refusal as error:

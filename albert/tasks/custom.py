@@ -52,6 +52,8 @@ def label_order(names: Collection[str]) -> tuple[str, ...]:
 def find_positive(names: Iterable[str]) -> str:
     """Returns the label, of two in any order, whose F1 and ranking are scores."""
     names = tuple(names)
+    if (task := glue.find_labels(names)) is not None:
+        return task.labels[task.positive]
     return glue.find_words(names).get(glue.POSITIVE) or label_order(names)[-1]
 
 

@@ -189,7 +189,7 @@ class GlueTask:
             return self
         scores = tuple(
             (key, functools.partial(metrics.f1, positive=labels.index(POSITIVE)))
-            if score is metrics.f1
+            if key == "f1"
             else (key, score)
             for key, score in self.scores
         )
@@ -504,6 +504,12 @@ def find_words(names: Iterable[str]) -> Mapping[str, str]:
     """Returns {label: its meaning in words} of a GLUE task with these meanings; {} for others."""
     given = set(names)
     return next((row.words for row in TASKS if row.words and {*row.words.values()} == given), {})
+
+
+def find_labels(names: Iterable[str]) -> GlueTask | None:
+    """Returns the first task whose labels have these names."""
+    given = {*names}
+    return next((row for row in TASKS if given == {*row.labels}), None)
 
 
 def get_task(name: str) -> GlueTask:

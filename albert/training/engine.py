@@ -490,6 +490,7 @@ class Engine:
             except tf.errors.OutOfRangeError:
                 return
             rows = {name: value.numpy() for name, value in rows.items()}
+            batching.check_finite(rows)
             index = rows.pop("example_index")
             real = index >= 0
             yield index[real], {name: value[real] for name, value in rows.items()}

@@ -37,7 +37,12 @@ def choose_indices(count: int, fraction: float, seed: int) -> list[int]:
     """
     indices = list(range(count))
     random.Random(f"share of examples {seed}").shuffle(indices)
-    return sorted(indices[: max(1, round(count * fraction))])
+    return sorted(indices[: count_chosen(count, fraction)])
+
+
+def count_chosen(count: int, fraction: float) -> int:
+    """Returns how many of so many indices `choose_indices` chooses."""
+    return max(1, round(count * fraction)) if count else 0
 
 
 @dataclasses.dataclass(frozen=True)

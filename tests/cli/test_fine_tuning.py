@@ -58,6 +58,7 @@ TASK = {"task_name": "MRPC", "data_dir": "glue", "do_train": True, "output_dir":
         (CUSTOM, 300, (200, 20, 10)),
         (CUSTOM, 32_000, (3000, 300, 1000)),
         (CUSTOM | {"train_fraction": 0.5}, 32_000, (1500, 150, 500)),
+        (CUSTOM | {"train_fraction": 0.29, "num_train_epochs": 32.0}, 100, (29, 2, 2)),
         (CUSTOM | {"num_train_epochs": 40.0}, 320, (400, 40, 20)),
         (CUSTOM | {"train_step": 50, "warmup_step": 0}, 320, (50, 0, 10)),
         (CUSTOM | {"train_step": 50, "save_checkpoints_steps": 7}, 320, (50, 5, 7)),

@@ -131,7 +131,7 @@ def test_another_metric_of_the_same_predictions(tmp_path):
     found = comparison.compare(sides, metric="f1").pairs[0].examples
     expected = [side.runs[0].scores["f1"] for side in sides]
     one = found.finding.comparison
-    assert found.metric == "f1" and one.method == "paired bootstrap"
+    assert found.metric == "f1" and one.method == "paired bootstrap, quantiles of t"
     assert one.difference == pytest.approx(expected[1] - expected[0])
     assert one.low < one.difference < one.high and one.p < 0.05
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from albert.experiments import example_statistics
+from albert.experiments import equivalence, example_statistics
 from albert.experiments.example_statistics import bootstrap_of_means
 from albert.io import file_io
 from albert.tasks import metrics
@@ -79,8 +79,43 @@ def test_a_metric_of_means_is_drawn_like_examples():
     draws = (b[rows] - a[rows].astype(float)).mean(axis=1)
     assert fast.difference == pytest.approx(b.mean() - a.mean())
     assert (fast.low, fast.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.011)
-    p = 2 * min(np.mean(draws <= 0), np.mean(draws >= 0))
-    assert fast.p == pytest.approx(p, abs=0.04)
+    p = 2 * stats.t.sf(abs(fast.difference) / draws.std(), 199)
+    assert fast.p == pytest.approx(p, abs=0.02)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 20])
+def test_few_examples_claim_no_more_than_promised(n):
+    """Of two equal models; percentiles of 3 examples claim a difference in a fourth of draws."""
+    rng, claims = np.random.default_rng(n), 0
+    for index in range(300):
+        a, b = np.abs(rng.normal(size=(2, n)))
+        claims += bootstrap(a, b, resamples=200, random_seed=index).better is not None
+    assert claims <= 0.085 * 300
+
+
+def test_few_examples_prove_little():
+    labels = np.array([1.1, 2.1, 2.9])
+    a, b = (np.abs(labels - guesses) for guesses in ([1, 2, 3], [1.3, 2.4, 3.2]))
+    found = bootstrap(a, b, minimize=True)
+    assert (found.p, found.better) == (0.25, None) and found.note == "the least p of 3 is 0.25"
+    for count, better in ((5, None), (6, "b")):
+        found = bootstrap(np.zeros(count), np.ones(count))
+        assert (found.p, found.better) == (2.0 ** (1 - count), better)
+        assert found.low is None and found.note.endswith("in all bootstrap samples: no interval")
+    same = bootstrap(a, a)
+    assert (same.difference, same.low, same.p) == (0, None, 1)
+
+    def compare(level):
+        return bootstrap(a, a, level=level)
+
+    assert not equivalence.test_margin(compare, 0.001, 0.95, 1, 3, "examples").is_equal
+    one = np.ones((3, 1, 1))
+    with pytest.raises(file_io.InputError, match="needs 2 or more, found 1"):
+        bootstrap(np.ones(1), np.zeros(1))
+    with pytest.raises(file_io.InputError, match="needs 2 or more, found 1"):
+        example_statistics.multi_bootstrap(
+            one, 0 * one, lambda means: means[..., 0], paired_seeds=True
+        )
 
 
 def numbers_of_f1(labels, predictions):
@@ -211,7 +246,18 @@ def test_the_multi_bootstrap_without_noise_of_examples_is_the_t_test():
 def test_the_multi_bootstrap_of_sides_without_a_spread(gap, verdict):
     a = np.full((3, 40), 0.1) + np.arange(40) / 7
     found = multi_bootstrap(a, a + gap, paired_seeds=True)
-    assert (found.low, found.high, found.verdict) == (found.difference, found.difference, verdict)
+    assert (found.low, found.high, found.verdict) == (None, None, verdict)
+    assert found.note.endswith("in all bootstrap samples: no interval") and not found.errors
+
+
+def test_the_multi_bootstrap_of_few_examples_is_the_t_test_of_these():
+    """Seeds are alike here, so all variance is that of four examples."""
+    a, b = np.random.default_rng(5).normal(size=(2, 1, 4)) * np.ones((1, 3, 1))
+    found = multi_bootstrap(a, b, paired_seeds=True, resamples=20_000)
+    expected = stats.ttest_rel(b[0], a[0])
+    assert found.p == pytest.approx(max(0.125, expected.pvalue), rel=0.03)
+    bounds = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=0.03)
 
 
 def test_the_multi_bootstrap_without_spread_over_seeds_is_that_of_examples():

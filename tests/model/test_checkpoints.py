@@ -142,6 +142,18 @@ def test_a_checkpoint_cut_in_half_is_refused(prefix, model, damaged):
     assert_same(model_weights(model), before)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(prefix, model, value):
+    before = model_weights(model)
+    before["bert/pooler/dense/bias"][3] = value
+    checkpoints.write_tensors(prefix, before)
+    before = model_weights(model)
+    message = "is damaged: bert/pooler/dense/bias holds values that are not finite; download or tr"
+    with pytest.raises(file_io.InputError, match=message):
+        checkpoints.restore(model, prefix)
+    assert_same(model_weights(model), before)
+
+
 def test_every_group_can_start_from_group_0(prefix, model):
     other = heads.ClassifierModel(CONFIG, 2, seed=2)
     report = checkpoints.restore(other, prefix, rename=checkpoints.group_zero_name)

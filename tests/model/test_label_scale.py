@@ -54,6 +54,8 @@ def test_the_scale_is_that_of_the_labels():
         5, 26**0.5 / 3**0.5
     )
     assert label_scale.LabelScale.from_labels([7, 7]) == label_scale.LabelScale(7, 1)
+    # The mean of seven times 3.3 is not 3.3.
+    assert label_scale.LabelScale.from_labels([3.3] * 7).deviation == 1
     assert label_scale.LabelScale.from_settings(MINUTES.settings) == MINUTES
     assert label_scale.RAW.settings == {} and label_scale.LabelScale.from_settings({}).is_raw
 

@@ -12,6 +12,11 @@ def test_the_folder_says_its_pooling(tmp_path, kind, expected, caplog):
     assert pooling.read(str(tmp_path)) is None
     builders.write_pooling(tmp_path, kind, ["Normalize"])
     assert pooling.read(str(tmp_path)) == expected and not caplog.records
+    config = file_io.read_json(str(tmp_path / "Pooling" / "config.json"), "configuration", dict)
+    file_io.write_json(
+        str(tmp_path / "Pooling" / "config.json"), {**config, "pooling_mode": expected}
+    )
+    assert pooling.read(str(tmp_path)) == expected and not caplog.records
     file_io.write_json(str(tmp_path / "Pooling" / "config.json"), {"pooling_mode": expected})
     assert pooling.read(str(tmp_path)) == expected
 

@@ -1,7 +1,9 @@
 """The loop that all predictors have."""
 
 import numpy as np
+import pytest
 
+from albert.model import batching
 from albert.serving import predictor
 from albert.text import model_inputs
 
@@ -45,3 +47,16 @@ def test_no_more_is_read_than_so_many_batches_ahead():
     windows, read = [[3] * 9 for _ in range(10)], []  # each example has nine inputs
     results = Sums()._predict((read.append(n) or n for n in windows), 2, 8)
     assert next(results) == 27 and len(read) == 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_outputs_that_are_not_finite_are_no_answers(value):
+    class Broken(Sums):
+        def infer(self, inputs):
+            scores = np.ones(len(inputs["input_ids"]), np.float32)
+            scores[-1] = value
+            return {**super().infer(inputs), "logits": scores}
+
+    message = "the model has computed logits that are not finite: .* another checkpoint"
+    with pytest.raises(batching.NonFiniteError, match=message):
+        list(Broken()._predict([[3], [4]], 2, 2))

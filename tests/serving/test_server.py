@@ -66,6 +66,13 @@ BAD = [
         "examples[1]: text: the model refuses it",
     ),
     ("/predict", {"text": "broken"}, 500, "an error of the server, see its log"),
+    ("/predict", {"text": "overflow"}, 500, "the model has computed logits that are not finite"),
+    (
+        "/predict",
+        {"examples": [{"text": "a"}, {"text": "overflow"}]},
+        500,
+        "examples[1]: the model has computed logits",
+    ),
     ("/predict", b"x" * 101, 413, "the request: expected at most 100 bytes, found 101 bytes"),
     ("/ask", {"question": "a"}, 404, "/ask: a model of kind classifier is asked at /predict"),
     ("/v1/models/model:predict", b"[]", 400, "the request: expected object, found list"),
@@ -99,7 +106,7 @@ def test_bad_input_is_refused_and_the_server_stays():
         assert (await post(client, "/predict", {"text": "a"}))[0] == 200
         _, text = await get(client, "/metrics")
         counted = 'albert_requests_total{path="/predict",status="%d"} %.1f\n'
-        for status, times in ((200, 1), (405, 1), (413, 2), (500, 1)):
+        for status, times in ((200, 1), (405, 1), (413, 2), (500, 3)):
             assert counted % (status, times) in text
         assert 'albert_requests_total{path="other",status="404"} 4.0\n' in text
         assert re.search(r'^albert_request_seconds_count\{path="/ask"\} 1\.0$', text, re.M)

@@ -11,7 +11,10 @@ import dataclasses
 import sys
 import time
 
+import numpy as np
+
 from albert.io import file_io
+from albert.model import batching
 from albert.serving import requests, tensors
 
 
@@ -40,6 +43,8 @@ class EchoModel:
             time.sleep(self.seconds)
             if "broken" in example.values():
                 raise RuntimeError("a mistake of the model")
+            if "overflow" in example.values():
+                batching.check_finite({"logits": np.array([np.nan])})
             if "refused" in example.values():
                 raise file_io.InputError("text: the model refuses it")
         return [{"prediction": example["text"]} for example in examples]

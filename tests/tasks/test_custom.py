@@ -36,6 +36,20 @@ def write_jsonl(path, labels):
 
 
 @pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        (("0", "1"), "1"),
+        (("good", "bad"), "good"),
+        (("positive", "negative"), "positive"),
+        (("entailment", "not_entailment"), "not_entailment"),  # the second label of RTE and QNLI
+        (("equivalent", "not_equivalent"), "equivalent"),
+    ],
+)
+def test_the_class_of_f1_is_that_of_the_glue_tasks(labels, positive):
+    assert custom.find_positive(labels) == custom.find_positive(labels[::-1]) == positive
+
+
+@pytest.mark.parametrize(
     ("labels", "found"),
     [
         (["b", "a", "b"], ("a", "b")),

@@ -232,6 +232,8 @@ def test_labels_of_glue_are_found_by_their_words(theirs, tmp_path, run_script):
     """1 is "positive", wherever the model has it; F1 stays that of the label 1."""
     task = glue.get_task("MRPC").in_order(("1", "0"))
     assert dict(task.scores)["f1"]([0, 0, 1], [0, 1, 1]) == pytest.approx(2 / 3)
+    again = task.in_order(("0", "1"))
+    assert dict(again.scores)["f1"]([1, 1, 0, 0, 1], [1, 1, 1, 0, 1]) == pytest.approx(6 / 7)
     head = model_labels.ModelHead("", "classifier", ("Equivalent", "Not equivalent"))
     assert custom.in_order_of(head, glue.get_task("MRPC").labels, task.words) == ("1", "0")
     assert glue.words_of("SST-2") == WORDS and glue.words_of("custom") == {}

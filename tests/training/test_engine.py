@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert.data import input_options, input_pipeline, record_files
 from albert.io import file_io
-from albert.model import checkpoints, encoder, layers
+from albert.model import batching, checkpoints, encoder, layers
 from albert.training import (
     contracts,
     distribution,
@@ -138,6 +138,16 @@ def train(runner, path, on_checkpoint=None, rate=0.1):
         on_checkpoint,
     )
     return builders.model_weights(runner.model)
+
+
+def test_outputs_that_are_not_finite_have_no_scores(path, tmp_path):
+    runner = make_engine(tmp_path / "out")
+    for variable in runner.model.trainable_variables:
+        variable.assign(np.nan * variable)
+    input_fn = input_pipeline.eval_input_fn([path], SPECS)
+    for use in (runner.evaluate, runner.predict):
+        with pytest.raises(batching.NonFiniteError, match="computed .* that are not finite"):
+            use(input_fn)
 
 
 def test_training_learns_and_saves(path, tmp_path):
