@@ -138,6 +138,7 @@ def test_the_figures_are_added_to_results_and_record(plain, calibrated):
     assert sum(row["count"] for row in found["temperature"]["after"]["bins"]) == 200
 
 
+@pytest.mark.slow
 def test_reports_and_cards_show_them(plain, calibrated, tmp_path):
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
@@ -287,6 +288,7 @@ def test_numbers_and_a_label_of_that_name_are_refused(made, tmp_path, run_script
         run_script(run_classifier, **flags(made, tmp_path / "run", train_file=train, max_error=0.1))
 
 
+@pytest.mark.slow
 def test_predictions_and_exports_of_another_checkpoint_are_warned_of(
     made, tmp_path, caplog, run_script
 ):

@@ -56,7 +56,12 @@ def test_help_ends_well(flag):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("albert",), ("albert.verify", "--help"), ("albert.verify", "--path=.")]
+    "arguments",
+    [
+        ("albert",),
+        ("albert.verify", "--help"),
+        pytest.param(("albert.verify", "--path=."), marks=pytest.mark.slow),
+    ],
 )
 def test_a_reader_that_ends_is_no_error(arguments):
     """As in `albert --help | head -n 1`."""

@@ -252,6 +252,7 @@ def test_bad_lines_are_named(folders, tmp_path, run_script, line, message):
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", squad_task.KINDS)
 def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):
     path = squad_samples.write_long_context(tmp_path)

@@ -45,6 +45,7 @@ def test_the_same_lines(tmp_path, expected):
     assert not os.path.exists(folder)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_nothing_is_left(tmp_path, monkeypatch):
     pytest.importorskip("apache_beam")
     plan, open_file = corpus.plan_blocks(write(tmp_path)), file_io.open_file

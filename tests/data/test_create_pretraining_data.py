@@ -266,6 +266,7 @@ def test_the_warning_about_the_masked_share_has_numbers(tmp_path):
     assert "max_predictions_per_seq=5 allows only 15.6% of 32 tokens" in result.stderr
 
 
+@pytest.mark.slow
 def test_no_tensorflow_and_no_hidden_output(tmp_path):
     """The script works, and ends within a second or two, on a machine without TensorFlow."""
     (tmp_path / "text1").write_text(TEXT)
@@ -378,6 +379,7 @@ def test_workers_end_with_a_killed_parent_and_the_next_run_is_right(tmp_path):
     assert len(read(tmp_path / "a", tmp_path / "b")) == instances
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at processes through /proc")
 def test_a_killed_worker_ends_the_run_with_advice(tmp_path):
     process = start_long_run(tmp_path)

@@ -159,6 +159,7 @@ def training(paths):
     )
 
 
+@pytest.mark.slow
 def test_a_resumed_run_gets_the_same_masks(paths):
     whole = list(training(paths)({"batch_size": 16}).take(8))
     for step in (1, 5):

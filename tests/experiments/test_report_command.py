@@ -145,6 +145,7 @@ def test_data_that_changed_since_they_were_predicted_are_named(tmp_path):
     assert f"run.json has no SHA-256 of {data}" in text
 
 
+@pytest.mark.slow
 def test_predictions_of_a_later_session_are_paired_with_its_data(tmp_path):
     for name in ("a.tsv", "b.tsv"):
         (tmp_path / name).write_text(f"text\tlabel\nof {name}\tgood\n")
@@ -208,6 +209,7 @@ def test_race_that_changed_since_it_was_predicted_is_named(tmp_path, monkeypatch
     assert "data/RACE has changed since" in write_report(tmp_path, f"--runs={tmp_path}/run")
 
 
+@pytest.mark.slow
 def test_scores_are_called_what_they_are(tmp_path):
     for seed in (1, 2):
         folder = tmp_path / "out" / f"r{seed}"
@@ -235,6 +237,7 @@ def test_a_run_that_failed_says_so_and_needs_no_curves(tmp_path):
     assert "This run is failed: out of memory" in text and "<svg" not in text
 
 
+@pytest.mark.slow
 def test_regression_shows_numbers_against_labels(tmp_path):
     data = tmp_path / "test.jsonl"
     data.write_text('{"text": "a", "label": 1.5}\n{"text": "b", "label": 4.0}\n')
@@ -267,6 +270,7 @@ def write_answers(run, best, odds, threshold):
     run_folders.write_json(run / "null_score_diff_threshold.json", content)
 
 
+@pytest.mark.slow
 def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
     asked = [("a", "Who?", ["Ann"]), ("b", "Where?", ["Rome"]), ("c", "Why?", [])]
     data = write_squad(tmp_path / "dev.json", asked, "Ann lived in Rome & Paris. " + "x" * 400)
@@ -353,6 +357,7 @@ def give_up(run, *seeds):
     run_folders.write_json(run / "attempts.json", {"given_up": given_up})
 
 
+@pytest.mark.slow
 def test_attempts_that_were_given_up_have_their_curves(tmp_path):
     run = run_folders.make_run(tmp_path / "run", seed=3)
     give_up(run, 1, 2)
@@ -410,6 +415,7 @@ def test_every_type_of_entity_has_its_curve(tmp_path):
         assert f'aria-label="{title}: ' in text, title
 
 
+@pytest.mark.slow
 def test_curves_that_are_left_out_are_named(tmp_path):
     run = run_folders.make_run(tmp_path / "run", "run_squad_v2", "squad_v2", "f1")
     scores = {"f1": 0.5} | {f"score_{number}": 0.1 for number in range(9)}
@@ -417,6 +423,7 @@ def test_curves_that_are_left_out_are_named(tmp_path):
     assert "Only in the table of evaluations: score_" in write_report(tmp_path, f"--runs={run}")
 
 
+@pytest.mark.slow
 def test_several_runs_show_what_differs(tmp_path):
     for seed, rate in ((1, 1e-3), (2, 1e-3), (3, 3e-3)):
         run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, learning_rate=rate)
@@ -461,6 +468,7 @@ def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     assert runs.differing_flags(found) == ["seed"]
 
 
+@pytest.mark.slow
 def test_a_sweep_with_seeds_and_failures(tmp_path):
     def score(point, seed):
         if point["learning_rate"] == 1e-2:
@@ -649,6 +657,7 @@ COST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_on_the_axis_that_is_asked_for(tmp_path):
     for seed in (1, 2, 3):
         run_folders.make_run(tmp_path / "out" / f"r{seed}", seed=seed, cost=COST)
@@ -755,6 +764,7 @@ def test_steps_of_many_digits_are_refused(tmp_path):
         write_report(tmp_path, f"--runs={run}")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_numbers_at_the_end_of_their_range_are_drawn(tmp_path):
     run = run_folders.make_run(tmp_path / "run")

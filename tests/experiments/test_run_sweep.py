@@ -281,6 +281,7 @@ def test_seeds_are_drawn_by_the_sweep_or_by_its_trials():
     run_sweep.check_trials(dataclasses.replace(plan, arguments=one))
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_not_there_is_named(tmp_path):
     _sweep(tmp_path, "--grid=rate=0.3", "--metric=f1")
     table = (tmp_path / "sweep_results.md").read_text()

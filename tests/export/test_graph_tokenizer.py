@@ -104,6 +104,7 @@ def test_ids_of_hard_texts(tokenizer, in_graph):
     assert_same_ids(tokenizer, ODD_TEXTS, in_graph)
 
 
+@pytest.mark.slow
 def test_characters_for_private_use_and_final_sigmas_are_read_as_the_rules_say():
     path = str(TESTDATA / "tiny_vocab.txt")
     for is_theirs in (True, False):
@@ -152,6 +153,7 @@ def test_wordpieces_of_random_texts(do_lower_case, made):
     assert_same_ids(tokenizer, random_texts(signs), in_graph)
 
 
+@pytest.mark.slow
 def test_words_that_are_too_long_are_unknown(made):
     tokenizer, in_graph = made("wordpiece", True)
     texts = [sign * count for sign in ("a", "\u03b1", "\u4e00") for count in (100, 200, 201)]

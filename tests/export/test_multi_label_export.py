@@ -56,6 +56,7 @@ def test_int8_models_are_compared_by_decision(trained, tmp_path):
     assert '"answers": 72' in measured and '"metric": "micro_f1"' in measured
 
 
+@pytest.mark.slow
 def test_a_text_server_gives_members_and_names(trained):
     pytest.importorskip("tensorflow_text")
     folder = kinds.read_folder(trained)

@@ -45,6 +45,7 @@ def _serve(folder):
     return tf.saved_model.load(folder).signatures["serving_default"]
 
 
+@pytest.mark.slow
 def test_batches_of_any_size_and_length(specs, tmp_path):
     model = heads.ClassifierModel(CONFIG, 2, seed=1)
     serve = _serve(saved_model_export.export_classifier(model, specs, str(tmp_path)))
@@ -62,6 +63,7 @@ def test_batches_of_any_size_and_length(specs, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_both_names_of_the_input_have_a_signature(specs, tmp_path):
     model = heads.ClassifierModel(CONFIG, 2, seed=1)
     folder = saved_model_export.export_classifier(model, specs, str(tmp_path), threshold=0.5)
@@ -88,6 +90,7 @@ def test_every_export_is_a_new_version(tmp_path, monkeypatch):
     assert all(tf.saved_model.contains_saved_model(folder) for folder in folders)
 
 
+@pytest.mark.slow
 def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
     def build(config, compute, seed):
         return heads.ClassifierModel(config, 2, compute, seed)
@@ -113,6 +116,7 @@ def test_models_of_low_precision_runs_are_exported_in_float32(specs, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_regression_returns_its_values(specs, tmp_path):
     model = heads.RegressionModel(CONFIG, seed=1)
     serve = _serve(saved_model_export.export_classifier(model, specs, str(tmp_path)))

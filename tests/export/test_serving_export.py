@@ -108,6 +108,7 @@ def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     assert len(same) == 60 and np.mean(same) == pytest.approx(check["agreement"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_int8_with_bfloat16_is_checked_by_the_runtime_that_computes_it(inputs, tmp_path):
     pytest.importorskip("openvino")
     folder = export(

@@ -63,6 +63,7 @@ def test_features_are_those_of_the_records(tokenizer, model, is_pair, max_seq_le
             assert not expected[name][width:].any()
 
 
+@pytest.mark.slow
 def test_a_model_that_may_abstain_does(tokenizer, model):
     settings = (model, tokenizer, 32, ("a", "b", "c"), False)
     texts = tf.constant(ODD_TEXTS)
@@ -137,6 +138,7 @@ def test_the_package_is_asked_for_before_any_work(inputs, tmp_path, run_script, 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_modules_load_tensorflow_text_only_when_asked():
     def imported(node):
         for child in ast.iter_child_nodes(node):

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from albert.io import usage
 
 
@@ -16,6 +18,7 @@ def test_processor_time_counts_ended_child_processes():
     assert after.seconds - before.seconds > 0.25
 
 
+@pytest.mark.slow
 def test_peak_memory_is_that_of_this_process():
     before = usage.peak_memory()
     held = bytearray(os.urandom(1 << 20) * 200)

@@ -226,6 +226,7 @@ def test_a_model_is_written_as_what_it_is(tmp_path, run_script, model, architect
     assert f'- "{expected}"\n' in card and f"{article} {expected.upper()} model." in card
 
 
+@pytest.mark.slow
 def test_older_names_and_second_names_of_a_bert_are_understood(tmp_path):
     model, folder = exported(tmp_path, "pretraining", BERT, "bert")
     tensors = read_safetensors(folder / "model.safetensors")

@@ -246,6 +246,7 @@ def test_words_too_long_for_the_library_are_unknown(tmp_path, longest, says_type
 _OTHER_IN_LIBRARY = {*"\u0890\u0891\u08e2\U000110cd", *map(chr, range(0x13430, 0x1343F))}
 
 
+@pytest.mark.slow
 def test_characters_are_dropped_as_in_the_library(tmp_path):
     """All that are assigned; bullets of PDF files are characters for private use."""
     normalizers = pytest.importorskip("tokenizers.normalizers")

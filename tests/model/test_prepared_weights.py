@@ -22,6 +22,7 @@ def made(dtype="float32", **changes):
     return model, prepared_weights.CompiledModel(model, model, NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "changes"),
     [

@@ -29,6 +29,7 @@ def described(*models):
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_valid(form):
     validator = pytest.importorskip("openapi_spec_validator")

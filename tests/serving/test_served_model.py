@@ -96,6 +96,7 @@ def test_labels_of_texts_and_pairs(tmp_path, monkeypatch):
         assert [len(examples) for examples in asked[2:]] == rows
 
 
+@pytest.mark.slow
 def test_numbers_words_and_choices(tmp_path):
     folder = classifier(tmp_path / "number", ())
     model = served_model.load(folder)
@@ -226,6 +227,7 @@ def is_close(a, b):
     return a == (pytest.approx(b, abs=1e-5) if isinstance(b, float) else b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", serving_samples.MARKED_KINDS)
 def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
     folder = tmp_path / "run"

@@ -34,6 +34,7 @@ def assert_answers(found, wanted):
             assert one == other
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_fill_mask(folder, model):
     filler = masked_words.MaskedWords.load(folder)
     counts = (1, 4, 20)

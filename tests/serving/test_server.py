@@ -159,6 +159,7 @@ async def waiting_rows(client, count):
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_full_queue_refuses_and_clients_that_go_make_room():
     model = Gate()
 
@@ -331,6 +332,7 @@ NO_HTTP = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_no_http_is_answered_in_json_and_noted_in_a_line(start):
     server = start(0)
     server.wait_for("Ready")
@@ -354,6 +356,7 @@ def test_what_is_no_http_is_answered_in_json_and_noted_in_a_line(start):
     assert re.search(r"Not HTTP: \d\d more in 60 seconds", server.log)
 
 
+@pytest.mark.slow
 def test_a_client_that_has_ended_its_side_gets_its_answers(start):
     server = start(0.2)
     server.wait_for("Ready")
@@ -377,6 +380,7 @@ def is_rejected(stack, server):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False], ids=["unanswered", "silent"])
 def test_health_is_told_when_file_handles_are_short(start, whole):
     """Of clients that send nothing, and of those whose requests are not answered yet."""
@@ -401,6 +405,7 @@ def test_health_is_told_when_file_handles_are_short(start, whole):
     assert server.log.count("Too many connections") <= 1 and len(server.log.splitlines()) < 20
 
 
+@pytest.mark.slow
 def test_slow_clients_are_given_up_and_delay_nobody(start):
     server = start(0)
     server.wait_for("Ready")
@@ -426,6 +431,7 @@ def test_slow_clients_are_given_up_and_delay_nobody(start):
     assert server.ended() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_end_answers_what_was_accepted(start, number):
     server = start(0.3)

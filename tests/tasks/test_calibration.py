@@ -141,6 +141,7 @@ def test_what_there_is_to_mend():
     assert right == calibration.measure(*draw(872, 2, 1.0, seed=3))  # seeds are fixed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heat", [1.0, 1.3])
 def test_intervals_hold_the_true_error(heat, monkeypatch):
     """The true error of a calibrated model is 0, though the measured one never is."""
@@ -270,6 +271,7 @@ def of_sst2(shared):
 ALLOWED = 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_error", [0.05, 0.1, 0.2])
 def test_the_promise_holds_on_a_synthetic_task(max_error):
     for labels, size in ((2, 436), (3, 1000)):

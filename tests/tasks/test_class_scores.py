@@ -19,6 +19,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, ma
 RANKED = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(PAIRS)
 def test_scores_equal_those_of_scikit_learn(pairs):

@@ -200,6 +200,7 @@ def _matched(symbols, pieces_text):
     return sum(match >= 0 for match in plain_matches(symbols, list(pieces_text)))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(ODD_TEXTS)
 @example("  the boat")
@@ -228,6 +229,7 @@ def test_offsets_of_odd_texts(tokenizer, text):
                 assert text[start : end + 1].lower().strip() == piece.replace("▁", "")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(ODD_TEXTS, st.data())
 def test_answers_of_odd_texts(tokenizer, text, data):
@@ -252,6 +254,7 @@ def test_answers_of_odd_texts(tokenizer, text, data):
     assert window.piece_start[last] <= end <= window.piece_end[last]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(
     st.sampled_from(["boat", "1,000,", "x", "Über", "漢", "Ёж"]),

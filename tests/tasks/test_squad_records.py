@@ -68,6 +68,7 @@ def many_processes(monkeypatch):
     monkeypatch.setattr(squad_records, "MIN_EXAMPLES_PER_PROCESS", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_training", [False, True])
 def test_processes_keep_the_order(tokenizer, wordpiece, many_processes, is_training):
     for each in (tokenizer, wordpiece):

@@ -72,6 +72,7 @@ def test_alignment_of_a_worked_example():
     assert squad_spans.align(text, " ofi co", [4, 3], 4.5) is None
 
 
+@pytest.mark.slow
 def test_alignment_of_long_texts_with_many_differences_is_quick():
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("etaoins"), rng.integers(1, 8))) for _ in range(3000)]

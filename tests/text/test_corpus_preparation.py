@@ -58,6 +58,7 @@ def quality(found, planted):
     return right / len(planted), right / max(1, len(found))
 
 
+@pytest.mark.slow
 def test_planted_duplicates_are_found(tmp_path):
     pytest.importorskip("datasketch")
     rng = random.Random(1)

@@ -109,6 +109,7 @@ def run(*arguments):
     return processes.run([sys.executable, "-m", "albert.prepare_corpus", *arguments], cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_a_run_makes_a_corpus(tmp_path):
     pytest.importorskip("datasketch")
     pytest.importorskip("sentencex")

@@ -56,6 +56,7 @@ def test_the_recipe(text, tmp_path, run_script, capsys):
     assert "skipped: 0 not drawn (--input_sentence_size=10000000), 0 empty" in report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "wordpiece"), [(".model", False), (".txt", True)])
 def test_the_vocabulary_of_a_model_is_not_replaced(text, tmp_path, run_script, ending, wordpiece):
     if wordpiece:
@@ -94,6 +95,7 @@ def test_the_text_is_preprocessed(tmp_path):
     assert counts == {"lines": 3, "not_drawn": 0, "sentences": 2, "empty": 1}
 
 
+@pytest.mark.slow
 def test_every_sentence_is_equally_likely_to_be_drawn(tmp_path):
     text = "".join(f"{i}\n" for i in range(10))
     drawn = collections.Counter()
@@ -296,6 +298,7 @@ def test_a_wordpiece_vocabulary(text, tmp_path, run_script, capsys):
     assert re.search(r"read: (9\d) lines in 2 file\(s\), \1 used", report)
 
 
+@pytest.mark.slow
 def test_the_same_wordpieces_in_every_process(text, tmp_path):
     pytest.importorskip("tokenizers")
     for name, options in (("a", []), ("b", []), ("c", ["--nodo_lower_case"])):

@@ -72,6 +72,7 @@ def test_steps_equal_the_algorithm_of_the_paper(constants):
     assert_equal_to_the_algorithm(model, 8, **constants)
 
 
+@pytest.mark.slow
 def test_corrected_adamw_without_decay_is_adam():
     """With decay the weights shrink in addition, by the rate times the decay."""
     adam, adamw, decayed = Weights(), Weights(), Weights()

@@ -286,6 +286,7 @@ def test_a_finished_run_does_nothing_more(path, tmp_path):
     assert seen == [30]
 
 
+@pytest.mark.slow
 def test_training_goes_on_while_a_checkpoint_is_written(path, tmp_path, monkeypatch):
     train(make_engine(tmp_path / "ten", num_train_steps=10, log_every_steps=1), path)
     expected = checkpoints.read_tensors(str(tmp_path / "ten" / "model.ckpt-10"))
@@ -385,6 +386,7 @@ def test_predictions_come_in_input_order(tmp_path):
     np.testing.assert_array_equal(rows["x"], x)
 
 
+@pytest.mark.slow
 def test_graphs_are_built_once_whatever_the_shapes(tmp_path):
     """Batches differ in length and, in evaluation, in number of examples."""
     specs = (input_pipeline.FeatureSpec("input_mask", "int64", (64,), sequence=True), *SPECS[1:])

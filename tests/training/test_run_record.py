@@ -358,6 +358,7 @@ with run_session.Recorder("run_classifier", [], flags, {}).session(folder, ["tra
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_a_whole_record(tmp_path):
     """At any moment, again and again; the next run drops what it will repeat."""
     for kill in range(4):

@@ -115,6 +115,7 @@ def test_one_trains_and_others_predict(reviews, tmp_path, run_script, monkeypatc
     assert not list(folder.glob("model.ckpt-0*")) and not list(tmp_path.rglob("*.lock"))
 
 
+@pytest.mark.slow
 def test_a_multiple_choice_model(tmp_path, run_script):
     place = tmp_path / "RACE" / "test" / "high"
     place.mkdir(parents=True)

@@ -136,6 +136,7 @@ def test_micro_batches_are_computed_one_after_another():
     assert model.events == ["forward", "backward"] * 4
 
 
+@pytest.mark.slow
 def test_micro_batches_draw_dropout_of_their_own(monkeypatch):
     seeds = []
     model = make_model("classifier")

@@ -334,6 +334,7 @@ def test_a_run_without_a_budget_gets_none(path, tmp_path):
         train(path, make_run(tmp_path, limits=limits()))
 
 
+@pytest.mark.slow
 def test_functions_are_compiled_once(path, tmp_path, caplog):
     """Steps and evaluations are timed in the run itself."""
     with caplog.at_level("INFO", logger="absl"):
