@@ -190,6 +190,7 @@ def keep_flag() -> Any:
         5,
         "Checkpoints kept in addition to the best; 0 keeps all, as training without evaluation "
         "does unless the flag is given.",
+        check=options.not_negative,
     )
 
 

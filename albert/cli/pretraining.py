@@ -187,7 +187,7 @@ class Settings(training.Settings):
     )
     save_checkpoints_steps: int = options.count(5000, "Steps between checkpoints.")
     keep_checkpoint_max: int = options.flag(
-        5, "Checkpoints kept in addition to the best; 0 keeps all."
+        5, "Checkpoints kept in addition to the best; 0 keeps all.", check=options.not_negative
     )
     max_eval_steps: int = options.count(100, "Maximum batches per evaluation.")
     masked_lm_budget: float = options.flag(
@@ -218,6 +218,8 @@ class Settings(training.Settings):
         self.schedule.check(self.do_train, self.do_eval)
         if not self.do_train:
             self.refuse_given("training", "average_last")
+        if not self.do_eval:
+            self.refuse_given("--do_eval", "eval_input_file")
         if self.schedule.budget_minutes:
             self.refuse_given("runs without --budget_minutes", "start_warmup_step")
         if self.init_from_group0 and not (

@@ -456,10 +456,6 @@ def run_config(
     """
     from albert.training import engine
 
-    if keep_checkpoint_max < 0:
-        raise file_io.InputError(
-            f"{keep_checkpoint_max} checkpoints cannot be kept: give a number, or 0 to keep all"
-        )
     loop, schedule = settings.loop, settings.schedule
     return engine.RunConfig(
         output_dir=settings.output_dir,

@@ -7,12 +7,14 @@ files: always the same masks, on any number of devices.
 Shapes: B batch, S positions, P predictions.
 """
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import message
 
 from albert.data import (
     input_options,
@@ -30,7 +32,7 @@ from albert.text import model_inputs, tokenization
 _HINT = "Make the records again with this version of create_pretraining_data"
 _TRAINING, _EVALUATION = 0, 1  # random streams
 _EVALUATION_SEED = 12345  # of all runs, so that their scores compare
-_SAMPLED_FILES, _SAMPLED_RECORDS = 16, 1024  # for the mean length
+_SAMPLED_FILES, _SAMPLED_RECORDS = 16, 1024  # that are inspected
 REMAKE = "make the records again, with the vocabulary of the model"
 INVALID = "a record is longer than the sequence, or holds an impossible value"
 LABELS = "next_sentence_labels"
@@ -43,7 +45,7 @@ class RecordFiles:
     Attributes:
       without_masks: whether they were made to be masked while training, see `instances`.
       fingerprints: {path: fingerprint of its vocabulary}; empty for records with masks.
-      has_second_texts: whether a first record has a second segment.
+      has_second_texts: whether one of the first records of some files has a second segment.
     """
 
     paths: list[str]
@@ -60,8 +62,13 @@ class RecordFiles:
         return tf.cast(tf.reduce_sum(parsed["input_mask"], axis=1), tf.int32)
 
     def mean_length(self) -> float:
-        """Returns the mean number of tokens of the first records of up to 16 of the files."""
-        paths = self.paths[:: -(-len(self.paths) // _SAMPLED_FILES)]
+        """Returns the mean number of tokens of the first records of up to 16 files with records."""
+        with_records = [
+            path
+            for path, count in zip(self.paths, record_files.counts(self.paths), strict=True)
+            if count
+        ]
+        paths = _sample(with_records or self.paths)
         with record_files.report_damage(paths):
             lengths = [
                 self.lengths(serialized).numpy()
@@ -102,8 +109,26 @@ def inspect(paths: Sequence[str]) -> RecordFiles:
         list(paths),
         bool(compact),
         {path: examples[path].features.feature[name].int64_list.value[0] for path in compact},
-        any(_has_second_text(example, bool(compact)) for example in examples.values()),
+        _have_second_texts(list(examples), bool(compact)),
     )
+
+
+def _sample(paths: Sequence[str]) -> Sequence[str]:
+    """Returns up to `_SAMPLED_FILES` of the files."""
+    return paths[:: max(1, -(-len(paths) // _SAMPLED_FILES))]
+
+
+def _have_second_texts(paths: Sequence[str], without_masks: bool) -> bool:
+    """Returns whether one of the first records of up to `_SAMPLED_FILES` files has one."""
+    for path in _sample(paths):
+        with record_files.report_damage([path]):
+            for serialized in record_files.serialized_examples([path]).take(_SAMPLED_RECORDS):
+                # What is no Example is reported when it is read for training.
+                with contextlib.suppress(message.DecodeError):
+                    example = tf.train.Example.FromString(serialized.numpy())
+                    if _has_second_text(example, without_masks):
+                        return True
+    return False
 
 
 def _has_second_text(example: tf.train.Example, without_masks: bool) -> bool:
@@ -111,7 +136,7 @@ def _has_second_text(example: tf.train.Example, without_masks: bool) -> bool:
         return example.features.feature[name].int64_list.value
 
     if without_masks:
-        return len(values("input_ids")) > values("segment_b_start")[0]
+        return any(len(values("input_ids")) > start for start in values("segment_b_start"))
     return any(values("segment_ids"))
 
 

@@ -207,7 +207,11 @@ def test_every_group_can_start_from_group_0(inputs, evaluated, tmp_path, run_scr
     ("changes", "message"),
     [
         ({"input_file": "nowhere*"}, "^--input_file: no file matches 'nowhere\\*'"),
-        ({"eval_input_file": "nowhere*"}, "^--eval_input_file: no file matches 'nowhere\\*'"),
+        ({"eval_input_file": "x"}, "--eval_input_file: only for --do_eval"),
+        (
+            {"eval_input_file": "nowhere*", "do_eval": True},
+            "^--eval_input_file: no file matches 'nowhere\\*'",
+        ),
         ({"max_seq_length": 16}, "input_ids has 24 values, expected 16. Give the --max_seq_length"),
         ({"max_predictions_per_seq": 5}, "masked_lm_positions has 4 values, expected 5"),
         ({"max_seq_length": 64}, "--max_seq_length=64 is above .* max_position_embeddings of 32"),
@@ -234,7 +238,9 @@ def test_mistakes_are_named(inputs, tmp_path, run_script, changes, message):
 
 def test_files_of_the_training_are_not_held_out(inputs, tmp_path, run_script):
     (tmp_path / "heldout").symlink_to(inputs / "part1.tfrecord")  # by another name
-    flags = pretraining_flags(inputs, tmp_path / "out", eval_input_file=tmp_path / "heldout")
+    flags = pretraining_flags(
+        inputs, tmp_path / "out", eval_input_file=tmp_path / "heldout", do_eval=True
+    )
     expected = "--eval_input_file: .*heldout is also a file of --input_file; .* omit"
     with pytest.raises(file_io.InputError, match=expected):
         run_script(run_pretraining, **flags)

@@ -260,6 +260,21 @@ def test_second_texts_are_found(tmp_path, without_masks):
         assert dynamic_masking.inspect([path]).has_second_texts is has_second
 
 
+def test_second_texts_are_also_found_behind_the_first_record(tmp_path):
+    ids, lengths, segments, maskable = make_rows(3)
+    segments[0] = 0  # a single sentence
+    path = write(tmp_path / "a", serialize((ids, lengths, segments, maskable)))
+    assert dynamic_masking.inspect([path]).has_second_texts
+
+
+def test_the_mean_length_is_that_of_files_with_records(tmp_path):
+    """Of 40 files, of which every third is looked at, one has records."""
+    ids, lengths, segments, maskable = make_rows(3)
+    paths = [write(tmp_path / f"{i:02}", []) for i in range(40)]
+    write(tmp_path / "01", serialize((ids, lengths, segments, maskable)))
+    assert dynamic_masking.inspect(paths).mean_length() == np.mean(lengths)
+
+
 def test_files_of_both_kinds_are_refused(paths, tmp_path):
     masked = masked_file(tmp_path / "masked")
     with pytest.raises(file_io.InputError, match=f"{paths[0]} .*, {masked} records with masks"):
