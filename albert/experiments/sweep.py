@@ -353,7 +353,7 @@ class Sweep:
                     setattr(trial, name, value)
             except file_io.InputError as error:
                 trial.state, trial.error = sweep_journal.FAILED, [str(error)]
-        elif status < 0 or status == 130:
+        elif status < 0 or status in (130, signals.STATUS):
             kills = self._kills[trial.number] = self._kills.get(trial.number, 0) + 1
             if kills < _MAX_KILLS:
                 # Perhaps memory is short, or this process is the next to be killed.

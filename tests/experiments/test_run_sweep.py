@@ -15,7 +15,7 @@ import pytest
 
 from albert import report, run_sweep
 from albert.experiments import comparison, comparison_sides, sweep_plan
-from albert.io import file_io
+from albert.io import file_io, signals
 from tests.support import command_lines, forked, processes, run_folders
 from tests.support.processes import killed_at_the_end, wait_until
 from tests.support.sources import ROOT
@@ -250,12 +250,15 @@ def test_a_sweep_is_pruned_by_the_score_that_picks_the_best(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_trial_that_is_killed_from_outside_is_tried_again_and_then_given_up(tmp_path):
-    result = _sweep(tmp_path, "--grid=rate=0.3,0.4", "--script_flags=--die_at=0.3")
+@pytest.mark.parametrize(("flag", "status"), [("die_at", -9), ("end_at", signals.STATUS)])
+def test_a_trial_that_is_ended_from_outside_is_tried_again_and_then_given_up(
+    flag, status, tmp_path
+):
+    result = _sweep(tmp_path, "--grid=rate=0.3,0.4", f"--script_flags=--{flag}=0.3")
     assert result.stdout.count("killed from outside; it resumes") == 2
     summary = json.loads((tmp_path / "sweep_results.json").read_text())
     assert [trial["state"] for trial in summary["trials"]] == ["failed", "done"]
-    assert "killed from outside 3 times (status -9)" in summary["trials"][0]["error"][0]
+    assert f"killed from outside 3 times (status {status})" in summary["trials"][0]["error"][0]
 
 
 def test_named_trials_are_ranked_by_the_metric_that_picks_their_checkpoints(caplog):

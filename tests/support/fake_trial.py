@@ -25,6 +25,7 @@ def define_flags(flag_values):
     flags.DEFINE_float("seconds", 0.0, "Of a step.", flag_values=flag_values)
     flags.DEFINE_float("fail_at", -1.0, "Rate that fails.", flag_values=flag_values)
     flags.DEFINE_float("die_at", -1.0, "Rate that is killed.", flag_values=flag_values)
+    flags.DEFINE_float("end_at", -1.0, "Rate that gets SIGTERM.", flag_values=flag_values)
     flags.DEFINE_float("stuck_at", -1.0, "Rate that causes a warning.", flag_values=flag_values)
     flags.DEFINE_string("note", None, "File that gets a line a step.", flag_values=flag_values)
 
@@ -48,6 +49,8 @@ def main(values):
             raise file_io.InputError(f"rate={values.rate} does not learn")
         if step == 2 and values.rate == values.die_at:
             os.kill(os.getpid(), signal.SIGKILL)
+        if step == 2 and values.rate == values.end_at:
+            signal.raise_signal(signal.SIGTERM)
         score = _score(values, step)
         blocks = results.put(blocks, results.make_block({"eval_score": score}, step, score))
         results.write_blocks(values.output_dir, blocks)
