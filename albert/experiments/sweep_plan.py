@@ -26,6 +26,8 @@ _SHAPE = {
     "metric?": str, "minimize?": bool, "method?": str, "num_trials?": int, "prune?": bool,
     "prune_after?": int, "seed?": int,
 }  # fmt: skip
+# As people write it: 007 and 2024_01 are names, though Python reads them as numbers.
+_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.I)
 _DIGITS = 4  # of a drawn number: precise enough, and short to read and to repeat
 
 
@@ -319,13 +321,12 @@ def _parse(text: str) -> Value:
     """Returns the value in a text: a bool, a finite number, or the text."""
     if text in ("true", "false"):
         return text == "true"
-    for kind in (int, float):
-        try:
-            value = kind(text)
-        except ValueError:
-            continue
-        return value if math.isfinite(value) else text
-    return text
+    if not _NUMBER.fullmatch(text):
+        return text
+    value = float(text)
+    if not math.isfinite(value):
+        return text
+    return int(text) if re.fullmatch("[+-]?[0-9]+", text) else value
 
 
 # --- points -------------------------------------------------------------------------------------

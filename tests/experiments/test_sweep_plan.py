@@ -31,6 +31,15 @@ def test_a_grid_has_every_point_once_the_last_parameter_fastest():
     assert sweep_plan.argument("do_lower_case", True) == "--do_lower_case=true"
 
 
+def test_names_of_digits_are_no_numbers():
+    """Trials get the values of a grid as they were written."""
+    names = ["2024_01", "007", "-01", "1e9999", "²", "1_0.5", "nan"]
+    assert sweep_plan.parse_grid(f"a={','.join(names)}") == {"a": names}
+    (values,) = sweep_plan.parse_grid("a=1e-4,0.5,-3,1e3,0,.5,10,2.,1E2").values()
+    assert values == [0.0001, 0.5, -3, 1000.0, 0, 0.5, 10, 2.0, 100.0]
+    assert [type(value) for value in values[2:5]] == [int, float, int]
+
+
 def test_random_points_depend_on_the_seed_alone_and_stay_inside():
     parameters = {
         "rate": {"low": 1e-5, "high": 1e-2, "log": True},
