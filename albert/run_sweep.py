@@ -127,7 +127,9 @@ class Settings(options.Group):
         if self.grid is not None:
             specification["parameters"] = sweep_plan.parse_grid(self.grid)
         if self.seeds is not None:
-            specification["seeds"] = [int(seed) if seed.isdigit() else seed for seed in self.seeds]
+            specification["seeds"] = [
+                int(seed) if re.fullmatch("-?[0-9]+", seed) else seed for seed in self.seeds
+            ]
         return {name: value for name, value in specification.items() if value is not None}
 
     def named_trials(self) -> dict[str, list[str]]:

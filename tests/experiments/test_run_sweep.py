@@ -121,6 +121,8 @@ def test_another_sweep_in_the_same_folder_is_refused(unbroken):
             ["--grid=rate=0.1,0.2", "--method=random", "--num_trials=2", "--baseline=rate=0.1"],
             "such as trial_0000, as --method=random",
         ),
+        ([GRID, "--seeds=1,²"], "seeds: expected whole numbers, found '²'"),
+        ([GRID, "--seeds=-1,2", "--script=run_classifier"], r"--seed=-1: -1 is not .* \[0, "),
         ([GRID, "--plan"], "spread of the score over seeds is not known: name .* --plan_from"),
         ([GRID, "--plan", "--plan_from=setup.py"], "no folder matches 'setup.py'"),
         ([GRID, "--plan", "--detect=x", "--assumed_deviation=1"], "--detect=x: expected numbers"),
