@@ -48,9 +48,9 @@ def _effect(name: str, values: Sequence[Any], scores: Sequence[float]) -> Effect
     different = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     texts = {value: sweep_plan.text_of(value) for value in different}
     if len(different) > _MAX_VALUES and not any(isinstance(x, (str, bool)) for x in different):
-        for third in np.array_split(np.array(different), 3):
-            text = f"{third[0]:.3g} to {third[-1]:.3g}"
-            texts |= dict.fromkeys(third.tolist(), text)
+        for places in np.array_split(range(len(different)), 3):
+            third = [different[place] for place in places]
+            texts |= dict.fromkeys(third, f"{texts[third[0]]} to {texts[third[-1]]}")
     groups: dict[str, list[float]] = {texts[value]: [] for value in different}
     for value, score in zip(values, scores, strict=True):
         groups[texts[value]].append(score)

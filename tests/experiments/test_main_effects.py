@@ -30,3 +30,11 @@ def test_drawn_numbers_are_compared_by_thirds_and_texts_one_by_one():
     }  # fmt: skip
     assert {*optimizer.groups} == {"adamw", "lamb"}
     assert not main_effects.find(points((1.0, {"rate": 1})), ["rate"])
+
+
+def test_thirds_of_numbers_with_the_same_first_digits_stay_apart():
+    steps = (10001, 10004, 10007, 10010, 10013, 10016, 10019, 10022, 10025, 10028, 10031, 10034)
+    rows = [(place / 10, {"train_step": step}) for place, step in enumerate(steps)]
+    (effect,) = main_effects.find(points(*rows), ["train_step"])
+    assert [*effect.groups] == ["10001 to 10010", "10013 to 10022", "10025 to 10034"]
+    assert [len(scores) for scores in effect.groups.values()] == [4, 4, 4]
