@@ -67,9 +67,14 @@ class LoadedModel:
         texts = [example for example in examples if not isinstance(example, requests.Ids)]
         answers = iter(self._answer_texts(texts) if texts else ())
         return [
-            self._predictor.infer(one.features) if isinstance(one, requests.Ids) else next(answers)
+            self._answer_ids(one) if isinstance(one, requests.Ids) else next(answers)
             for one in examples
         ]
+
+    def _answer_ids(self, ids: requests.Ids) -> batching.Arrays:
+        outputs = self._predictor.infer(ids.features)
+        batching.check_finite(outputs)
+        return outputs
 
     def _answer_texts(self, texts: Sequence[dict[str, Any]]) -> list[requests.Result]:
         predictor = self._predictor

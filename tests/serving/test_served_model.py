@@ -7,7 +7,7 @@ import pytest
 
 from albert.export import graphs, serving_export
 from albert.io import file_io
-from albert.model import checkpoints, head_config, heads, layers, model_folder, sources
+from albert.model import batching, checkpoints, head_config, heads, layers, model_folder, sources
 from albert.serving import (
     choice_predictor,
     inference,
@@ -18,7 +18,7 @@ from albert.serving import (
     token_predictor,
     trained_model,
 )
-from albert.tasks import custom, kinds, race, token_classification, word_files
+from albert.tasks import custom, glue, kinds, race, token_classification, word_files
 from albert.tasks.squad import task as squad_task
 from albert.text import text_rules
 from tests.support import builders, serving_samples
@@ -259,6 +259,17 @@ def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
     limits = model.ids.limits
     assert limits["input_ids"] == trained.config.vocab_size and limits["input_mask"] == 2
     assert model.ids.max_length == trained.config.max_position_embeddings
+
+
+def test_outputs_of_ids_that_are_not_finite_are_no_answers(tmp_path):
+    folder = classifier(tmp_path / "run", ("no", "yes"))
+    values = builders.weights(f"{folder}/model.ckpt-7")
+    large = {n: v * 3e38 if n.endswith("output_weights") else v for n, v in values.items()}
+    checkpoints.write_tensors(f"{folder}/model.ckpt-7", large)
+    model = served_model.load(folder)
+    ids = requests.Ids(serving_samples.features(glue.KIND, 2, 8))
+    with pytest.raises(batching.NonFiniteError, match="computed probabilities that are not fin"):
+        model.answer([ids])
 
 
 def test_no_more_tokens_are_computed_at_once_than_allowed():
