@@ -74,6 +74,7 @@ def main(values: flags.FlagValues) -> None:
             "its texts become pieces; leave the flag out"
         )
     rules = model_folder.checked_rules(prefix, given)
+    model_folder.warn_of_decision(model_folder.described_decision(beside), prefix)
     folder, name = os.path.dirname(target) or ".", os.path.basename(target)
     with file_io.atomic_folder(folder, last=f"{name}.index") as new:
         checkpoints.write_tensors(os.path.join(new, name), checkpoints.read_tensors(prefix))

@@ -7,8 +7,10 @@ from albert import export_checkpoints
 from albert.io import file_io
 from albert.model import (
     checkpoints,
+    decision,
     encoder,
     huggingface,
+    model_folder,
     pooling,
     pretraining_heads,
     sources,
@@ -114,3 +116,18 @@ def test_mistakes_are_named(golden, tmp_path, run_script):
         run_script(
             export_checkpoints, albert_directory=folder, export_path=folder / "model.ckpt-best"
         )
+
+
+def test_a_decision_of_another_checkpoint_is_a_warning(tmp_path, run_script, caplog):
+    found = decision.Decision(2.5, min_probability=0.75, max_error=0.05, step=10)
+    folder = builders.write_classifier(tmp_path / "run", step=10, decision=found)
+    checkpoints.copy(f"{folder}/model.ckpt-10", f"{folder}/model.ckpt-20")
+    for step, count in ((10, 0), (20, 1)):
+        target, name = tmp_path / f"of_{step}", f"model.ckpt-{step}"
+        run_script(
+            export_checkpoints, albert_directory=folder, checkpoint_name=name,
+            export_path=f"{target}/",
+        )  # fmt: skip
+        warning = f"{folder}/model.json: found with the checkpoint of step 10, not with {name}"
+        assert sum(text.startswith(warning) for text in caplog.messages) == count
+        assert model_folder.described_decision(str(target)) == found
