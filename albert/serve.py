@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from albert.serving import server
     from albert.serving.served_model import ServedModel
 
+_NAME = re.compile(r"[\w.-]+")  # of a model in paths
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(options.Group):
@@ -131,6 +133,11 @@ def models_of(settings: Settings) -> dict[str, str]:
         name = settings.model_name
         if name is None:
             name = os.path.basename(os.path.abspath(settings.model_dir))
+            if not _NAME.fullmatch(name):
+                raise file_io.InputError(
+                    f"--model_dir={settings.model_dir}: the folder's name {name!r} cannot be in "
+                    "paths of requests; give --model_name of letters, digits, dots and dashes"
+                )
         return dict([_model("--model_name", name, "--model_dir", settings.model_dir)])
     if settings.model_name:
         raise file_io.InputError("--model_name: only for --model_dir; --model holds the name")
@@ -148,7 +155,7 @@ def models_of(settings: Settings) -> dict[str, str]:
 
 def _model(name_flag: str, name: str, folder_flag: str, folder: str) -> tuple[str, str]:
     """Returns a name and the local path of a folder; messages name the flags, with dashes."""
-    if not re.fullmatch(r"[\w.-]+", name):
+    if not _NAME.fullmatch(name):
         raise file_io.InputError(
             f"{name_flag}: expected letters, digits, dots and dashes, found {name!r}"
         )

@@ -53,6 +53,11 @@ def test_a_port_in_use_is_named(run_script, tmp_path):
         ({"model_dir": ".", "model": ("a:.",)}, "expected either --model_dir=folder, or --model="),
         ({"model": ("a:no/folder",)}, "--model=a:no/folder: the folder no/folder does not exist"),
         ({"model": ("/x:.",)}, "--model=/x:.: expected letters, digits, dots and dashes"),
+        (
+            {"model_dir": "no/my model"},
+            "--model_dir=no/my model: the folder's name 'my model' cannot be in paths of requests; "
+            "give --model_name",
+        ),
         ({"model": ("x",)}, "--model=x: expected name:folder"),
         ({"model": ("a:.", "a:..")}, "--model=a:..: expected each name once, found 'a' again"),
         ({"model": ("a:.",), "model_name": "b"}, "--model_name: only for --model_dir"),
