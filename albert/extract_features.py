@@ -68,6 +68,8 @@ class Settings(options.Group):
 
     def layer_numbers(self) -> list[int]:
         """Returns the numbers of --layers."""
+        if not self.layers:
+            raise file_io.InputError("--layers: expected numbers such as -1,-2, found none")
         try:
             return [int(layer) for layer in self.layers]
         except ValueError:

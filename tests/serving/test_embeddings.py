@@ -268,6 +268,7 @@ def test_a_random_pooler_makes_no_vectors(folder, texts_file, tmp_path, run_scri
         ({"layers": "3"}, r"^--layers: the model has 3 layers, 0 to 2 or -3 to -1; got \[3\]"),
         ({"layers": "last"}, "--layers=last: expected numbers such as -1,-2"),
         ({"layers": "0", "vectors": "pooled"}, "--layers contradicts --vectors=pooled"),
+        ({"layers": "", "vectors": "mean"}, "--layers: expected numbers .*, found none"),
         ({"output_file": "x.txt"}, "--output_file=x.txt: expected a name in .jsonl or .npz"),
         ({"max_seq_length": 33}, "--max_seq_length=33 must be from 4 to .* of 32"),
         ({"input_file": "no.txt"}, "--input_file: the file no.txt does not exist"),
