@@ -160,7 +160,12 @@ def transformers_form(head: str) -> ExportFormat:
 
 
 def write(
-    folder: str, run_folder: str, form: ExportFormat, step: int | None, fields: CardFields
+    folder: str,
+    run_folder: str,
+    form: ExportFormat,
+    step: int | None,
+    fields: CardFields,
+    is_average: bool = False,
 ) -> bool:
     """Writes the card of a model and returns True, unless the folder has another README.md.
 
@@ -170,12 +175,13 @@ def write(
       folder: folder of the exported model, which gets the card.
       run_folder: folder of its checkpoint.
       step: step of the checkpoint; None: it is not known.
+      is_average: whether it holds averaged weights, which have scores of their own.
     """
     path = os.path.join(folder, NAME)
     if file_io.exists(path) and not _is_ours(file_io.read_text(path, "model card")):
         logging.warning("%s is kept: it was not written here, or was changed since", path)
         return False
-    record, scores, choice = _read_run(run_folder, step)
+    record, scores, choice = _read_run(run_folder, step, is_average)
     name = os.path.basename(os.path.abspath(folder))
     front = front_matter(name, form, record, scores, fields, choice)
     labels = _labels_of(run_folder)
@@ -202,7 +208,9 @@ def write_for_checkpoint(folder: str, prefix: str, form: ExportFormat, **facts: 
     likely_type = weight_names.architecture_of(shapes).model_type
     architecture = huggingface.read_config(folder).get("model_type", likely_type)
     form = dataclasses.replace(form, architecture=architecture)
-    write(folder, os.path.dirname(prefix), form, checkpoints.read_step(prefix), CardFields(**facts))
+    (run_folder, name), step = os.path.split(prefix), checkpoints.read_step(prefix)
+    is_average = name == checkpoints.AVERAGE
+    write(folder, run_folder, form, step, CardFields(**facts), is_average)
 
 
 def _mark(text: str) -> str:
@@ -217,12 +225,15 @@ def _is_ours(text: str) -> bool:
     return mark == _mark(text)
 
 
-def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, float], str]:
+def _read_run(
+    folder: str, step: int | None, is_average: bool
+) -> tuple[dict[str, Any], dict[str, float], str]:
     """Reads the record of a run and the scores of one of its checkpoints.
 
     Returns:
       (dict of ``run.json``, {} if unusable; {metric: value}; how this checkpoint was chosen: "best
-      of 5 checkpoints" or "one of 5 checkpoints", "" if no other was evaluated).
+      of 5 checkpoints" or "one of 5 checkpoints", "" if no other was evaluated, or for averaged
+      weights, which take no part in the choice).
     """
     if not file_io.exists(os.path.join(folder, run_record.RUN)):
         return {}, {}, ""
@@ -232,12 +243,14 @@ def _read_run(folder: str, step: int | None) -> tuple[dict[str, Any], dict[str, 
     except file_io.InputError as error:
         logging.warning("The model card does not describe the training: %s", error)
         return {}, {}, ""
-    evaluated = [row for row in rows if row["kind"] == run_record.EVAL]
+    kind = run_record.AVERAGE if is_average else run_record.EVAL
+    evaluated = [row for row in rows if row["kind"] == kind]
     result, count = record["result"] or {}, len({row["step"] for row in evaluated})
     if run_record.find_other_basis(record):  # those are not of the data that the card names
         evaluated, count = [], record.get("evaluated") or 0
-    is_best = step in (result.get("step"), None)
-    choice = f"{'best' if is_best else 'one'} of {count} checkpoints" if count > 1 else ""
+    is_best = step in (result.get("step"), None) and not is_average
+    is_chosen = count > 1 and not is_average
+    choice = f"{'best' if is_best else 'one'} of {count} checkpoints" if is_chosen else ""
     step_rows = [row for row in evaluated if row["step"] == step]
     if step_rows:
         scores = {k: v for k, v in step_rows[-1].items() if k not in ("kind", "checkpoint")}

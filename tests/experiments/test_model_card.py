@@ -3,13 +3,14 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import yaml
 
 from albert import export_checkpoints
 from albert.experiments import model_card, report, runs
 from albert.io import file_io
-from albert.model import huggingface
+from albert.model import checkpoints, huggingface, weight_names
 from albert.training import run_record, run_session
 
 HOST = {"name": "secret", "processor": "a processor", "cores": 2, "memory": 1}
@@ -259,6 +260,26 @@ def test_the_scores_are_those_of_the_checkpoint(run, tmp_path):
         assert f"| eval_accuracy | {score} |" in text and f"At step {said} checkpoints by" in text
     text = write(tmp_path / "card", run, step=15)
     assert "This checkpoint of step 15 was not evaluated." in text and "model-index" not in text
+
+
+def test_averaged_weights_have_their_own_scores(run, tmp_path):
+    """Those of the numbered checkpoint of the same step are of other weights."""
+    write_run(run)
+
+    def card():
+        prefix, form = str(run / checkpoints.AVERAGE), export_checkpoints.FORM
+        checkpoints.write_tensors(prefix, {weight_names.STEP: np.int64(10)})
+        (tmp_path / "card").mkdir(exist_ok=True)
+        model_card.write_for_checkpoint(str(tmp_path / "card"), prefix, form)
+        return (tmp_path / "card" / "README.md").read_text(encoding="utf-8")
+
+    text = card()
+    assert "This checkpoint of step 10 was not evaluated." in text and "0.75" not in text
+    scores = {"eval_accuracy": 0.625}
+    run_record.append_evaluation(str(run), 10, checkpoints.AVERAGE, scores, run_record.AVERAGE)
+    text = card()
+    assert "\nAt step 10:\n" in text and "| eval_accuracy | 0.625 |" in text
+    assert "0.75" not in text and "of 2 checkpoints" not in text
 
 
 def test_a_readme_of_the_user_is_kept(run, tmp_path, caplog):
