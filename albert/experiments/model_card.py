@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from albert.io import file_io
+from albert.model import decision as decisions
 from albert.model import huggingface, model_folder, weight_names
 from albert.training import results as run_results
 from albert.training import run_record
@@ -185,8 +186,8 @@ def write(
     name = os.path.basename(os.path.abspath(folder))
     front = front_matter(name, form, record, scores, fields, choice)
     labels = _labels_of(run_folder)
-    thresholds = _thresholds_of(run_folder, len(labels))
-    body = _body(name, form, record, scores, step, fields, choice, labels, thresholds)
+    decision = model_folder.described_decision(run_folder)
+    body = _body(name, form, record, scores, step, fields, choice, labels, decision)
     text = f"---\n{to_yaml(front)}---\n\n{body}"
     file_io.write_text(path, f"{text}\n{_mark(text)}\n")
     logging.info("Wrote %s", path)
@@ -269,12 +270,6 @@ def _labels_of(folder: str) -> Sequence[str]:
         return ()
     words = glue.words_of(head.task_name) if head else {}
     return tuple(words.get(label, label) for label in head.labels) if head else ()
-
-
-def _thresholds_of(folder: str, num_labels: int) -> Sequence[float]:
-    """Returns the lowest probabilities of the labels of a text; () if none were chosen."""
-    found = model_folder.described_decision(folder).thresholds
-    return found if len(found) == num_labels else ()
 
 
 # --- front matter -------------------------------------------------------------------------------
@@ -391,7 +386,7 @@ def _body(
     fields: CardFields,
     choice: str,
     labels: Sequence[str],
-    thresholds: Sequence[float],
+    decision: decisions.Decision,
 ) -> str:
     """Returns the text of the card below its front matter, in Markdown.
 
@@ -400,18 +395,12 @@ def _body(
       record: dict of ``run.json``, or {}.
       scores: {metric: number or None for undefined}, with "step"; {} if there are none.
       choice: how this checkpoint was chosen; "" if no other was evaluated.
-      thresholds: lowest probability of each label of a text; empty if none were chosen.
+      decision: the thresholds of the labels, and where the model abstains.
     """
     parts = [f"# {_escaped(name)}", _introduction(form, record, fields), "## Use", form.use]
     if labels:
         rows = [(number, _escaped(label)) for number, label in enumerate(labels)]
-        parts += ["## Labels", _table(("id", "label"), rows)]
-    if thresholds:
-        pairs = zip(map(_escaped, labels), (f"{value:.4f}" for value in thresholds), strict=True)
-        parts += [
-            "A text has the labels whose probability, the sigmoid of the logit, is at least:",
-            _table(("label", "threshold"), [*pairs]),
-        ]
+        parts += ["## Labels", _table(("id", "label"), rows), *_decision(labels, decision)]
     if scores:
         values = [
             (_escaped(name), run_results.UNDEFINED if value is None else value)
@@ -431,6 +420,25 @@ def _body(
     if record:
         parts += _training(record)
     return "\n\n".join(parts) + "\n"
+
+
+def _decision(labels: Sequence[str], decision: decisions.Decision) -> list[str]:
+    """Returns the paragraphs on the probabilities that labels and answers need."""
+    parts = []
+    if len(decision.thresholds) == len(labels):
+        values = (f"{value:.4f}" for value in decision.thresholds)
+        parts += [
+            "A text has the labels whose probability, the sigmoid of the logit, is at least:",
+            _table(("label", "threshold"), [*zip(map(_escaped, labels), values, strict=True)]),
+        ]
+    if decision.may_abstain:
+        text = (
+            f"The model abstains where its top probability is below {decision.min_probability:.4f}"
+        )
+        if decision.max_error is not None:
+            text += f", so that at most {decision.max_error:.2%} of its answers are wrong"
+        parts.append(f"{text}.")
+    return parts
 
 
 def _probabilities(calibration: dict[str, Any], step: float | None) -> list[str]:

@@ -310,3 +310,15 @@ def test_labels_are_named_in_words(run, tmp_path, task, names):
     text = write(tmp_path / "card", run)
     rows = "".join(f"| {number} | {name} |\n" for number, name in enumerate(names))
     assert f"## Labels\n\n| id | label |\n| --- | --- |\n{rows}" in text
+
+
+def test_where_the_model_abstains_is_known_without_a_record(run, tmp_path):
+    decision = {"min_probability": 0.625, "max_error": 0.05}
+    settings = {"task_name": "x", "labels": ["a", "b"], "decision": decision}
+    description = {"kind": "classifier", "settings": settings}
+    (run / "model.json").write_text(json.dumps(description))
+    expected = "The model abstains where its top probability is below 0.6250, so that at most 5.00%"
+    assert expected in write(tmp_path / "card", run)
+    decision["min_probability"] = 0.0
+    (run / "model.json").write_text(json.dumps(description))
+    assert "abstains" not in write(tmp_path / "card", run)
