@@ -268,7 +268,8 @@ def lines(
         for place, line in enumerate(main_lines[:MAX_NAMED]):
             _draw_line(axes, line, place if len(main_lines) > 1 else 0, limit, limits)
         for x, y, label in marks:
-            axes.plot(*thin([x], [y]), "*", color=_INK, ms=10, label=label, zorder=5, clip_on=False)
+            at: dict[str, Any] = {"label": _shown(label), "zorder": 5, "clip_on": False}
+            axes.plot(*thin([x], [y]), "*", color=_INK, ms=10, **at)
         if log:
             _log_scale(axes.set_yscale, axes.yaxis)
         elif any(line.low for line in series):
@@ -299,7 +300,8 @@ def _draw_line(
     color, style = _COLORS[place % len(_COLORS)], _STYLES[place % len(_STYLES)]
     xs, ys = thin(line.xs, line.ys, limit=limit)
     marker = "o" if len(xs) <= 25 else None
-    axes.plot(xs, ys, style, color=color, label=line.label, marker=marker, ms=3, clip_on=False)
+    at: dict[str, Any] = {"label": _shown(line.label), "marker": marker, "clip_on": False}
+    axes.plot(xs, ys, style, color=color, ms=3, **at)
     if line.low:
         xs, low, high = thin(line.xs, line.low, line.high, limit=limit)
         edges = (np.clip(side, *limits) for side in (low, high))
@@ -339,12 +341,22 @@ def score_by_cost(
             if bar.low is not None:
                 ends = np.clip(_drawable([bar.low, bar.high]), *bounds)
                 axes.plot([x, x], ends, "-", color=color, linewidth=1)
-            axes.plot([x], [y], "o", color=color, ms=5, label=bar.label if is_named else None)
+            axes.plot(
+                [x], [y], "o", color=color, ms=5, label=_shown(bar.label) if is_named else None
+            )
         if _spread([bar.cost for bar in bars]):
             _log_scale(axes.set_xscale, axes.xaxis)
         axes.set(xlabel=xlabel, ylabel=metric)
         _legend(axes)
     return drawing.svg
+
+
+def _shown(label: str) -> str:
+    """Returns a label that is in the legend: matplotlib omits empty ones and those with "_" first.
+
+    A space without width before them keeps them and is not seen.
+    """
+    return label if label and label[0] != "_" else f"\u200b{label}"
 
 
 def _legend(axes: "Axes") -> None:

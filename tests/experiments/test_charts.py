@@ -32,6 +32,16 @@ def test_a_figure_says_in_words_what_it_shows_and_keeps_its_signs():
     assert names[0] and not names[0] & names[1]
 
 
+def test_names_that_begin_with_an_underscore_are_in_the_legend():
+    pytest.importorskip("matplotlib")
+    series = [charts.Line(label, [1, 2], [0.5, 0.25]) for label in ("_a", "__b", "")]
+    svg = charts.lines("Loss", series, [(1, 0.5, "_best")])
+    names = re.findall(r">\u200b(\w*)</text>", svg)
+    assert sorted(names) == ["", "__b", "_a", "_best"]
+    svg = charts.score_by_cost("f1", [charts.Bar("_a", 0.7, None, None, 1.0)], "FLOP")
+    assert ">\u200b_a</text>" in svg and "FLOP: _a 0.7" in svg
+
+
 def test_figures_have_the_colors_of_the_page():
     """All colors are variables, none of which is close to another or to the paper."""
     pytest.importorskip("matplotlib")
