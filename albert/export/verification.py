@@ -16,7 +16,6 @@ from albert.io import file_io, manifests
 from albert.model import checkpoints, huggingface, saved_model_files
 
 _RECORDS = re.compile(r"\.(tf_?records?)(-\d+-of-\d+)?(\.gz)?$")
-_TEMPORARY = re.compile(r"\.tmp-\d+")  # left by a running or a killed process
 _MANIFEST = checkpoints.ENDING
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 
@@ -74,7 +73,7 @@ def _checker_of(path: str) -> Callable[[str], Item] | None:
 
 
 def _check_folder(folder: str) -> Iterator[Item]:
-    names = [name for name in file_io.listdir(folder) if not _TEMPORARY.search(name)]
+    names = [name for name in file_io.listdir(folder) if not file_io.is_temporary(name)]
     if saved_model_files.NAME in names:
         yield _check_saved_model(folder)
         return

@@ -39,6 +39,8 @@ _PACKED = {b"\x1f\x8b": "a gzip file does", b"PK\x03\x04": "a zip archive or an 
 # Maximum bytes of a file that is read as a whole and describes something, such as `model.json`.
 # Files of data, which are as large as users make them, have no maximum.
 SMALL = 64 << 20
+# The end of a `temporary_name`, after which a thread or the name of a part may follow.
+_TEMPORARY = re.compile(r"\.tmp-([0-9]+)-([0-9a-f]{8})(?![^.-])")
 # Without a change: some files are written to with long pauses.
 _LOST_SECONDS = 24 * 3600.0
 
@@ -267,7 +269,8 @@ def _check_name(path: str, what: str) -> None:
 def expand_globs(patterns: str, what: str) -> list[str]:
     """Expands comma-separated globs to files, in order and without repetition.
 
-    The name of an existing file stands for it, whatever characters it has.
+    The name of an existing file stands for it, whatever characters it has. Patterns do not match
+    temporary files, nor files in temporary folders.
     """
     paths = []
     for pattern in patterns.split(","):
@@ -276,7 +279,13 @@ def expand_globs(patterns: str, what: str) -> list[str]:
             continue
         check_scheme(pattern, what)
         candidates = [pattern] if exists(pattern) else glob(pattern)
-        matches = [path for path in candidates if not is_dir(path)]
+        named = pattern.split("/")
+        matches = [
+            path
+            for path in candidates
+            if not any(is_temporary(part) for part in path.split("/") if part not in named)
+            and not is_dir(path)
+        ]
         if not matches:
             raise InputError(f"{what}: no file matches {pattern!r}")
         for path in matches:
@@ -373,18 +382,24 @@ def temporary_name(path: str) -> str:
     return f"{path}.tmp-{os.getpid()}-{machine()}"
 
 
+def is_temporary(name: str) -> bool:
+    """Returns whether the name of a file or folder has the form of `temporary_name`."""
+    return _TEMPORARY.search(name) is not None
+
+
 def _is_left_over(temporary: str) -> bool:
-    """Returns whether the process in a temporary name has ended."""
-    # A thread and the name of a part may follow.
-    parts = [*temporary.rpartition(".tmp-")[2].partition(".")[0].split("-"), ""]
-    number, mark = parts[:2]
+    """Returns whether a path is a temporary one whose process has ended."""
+    marks = _TEMPORARY.findall(os.path.basename(temporary))
+    if not marks:  # It is the user's.
+        return False
+    number, mark = marks[-1]
     if mark != machine():
-        return number.isdecimal() and _is_old(temporary)
+        return _is_old(temporary)
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return True
-    except (ValueError, OverflowError, PermissionError):  # not our name; somebody else's process
+    except (OverflowError, PermissionError):  # no process number; somebody else's process
         return False
     return False
 
@@ -392,7 +407,8 @@ def _is_left_over(temporary: str) -> bool:
 def _is_old(path: str) -> bool:
     """Returns whether nothing in a file or folder has changed for long."""
     try:
-        inside = _glob.iglob(f"{_glob.escape(path)}/**", recursive=True)
+        pattern = f"{_glob.escape(path)}/**"
+        inside = _glob.iglob(pattern, recursive=True) if os.path.isdir(path) else ()
         changed = max(os.lstat(name).st_mtime for name in (path, *inside))
     except OSError:  # It is gone, or in use.
         return False

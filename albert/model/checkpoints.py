@@ -217,7 +217,7 @@ def resolve(path: str) -> str:
         candidates += [
             os.path.join(prefix, name[: -len(".index")])
             for name in file_io.listdir(prefix)
-            if name.endswith(".index") and ".tmp-" not in name
+            if name.endswith(".index") and not file_io.is_temporary(name)
         ]
         for candidate in candidates:
             if prefix_exists(candidate):
@@ -707,7 +707,7 @@ def keep_only_best(folder: str) -> None:
 def clean_up(folder: str) -> None:
     """Deletes the incomplete files of a killed run from its output folder."""
     for name in file_io.listdir(folder):
-        if re.search(r"^model\.ckpt-.*\.tmp-\d+", name):
+        if name.startswith("model.ckpt-") and file_io.is_temporary(name):
             logging.info("Deleting %s, an incomplete file of an earlier run", name)
             file_io.remove(os.path.join(folder, name))
 

@@ -163,7 +163,7 @@ def test_without_manifests_a_saved_model_is_parsed_and_its_values_are_read(folde
 def test_weights_of_hugging_face_and_temporary_files(tmp_path):
     with pytest.raises(file_io.InputError, match="holds nothing that can be checked"):
         list(verification.check(str(tmp_path)))
-    (tmp_path / "model.ckpt-3.tmp-12.index").write_bytes(b"being written")
+    (tmp_path / "model.ckpt-3.tmp-12-0123abcd.index").write_bytes(b"being written")
     with pytest.raises(file_io.InputError, match="holds nothing that can be checked"):
         list(verification.check(str(tmp_path)))
     (tmp_path / "model.safetensors").write_bytes(np.arange(90, dtype=np.uint8).tobytes())

@@ -508,17 +508,32 @@ def test_what_killed_processes_left_for_a_path_is_deleted(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
     assert len(file_io.listdir(tmp_path)) == 1
-    kept = [f"file.tmp-{os.getppid()}-{file_io.machine()}", "file.tmp-7-another", "file.tmp-x"]
+    kept = [f"file.tmp-{os.getppid()}-{file_io.machine()}", "file.tmp-7-0123abcd", "file.tmp-x"]
     for name in kept:
         (tmp_path / name).write_text("of a living process; of another machine; a user's")
-    (tmp_path / "file.tmp-8-another.old").mkdir()
-    (tmp_path / "file.tmp-9-another.new").mkdir()
-    for name in ("8-another.old", "9-another.new"):
+    (tmp_path / "file.tmp-7-0123abce").write_text("old, of another machine")
+    (tmp_path / "file.tmp-8-0123abcd.old").mkdir()
+    (tmp_path / "file.tmp-9-0123abcd.new").mkdir()
+    for name in ("8-0123abcd.old", "9-0123abcd.new"):
         (tmp_path / f"file.tmp-{name}" / "part").write_text("")
-    for name in ("8-another.old", "8-another.old/part", "9-another.new"):
+    for name in ("7-0123abce", "8-0123abcd.old", "8-0123abcd.old/part", "9-0123abcd.new"):
         os.utime(tmp_path / f"file.tmp-{name}", (5, 5))
     file_io.write_text(str(tmp_path / "file"), "whole")
-    assert file_io.listdir(tmp_path) == sorted(["file", "file.tmp-9-another.new", *kept])
+    assert file_io.listdir(tmp_path) == sorted(["file", "file.tmp-9-0123abcd.new", *kept])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tmp-2024-backup", "tmp-2024", "tmp-7-0123abcde", "tmp-x-0123abcd", "tmp-7-0123abcd_2"],
+)
+def test_old_files_of_users_with_similar_names_are_kept(tmp_path, name):
+    folder = tmp_path / f"notes.json.{name}"
+    folder.mkdir()
+    (folder / "mine").write_text("precious")
+    for path in (folder / "mine", folder):
+        os.utime(path, (5, 5))
+    file_io.write_text(str(tmp_path / "notes.json"), "new")
+    assert (folder / "mine").read_text() == "precious"
 
 
 def test_a_killed_export_leaves_nothing_that_looks_like_a_model(tmp_path, monkeypatch):

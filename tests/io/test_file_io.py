@@ -397,6 +397,21 @@ def test_expand_globs(folder):
         assert found == [f"{folder}/{name}" for name in ("a", "b1", "b2", "b3/d/e", "c[1]")]
 
 
+def test_globs_skip_temporary_files(folder):
+    names = ["n.tf", "n.tf.tmp-2024-backup", "n.tf.tmp-99999-deadbeef", "o.tmp-8-deadbeef.part"]
+    for name in names:
+        file_io.write_text(f"{folder}/{name}", "")
+    file_io.make_dirs(f"{folder}/p.tmp-7-deadbeef.buckets")
+    file_io.write_text(f"{folder}/p.tmp-7-deadbeef.buckets/q", "")
+    assert "no file matches" in _error(file_io.expand_globs, f"{folder}/*/*", "--x")
+    found = file_io.expand_globs(f"{folder}/*", "--x")
+    assert found == [f"{folder}/{name}" for name in names[:2]]
+    # Who names one means it.
+    for pattern in (names[2], "p.tmp-7-deadbeef.buckets/*"):
+        (found,) = file_io.expand_globs(f"{folder}/{pattern}", "--x")
+        assert found == f"{folder}/{pattern.replace('*', 'q')}"
+
+
 def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
     (tmp_path / os.fsdecode(b"b\xe9")).write_text("")
     message = _error(file_io.expand_globs, f"{tmp_path}/*", "--input_file")

@@ -327,11 +327,13 @@ def test_files_of_another_best_do_not_stay_beside_the_new_one(tmp_path, model):
 
 
 def test_what_a_killed_save_left_is_deleted(tmp_path):
-    (tmp_path / "model.ckpt-10.tmp-77.data-00000-of-00001").write_bytes(b"half")
-    (tmp_path / "model.ckpt-10.data-00000-of-00001").write_bytes(b"no index yet")
+    (tmp_path / "model.ckpt-10.tmp-77-0123abcd.data-00000-of-00001").write_bytes(b"half")
+    kept = ["model.ckpt-10.data-00000-of-00001", "model.ckpt-10.tmp-2024-backup"]
+    for name in kept:
+        (tmp_path / name).write_bytes(b"no index yet; a user's")
     assert checkpoints.numbered(str(tmp_path)) == []
     checkpoints.clean_up(str(tmp_path))
-    assert [p.name for p in tmp_path.iterdir()] == ["model.ckpt-10.data-00000-of-00001"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
 def test_variables_have_the_names_of_a_reference_checkpoint(golden):
