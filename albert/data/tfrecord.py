@@ -35,6 +35,7 @@ MANIFEST = ".manifest.json"  # end of the names of files that describe record fi
 _GZIP = b"\x1f\x8b\x08"
 BYTES_AT_A_TIME = 1 << 20  # compressed or skipped at a time
 _BATCH_RECORDS, _BATCH_BYTES = 1024, 8 << 20  # read before their checksums are compared
+_PADDED_BYTES = 16 << 20  # of records whose checksums are computed together
 _MIN_BYTES, _MAX_BYTES = 4, 1 << 30  # of a record; `crc32c` needs the minimum
 _DTYPES = {"int64_list": np.int64, "float_list": np.float32, "bytes_list": object}
 
@@ -178,6 +179,25 @@ def _crc_table() -> np.ndarray:
 
 def crc32c(records: Sequence[bytes]) -> np.ndarray:
     """Returns the [B] uint32 CRC-32C checksums of B byte strings of at least four bytes each.
+
+    Records of similar length are computed together, so that one long record does not pad the
+    others to many times their size.
+    """
+    longest = max(map(len, records), default=0)
+    if len(records) * longest <= _PADDED_BYTES:
+        return _crc32c_together(records)
+    lengths = np.fromiter(map(len, records), np.int64, len(records))
+    order = np.argsort(-lengths)
+    checksums = np.zeros(len(records), np.uint32)
+    while order.size:
+        count = max(1, _PADDED_BYTES // int(lengths[order[0]]))
+        group, order = order[:count], order[count:]
+        checksums[group] = _crc32c_together([records[number] for number in group])
+    return checksums
+
+
+def _crc32c_together(records: Sequence[bytes]) -> np.ndarray:
+    """Does the same as `crc32c`, in memory of a few times B times the longest record.
 
     The bytes at one place are added for all records at once. Zeros before a record do not change a
     checksum that starts from zero. Starting from all ones, as the standard does, is the same as

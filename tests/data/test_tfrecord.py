@@ -6,6 +6,7 @@ import gzip
 import io
 import random
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -157,6 +158,23 @@ def test_crc32c_of_the_standard(data, expected):
 def test_checksums_do_not_depend_on_the_other_records(records):
     alone = [int(tfrecord.crc32c([record])[0]) for record in records]
     assert tfrecord.crc32c(records).tolist() == alone
+
+
+def test_a_long_record_among_short_ones_takes_little_memory():
+    rng = random.Random(0)
+    short = [rng.randbytes(rng.randrange(4, 90)) for _ in range(3000)]
+    long = rng.randbytes(40_000)
+    records = [*short[:150], long, *short[150:]]
+    expected = tfrecord.crc32c(short).tolist()
+    expected.insert(150, int(tfrecord.crc32c([long])[0]))
+    tracemalloc.start()
+    try:
+        found = tfrecord.crc32c(records)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.tolist() == expected
+    assert peak < 100 << 20  # All padded to the longest need 120 MB, and that several times.
 
 
 def test_bytes_are_those_of_tensorflow(tmp_path):
