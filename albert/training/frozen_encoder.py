@@ -156,8 +156,11 @@ class OutputCache:
             target[:count] = self._parts[part][first : first + count]
         return outputs if self._is_sequence else outputs.reshape(*shape, self._width)
 
-    def _load(self) -> bool:
-        """Loads the existing parts, deletes damaged ones; returns whether there were such."""
+    def _load(self, expected: Collection[str] = ()) -> bool:
+        """Loads the existing parts; returns whether some were damaged or some expected are missing.
+
+        Deletes damaged ones.
+        """
         names = file_io.listdir(self.folder)
         whole = {name[: -len(".json")] for name in names if name.endswith(".json")} - {"manifest"}
         for name in names:
@@ -168,7 +171,10 @@ class OutputCache:
             logging.warning("%s in %s is damaged: computing it again", name, self.folder)
             for ending in ("json", "bin"):
                 file_io.remove(os.path.join(self.folder, f"{name}.{ending}"))
-        return bool(damaged)
+        missing = sorted(set(expected) - whole)
+        for name in missing:
+            logging.warning("%s in %s is missing: computing it again", name, self.folder)
+        return bool(damaged or missing)
 
     def _load_part(self, name: str) -> bool:
         """Loads the part with this file name; returns whether it is valid."""
@@ -216,8 +222,11 @@ class OutputCache:
         with locks.locked(os.path.join(self.folder, _LOCK)) as waited:
             if waited:
                 logging.info("Another run was filling %s", self.folder)
-            damaged = self._load()
-            old_data = {} if damaged else self._read_manifest()
+            manifest_path = os.path.join(self.folder, MANIFEST)
+            old_data, parts = self._read_manifest(manifest_path)
+            if self._load(parts):
+                old_data = {}
+                file_io.remove(manifest_path)  # This run may end before it writes another.
             data = {_data_key(path): _describe_data(path) for path in paths}
             if data.keys() <= old_data.keys():
                 logging.info("Using the encoder's outputs in %s", self.folder)
@@ -233,19 +242,24 @@ class OutputCache:
                 "version": _VERSION,
                 "settings": self._settings,
                 "data": {**old_data, **data},
+                "parts": sorted(self._parts),
             }
-            file_io.write_json(os.path.join(self.folder, MANIFEST), manifest)
+            file_io.write_json(manifest_path, manifest)
 
-    def _read_manifest(self) -> dict[str, Any]:
-        """Returns {`_data_key`: `_describe_data`} of files whose outputs are complete, or {}."""
-        path = os.path.join(self.folder, MANIFEST)
+    def _read_manifest(self, path: str) -> tuple[dict[str, Any], set[str]]:
+        """Returns {`_data_key`: `_describe_data`} of complete files, and the names of the parts.
+
+        Both are empty without a valid manifest, or if it does not name the parts (version 1.0.0).
+        """
         if not file_io.exists(path):
-            return {}
+            return {}, set()
         try:
-            return dict(file_io.read_json(path, "manifest")["data"])
+            manifest = file_io.read_json(path, "manifest")
+            data, parts = dict(manifest["data"]), manifest.get("parts")
+            return ({}, set()) if parts is None else (data, set(map(str, parts)))
         except (file_io.InputError, KeyError, TypeError, ValueError) as error:
             logging.warning("Not used: %s (%s)", path, error)
-            return {}
+            return {}, set()
 
     def _new_texts(
         self, blocks: Iterable[Texts]

@@ -146,6 +146,40 @@ def test_a_damaged_part_is_made_again(tmp_path, ending, caplog):
     check(cache, range(60))
 
 
+@pytest.mark.parametrize("endings", [["json"], ["bin"], ["bin", "json"]])
+def test_a_missing_part_is_made_again(tmp_path, endings, caplog):
+    paths = write(tmp_path / "train", range(60))
+    first = make_cache(tmp_path / "cache", part_bytes=400)
+    first.fill(paths, SPECS, Encoder(), 2)
+    parts = [name for name in file_io.listdir(first.folder) if name.endswith(".bin")]
+    last = parts[-1].split(".")[0]  # Another part may get its name.
+    for ending in endings:
+        file_io.remove(os.path.join(first.folder, f"{last}.{ending}"))
+    with pytest.raises(KeyboardInterrupt):
+        make_cache(tmp_path / "cache").fill(paths, SPECS, Encoder(ends_after=0), 2)
+    assert last in caplog.text and "computing it again" in caplog.text
+    cache, encoder = make_cache(tmp_path / "cache"), Encoder()
+    cache.fill(paths, SPECS, encoder, 2)
+    assert 0 < encoder.texts < 30
+    check(cache, range(60))
+
+
+def test_a_manifest_of_version_1_0_does_not_hide_a_missing_part(tmp_path):
+    paths = write(tmp_path / "train", range(60))
+    first = make_cache(tmp_path / "cache", part_bytes=400)
+    first.fill(paths, SPECS, Encoder(), 2)
+    manifest_path = os.path.join(first.folder, frozen_encoder.MANIFEST)
+    manifest = file_io.read_json(manifest_path, "manifest")
+    del manifest["parts"]
+    file_io.write_json(manifest_path, manifest)
+    file_io.remove(os.path.join(first.folder, "part-00000.json"))
+    cache, encoder = make_cache(tmp_path / "cache"), Encoder()
+    cache.fill(paths, SPECS, encoder, 2)
+    assert 0 < encoder.texts < 30
+    check(cache, range(60))
+    assert "parts" in file_io.read_json(manifest_path, "manifest")
+
+
 def test_too_little_room_is_said_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(file_io, "free_bytes", lambda folder: 1000)
     encoder, cache = Encoder(), make_cache(tmp_path / "cache")
