@@ -280,7 +280,11 @@ def is_blank(value: Any) -> bool:
     return value is None or value == [] or (isinstance(value, str) and not value.strip())
 
 
+def writable(text: str) -> str:
+    """Returns a text whose halves of surrogate pairs, which UTF-8 lacks, are U+FFFD."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def json_line(value: Any) -> str:
-    """Returns a line of jsonl; halves of surrogate pairs (no UTF-8 form) become U+FFFD."""
-    text = json.dumps(value, ensure_ascii=False)
-    return re.sub("[\ud800-\udfff]", "\ufffd", text) + "\n"
+    """Returns a line of jsonl in `writable` form."""
+    return writable(json.dumps(value, ensure_ascii=False)) + "\n"

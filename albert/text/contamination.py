@@ -5,7 +5,7 @@ than a run are only counted.
 
 Source: Brown et al., "Language Models are Few-Shot Learners" (2020), appendix C, which also uses
 runs of 13 words.
-Shapes: N words of a document, G runs of all evaluation sets, T their texts.
+Shapes: N words of a document, T texts of all evaluation sets, G their runs.
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ class Index:
     """Runs of words of evaluation sets.
 
     Attributes:
-      hashes: [G] uint64, rising; see `words.runs`.
-      text_of: [G] int32, number of a text that has the run.
+      hashes: [G] uint64, rising; see `words.runs`. A run is repeated for each text that has it.
+      text_of: [G] int32, number of the text that has the run.
       set_of: [T] int16, place of each text's set in `names`.
       starts: T begins of the texts.
       counts: {name: {"files", "texts", "short_texts", "runs"}}.
@@ -63,16 +63,20 @@ class Index:
         return content.hexdigest()
 
     def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (places [M], texts [M]): where runs begin in a document, and texts with them.
+        """Returns (places [M], texts [*]): where runs begin in a document, and all texts with them.
 
-        `hashes` are the `words.word_hashes` of the document.
+        The texts of each different run follow those of the run before it. `hashes` are the
+        `words.word_hashes` of the document.
         """
         runs = words.runs(hashes, RUN_WORDS)
         if not len(self.hashes) or not len(runs):
             return np.zeros(0, np.int64), np.zeros(0, np.int32)
-        nearest = np.minimum(np.searchsorted(self.hashes, runs), len(self.hashes) - 1)
-        places = np.flatnonzero(self.hashes[nearest] == runs)
-        return places, self.text_of[nearest[places]]
+        starts = np.minimum(np.searchsorted(self.hashes, runs), len(self.hashes) - 1)
+        places = np.flatnonzero(self.hashes[starts] == runs)
+        ends = np.searchsorted(self.hashes, runs[places], side="right")
+        groups = dict.fromkeys(zip(starts[places].tolist(), ends.tolist(), strict=True))
+        texts = [self.text_of[start:end] for start, end in groups]
+        return places, np.concatenate([np.zeros(0, np.int32), *texts])
 
 
 def build(names: Sequence[str], data_dir: str | None) -> Index:
@@ -86,24 +90,24 @@ def build(names: Sequence[str], data_dir: str | None) -> Index:
                 f"contamination={name}: expected one or more of {', '.join(SETS)}"
             )
         set_counts = counts[name] = dict.fromkeys(("files", "texts", "short_texts", "runs"), 0)
-        for path in _files(name, data_dir):
-            set_counts["files"] += 1
-            for text in dict.fromkeys(_texts(path)):
-                text_words = words.split(corpus_cleaning.UNSEEN.sub("", text))
-                set_counts["texts"] += 1
-                if len(text_words) < RUN_WORDS:
-                    set_counts["short_texts"] += 1
-                    continue
-                runs = words.runs(words.word_hashes(text_words), RUN_WORDS)
-                set_counts["runs"] += len(runs)
-                hash_chunks.append(runs)
-                text_chunks.append(np.full(len(runs), len(set_of), np.int32))
-                set_of.append(place)
-                starts.append(text[:_START])
+        paths = _files(name, data_dir)
+        set_counts["files"] = len(paths)
+        for text in dict.fromkeys(text for path in paths for text in _texts(path)):
+            text_words = words.split(corpus_cleaning.UNSEEN.sub("", text))
+            set_counts["texts"] += 1
+            if len(text_words) < RUN_WORDS:
+                set_counts["short_texts"] += 1
+                continue
+            runs = words.runs(words.word_hashes(text_words), RUN_WORDS)
+            set_counts["runs"] += len(runs)
+            hash_chunks.append(np.unique(runs))
+            text_chunks.append(np.full(len(hash_chunks[-1]), len(set_of), np.int32))
+            set_of.append(place)
+            starts.append(text[:_START])
     hashes = np.concatenate([np.zeros(0, np.uint64), *hash_chunks])
-    hashes, first = np.unique(hashes, return_index=True)
-    text_of = np.concatenate([np.zeros(0, np.int32), *text_chunks])[first]
-    return Index(hashes, text_of, np.array(set_of, np.int16), starts, tuple(names), counts)
+    order = np.argsort(hashes, kind="stable")
+    text_of = np.concatenate([np.zeros(0, np.int32), *text_chunks])[order]
+    return Index(hashes[order], text_of, np.array(set_of, np.int16), starts, tuple(names), counts)
 
 
 def _files(name: str, data_dir: str | None) -> list[str]:

@@ -13,7 +13,6 @@ import functools
 import itertools
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
 from typing import IO
@@ -40,7 +39,6 @@ _WITH_RULES = frozenset(
     .split()
 )  # fmt: skip
 _LANGUAGE_CODE = re.compile("[a-z]{2,3}")
-_LAST_MARK = 0x1FFFF  # Later marks only select variants of characters.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,10 +246,7 @@ def _texts(
 @functools.cache
 def _non_letters() -> re.Pattern[str]:
     """Matches a character that is neither a letter, nor a mark on one, nor a space."""
-    marks = "".join(
-        chr(code) for code in range(_LAST_MARK + 1) if unicodedata.category(chr(code))[0] == "M"
-    )
-    return re.compile(rf"[^\w\s{re.escape(marks)}]|[\d_]")
+    return re.compile(rf"[^\w\s{words.marks()}]|[\d_]")
 
 
 def letter_fraction(text: str) -> float:

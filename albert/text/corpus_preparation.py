@@ -20,10 +20,10 @@ from typing import IO, Any
 import numpy as np
 from absl import logging
 
-from albert.io import file_io, locks, processes, progress
+from albert.io import file_io, json_shapes, locks, processes, progress, tables
 from albert.text import contamination, corpus_cleaning, duplicates, words
 
-VERSION = 2
+VERSION = 3
 REPORT = "report.json"
 # Not .txt: it is next to the corpus, which the next commands read as `*.txt`.
 REPORT_TEXT = "report.log"
@@ -84,8 +84,10 @@ def prepare(
     """
     if file_io.is_remote(output_dir):
         raise file_io.InputError(f"output_dir={output_dir}: expected a local folder")
+    for path in input_paths:  # The notes and the report name it.
+        json_shapes.check_text(path, f"input_file={path!r}")
     names = file_io.listdir(output_dir) if file_io.exists(output_dir) else []
-    if others := [name for name in names if name != _UNFINISHED]:
+    if others := [n for n in names if n != _UNFINISHED and not file_io.is_temporary_folder(n)]:
         raise file_io.InputError(
             f"output_dir={output_dir} has {others[0]} and {len(others) - 1} other file(s); "
             "expected an empty or new folder"
@@ -505,7 +507,7 @@ def _contamination_report(
     with file_io.open_file(path, "w") as file:
         for row in documents.overlaps():
             texts[row["set"]].add(row["text"])
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(tables.json_line(row))
     sets = {name: {**index.counts[name], "texts_found": len(texts[name])} for name in index.names}
     return {"sets": sets, **_select(counts, "contaminated_documents", "overlapping_sentences")}
 

@@ -29,6 +29,7 @@ _PAIRS_AT_A_TIME = 1 << 14
 _ROWS_AT_A_TIME = 1 << 16  # of signatures
 _HALF, _LOW_HALF = 32, 2**32 - 1  # of a pair of places in 64 bits; two billion are enough
 _SEED = 1  # of the signatures' hashes
+_NO_MINIMUM = 2**32 - 1  # each hash of a document without words
 
 
 def _datasketch() -> Any:
@@ -117,6 +118,11 @@ class Signatures:
         for start in range(0, len(columns), _ROWS_AT_A_TIME):
             yield words.row_hashes(columns[start : start + _ROWS_AT_A_TIME].astype(np.uint64))
 
+    def without_words(self) -> np.ndarray:
+        """Returns [D] booleans: the document has no word."""
+        # That another document has this hash twice is less probable than that two runs are alike.
+        return (self._table[:, :2] == _NO_MINIMUM).all(axis=1)
+
     def similarities(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Estimates the [*] similarity of documents at places `first` with those at `second`."""
         result = np.zeros(len(first))
@@ -127,13 +133,13 @@ class Signatures:
 
 
 def near_duplicates(signatures: Signatures, threshold: float, removed: np.ndarray) -> np.ndarray:
-    """Returns [D] booleans: an earlier document that stays is nearly equal.
+    """Returns [D] booleans: an earlier document that stays is nearly equal; not without words.
 
     Args:
       threshold: minimum similarity, from 0 to 1.
       removed: [D] booleans, documents that do not stay and are not compared.
     """
-    pairs = _candidates(signatures, threshold, removed)
+    pairs = _candidates(signatures, threshold, removed | signatures.without_words())
     alike = signatures.similarities(pairs >> _HALF, pairs & _LOW_HALF) >= threshold
     pairs = pairs[alike]
     # Sorted by the later document, so that it is already known whether the earlier one stays.

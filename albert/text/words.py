@@ -12,14 +12,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_WIDE = "\u2e80-\u9fff\uf900-\ufaff"  # from CJK radicals to ideographs, kana among them
-_WORD = re.compile(rf"(?=\w)[{_WIDE}]|[^\W_{_WIDE}]+")
+# Scripts without blanks between words, of which each character is a word: Thai and Lao, Burmese,
+# Khmer, and from CJK radicals to ideographs, kana among them.
+_WITHOUT_BLANKS = (
+    "\u0e00-\u0eff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
+)
+_LAST_MARK = 0x1FFFF  # Later marks only select variants of characters.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with random-like bits: 2**64 / golden ratio
 
 
+@functools.cache
+def marks() -> str:
+    """Returns all marks on letters, such as vowel signs, which are no letters for `re`."""
+    codes = range(_LAST_MARK + 1)
+    return "".join(chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M")
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    # The first mark is U+0300. The search among all marks is slow, so most characters do without.
+    letters, mark = rf"[^\W_{_WITHOUT_BLANKS}]", rf"(?![\0-\u02ff])[{marks()}]"
+    return re.compile(rf"{letters}+(?:{mark}{letters}*)*|(?=\w)[{_WITHOUT_BLANKS}](?:{mark})*")
+
+
 def split(text: str) -> list[str]:
-    """Returns the words of a text, in order, in the form NFKC and lower case."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    """Returns the words of a text, in order, in lower case and the form NFKC."""
+    lower = unicodedata.normalize("NFKC", text).lower()  # which may lose that form
+    return _word().findall(unicodedata.normalize("NFKC", lower))
 
 
 def text_hash(text: str) -> int:

@@ -21,6 +21,13 @@ def write_table(folder, labels, found, names=()):
     return predictions.read_file(*paths, tables.Columns())
 
 
+def test_texts_can_be_written(tmp_path):
+    (tmp_path / "labels.jsonl").write_text('{"text": "half \\ud800", "label": "no"}\n')
+    (tmp_path / "found.jsonl").write_text('{"id": "0", "prediction": "no", "probability_no": 1}\n')
+    paths = (str(tmp_path / name) for name in ("found.jsonl", "labels.jsonl"))
+    assert predictions.read_file(*paths, tables.Columns()).texts == {"0": "half \ufffd"}
+
+
 @pytest.mark.parametrize("names", [("no", "yes"), ("a", "b", "c")])
 def test_metrics_of_classes_are_those_of_the_evaluation(names, tmp_path):
     rng = np.random.default_rng(1)

@@ -44,8 +44,8 @@ def test_texts_of_all_sets_are_found(data_dir):
     for number, name in enumerate(index.names):
         places, texts = find(index, f"Before, that: {LONG.upper()}, «{name}» after")
         assert places.tolist() == [2, 3, 4]
-        # What several sets have counts for one of them.
-        assert index.set_of[texts].tolist()[-1] == number
+        # Two runs are in a text of each set, one in this set alone.
+        assert index.set_of[texts].tolist() == [0, 1, 2, 0, 1, 2, number]
         assert index.starts[texts[-1]].startswith("one two")
     # Another form of Unicode, and characters without width, which the corpus never has.
     for text in (FRENCH, unicodedata.normalize("NFD", FRENCH), FRENCH.upper()):
@@ -53,6 +53,17 @@ def test_texts_of_all_sets_are_found(data_dir):
         assert places.tolist() == [0] and index.starts[texts[0]].startswith("Fran")
     places, texts = find(index, "x " * 13)
     assert places.tolist() == [0] and index.names[index.set_of[texts[0]]] == "race"
+
+
+def test_a_text_counts_once_in_each_set_that_has_it(data_dir):
+    (data_dir / "squad/dev-v1.1.json").write_text(json.dumps([f"{LONG} glue", LONG]))
+    (data_dir / "squad/dev-v2.0.json").write_text(json.dumps([f"{LONG} glue", f"{LONG} two"]))
+    index = contamination.build(("glue", "squad"), data_dir)
+    assert index.counts["squad"] == {"files": 2, "texts": 3, "short_texts": 0, "runs": 3 + 2 + 3}
+    places, texts = find(index, f"{LONG} glue. {LONG}")
+    assert places.tolist() == [0, 1, 2, 15, 16]
+    assert set(texts.tolist()) == {0, 1, 2, 3}
+    assert index.set_of.tolist() == [0, 1, 1, 1]
 
 
 def test_what_is_not_found(data_dir):

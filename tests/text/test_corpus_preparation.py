@@ -151,6 +151,25 @@ def test_leaks_are_only_reported_if_asked(leaks, tmp_path):
     assert "evaluation sets: 60 documents overlap in 60 sentences\n    glue: 60 of 100" in text
 
 
+def test_a_leak_counts_for_each_set_that_has_it(tmp_path):
+    leak = sentence(random.Random(4), 20)
+    for name, content in (("glue/RTE/dev.tsv", leak), ("squad/dev-v1.1.json", json.dumps([leak]))):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(content)
+    half = json.dumps([leak, f"\ud800 {leak}"])  # escaped: half of a surrogate pair
+    (tmp_path / "squad" / "dev-v2.0.json").write_text(half)
+    path = write(tmp_path / "a.txt", [[*document(random.Random(5)), leak]])
+    preparation = Preparation(SENTENCES, 0, contamination=("glue", "squad"), data_dir=str(tmp_path))
+    report = prepare([path], tmp_path / "out", preparation)
+    assert report["left_out"]["contaminated_sentences"] == 1
+    sets = report["contamination"]["sets"]
+    assert (sets["glue"]["texts_found"], sets["glue"]["texts"]) == (1, 1)
+    assert (sets["squad"]["texts_found"], sets["squad"]["texts"]) == (2, 2)
+    rows = (tmp_path / "out" / "contamination.jsonl").read_text("utf-8").splitlines()
+    begins = [json.loads(row)["begins"] for row in rows]
+    assert begins == [leak[:80], leak[:80], f"\ufffd {leak}"[:80]]
+
+
 def test_a_run_of_words_over_several_sentences(tmp_path):
     rng = random.Random(3)
     (tmp_path / "squad").mkdir()
@@ -292,6 +311,22 @@ def test_half_a_surrogate_pair_is_removed(tmp_path):
     report = prepare([str(tmp_path / "a.jsonl")], tmp_path / "out")
     assert written(tmp_path / "out") == [["One two three four five six."]]
     assert report["left_out"]["unseen_characters"] == 1
+
+
+def test_a_run_that_was_killed_while_it_wrote_resumes(tmp_path):
+    path = write(tmp_path / "a.txt", [document(random.Random(10))])
+    (tmp_path / "out").mkdir()
+    code = (
+        "import os, signal, sys\n"
+        "from albert.io import file_io\n"
+        "with file_io.atomic_folder(sys.argv[1], 'report.json'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], cwd=ROOT)
+    (left,) = os.listdir(tmp_path / "out")
+    assert left.startswith(".new.tmp-")
+    prepare([path], tmp_path / "out")
+    assert sorted(os.listdir(tmp_path / "out")) == ["corpus-00000.txt", "report.json", "report.log"]
 
 
 KILLED = """
@@ -454,6 +489,13 @@ def test_more_files_than_may_be_open(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert report["left_out"]["near_duplicates"] == count - 1
     assert written(tmp_path / "out") == [[*text, "Number 0 ends."]]
+
+
+def test_a_name_that_is_not_utf_8_is_refused_before_any_work(tmp_path):
+    path = write(tmp_path / "a\udcff.txt", [document(random.Random(7))])
+    with pytest.raises(file_io.InputError, match=r"input_file='.*a\\udcff.txt' holds invalid text"):
+        prepare([path], tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

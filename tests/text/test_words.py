@@ -14,6 +14,33 @@ def test_words_of_several_scripts():
     assert words.split(" … ") == []
 
 
+def test_marks_belong_to_their_words():
+    for text in (
+        "हिन्दी में लिखा हुआ दस्तावेज़",
+        "தமிழ் மொழி எழுத்து",
+        "বাংলা ভাষা",
+        "كِتَابٌ جَدِيدٌ",
+        "ọ̀rọ̀ yorùbá ṣẹ́",
+    ):
+        assert words.split(f"«{text}!»") == unicodedata.normalize("NFKC", text).split()
+    assert words.split("a \u0301 b") == ["a", "b"]  # a mark without a letter
+
+
+def test_lower_case_is_normal():
+    assert words.split("İstanbul İzmir İnsan İyi İş İki") == [
+        f"i\u0307{rest}" for rest in ("stanbul", "zmir", "nsan", "yi", "ş", "ki")
+    ]
+    assert words.split("J\u030c") == words.split("\u01f0") == ["\u01f0"]
+
+
+def test_characters_are_words_in_scripts_without_blanks():
+    assert words.split("ภาษาที่ดี") == ["ภ", "า", "ษ", "า", "ที่", "ดี"]
+    assert words.split("ພາສາ") == ["ພ", "າ", "ສ", "າ"]
+    assert words.split("ខ្មែរ") == ["ខ្", "មែ", "រ"]
+    assert words.split("မြန်မာ") == ["မြ", "န်", "မာ"]
+    assert words.split("བོད་སྐད") == ["བོད", "སྐད"]  # Tibetan has points between syllables.
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
 def test_all_forms_of_unicode_are_the_same_words(form):
     text = "Beyoncé, Irène İpek 각하 ガ हिन्दी"
