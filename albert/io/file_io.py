@@ -477,17 +477,6 @@ def check_folder_of(path: str | None, flag: str) -> None:
         raise InputError(f"{flag}={path}: the folder {folder} does not exist")
 
 
-_NEW = ".new"  # begin of the name of a temporary folder inside an existing one
-
-
-def is_temporary_folder(name: str) -> bool:
-    """Returns whether a name inside a folder is that of files that `atomic_folder` has not moved.
-
-    They are of a running process, or left by a killed one.
-    """
-    return name.startswith(f"{_NEW}.tmp-")
-
-
 @contextlib.contextmanager
 def atomic_folder(path: str, last: str) -> Iterator[str]:
     """Makes a temporary folder, whose files move to the folder `path` only if the block succeeds.
@@ -503,7 +492,7 @@ def atomic_folder(path: str, last: str) -> Iterator[str]:
     # Inside an existing folder, which may be its own file system. Hidden, so that nothing mistakes
     # it for the finished folder if the process is killed.
     hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}")
-    temporary = temporary_name(hidden if new else os.path.join(path, _NEW))
+    temporary = temporary_name(hidden if new else os.path.join(path, ".new"))
     make_dirs(temporary)
     try:
         yield temporary

@@ -87,7 +87,7 @@ def prepare(
     for path in input_paths:  # The notes and the report name it.
         json_shapes.check_text(path, f"input_file={path!r}")
     names = file_io.listdir(output_dir) if file_io.exists(output_dir) else []
-    if others := [n for n in names if n != _UNFINISHED and not file_io.is_temporary_folder(n)]:
+    if others := [n for n in names if n != _UNFINISHED and not file_io.is_temporary(n)]:
         raise file_io.InputError(
             f"output_dir={output_dir} has {others[0]} and {len(others) - 1} other file(s); "
             "expected an empty or new folder"
