@@ -11,6 +11,7 @@ from absl import flags, logging
 
 from albert.cli import app, model_settings, options, path_flags
 from albert.experiments import blimp
+from albert.io import file_io
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ def main(values: flags.FlagValues) -> None:
 
     source = settings.model.find()
     sources.check_weights(source, settings.model.from_scratch)
+    if settings.output_dir:
+        file_io.make_dirs(settings.output_dir)  # fails before the pairs are scored, not after it
     scorer = sentence_scores.load(source, settings.batch_size)
     result = blimp.measure(paradigms, scorer.score)
     print("\n".join(result.table()), flush=True)

@@ -136,6 +136,11 @@ def test_mistakes_are_named(tmp_path, run_script):
     )
     with pytest.raises(file_io.InputError, match="1 to 6 tokens.* found 9 in 'the bread"):
         run_script(run_blimp, **flags, init_checkpoint=tmp_path / "short")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(file_io.InputError, match="cannot make the folder .*file"):  # not the tokens
+        run_script(
+            run_blimp, **flags, init_checkpoint=tmp_path / "short", output_dir=tmp_path / "file"
+        )
     with pytest.raises(file_io.InputError, match="no weights: give --init_checkpoint"):
         run_script(
             run_blimp, **flags, spm_model_file=builders.SPM,
