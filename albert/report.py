@@ -107,6 +107,7 @@ def make_page(settings: Settings) -> str:
 def main(values: flags.FlagValues) -> None:
     settings = options.read(Settings, values)
     report.check_installed()
+    file_io.check_folder_of(settings.output, "--output")
     page = make_page(settings)
     file_io.write_text(settings.output, page)
     size = f"{len(page.encode()) / 1024:.0f} KiB"

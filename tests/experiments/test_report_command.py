@@ -827,6 +827,13 @@ def test_a_missing_folder_is_named(tmp_path):
         write_report(tmp_path, f"--runs={tmp_path}/none")
 
 
+def test_a_missing_folder_of_the_page_is_named_before_any_reading(tmp_path):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    with pytest.raises(file_io.InputError, match="^--output=.*: the folder .*/no does not exist"):
+        command_lines.run(report, f"--output={tmp_path}/no/x.html", f"--runs={tmp_path}/none")
+
+
 @pytest.mark.parametrize("library", ["matplotlib", "jinja2"])
 def test_a_missing_library_is_named(library, monkeypatch):
     pytest.importorskip("matplotlib")
