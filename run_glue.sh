@@ -164,9 +164,11 @@ stop_on_signals
 run_watched "$PYTHON" -m albert.run_sweep --script=run_classifier --output_dir="$OUTPUT_DIR" \
   --python="$PYTHON" --retry_failed --trials="$trials" ${seeds:+--seeds="$seeds"} </dev/null || state=$?
 trap '' INT TERM HUP
-"$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" \
-  ${BASELINE:+--baseline="$BASELINE"} || exit
-echo "Written to $OUTPUT_DIR/results.md and $OUTPUT_DIR/results.json"
+if [[ -f $OUTPUT_DIR/sweep.json ]]; then
+  "$PYTHON" -m albert.glue_report --output_dir="$OUTPUT_DIR" --tasks="${TASKS// /,}" \
+    ${BASELINE:+--baseline="$BASELINE"} || exit
+  echo "Written to $OUTPUT_DIR/results.md and $OUTPUT_DIR/results.json"
+fi
 if [[ ${#without_test_data[@]} -gt 0 ]]; then
   echo "Without test data, so without submit_results.tsv: ${without_test_data[*]}"
 fi

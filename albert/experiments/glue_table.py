@@ -113,8 +113,16 @@ def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
 
 
 def _rows(sweep_dir: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Reads the rows of tasks of a sweep, one `read_task` each; `names`: names of the tasks."""
-    trials = sweep_journal.read(sweep_dir)[1] if sweep_journal.is_sweep(sweep_dir) else []
+    """Reads the rows of tasks of a sweep, one `read_task` each; `names`: names of the tasks.
+
+    Raises file_io.InputError if the folder is none of a sweep, or a name is neither that of a task
+    of GLUE nor of the sweep.
+    """
+    trials = sweep_journal.read(sweep_dir)[1]
+    own = {name for trial in trials for name in (trial.name, os.path.dirname(trial.name))}
+    for name in names:
+        if name not in own:
+            glue.get_task(name)
     return [read_task(sweep_dir, name, trials) for name in names]
 
 

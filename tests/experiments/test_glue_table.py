@@ -8,10 +8,11 @@ import sys
 import pytest
 import scipy.stats
 
+from albert import glue_report
 from albert.experiments import glue_table, sweep_journal, sweep_plan
 from albert.io import file_io
 from albert.training import results
-from tests.support import run_folders
+from tests.support import command_lines, run_folders
 
 SCORES = {1: 0.70, 2: 0.75, 3: 0.71}
 
@@ -128,3 +129,15 @@ def test_a_baseline_without_the_tasks_is_refused(folder, tmp_path):
     other = write_sweep(tmp_path / "other", {"CoLA": {1: 0.1, 2: 0.2}})
     with pytest.raises(file_io.InputError, match="other: expected scores over seeds of RTE .*CoLA"):
         glue_table.summarize(folder, ["RTE", "CoLA"], baseline=other)
+
+
+def test_a_folder_that_is_no_sweep_and_unknown_tasks_are_refused(folder, tmp_path):
+    (tmp_path / "other").mkdir()
+    for name in ("other", "typo"):
+        with pytest.raises(file_io.InputError, match=f"{name}/sweep.json"):
+            command_lines.run(glue_report, f"--output_dir={tmp_path / name}", "--tasks=RTE")
+    with pytest.raises(file_io.InputError, match="SST: expected one of .* did you mean sst-2"):
+        command_lines.run(glue_report, f"--output_dir={folder}", "--tasks=RTE,SST")
+    assert not list(tmp_path.glob("**/results.*"))
+    command_lines.run(glue_report, f"--output_dir={folder}", "--tasks=RTE,SST-2")
+    assert "not run" in (tmp_path / "results.md").read_text()
