@@ -107,3 +107,12 @@ def export_mismatch(folder: str, name: str | None = None) -> str | None:
         raise
     except file_io.InputError as error:
         return str(error)
+
+
+def check_export(folder: str, name: str) -> None:
+    """Refuses a file of an exported model that differs from its manifest; see `export_mismatch`."""
+    if mismatch := export_mismatch(folder, name):
+        raise file_io.InputError(
+            f"{folder}/{name} has changed since its export: {mismatch}; export it again, or delete "
+            f"{NAME} if another program changed it on purpose"
+        )

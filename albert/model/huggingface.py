@@ -332,11 +332,7 @@ def _read_file(path: str) -> dict[str, np.ndarray]:
         raise file_io.InputError(f"{path} is damaged or not a safetensors file: {error}") from error
     # The format has no checksums; a folder exported by this package has a manifest.
     folder, name = os.path.split(path)
-    if mismatch := manifests.export_mismatch(folder or ".", name):
-        raise file_io.InputError(
-            f"{path} has changed since its export: {mismatch}; export it again, or delete "
-            f"{manifests.NAME} if another program changed it on purpose"
-        )
+    manifests.check_export(folder or ".", name)
     return {name: _to_float32(path, name, tensor) for name, tensor in tensors}
 
 

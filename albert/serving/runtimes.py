@@ -11,7 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
-from albert.io import file_io, requirements
+from albert.io import file_io, manifests, requirements
 from albert.model import batching
 from albert.serving import serving_folder
 
@@ -151,6 +151,8 @@ def load(
         )
     entry = RUNTIMES[name]
     module = module_of(name)
+    # The formats of single files have no checksums.
+    manifests.check_export(folder.path, serving_folder.MODEL_FILES[folder.format])
     try:
         score = entry.load(module, folder, threads)
     except Exception as error:  # each runtime raises its own types

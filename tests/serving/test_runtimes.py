@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert.export import onnx_export
-from albert.io import file_io
+from albert.io import file_io, manifests
 from albert.serving import runtimes, serving_folder
 from albert.tasks import glue
 from albert.tasks.squad import task as squad_task
@@ -38,8 +38,22 @@ def test_each_format_has_its_runtime(tmp_path):
         np.testing.assert_allclose(found[0][name], found[1][name], atol=1e-6)
     with pytest.raises(file_io.InputError, match="runtime=litert: .* which onnxruntime or openv"):
         runtimes.load(folder, "litert")
-    with open(folder.model_file, "r+b") as file:
-        file.truncate(100)
+
+
+def test_damaged_models_are_named(tmp_path):
+    folder = write(tmp_path, glue.KIND)
+    content = bytearray(file_io.read_bytes(folder.model_file, "model"))
+    content[len(content) // 2] ^= 1
+    file_io.write_bytes(folder.model_file, bytes(content))
+    message = r"out/model\.onnx has changed since its export: .* has the SHA-256 .*export it again"
+    for runtime in ("onnxruntime", "openvino"):
+        pytest.importorskip(runtime)
+        with pytest.raises(file_io.InputError, match=message):
+            runtimes.load(folder, runtime)
+    file_io.write_bytes(folder.model_file, bytes(content[:100]))
+    with pytest.raises(file_io.InputError, match=r"model\.onnx has 100 bytes, "):
+        runtimes.load(folder)
+    file_io.remove(f"{folder.path}/{manifests.NAME}")
     with pytest.raises(file_io.InputError, match=r"onnxruntime cannot load .*model\.onnx: "):
         runtimes.load(folder)
 
