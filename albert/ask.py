@@ -18,7 +18,7 @@ from albert.serving import answer_text
 
 if TYPE_CHECKING:
     from albert.serving.inference import FoundModel
-    from albert.serving.question_predictor import Answerer
+    from albert.serving.question_predictor import Answerer, Question
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,11 +134,17 @@ def answer_file(
 
     `context` is the text of questions without one; None: each must have its own.
     """
+    from albert.io import tables
+
     output = file_io.atomic_writer_or_stdout(settings.output_file)
     with file_io.open_input(input_file, "input_file", "rb") as lines, output as file:
-        questions = answerer.read_lines(
-            lines, input_file, context=context, num_answers=settings.num_answers
-        )
+
+        def read() -> "Iterator[Question]":
+            return answerer.read_lines(
+                lines, input_file, context=context, num_answers=settings.num_answers
+            )
+
+        questions = tables.read_checked(read, lines, answerer.check)
         answerer.write(file, "jsonl", answerer.predict(questions))
 
 

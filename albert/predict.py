@@ -13,7 +13,7 @@ import functools
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
@@ -162,6 +162,8 @@ def answer(
     output_format: str,
 ) -> None:
     """Reads the input in one format, and writes its predictions in the other."""
+    from albert.io import tables
+
     columns = given_columns(settings, input_format)
     write: Callable = predictor.write
     seen: collections.deque[Any] = collections.deque()
@@ -187,8 +189,7 @@ def answer(
 
         with _remedy_named():
             if settings.output_file:
-                examples = _checked(read, lines if settings.input_file else None)
-                results = predict(examples)
+                results = predict(tables.read_checked(read, lines))
                 with file_io.atomic_writer(settings.output_file) as file:
                     write(file, output_format, results)
             else:
@@ -202,18 +203,6 @@ def answer(
                 )
             for mistake in mistakes:
                 raise mistake
-
-
-def _checked(read: Callable[[], Iterator[Any]], file: IO[bytes] | None) -> Iterator[Any]:
-    """Returns the examples after all were read, so that a mistake is found before long work.
-
-    Reads `file` twice, by two calls of `read`; if it is None, the examples are kept in memory.
-    """
-    if file is None:
-        return iter(list(read()))
-    collections.deque(read(), maxlen=0)
-    file.seek(0)
-    return read()
 
 
 def _kept_in(seen: collections.deque[Any], examples: Iterator[Any]) -> Iterator[Any]:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import IO, Any, TypeGuard, TypeVar
 
 from albert.io import file_io
 
@@ -209,6 +209,28 @@ def each(
             skipped.append(place)
             continue
         yield item
+
+
+def read_checked(
+    read: Callable[[], Iterator[_Made]],
+    file: IO[bytes],
+    check: Callable[[_Made], object] = lambda row: None,
+) -> Iterator[_Made]:
+    """Returns rows after all were read, so that a mistake is found before long work.
+
+    Reads `file` twice, by two calls of `read`; the rows of a pipe are kept in memory.
+
+    Args:
+      check: raises an error for a row that cannot be used.
+    """
+    start = file.tell() if file.seekable() else None
+    rows = list(read()) if start is None else read()
+    for row in rows:
+        check(row)
+    if start is None:
+        return iter(rows)
+    file.seek(start)
+    return read()
 
 
 def value_of(row: Mapping[Any, Any], column: str | int, flag: str, place: str) -> Any:

@@ -123,6 +123,10 @@ class Answerer(Predictor[Question, Asked, Reply]):
         self._warn_if_cut(question, "")
         return reply
 
+    def check(self, question: Question) -> None:
+        """Rejects an empty question, and a text that cannot be searched."""
+        self._windows_of(_example(question), question.place)
+
     def predict(
         self, questions: Iterable[Question], batch_size: int = BATCH_SIZE, batches_ahead: int = 4
     ) -> Iterator[Reply]:
@@ -132,8 +136,11 @@ class Answerer(Predictor[Question, Asked, Reply]):
     def _encode(self, examples: Sequence[Question]) -> tuple[Arrays, Asked]:
         asked = []
         for question in examples:
-            example = squad_features.SquadExample("question", question.question, question.context)
-            asked.append((example, self._windows_of(example, question.place)))
+            example = _example(question)
+            windows = self._windows_of(example, question.place)
+            if question.place:  # not for those of a server's clients, whose replies say it
+                self._warn_if_cut(question.question, f"{question.place}: ")
+            asked.append((example, windows))
         return _inputs([window for _, windows in asked for window in windows]), asked
 
     def _scores(self, outputs: Arrays, inputs: Arrays) -> Arrays:
@@ -229,8 +236,6 @@ class Answerer(Predictor[Question, Asked, Reply]):
         at = f"{place}: " if place else ""
         if not example.question_text.strip():
             raise file_io.InputError(f"{at}the question is empty")
-        if place:  # not for those of a server's clients, whose replies say it
-            self._warn_if_cut(example.question_text, at)
         (windows,) = self._featurizer.batch([example], [0])
         if isinstance(windows, str):
             remedy = "; remove what is no text, or give parts of it"
@@ -275,6 +280,10 @@ class Answerer(Predictor[Question, Asked, Reply]):
         )
         null_odds = squad_answers.find_null_odds([example], windows, results)
         return Reply(question, answers, null_odds[example.qas_id], self._threshold, is_cut)
+
+
+def _example(question: Question) -> squad_features.SquadExample:
+    return squad_features.SquadExample("question", question.question, question.context)
 
 
 def _inputs(windows: Sequence[squad_features.SquadFeatures]) -> Arrays:

@@ -252,6 +252,24 @@ def test_bad_lines_are_named(folders, tmp_path, run_script, line, message):
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[]", r"in\.jsonl line 100: expected a JSON object"),
+        ('{"question": "Who?", "context": "\\u200b"}', "line 100: the text cannot be searched"),
+    ],
+)
+def test_a_file_is_checked_before_long_work(folders, tmp_path, capsys, line, message):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"question": "Who?", "context": "The cook."}\n' * 99 + f"{line}\n")
+    answerer, batches = predictors.Answerer(folders[squad_task.V1]), []
+    answerer.infer = batches.append
+    settings = ask.Settings(model_dir=folders[squad_task.V1], input_file=str(path))
+    with pytest.raises(file_io.InputError, match=message):
+        ask.answer_file(settings, str(path), answerer, None)
+    assert not batches and not capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", squad_task.KINDS)
 def test_a_question_of_a_file(folders, tmp_path, run_script, capsys, kind):

@@ -156,3 +156,18 @@ def test_spellings_of_a_whole_number_are_one_label():
     assert tables.match_label("0.0", ("1", "0")) == "0"
     assert tables.match_label("0", ("b", "0.0")) == "0.0"
     assert tables.match_label("2", ("1", "0")) is None
+
+
+@pytest.mark.parametrize("is_seekable", [True, False])
+def test_rows_are_checked_before_the_first_is_used(is_seekable):
+    class File(io.BytesIO):
+        def seekable(self):
+            return is_seekable
+
+    file, checked = File(b"no row\na\nb\n"), []
+    file.readline()
+    rows = tables.read_checked(lambda: (line.strip() for line in file), file, checked.append)
+    assert checked == [b"a", b"b"] and list(rows) == [b"a", b"b"]
+    file = File(b"{}\n[")
+    with pytest.raises(file_io.InputError, match="data line 2"):
+        tables.read_checked(lambda: tables.read_rows(file, "data", "jsonl"), file)
