@@ -13,8 +13,6 @@ from albert.io import file_io
 from albert.model import layers, model_folder
 from albert.serving import trained_model
 from albert.tasks import custom, kinds
-from albert.tasks.squad import answers as squad_answers
-from albert.tasks.squad import task as squad_task
 from albert.text import tokenization, wordpiece
 
 
@@ -43,12 +41,7 @@ class ExportedModel(tf.Module):
     def __call__(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps int32 tensors [B, S], in the order of `inputs`, to {name: tensor} of `outputs`."""
         features = dict(zip(self.inputs, inputs, strict=True))
-        outputs = self.model(features, training=False)
-        if self.kind == squad_task.V1:
-            is_real = features["input_mask"] > 0
-            impossible = squad_answers.NO_LOGIT
-            outputs = {n: tf.where(is_real, outputs[n], impossible) for n in self.outputs}
-        return {name: outputs[name] for name in self.outputs}
+        return trained_model.compute_outputs(self.model, self.kind, features)
 
     def function(
         self, batch_size: int | None = None, seq_length: int | None = None

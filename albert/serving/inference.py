@@ -28,8 +28,7 @@ class FoundModel:
     def load(self, runtime: str = "auto", threads: int | None = None) -> batching.Infer:
         """Loads the model as a function; `runtime` and `threads` are for serving folders.
 
-        For the function see `runtimes.load`. Scores of SQuAD 1.1 from a training folder are
-        undefined at padding.
+        For the function see `runtimes.load`.
 
         Args:
           runtime: key of `runtimes.RUNTIMES`, or "auto" for the first that runs the format.

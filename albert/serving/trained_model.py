@@ -1,5 +1,7 @@
 """Loads a fine-tuned model from the folder of its training and computes with TensorFlow."""
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 from albert.model import (
@@ -12,6 +14,8 @@ from albert.model import (
     prepared_weights,
 )
 from albert.tasks import kinds
+from albert.tasks.squad import answers as squad_answers
+from albert.tasks.squad import task as squad_task
 
 
 def make_model(
@@ -31,6 +35,21 @@ def restored_model(
     return model
 
 
+def compute_outputs(
+    model: heads.Model, kind: str, features: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Computes the outputs of a kind of model, see `kinds.Kind`, from tensors [B, S] by name.
+
+    Logits of SQuAD 1.1 are `squad_answers.NO_LOGIT` at padding.
+    """
+    outputs = model(features, training=False)
+    outputs = {name: outputs[name] for name in kinds.KINDS[kind].outputs}
+    if kind != squad_task.V1:
+        return outputs
+    is_real, impossible = features["input_mask"] > 0, squad_answers.NO_LOGIT
+    return {name: tf.where(is_real, x, impossible) for name, x in outputs.items()}
+
+
 def from_training_folder(
     folder: model_folder.ModelFolder, precision: str = "float32"
 ) -> batching.Infer:
@@ -42,8 +61,7 @@ def from_training_folder(
     model = restored_model(folder, layers.Compute(precision, kind.skip_padding))
 
     def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        outputs = model(features, training=False)
-        return {name: outputs[name] for name in kind.outputs}
+        return compute_outputs(model, folder.kind, features)
 
     ready = prepared_weights.CompiledModel(model, compute, kind.inputs)
     return lambda features: ready({name: features[name] for name in kind.inputs})

@@ -1,5 +1,6 @@
 """Every kind of model behind one function: the answers of its predictor, whatever is in a text."""
 
+import importlib.util
 import json
 
 import numpy as np
@@ -259,6 +260,20 @@ def test_ids_are_answered_with_the_outputs_of_the_file(tmp_path, kind):
     limits = model.ids.limits
     assert limits["input_ids"] == trained.config.vocab_size and limits["input_mask"] == 2
     assert model.ids.max_length == trained.config.max_position_embeddings
+
+
+def test_logits_at_padding_are_those_of_exported_models(tmp_path):
+    (tmp_path / "run").mkdir()
+    trained = serving_samples.trained_in(tmp_path / "run", squad_task.V1)
+    given = serving_samples.features(squad_task.V1, 2, 8)
+    (found,) = served_model.load(trained.path).answer([requests.Ids(given)])
+    for values in found.values():
+        assert ((values == np.float32(-1e30)) == (given["input_mask"] == 0)).all()
+    if importlib.util.find_spec("onnxruntime"):
+        serving_export.export(trained.path, str(tmp_path / "onnx"), "onnx")
+        (other,) = served_model.load(str(tmp_path / "onnx")).answer([requests.Ids(given)])
+        for name, values in other.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4)
 
 
 def test_outputs_of_ids_that_are_not_finite_are_no_answers(tmp_path):
