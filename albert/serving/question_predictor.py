@@ -274,12 +274,19 @@ class Answerer(Predictor[Question, Asked, Reply]):
         is_cut = self._length_of(example.question_text) > settings.max_query_length
         if self._threshold is None:
             (answers,) = squad_answers.best_answers_v1([example], windows, results, *limits)
-            return Reply(question, answers, truncated=is_cut)
+            return Reply(question, _with_text(answers), truncated=is_cut)
         (answers,) = squad_answers.best_answers_v2(
             [example], windows, results, *limits, *settings.beams
         )
         null_odds = squad_answers.find_null_odds([example], windows, results)
-        return Reply(question, answers, null_odds[example.qas_id], self._threshold, is_cut)
+        odds = null_odds[example.qas_id]
+        return Reply(question, _with_text(answers), odds, self._threshold, is_cut)
+
+
+def _with_text(answers: Sequence[squad_answers.Answer]) -> list[squad_answers.Answer]:
+    """Returns the answers without that of a span of white space, which the scripts keep."""
+    kept = [answer for answer in answers if answer.text or answer.start is None]
+    return squad_answers.with_probabilities(kept or [squad_answers.Answer("", 1.0, 0.0, 0.0)])
 
 
 def _example(question: Question) -> squad_features.SquadExample:

@@ -489,10 +489,10 @@ def _distinct_texts(
                 answers[text] = Answer(text, 0.0, start_score, end_score, begin, begin + len(text))
                 if len(answers) == n_best_size:
                     break
-        yield number, _with_probabilities(list(answers.values()))
+        yield number, with_probabilities(list(answers.values()))
 
 
-def _with_probabilities(answers: list[Answer]) -> list[Answer]:
+def with_probabilities(answers: list[Answer]) -> list[Answer]:
     """Sets the probabilities of the answers of a question, best first; returns them."""
     scores = [answer.start_log_prob + answer.end_log_prob for answer in answers]
     weights = [math.exp(score - scores[0]) for score in scores]  # the first is the largest
