@@ -55,8 +55,9 @@ class MultiLabelPredictor(TextPredictor):
         super().write(file, form, results, examples)
 
     def tensors(self) -> tuple[tensors.Tensor, ...]:
-        """Returns predictions [B, K], 1 for labels of the text, and probabilities [B, K]."""
-        return (tensors.members(self.names), tensors.probabilities(len(self.labels)))
+        """Returns predictions, 1 for labels of the text, probabilities and thresholds, [B, K]."""
+        size = len(self.labels)
+        return tensors.members(self.names), tensors.probabilities(size), tensors.thresholds(size)
 
     # --- scores ---
 

@@ -56,7 +56,7 @@ def _described(specs: Iterable[tensors.Tensor]) -> dict[str, Any]:
             },
             "name": f"{tensor.name}:0",
         }
-        for tensor in specs
+        for tensor in (spec.row_field or spec for spec in specs)
         if tensor is not tensors.RESULT
     }
 

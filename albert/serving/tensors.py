@@ -26,6 +26,8 @@ class Tensor:
     # How an output is made from a result of the model: the key of a value, or a function; None for
     # tensors of ids and for inputs.
     field: str | Callable[[dict], Any] | None = None
+    # The field of replies that are rows of fields, if it has another name or type.
+    row_field: "Tensor | None" = None
 
     def value_of(self, result: dict[str, Any]) -> Any:
         """Returns the output of one example: a text, a number or a list."""
@@ -64,9 +66,16 @@ RESULT = Tensor("result", BYTES, (ANY,), lambda result: requests.to_json(result)
 
 def probabilities(size: int) -> Tensor:
     """Returns the output of probabilities [B, size]."""
-    return Tensor(
-        "probabilities", FP32, (ANY, size), lambda result: list(result["probabilities"].values())
-    )
+    return _numbers("probabilities", size)
+
+
+def thresholds(size: int) -> Tensor:
+    """Returns the output of the thresholds of labels [B, size]."""
+    return _numbers("thresholds", size)
+
+
+def _numbers(name: str, size: int) -> Tensor:
+    return Tensor(name, FP32, (ANY, size), lambda result: list(result[name].values()))
 
 
 def members(labels: Sequence[str]) -> Tensor:
@@ -75,7 +84,8 @@ def members(labels: Sequence[str]) -> Tensor:
     def bits(result: dict[str, Any]) -> list[int]:
         return [int(label in result["prediction"]) for label in labels]
 
-    return Tensor("predictions", INT32, (ANY, len(labels)), bits)
+    names = Tensor("prediction", BYTES, (ANY, ANY))
+    return Tensor("predictions", INT32, (ANY, len(labels)), bits, names)
 
 
 def id_inputs(kind: str) -> tuple[Tensor, ...]:

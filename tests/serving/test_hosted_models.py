@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from albert.serving import tensorflow_protocol
-from tests.support import servers
+from albert.serving import served_model, tensorflow_protocol
+from tests.support import builders, servers
 from tests.support.serving_stand_in import EchoModel
 
 http_server = pytest.importorskip("albert.serving.server")
@@ -180,3 +180,24 @@ def test_versions_and_metadata_are_those_of_tensorflow_serving():
         assert json.dumps("/v1/models/m/versions/2") not in text
 
     servers.run(scenario, EchoModel(), model_name="m")
+
+
+def test_metadata_names_the_fields_of_replies_of_several_labels(tmp_path):
+    async def scenario(client, server):
+        _, reply, _ = await servers.get(client, "/v1/models/m/metadata")
+        signature = tensorflow_protocol.SIGNATURE
+        outputs = reply["metadata"]["signature_def"]["signature_def"][signature]["outputs"]
+        assert {name: row["dtype"] for name, row in outputs.items()} == {
+            "prediction": "DT_STRING", "probabilities": "DT_FLOAT", "thresholds": "DT_FLOAT",
+        }  # fmt: skip
+        asked = {"instances": ["the soup"]}
+        (row,) = (await servers.post(client, "/v1/models/m:predict", asked))[1]["predictions"]
+        assert row.keys() == outputs.keys()
+        body = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["the soup"]}
+        _, reply, _ = await servers.post(client, "/v2/models/m/infer", {"inputs": [body]})
+        found = {output["name"]: output["data"] for output in reply["outputs"]}
+        labels = [int(label in row["prediction"]) for label in builders.LABELS]
+        assert found["predictions"] == labels and found["thresholds"] == [0.5, 0.5, 0.5]
+
+    folder = builders.write_multi_label(tmp_path / "run")
+    servers.run(scenario, served_model.load(folder), model_name="m")
