@@ -177,7 +177,10 @@ STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
             "--spm_model_file or --vocab_file, the one",
         ),
         ({"input_file": "*-0,static"}, "packed-0 holds records without masks, .*static records w"),
-        ({"input_file": "*-1", "eval_input_file": "*-0,static"}, "give files of one kind"),
+        (
+            {"input_file": "*-1", "eval_input_file": "*-0,static", "do_eval": True},
+            "give files of one kind",
+        ),
         (
             {**STATIC, "ngram": 2, "do_whole_word_mask": False},
             "--ngram, --do_whole_word_mask: .*static holds records with masks, which are used as",
