@@ -240,6 +240,7 @@ def test_questions_from_the_keyboard(folders, context_file, run_script, capsys, 
         assert capsys.readouterr().out.count("null odds") == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", squad_task.KINDS)
 def test_many_questions_from_a_file(folders, context_file, tmp_path, run_script, capsys, kind):
     """In their order, with the answers that each gets alone; more than are read ahead."""

@@ -29,6 +29,7 @@ def failing(kind):
     return functools.partial(add_failing_step, kind=kind)
 
 
+@pytest.mark.slow
 def test_mistakes_in_a_step_are_told_as_such():
     pytest.importorskip("apache_beam")
     with pytest.raises(file_io.InputError, match="^no room left$"):

@@ -160,6 +160,7 @@ def test_checksums_do_not_depend_on_the_other_records(records):
     assert tfrecord.crc32c(records).tolist() == alone
 
 
+@pytest.mark.slow
 def test_a_long_record_among_short_ones_takes_little_memory():
     rng = random.Random(0)
     short = [rng.randbytes(rng.randrange(4, 90)) for _ in range(3000)]

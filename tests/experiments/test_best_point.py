@@ -7,6 +7,7 @@ import scipy.stats
 from albert.experiments import best_point
 
 
+@pytest.mark.slow
 def test_two_points_of_many_seeds_are_as_a_normal_distribution_says():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0, 1, 400), rng.normal(0.1, 1, 400)

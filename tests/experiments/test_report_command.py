@@ -292,6 +292,7 @@ def test_squad_shows_the_threshold_and_the_worst_answers(tmp_path):
     assert "Used:" not in write_report(tmp_path, f"--runs={run}")  # a threshold of other data
 
 
+@pytest.mark.slow
 def test_worst_answers_are_sorted_by_the_probability_of_what_was_predicted(tmp_path):
     asked = [(key, f"{key}?", ["Rome"]) for key in "abc"]
     data = write_squad(tmp_path / "dev.json", asked, "Ann lived in Rome.")
@@ -445,6 +446,7 @@ def test_several_runs_show_what_differs(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_runs_over_seeds_are_taken_from_their_folder(tmp_path):
     folder = run_folders.make_seeds(tmp_path / "out", (1, 2))
     content = json.loads((folder / "seeds.json").read_text())
@@ -687,6 +689,7 @@ def _shares(first, first_right, second, second_right):
     return [f"{first} ({first_right}% of runs right)", f"{second} ({second_right}% of runs right)"]
 
 
+@pytest.mark.slow
 def test_a_side_against_another(tmp_path):
     data = tmp_path / "test.tsv"
     count = 60

@@ -75,6 +75,7 @@ def test_weights_in_float16_take_half_of_the_space(inputs, tmp_path):
     assert 0 < np.abs(np.array(one) - np.array(other)).max() < 0.2
 
 
+@pytest.mark.slow
 def test_int8_is_calibrated_checked_and_described(inputs, tmp_path):
     folder = export(
         inputs, tmp_path / "out", precision="int8", calibration_file=inputs / "texts.jsonl",
@@ -137,6 +138,7 @@ def test_numbers_are_calibrated_without_labels(tmp_path):
     assert check["points_of_float32"] == pytest.approx(100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_agreement", [0.99, 0.0])  # then the score decides
 def test_what_answers_otherwise_is_refused(inputs, tmp_path, monkeypatch, min_agreement):
     useless = classmethod(lambda cls, low, high: cls(1e-6, 128))

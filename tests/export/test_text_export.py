@@ -76,6 +76,7 @@ def test_a_model_that_may_abstain_does(tokenizer, model):
     np.testing.assert_array_equal(found, np.where(is_sure, plain["prediction"], b"abstains"))
 
 
+@pytest.mark.slow
 def test_lengths_of_pairs_are_those_of_model_inputs():
     lengths = [(a, b) for a in range(12) for b in range(12)]
     a, b = (tf.constant(side) for side in zip(*lengths, strict=True))

@@ -113,6 +113,7 @@ def test_extra_pieces_are_answers_and_special_ones_are_not(tokenizer):
     assert special.isdisjoint(ids) and len(ids) >= extra.vocab_size - 10
 
 
+@pytest.mark.slow
 def test_the_command(folder, tmp_path, run_script, capsys):
     filler = masked_words.MaskedWords.load(folder)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")

@@ -180,6 +180,7 @@ def test_windows_and_options_are_computed_a_few_at_a_time(tmp_path, monkeypatch,
     assert is_close(*found)
 
 
+@pytest.mark.slow
 def test_exported_models(tmp_path):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")

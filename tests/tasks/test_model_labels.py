@@ -168,6 +168,7 @@ def test_a_folder_is_evaluated_and_used_as_it_is(theirs, tmp_path, run_script):
     assert model_labels.read_folder(str(tmp_path / "copy")).labels == ("yes", "no", "maybe")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_folder_has_its_own_labels_and_texts(
     theirs, tmp_path, run_script, caplog
 ):

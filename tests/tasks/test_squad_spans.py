@@ -130,6 +130,7 @@ def test_windows_refuse_sizes_that_never_end(size, stride):
         squad_spans.windows(5, size, stride)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 900), st.integers(1, 400), st.integers(1, 300))
 @example(9, 4, 2)

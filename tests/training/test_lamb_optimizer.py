@@ -81,6 +81,7 @@ def test_is_what_create_optimizer_makes():
     assert type(optimizer) is lamb.LAMB
 
 
+@pytest.mark.slow
 def test_trust_ratios_are_reported():
     optimizer = lamb.LAMB(
         0.1, beta_1=0.5, beta_2=0.75, epsilon=0.0, weight_decay_rate=0.0, clip_norm=None

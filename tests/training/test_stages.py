@@ -135,6 +135,7 @@ def test_a_multiple_choice_model(tmp_path, run_script):
     assert (folder / "predictions.tsv").read_text() == answers
 
 
+@pytest.mark.slow
 def test_a_model_that_answers_questions(tmp_path, run_script):
     squad_samples.write_inputs(tmp_path, version=1)
     folder = foreign(tmp_path / "out", heads.SquadV1Model(CONFIG, seed=1))

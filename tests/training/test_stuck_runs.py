@@ -127,6 +127,7 @@ def test_a_run_that_learns_is_left_alone(tmp_path, caplog):
     assert not caplog.messages
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_judged_like_an_unbroken_one(tmp_path, caplog):
     for name in ("unbroken", "broken"):
         (tmp_path / name).mkdir()

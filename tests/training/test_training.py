@@ -153,6 +153,7 @@ def test_evaluations_have_steps_of_their_own(path, tmp_path):
     assert 10 not in evaluated(tmp_path)
 
 
+@pytest.mark.slow
 def test_training_ends_where_nothing_gets_better(path, tmp_path, caplog):
     """At a rate of 0 nothing does after step 10, which step 0 with random parts cannot beat."""
     run = make_run(tmp_path, rate=0.0, early_stopping_patience=2)
