@@ -41,7 +41,7 @@ def choose_indices(count: int, fraction: float, seed: int) -> list[int]:
 
 
 def count_chosen(count: int, fraction: float) -> int:
-    """Returns how many of so many indices `choose_indices` chooses."""
+    """Returns the number of indices that `choose_indices` chooses."""
     return max(1, round(count * fraction)) if count else 0
 
 
