@@ -51,7 +51,7 @@ def main(values: flags.FlagValues) -> None:
     source = settings.model.find()
     sources.check_weights(source, settings.model.from_scratch)
     if settings.output_dir:
-        file_io.make_dirs(settings.output_dir)  # fails before the pairs are scored, not after it
+        file_io.make_dirs(settings.output_dir)  # a bad path fails before the scoring
     scorer = sentence_scores.load(source, settings.batch_size)
     result = blimp.measure(paradigms, scorer.score)
     print("\n".join(result.table()), flush=True)

@@ -220,7 +220,7 @@ def _t_result(
 
     Args:
       units: n, number of examples, or of their groups.
-      tiny: what is 0 except for rounding, in the unit of the difference.
+      tiny: largest difference that rounding can cause.
     """
     least = 2.0 ** (1 - units)
     if error <= tiny:
@@ -229,18 +229,18 @@ def _t_result(
     t = statistics.scipy_stats().t
     half = float(t.isf(0.5 - level / 2, freedom)) * error
     p = float(2 * t.sf(abs(difference) / error, freedom))
-    note = f"the least p of {units} is {least:.2g}" if p < least else ""
+    note = f"so few examples: p cannot be below {least:.2g}" if p < least else ""
     return difference - half, difference + half, max(p, least), note
 
 
 def _check_units(units: int) -> None:
-    """Rejects a number of examples, or of their groups, that has no spread."""
+    """Rejects fewer than two examples, or groups of them."""
     if units < 2:
         raise file_io.InputError(f"a bootstrap over examples needs 2 or more, found {units}")
 
 
 def _tiny(*scores: npt.NDArray) -> float:
-    """Returns what is 0 except for rounding, next to these scores."""
+    """Returns the largest difference between such scores that rounding can cause."""
     return statistics.ROUNDING * max(float(np.abs(values).max()) for values in scores)
 
 
@@ -438,10 +438,8 @@ def bootstrap_of_means(
     error = math.sqrt(float(np.var(draws)) * units / (units - 1))
     low, high, p, spread = _t_result(difference, error, units - 1, units, level, _tiny(*scores))
     over = "" if clusters is None else f" over {clusters.name}s"
-    method, note = (
-        f"paired bootstrap{over}, quantiles of t",
-        "; ".join(filter(None, [undefined, spread])),
-    )
+    method = f"paired bootstrap{over}, quantiles of t"
+    note = "; ".join(filter(None, [undefined, spread]))
     better, verdict = statistics.decide(difference, p, level, minimize, names)
     return statistics.Comparison(
         difference, low, high, p, level, method, n, n, True, better, verdict, note

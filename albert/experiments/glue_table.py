@@ -115,8 +115,8 @@ def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
 def _rows(sweep_dir: str, names: Iterable[str]) -> list[dict[str, Any]]:
     """Reads the rows of tasks of a sweep, one `read_task` each; `names`: names of the tasks.
 
-    Raises file_io.InputError if the folder is none of a sweep, or a name is neither that of a task
-    of GLUE nor of the sweep.
+    Raises file_io.InputError if the folder holds no sweep, or a name is neither a GLUE task nor a
+    trial of the sweep.
     """
     trials = sweep_journal.read(sweep_dir)[1]
     own = {name for trial in trials for name in (trial.name, os.path.dirname(trial.name))}

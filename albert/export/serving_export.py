@@ -212,7 +212,7 @@ def _check_answers(
             f"check_file={check.path}: its {comparison.metric} is undefined, because all of its "
             "correct answers are equal; give other examples"
         )
-    # The score of equal answers may be undefined, NaN, which no limit holds.
+    # NaN, the score where all answers are equal, must not pass the limit.
     is_as_good = comparison.expected - comparison.actual <= max_metric_drop
     if comparison.rate < min_agreement or not is_as_good:
         raise file_io.InputError(

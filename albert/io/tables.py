@@ -302,11 +302,11 @@ def is_blank(value: Any) -> bool:
     return value is None or value == [] or (isinstance(value, str) and not value.strip())
 
 
-def writable(text: str) -> str:
-    """Returns a text whose halves of surrogate pairs, which UTF-8 lacks, are U+FFFD."""
+def replace_lone_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which UTF-8 cannot encode, with U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def json_line(value: Any) -> str:
-    """Returns a line of jsonl in `writable` form."""
-    return writable(json.dumps(value, ensure_ascii=False)) + "\n"
+    """Returns a line of jsonl; lone surrogates become U+FFFD."""
+    return replace_lone_surrogates(json.dumps(value, ensure_ascii=False)) + "\n"

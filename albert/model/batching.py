@@ -28,7 +28,7 @@ class NonFiniteError(file_io.InputError):
 def check_finite(outputs: Mapping[str, np.ndarray]) -> None:
     """Rejects outputs of a model, arrays by name, that are not finite."""
     for name, values in outputs.items():
-        if values.dtype.kind not in "iubOSU" and not np.isfinite(values).all():
+        if not np.isfinite(values).all():
             raise NonFiniteError(
                 f"the model has computed {name} that are not finite: its weights are damaged or "
                 "its training has diverged, or numbers are too large for its precision; take "

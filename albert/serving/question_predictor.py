@@ -284,7 +284,7 @@ class Answerer(Predictor[Question, Asked, Reply]):
 
 
 def _with_text(answers: Sequence[squad_answers.Answer]) -> list[squad_answers.Answer]:
-    """Returns the answers without that of a span of white space, which the scripts keep."""
+    """Returns the answers except spans of white space, which only the scripts keep."""
     kept = [answer for answer in answers if answer.text or answer.start is None]
     return squad_answers.with_probabilities(kept or [squad_answers.Answer("", 1.0, 0.0, 0.0)])
 

@@ -151,7 +151,7 @@ def load(
         )
     entry = RUNTIMES[name]
     module = module_of(name)
-    # The formats of single files have no checksums.
+    # ONNX and LiteRT files have no checksums of their own.
     manifests.check_export(folder.path, serving_folder.MODEL_FILES[folder.format])
     try:
         score = entry.load(module, folder, threads)

@@ -61,8 +61,8 @@ class Outcome:
 
 
 def shortened(text: str, maximum: int = MAX_TEXT) -> str:
-    """Returns the first `maximum` characters of a text, with single spaces, in writable form."""
-    text = tables.writable(" ".join(text.split()))
+    """Returns the first `maximum` characters of a text, with single spaces, in valid UTF-8."""
+    text = tables.replace_lone_surrogates(" ".join(text.split()))
     return text if len(text) <= maximum else text[:maximum] + "…"
 
 

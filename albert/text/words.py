@@ -23,7 +23,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with random-like bits: 2**64 / g
 
 @functools.cache
 def marks() -> str:
-    """Returns all marks on letters, such as vowel signs, which are no letters for `re`."""
+    """Returns the combining marks, such as vowel signs, which `re` does not take for letters."""
     codes = range(_LAST_MARK + 1)
     return "".join(chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M")
 

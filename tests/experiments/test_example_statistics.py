@@ -97,7 +97,10 @@ def test_few_examples_prove_little():
     labels = np.array([1.1, 2.1, 2.9])
     a, b = (np.abs(labels - guesses) for guesses in ([1, 2, 3], [1.3, 2.4, 3.2]))
     found = bootstrap(a, b, minimize=True)
-    assert (found.p, found.better) == (0.25, None) and found.note == "the least p of 3 is 0.25"
+    assert (found.p, found.better) == (
+        0.25,
+        None,
+    ) and found.note == "so few examples: p cannot be below 0.25"
     for count, better in ((5, None), (6, "b")):
         found = bootstrap(np.zeros(count), np.ones(count))
         assert (found.p, found.better) == (2.0 ** (1 - count), better)
